@@ -1,0 +1,27 @@
+# Everything the lab needs is set up in .venv by the first command that wants it.
+PYTHON ?= python3
+VENV   := .venv
+READY  := $(VENV)/.ready
+
+.PHONY: demo test lint setup clean
+
+demo: $(READY)
+	$(VENV)/bin/acenode demo
+
+test: $(READY) lint
+	$(VENV)/bin/python -m pytest -n 2
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache

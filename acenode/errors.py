@@ -1,0 +1,16 @@
+"""The errors that are meant to be read by the person who caused them."""
+
+
+class UserError(Exception):
+    """Something the user can put right: one line that says what is wrong and what to do."""
+
+
+class SolveError(RuntimeError):
+    """An ODE solve that cannot go on: where it stopped, the step it tried, and what to try instead."""
+
+    def __init__(self, reason: str, t: float, dt: float, advice: str) -> None:
+        super().__init__(f"{reason} at t={t:.6g} with step {dt:.3g}: {advice}")
+        self.t, self.dt, self.reason, self.advice = t, dt, reason, advice
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.reason, self.t, self.dt, self.advice)

@@ -1,0 +1,137 @@
+"""The ODE layers: plain, augmented and co-evolving. Each turns h(0) into a `Trajectory`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from acenode.attention import Attend, Pairwise
+from acenode.errors import UserError
+from acenode.runge_kutta import Evaluations, State
+from acenode.solve import Solver, solve
+
+Attention = Literal["evolving", "fixed", "none"]
+Times = Tensor | Sequence[float]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """h and, where there is one, a at the requested times, and what the solve cost."""
+
+    t: Tensor  # (T,)
+    h: Tensor  # (T, B, ...)
+    a: Tensor | None  # (T, B, d, d) pairwise, (T, B, ...) elementwise
+    evaluations: Evaluations
+
+
+class _Plain(nn.Module):
+    def __init__(self, f: nn.Module) -> None:
+        super().__init__()
+        self.f = f
+
+    def forward(self, t: Tensor, state: State) -> State:
+        return (self.f(state[0], t),)
+
+
+class NODE(nn.Module):
+    """dh/dt = f(h, t; θ_f) (Eq. 1)."""
+
+    def __init__(self, f: nn.Module, solver: Solver | None = None) -> None:
+        super().__init__()
+        self.f, self.solver = f, solver or Solver()
+
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0)) -> Trajectory:
+        solution = solve(_Plain(self.f), (h0,), t, self.solver)
+        return Trajectory(_times(t), solution.states[0], None, solution.evaluations)
+
+
+class AugmentedNODE(NODE):
+    """The same on h(0) ⊕ 0: `extra` zero coordinates, or channels, appended along `dim`; f acts on all of them."""
+
+    def __init__(self, f: nn.Module, extra: int, dim: int = 1, solver: Solver | None = None) -> None:
+        super().__init__(f, solver)
+        self.extra, self.dim = extra, dim
+
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0)) -> Trajectory:
+        shape = list(h0.shape)
+        shape[self.dim] = self.extra
+        return super().forward(torch.cat((h0, h0.new_zeros(shape)), dim=self.dim), t)
+
+
+class _CoEvolving(nn.Module):
+    """The joint field of (h, a): f and g both read the attended h (Eqs. 3 to 5)."""
+
+    def __init__(self, layer: ACENODE, detach_attention: bool) -> None:
+        super().__init__()
+        assert layer.g is not None
+        self.f, self.g = layer.f, layer.g
+        self.attend, self.g_reads_attention = layer.attend, layer.g_reads_attention
+        self.detach_attention = detach_attention
+
+    def forward(self, t: Tensor, state: State) -> State:
+        h, a = state
+        h = self.attend(h, a.detach() if self.detach_attention else a)
+        return self.f(h, t), self.g(h, t, a) if self.g_reads_attention else self.g(h, t)
+
+
+class _Fixed(nn.Module):
+    """dh/dt = f(h'), with a(t) = q(h(t)) made anew at every evaluation: nothing of a is integrated."""
+
+    def __init__(self, layer: ACENODE) -> None:
+        super().__init__()
+        assert layer.q is not None
+        self.f, self.q, self.attend = layer.f, layer.q, layer.attend
+
+    def forward(self, t: Tensor, state: State) -> State:
+        (h,) = state
+        return (self.f(self.attend(h, self.q(h, t)), t),)
+
+
+class ACENODE(nn.Module):
+    """Attentive co-evolving NODE: dh/dt = f(h', t), da/dt = g(h', t), a(0) = q(h(0)), integrated as one state.
+
+    f(h, t) and g(h, t) are any modules; g(h, t, a) with `g_reads_attention`. q(h, t) is called with t = t_0 once,
+    or with every t under fixed attention. `attention` "fixed" has no g, "none" has neither g nor q.
+    """
+
+    def __init__(self, f: nn.Module, g: nn.Module | None = None, q: nn.Module | None = None, *,
+                 attend: Attend | None = None, attention: Attention = "evolving", solver: Solver | None = None,
+                 g_reads_attention: bool = False) -> None:
+        super().__init__()
+        if attention not in ("evolving", "fixed", "none"):
+            raise UserError(f"there is no attention {attention!r}: choose evolving, fixed or none")
+        if attention == "evolving" and (g is None or q is None):
+            raise UserError("evolving attention needs g, how a changes, and q, how a(0) is made")
+        if attention == "fixed" and q is None:
+            raise UserError("fixed attention needs q, how a(t) is made from h(t)")
+        self.f = f
+        self.g = g if attention == "evolving" else None
+        self.q = q if attention != "none" else None
+        self.attend, self.attention = attend or Pairwise(), attention
+        self.solver, self.g_reads_attention = solver or Solver(), g_reads_attention
+
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+        """`detach_attention` takes a(t) as a constant in the gradient, as the paper's first formula reads."""
+        times = _times(t)
+        if self.attention == "none":
+            solution = solve(_Plain(self.f), (h0,), t, self.solver)
+            return Trajectory(times, solution.states[0], None, solution.evaluations)
+        assert self.q is not None
+        if self.attention == "fixed":
+            solution = solve(_Fixed(self), (h0,), t, self.solver)
+            h = solution.states[0]
+            with torch.no_grad():  # to look at; h already felt it
+                a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
+            return Trajectory(times, h, a, solution.evaluations)
+        a0 = self.q(h0, times[0])
+        solution = solve(_CoEvolving(self, detach_attention), (h0, a0), t, self.solver)
+        h, a = solution.states
+        return Trajectory(times, h, a, solution.evaluations)
+
+
+def _times(t: Times) -> Tensor:
+    return t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64)

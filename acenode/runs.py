@@ -1,0 +1,158 @@
+"""The run directory: the only thing that passes between training and whoever looks at it.
+
+    config.json      everything needed to repeat the run     status.json     state, progress, heartbeat, error
+    metrics.jsonl    append-only, every curve's source       snapshots/      h(t) and a(t) of the probes
+    checkpoints/     last.pt to go on, best.safetensors      result.json     test metrics at the best parameters
+    log.txt          what happened, for people               stop            somebody asks the run to stop
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode.config import FORMAT, Config
+from acenode.errors import UserError
+from acenode.files import read_json, write_json
+from acenode.process import alive, identity
+
+STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's directory, read afresh at every call."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            value = read_json(self.path / name)
+        except FileNotFoundError:
+            raise UserError(f"{self.path} is not a run: it has no {name}") from None
+        except (ValueError, OSError) as error:
+            raise UserError(f"{self.path / name} cannot be read ({error}): delete the run, or restore it") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{self.path / name} is not what a run has there: delete the run, or restore the file")
+        return value
+
+    def description(self) -> dict[str, Any]:
+        """config.json: the configuration, versions, device, parameter count."""
+        value = self._read("config.json")
+        version = value.get("format")
+        if not isinstance(version, int) or not isinstance(value.get("config"), dict):
+            raise UserError(f"{self.path} is not a run: its config.json is something else")
+        if version > FORMAT:
+            raise UserError(f"{self.id} was written by a newer version (format {version}, this one reads {FORMAT}): "
+                            "update acenode")
+        return value
+
+    def config(self) -> Config:
+        return Config.from_dict(self.description()["config"])
+
+    def status(self) -> dict[str, Any]:
+        """status.json, where a run whose process is gone is `interrupted`."""
+        status = self._read("status.json")
+        if status.get("state") not in STATES:
+            raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
+        if status["state"] == "running" and not alive(status.get("process") or {}, float(status.get("heartbeat") or 0)):
+            status |= {"state": "interrupted", "error": "the process that trained it is gone"}
+        return status
+
+    def result(self) -> dict[str, Any] | None:
+        return self._read("result.json") if (self.path / "result.json").exists() else None
+
+    def metrics(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Records from a byte offset on, and the offset to ask from next time. A torn last line waits."""
+        try:
+            with open(self.path / "metrics.jsonl", "rb") as file:
+                file.seek(offset)
+                data = file.read()
+        except FileNotFoundError:
+            return [], 0
+        end = data.rfind(b"\n") + 1
+        records = []
+        for line in data[:end].splitlines():
+            with contextlib.suppress(ValueError):  # a line that somebody else tore
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    records.append(record)
+        return records, offset + end
+
+    def snapshots(self) -> list[Path]:
+        return sorted((self.path / "snapshots").glob("*.npz"))
+
+    def snapshot(self, path: Path) -> dict[str, np.ndarray]:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {k: file[k] for k in file.files}
+        except (OSError, ValueError, EOFError, KeyError) as error:
+            raise UserError(f"{path} cannot be read ({error})") from None
+
+    def ask_to_stop(self) -> None:
+        (self.path / "stop").touch()
+
+    def delete(self) -> None:
+        shutil.rmtree(self.path)
+
+
+class RunStore:
+    """A folder of runs."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def create(self, config: Config, extra: dict[str, Any]) -> Run:
+        """A new run in state `queued`."""
+        while True:
+            name = f"{config.experiment}-{config.method}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+            run = Run(self.root / name)
+            try:
+                run.path.mkdir(parents=True)
+                break
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): use --runs DIR") from None
+        write_json(run.path / "config.json", {"format": FORMAT, "id": run.id, "created": time.time(),
+                                              "config": config.to_dict(), **extra}, indent=2)
+        write_json(run.path / "status.json", {"state": "queued", "progress": 0.0, "heartbeat": time.time(),
+                                              "process": identity(), "error": None})
+        return run
+
+    def open(self, name: str) -> Run:
+        """The run of that id, a unique beginning of it, or `last`."""
+        if name == "last":
+            runs = [run for run in self if (run.path / "config.json").exists()]
+            if not runs:
+                raise UserError(f"there is no run in {self.root} yet: start one with `acenode train`")
+            return max(runs, key=lambda run: (run.path / "config.json").stat().st_mtime)
+        if not NAME.fullmatch(name):
+            raise UserError(f"{name!r} is not the name of a run: see `acenode list`")
+        if (self.root / name).is_dir():
+            return Run(self.root / name)
+        near = [run for run in self if run.id.startswith(name)]
+        if len(near) == 1:
+            return near[0]
+        raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
+                        f"{name!r} fits {len(near)} runs in {self.root}: write more of its name")
+
+    def __iter__(self) -> Iterator[Run]:
+        """Every folder that may be a run, oldest first by name."""
+        if self.root.is_dir():
+            yield from (Run(p) for p in sorted(self.root.iterdir()) if p.is_dir() and not p.name.startswith("."))

@@ -1,0 +1,298 @@
+"""Algorithm 1: train θ_f and θ_others with L_h, then θ_g with L_a, validate, keep the best. Knows no experiment."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from acenode.runge_kutta import Evaluations
+
+
+class TrainingError(RuntimeError):
+    """Training that cannot go on, in words."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What validation is judged by."""
+
+    name: str
+    higher_is_better: bool = True
+
+    def better(self, value: float, best: float | None) -> bool:
+        return best is None or (value > best if self.higher_is_better else value < best)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Who trains when. `attention` is θ_g (and θ_q where a(t) is detached in phase one); `penalised` is θ_g alone."""
+
+    main: list[nn.Parameter]
+    attention: list[nn.Parameter]
+    penalised: list[nn.Parameter]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """L_task of a batch, what else is worth a curve, and the solve behind it."""
+
+    task: Tensor
+    metrics: dict[str, Tensor]
+    evaluations: Evaluations | None = None
+
+
+class Task(Protocol):
+    """What is trained. `batch` is a pure function of its arguments, so a run can go on from any point."""
+
+    model: nn.Module
+    metric: Metric
+    iterations: int  # batches an epoch
+
+    def groups(self, detach_attention: bool) -> Groups: ...
+    def batch(self, epoch: int, iteration: int) -> Any: ...
+    def loss(self, batch: Any, *, detach_attention: bool) -> Loss: ...
+    def evaluate(self, split: str) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How it is trained. `rate(progress)` is the learning rate's factor at a fraction of the training."""
+
+    epochs: int
+    learning_rate: float
+    optimiser: Callable[[Sequence[nn.Parameter], float, bool], torch.optim.Optimizer]  # parameters, rate, is θ_g
+    rate: Callable[[float], float] = lambda progress: 1.0
+    schedule: str = "alternating"
+    penalty: str = "l2"
+    penalty_weight: float = 0.0
+    detach_attention: bool = False
+
+
+class Listener(Protocol):
+    """Who is told, and who may ask to stop."""
+
+    def stop_asked(self) -> bool: ...
+    def steps(self, records: list[dict[str, Any]]) -> None: ...
+    def epoch(self, record: dict[str, Any]) -> None: ...
+    def checkpoint(self, state: dict[str, Any]) -> None: ...
+    def checkpoint_due(self) -> bool: ...
+
+
+def norm_of(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:
+    """‖θ_g‖ over all of its entries together, unsquared."""
+    if kind == "l1":
+        return torch.stack([p.abs().sum() for p in parameters]).sum()
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p) for p in parameters]))
+
+
+@contextmanager
+def only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Fix every parameter but the trained ones: no gradient is even computed for them."""
+    chosen = {id(p) for p in trained}
+    for p in everything:
+        p.requires_grad_(id(p) in chosen)
+    try:
+        yield
+    finally:
+        for p in everything:
+            p.requires_grad_(True)
+
+
+@dataclass
+class Best:
+    value: float | None = None
+    epoch: int | None = None
+    model: dict[str, Tensor] | None = None
+
+
+class Trainer:
+    """Runs a task by a recipe from wherever its state stands."""
+
+    def __init__(self, task: Task, recipe: Recipe, listener: Listener) -> None:
+        self.task, self.recipe, self.listener = task, recipe, listener
+        self.groups = task.groups(recipe.detach_attention)
+        self.all = list(task.model.parameters())
+        self.main = recipe.optimiser(self.groups.main, recipe.learning_rate, False)
+        self.attention = (recipe.optimiser(self.groups.attention, recipe.learning_rate, True)
+                          if self.groups.attention else None)
+        self.epoch = self.iteration = self.step = 0
+        self.seconds = 0.0
+        self.best = Best()
+        self.sums: dict[str, float] = {}  # of this epoch's batch metrics
+        self.pending: list[dict[str, Any]] = []
+
+    # The two phases -------------------------------------------------------------------------------------------
+
+    def train_batch(self) -> dict[str, Any]:
+        """One iteration of Algorithm 1 on one mini-batch; what happened, with tensors not yet read."""
+        recipe, batch = self.recipe, self.task.batch(self.epoch, self.iteration)
+        rate = recipe.learning_rate * recipe.rate(self.progress)
+        for optimiser in filter(None, (self.main, self.attention)):
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+        record: dict[str, Any] = {"step": self.step, "epoch": self.epoch, "lr": rate}
+        if self.attention is None:
+            record |= self._phase_one(batch)
+        elif recipe.schedule == "joint":
+            record |= self._joint(batch)
+        elif recipe.schedule == "epoch":
+            record |= self._phase_one(batch) if self.epoch % 2 == 0 else self._phase_two(batch)
+        else:
+            record |= self._phase_one(batch) | self._phase_two(batch)
+        return record
+
+    def _phase_one(self, batch: Any) -> dict[str, Any]:
+        """Train θ_f and θ_others with ∇L_h, θ_g fixed (Eq. 7)."""
+        with only(self.groups.main, self.all):
+            loss = self.task.loss(batch, detach_attention=self.recipe.detach_attention)
+            self._descend(loss.task, self.main)
+        return {"L_h": loss.task.detach(), **loss.metrics, "grad_h": self._gradient_norm(self.groups.main),
+                **_costs(loss.evaluations, "")}
+
+    def _phase_two(self, batch: Any) -> dict[str, Any]:
+        """Train θ_g with ∇L_a, everything else fixed (Eqs. 6 and 8), on a fresh forward pass."""
+        assert self.attention is not None
+        with only(self.groups.attention, self.all):
+            loss = self.task.loss(batch, detach_attention=False)
+            total = loss.task + self._penalty()
+            self._descend(total, self.attention)
+        return {"L_a": total.detach(), **(loss.metrics if self.recipe.schedule == "epoch" else {}),
+                "grad_a": self._gradient_norm(self.groups.attention), **_costs(loss.evaluations, "_a")}
+
+    def _joint(self, batch: Any) -> dict[str, Any]:
+        """One pass on L_task + λ‖θ_g‖, both updates: what the authors' released code does."""
+        assert self.attention is not None
+        loss = self.task.loss(batch, detach_attention=False)
+        total = loss.task + self._penalty()
+        self._descend(total, self.main, self.attention)
+        return {"L_h": loss.task.detach(), "L_a": total.detach(), **loss.metrics,
+                "grad_h": self._gradient_norm(self.groups.main),
+                "grad_a": self._gradient_norm(self.groups.attention), **_costs(loss.evaluations, "")}
+
+    def _penalty(self) -> Tensor | float:
+        recipe = self.recipe
+        if recipe.penalty == "none" or recipe.penalty_weight == 0:
+            return 0.0
+        return recipe.penalty_weight * norm_of(self.groups.penalised, recipe.penalty)
+
+    @staticmethod
+    def _descend(loss: Tensor, *optimisers: torch.optim.Optimizer) -> None:
+        for optimiser in optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        for optimiser in optimisers:
+            optimiser.step()
+
+    @staticmethod
+    def _gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+        grads = [p.grad for p in parameters if p.grad is not None]
+        return torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())
+
+    # The loop -------------------------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the training that is done."""
+        return (self.epoch + self.iteration / self.task.iterations) / self.recipe.epochs
+
+    def run(self) -> bool:
+        """Train to the end, or until asked to stop; whether the end was reached."""
+        last_flush = time.monotonic()
+        while self.epoch < self.recipe.epochs:
+            self.task.model.train()
+            while self.iteration < self.task.iterations:
+                if self.listener.stop_asked():
+                    self._save()
+                    return False
+                start = time.perf_counter()
+                record = self.train_batch()
+                record["seconds"] = time.perf_counter() - start
+                self.seconds += record["seconds"]
+                self.pending.append(record)
+                self.step += 1
+                self.iteration += 1
+                if time.monotonic() - last_flush > 0.5:  # reading a GPU's numbers makes the host wait
+                    self._flush()
+                    last_flush = time.monotonic()
+                    if self.listener.checkpoint_due() and self.iteration < self.task.iterations:
+                        self._save()
+            self._flush()
+            self._end_epoch()
+            self._save()
+        return True
+
+    def _flush(self) -> None:
+        """Read the pending numbers and hand them on."""
+        tensors = [v.float() for r in self.pending for v in r.values() if isinstance(v, Tensor)]
+        values = iter(torch.stack([t.reshape(()) for t in tensors]).tolist()) if tensors else iter(())
+        records = [{k: next(values) if isinstance(v, Tensor) else v for k, v in r.items()} for r in self.pending]
+        self.pending = []
+        for record in records:
+            for key, value in record.items():
+                if key not in ("step", "epoch", "seconds", "lr"):
+                    self.sums[key] = self.sums.get(key, 0.0) + value
+        if records:
+            self.listener.steps(records)
+        for record in records:
+            bad = [k for k in ("L_h", "L_a") if not math.isfinite(record.get(k, 0.0))]
+            if bad:
+                raise TrainingError(f"the loss {bad[0]} became {record[bad[0]]} at step {record['step']}: lower the "
+                                    f"learning rate (now {record['lr']:g}) or tighten rtol and atol")
+
+    def _end_epoch(self) -> None:
+        """Validate and update the best parameters."""
+        self.task.model.eval()
+        validation = self.task.evaluate("validation")
+        value = validation[self.task.metric.name]
+        improved = self.task.metric.better(value, self.best.value)
+        if improved:
+            self.best = Best(value, self.epoch, {k: v.detach().to("cpu", copy=True)
+                                                 for k, v in self.task.model.state_dict().items()})
+        means = {f"train_{k}": v / self.task.iterations for k, v in self.sums.items()}
+        self.epoch, self.iteration, self.sums = self.epoch + 1, 0, {}
+        self.listener.epoch({"step": self.step, "epoch": self.epoch, **means,
+                             **{f"validation_{k}": v for k, v in validation.items()},
+                             "best": improved, "elapsed": self.seconds})
+
+    # State ----------------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        self._flush()
+        self.listener.checkpoint(self.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on as if nothing had happened."""
+        return {
+            "epoch": self.epoch, "iteration": self.iteration, "step": self.step, "seconds": self.seconds,
+            "sums": dict(self.sums), "model": self.task.model.state_dict(), "main": self.main.state_dict(),
+            "attention": self.attention.state_dict() if self.attention else None,
+            "best": {"value": self.best.value, "epoch": self.best.epoch, "model": self.best.model},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch, self.iteration, self.step = state["epoch"], state["iteration"], state["step"]
+        self.seconds, self.sums, self.best = state["seconds"], dict(state["sums"]), Best(**state["best"])
+        self.task.model.load_state_dict(state["model"])
+        self.main.load_state_dict(state["main"])
+        if self.attention is not None:
+            self.attention.load_state_dict(state["attention"])
+
+
+def _costs(evaluations: Evaluations | None, suffix: str) -> dict[str, Any]:
+    """What the solve cost. Read after the backward pass, which counts too."""
+    if evaluations is None:
+        return {}
+    sizes = [abs(s) for s in evaluations.step_sizes]
+    return {
+        f"nfe_forward{suffix}": evaluations.forward, f"nfe_backward{suffix}": evaluations.backward,
+        f"steps{suffix}": evaluations.accepted, f"rejected{suffix}": evaluations.rejected,
+        **({f"dt_min{suffix}": min(sizes), f"dt_mean{suffix}": sum(sizes) / len(sizes), f"dt_max{suffix}": max(sizes)}
+           if sizes else {}),
+    }

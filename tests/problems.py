@@ -1,0 +1,75 @@
+"""Problems with closed-form answers, and the yardsticks the tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from acenode import ACENODE, Dense, Elementwise, Pairwise, Solver
+
+TIGHT = {"rtol": 1e-10, "atol": 1e-12}
+
+
+class Linear(nn.Module):
+    """d(h, a)/dt = M (h, a): the co-evolving system whose solution is a matrix exponential."""
+
+    def __init__(self, d: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.M = nn.Parameter(torch.randn(2 * d, 2 * d, generator=generator, dtype=torch.float64) / d)
+        self.d = d
+
+    def forward(self, t: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        y = torch.cat(state, dim=-1) @ self.M.T
+        return y[..., : self.d], y[..., self.d :]
+
+    def exact(self, h0: Tensor, a0: Tensor, t: float) -> tuple[Tensor, Tensor]:
+        y = torch.cat((h0, a0), dim=-1) @ torch.linalg.matrix_exp(self.M * t).T
+        return y[..., : self.d], y[..., self.d :]
+
+
+class Smooth(nn.Module):
+    """A small smooth network of (h, t), for f and g."""
+
+    def __init__(self, d: int, out: int, square: bool = False) -> None:
+        super().__init__()
+        self.inner, self.outer, self.square = nn.Linear(d + 1, 4), nn.Linear(4, out), square
+
+    def forward(self, h: Tensor, t: Tensor) -> Tensor:
+        time = (t * torch.ones_like(h[..., :1])).to(h)
+        y = self.outer(torch.tanh(self.inner(torch.cat((h, time), dim=-1))))
+        return y.unflatten(-1, (h.shape[-1],) * 2) if self.square else y
+
+
+def co_evolving(kind: str, solver: Solver, d: int = 2, seed: int = 0) -> ACENODE:
+    """A double-precision ACE layer with a learned q, so that θ_f, θ_g and θ_q all have gradients."""
+    f, g = Smooth(d, d), Smooth(d, d * d if kind == "pairwise" else d, square=kind == "pairwise")
+    q = Dense((d,), kind, hidden=3)
+    layer = ACENODE(f, g, q, attend=Pairwise() if kind == "pairwise" else Elementwise(), solver=solver).double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype) * 0.5)
+    return layer
+
+
+def central_difference(loss: Callable[[], Tensor], x: Tensor, eps: float = 1e-5) -> Tensor:
+    """∂loss/∂x by (loss(x+ε) − loss(x−ε)) / 2ε, coordinate by coordinate."""
+    gradient = torch.zeros_like(x)
+    with torch.no_grad():
+        flat, out = x.view(-1), gradient.view(-1)
+        for i in range(flat.numel()):
+            keep = flat[i].item()
+            flat[i] = keep + eps
+            up = loss().item()
+            flat[i] = keep - eps
+            down = loss().item()
+            flat[i] = keep
+            out[i] = (up - down) / (2 * eps)
+    return gradient
+
+
+def relative(x: Tensor, y: Tensor) -> float:
+    """‖x − y‖ / ‖y‖."""
+    return float(torch.linalg.vector_norm((x - y).detach()) / torch.linalg.vector_norm(y.detach()))
