@@ -44,7 +44,8 @@ class NODE(nn.Module):
         super().__init__()
         self.f, self.solver = f, solver or Solver()
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0)) -> Trajectory:
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+        """`detach_attention` is there so that all layers are called alike; there is none here."""
         solution = solve(_Plain(self.f), (h0,), t, self.solver)
         return Trajectory(_times(t), solution.states[0], None, solution.evaluations)
 
@@ -56,7 +57,7 @@ class AugmentedNODE(NODE):
         super().__init__(f, solver)
         self.extra, self.dim = extra, dim
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0)) -> Trajectory:
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
         shape = list(h0.shape)
         shape[self.dim] = self.extra
         return super().forward(torch.cat((h0, h0.new_zeros(shape)), dim=self.dim), t)

@@ -51,9 +51,12 @@ class Loss:
 class Task(Protocol):
     """What is trained. `batch` is a pure function of its arguments, so a run can go on from any point."""
 
-    model: nn.Module
-    metric: Metric
-    iterations: int  # batches an epoch
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def metric(self) -> Metric: ...
+    @property
+    def iterations(self) -> int: ...  # batches an epoch
 
     def groups(self, detach_attention: bool) -> Groups: ...
     def batch(self, epoch: int, iteration: int) -> Any: ...

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.attention import Correlation, Dense, Elementwise
 from acenode.models.layers import Conv3x3, TimeConv, group_norm
 from acenode.node import ACENODE, NODE, Attention, AugmentedNODE, Times, Trajectory
+from acenode.runge_kutta import Evaluations
 from acenode.solve import Solver
 
 
@@ -113,8 +115,27 @@ class ImageShape:
         return Stem.side(self.side, self.padding, self.halvings)
 
 
+class ResidualStack(nn.Module):
+    """Residual blocks as the discrete counterpart of an ODE layer: block n is a step of length 1/N, and the state
+    between two steps lies on the line that joins them."""
+
+    def __init__(self, channels: int, blocks: int = 6) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(ResidualBlock(channels) for _ in range(blocks))
+
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+        states = [h0]
+        for block in self.blocks:
+            states.append(block(states[-1]))
+        times, rows = torch.as_tensor(t, dtype=torch.float64), []
+        for x in (times * len(self.blocks)).tolist():
+            low = min(int(x), len(self.blocks) - 1)
+            rows.append(torch.lerp(states[low], states[low + 1], x - low))
+        return Trajectory(times, torch.stack(rows), None, Evaluations())
+
+
 class ImageModel(nn.Module):
-    """stem → ODE layer → head."""
+    """stem → ODE layer (or residual stack) → head."""
 
     def __init__(self, shape: ImageShape, ode: nn.Module, extra: int = 0) -> None:
         super().__init__()
@@ -123,12 +144,11 @@ class ImageModel(nn.Module):
         self.head = Head(shape.channels + extra, shape.classes)
 
     def encode(self, x: Tensor) -> Tensor:
-        return self.stem(x)
+        # plain strides: a grey image looks channels-last too, and CPU group norms are slow, even unsafe, in that layout
+        return self.stem(x.clone(memory_format=torch.contiguous_format))
 
     def evolve(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
-        if detach_attention:
-            return self.ode(h0, t, detach_attention=True)
-        return self.ode(h0, t)
+        return self.ode(h0, t, detach_attention=detach_attention)
 
     def read_out(self, h1: Tensor) -> Tensor:
         return self.head(h1)
@@ -137,23 +157,9 @@ class ImageModel(nn.Module):
         return self.read_out(self.evolve(self.encode(x)).h[-1])
 
 
-class ResNet(nn.Module):
-    """The same stem and head around six residual blocks; it has no trajectory but its blocks' outputs."""
-
-    def __init__(self, shape: ImageShape, blocks: int = 6) -> None:
-        super().__init__()
-        self.stem = Stem(shape.inputs, shape.channels, shape.padding, shape.halvings)
-        self.blocks = nn.Sequential(*(ResidualBlock(shape.channels) for _ in range(blocks)))
-        self.head = Head(shape.channels, shape.classes)
-
-    def encode(self, x: Tensor) -> Tensor:
-        return self.stem(x)
-
-    def read_out(self, h1: Tensor) -> Tensor:
-        return self.head(h1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.read_out(self.blocks(self.encode(x)))
+def resnet(shape: ImageShape) -> ImageModel:
+    """ResNet: six residual blocks between the same stem and head."""
+    return ImageModel(shape, ResidualStack(shape.channels))
 
 
 def ode_net(shape: ImageShape, solver: Solver) -> ImageModel:

@@ -1,14 +1,14 @@
-"""Convolutional pieces of the image models: group norm by the papers' rule, and the 3×3 convolution that knows t."""
+"""Convolutional pieces of the image models: group norm by the papers' rule, and 3×3 convolutions, one with time."""
 
 from __future__ import annotations
 
 import math
-import platform
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from acenode.models.convolution import Conv3x3Function, TimeConvFunction
 
 
 def groups(channels: int) -> int:
@@ -19,39 +19,6 @@ def groups(channels: int) -> int:
 
 def group_norm(channels: int) -> nn.GroupNorm:
     return nn.GroupNorm(groups(channels), channels)
-
-
-class _Conv3x3(torch.autograd.Function):
-    """A 3×3 convolution with padding 1, no bias, whose two gradients are convolutions as well.
-
-    ∂x is the convolution of the output's gradient with the flipped kernel; ∂W is the convolution of x with the
-    output's gradient, the batch taken as channels. Both are exact, and where a CPU library has a fast forward
-    convolution and slow gradients (ARM) they are three times faster.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return F.conv2d(x, weight, padding=1)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
-        dx = F.conv2d(grad, weight.transpose(0, 1).flip(2, 3), padding=1) if ctx.needs_input_grad[0] else None
-        dw = (F.conv2d(x.transpose(0, 1), grad.transpose(0, 1), padding=1).transpose(0, 1)
-              if ctx.needs_input_grad[1] else None)
-        return dx, dw
-
-
-SLOW_GRADIENTS = platform.machine().lower() in ("aarch64", "arm64")
-
-
-def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
-    """The 3×3 convolution with padding 1, by whichever way is fast on x's device."""
-    if SLOW_GRADIENTS and x.device.type == "cpu":
-        return _Conv3x3.apply(x, weight)
-    return F.conv2d(x, weight, padding=1)
 
 
 class Conv3x3(nn.Module):
@@ -68,16 +35,14 @@ class Conv3x3(nn.Module):
             p.data.uniform_(-bound, bound, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = conv3x3(x, self.weight)
-        return y if self.bias is None else y.add_(self.bias.view(-1, 1, 1))
+        return Conv3x3Function.apply(x, self.weight, self.bias)
 
 
 class TimeConv(nn.Module):
     """Conv3x3 of h with one more channel that is everywhere t.
 
-    The time channel's share is linear in t, so it is a map that is added: conv([h, t]) = W * h + (b + t M) with
-    M = W_t * 1. No channel is appended and no wider convolution is done; the parameters are the same. M is the sum
-    of those of W_t's nine weights that lie inside the image: one small matrix product.
+    The time channel's share is linear in t, so it is a map that is added: no channel is appended and no wider
+    convolution is done. The parameters are those of the wider one, its last input channel kept apart.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -97,5 +62,4 @@ class TimeConv(nn.Module):
         inside = self.inside
         if inside is None or inside.shape[1] != H * W or inside.dtype != h.dtype or inside.device != h.device:
             inside = self.inside = F.unfold(h.new_ones(1, 1, H, W), 3, padding=1)[0]
-        M = self.time.view(-1, 9) @ inside
-        return conv3x3(h, self.weight).add_(torch.addcmul(self.bias.view(-1, 1), M, t).view(-1, H, W))
+        return TimeConvFunction.apply(h, t, self.weight, self.time, self.bias, inside)

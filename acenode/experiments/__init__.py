@@ -1,0 +1,17 @@
+"""The experiments by name."""
+
+from acenode.errors import UserError
+from acenode.experiments.base import Experiment, Method
+from acenode.experiments.cifar10 import CIFAR10
+from acenode.experiments.mnist import MNIST
+from acenode.experiments.svhn import SVHN
+
+EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10)}
+
+__all__ = ["EXPERIMENTS", "Experiment", "Method", "get"]
+
+
+def get(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise UserError(f"there is no experiment {name!r}: choose one of {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]

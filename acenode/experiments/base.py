@@ -1,0 +1,62 @@
+"""What an experiment and a method are: entries of a registry, each made of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from acenode.config import Config, resolve
+from acenode.errors import UserError
+from acenode.training import Metric, Recipe, Task
+
+Shape = TypeVar("Shape")
+
+
+class LabTask(Task, Protocol):
+    """A task that can also be looked at: probes to watch, and a report when training is done."""
+
+    def recipe(self) -> Recipe: ...
+    def snapshot(self) -> dict[str, np.ndarray]: ...
+    def report(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Method(Generic[Shape]):
+    """A row of the paper's table: how it is built, the settings that have a meaning for it, its own defaults."""
+
+    name: str
+    title: str
+    build: Callable[[Shape, Config], Any]
+    uses: frozenset[str]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Data, methods, metric and defaults of one experiment of the paper."""
+
+    name: str
+    title: str
+    summary: str
+    about_sample: str
+    metric: Metric
+    methods: Mapping[str, Method]
+    defaults: Callable[[str, str, str], Mapping[str, Any]]  # method, data, size -> settings
+    make: Callable[[Config, Path, torch.device], LabTask]
+    count: Callable[[Config], int]  # parameters of the model a configuration describes
+
+    def method(self, name: str) -> Method:
+        if name not in self.methods:
+            raise UserError(f"{self.name} has no method {name!r}: choose one of {', '.join(self.methods)}")
+        return self.methods[name]
+
+    def configure(self, method: str, data: str = "sample", **given: Any) -> Config:
+        """A complete configuration: this experiment's defaults with what was given."""
+        entry = self.method(method)
+        defaults = self.defaults(method, data, given.get("size", "small"))
+        return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})

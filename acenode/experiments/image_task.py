@@ -1,0 +1,120 @@
+"""Image classification as a task for the trainer: batches, loss, evaluation, probes and the final report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from acenode.config import Config
+from acenode.data.batches import DeviceImages, TrainingBatches
+from acenode.data.images import ImageArrays
+from acenode.data.splits import stratified_holdout
+from acenode.errors import UserError
+from acenode.experiments.probes import Probes
+from acenode.models.image import ImageModel
+from acenode.models.initialise import initialise
+from acenode.training import Groups, Loss, Metric, Recipe
+
+SPLIT_SEED = 20210814  # of the validation split alone
+EVALUATION_BATCH = 1000
+
+
+def rate(progress: float) -> float:
+    """1, 0.1, 0.01 and 0.001 of the learning rate, switched where epochs 60, 100 and 140 of 160 lie."""
+    return 0.1 ** sum(progress >= share for share in (60 / 160, 100 / 160, 140 / 160))
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the model makes of a whole split."""
+
+    features: Tensor  # (N, C), after the head's average
+    logits: Tensor  # (N, classes)
+    labels: Tensor  # (N,)
+    nfe: float  # evaluations a batch, on average
+
+
+class ImageTask:
+    """Classification of one image set by one model."""
+
+    metric = Metric("accuracy")
+
+    def __init__(self, config: Config, arrays: ImageArrays, held: int, model: ImageModel, pad: int,
+                 device: torch.device) -> None:
+        self.config, self.classes = config, arrays.classes
+        side, crop = arrays.x_train.shape[1] + 2 * pad, config.crop or arrays.x_train.shape[1]
+        if crop > side:
+            raise UserError(f"crop must be at most {side}, the padded image's side, not {crop}")
+        train, validation = stratified_holdout(arrays.y_train, held, SPLIT_SEED)
+        self.batches = TrainingBatches(DeviceImages(arrays.x_train[train], arrays.y_train[train], device),
+                                       config.batch_size or 1, pad, crop, config.seed)
+        self.iterations = self.batches.iterations
+        self.splits = {"validation": DeviceImages(arrays.x_train[validation], arrays.y_train[validation], device),
+                       "test": DeviceImages(arrays.x_test, arrays.y_test, device)}
+        initialise(model, config.seed)
+        self.model: ImageModel = model.to(device)
+        self.probes = Probes.choose(self.splits["validation"].x, self.splits["validation"].y)
+
+    def recipe(self) -> Recipe:
+        c = self.config
+
+        def sgd(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
+            decay = 0.0 if is_attention else c.weight_decay or 0.0
+            return torch.optim.SGD(parameters, lr=lr, momentum=c.momentum or 0.0, weight_decay=decay)
+
+        return Recipe(c.epochs or 1, c.learning_rate or 0.0, sgd, rate, schedule=c.schedule or "alternating",
+                      penalty=c.penalty or "none", penalty_weight=c.penalty_weight or 0.0,
+                      detach_attention=bool(c.detach_attention))
+
+    def groups(self, detach_attention: bool) -> Groups:
+        """θ_g apart from θ_f and θ_others; θ_q goes with θ_others unless phase one cannot reach it."""
+        g, q = getattr(self.model.ode, "g", None), getattr(self.model.ode, "q", None)
+        penalised = list(g.parameters()) if g is not None else []
+        unreached = list(q.parameters()) if q is not None and penalised and detach_attention else []
+        later = {id(p) for p in penalised + unreached}
+        return Groups([p for p in self.model.parameters() if id(p) not in later], penalised + unreached, penalised)
+
+    def batch(self, epoch: int, iteration: int) -> tuple[Tensor, Tensor]:
+        return self.batches.batch(epoch, iteration)
+
+    def loss(self, batch: tuple[Tensor, Tensor], *, detach_attention: bool) -> Loss:
+        x, y = batch
+        trajectory = self.model.evolve(self.model.encode(x), detach_attention=detach_attention)
+        logits = self.model.read_out(trajectory.h[-1])
+        accuracy = (logits.detach().argmax(1) == y).float().mean()
+        return Loss(F.cross_entropy(logits, y), {"accuracy": accuracy}, trajectory.evaluations)
+
+    @torch.no_grad()
+    def outputs(self, split: str) -> Outputs:
+        """Every sample of a split through the model in evaluation."""
+        self.model.eval()
+        images, features, nfe = self.splits[split], [], []
+        for start in range(0, len(images), EVALUATION_BATCH):
+            x, _ = images.take(slice(start, start + EVALUATION_BATCH))
+            trajectory = self.model.evolve(self.model.encode(x))
+            features.append(self.model.head.features(trajectory.h[-1]))
+            nfe.append(trajectory.evaluations.forward)
+        together = torch.cat(features)
+        return Outputs(together, self.model.head.linear(together), images.y, sum(nfe) / len(nfe))
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        out = self.outputs(split)
+        return {"accuracy": float((out.logits.argmax(1) == out.labels).float().mean()),
+                "loss": float(F.cross_entropy(out.logits, out.labels)), "nfe": out.nfe}
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return self.probes.take(self.model)
+
+    def report(self) -> dict[str, Any]:
+        """Confusion, per-class accuracy and, if asked, the silhouette and t-SNE of the features, on the test set."""
+        from acenode.analysis import confusion, embedding
+
+        out = self.outputs("test")
+        features, logits, labels = (x.cpu().numpy() for x in (out.features, out.logits, out.labels))
+        result = confusion(logits.argmax(1), labels, self.classes)
+        return result | embedding(features, logits, labels) if self.config.analysis else result

@@ -1,0 +1,89 @@
+"""The image experiments: MNIST, SVHN and CIFAR10 differ in data, stem and hyperparameters only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acenode.config import Config
+from acenode.data import images as image_data
+from acenode.data.images import ImageArrays
+from acenode.data.samples import digits
+from acenode.experiments.base import Experiment
+from acenode.experiments.image_methods import METHODS
+from acenode.experiments.image_task import ImageTask
+from acenode.models.image import ImageModel, ImageShape
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """What sets one image experiment apart. `layers` gives ACE's (f, q) convolutions by size, read off the printed
+    parameter counts."""
+
+    name: str
+    title: str
+    inputs: int
+    side: int
+    padding: int
+    learning_rate: float
+    tolerance: float
+    penalty_weight: float
+    layers: Mapping[str, tuple[int, int]]
+    validation: int = 5000
+    weight_decay: float = 0.0
+
+    def load(self, data: str, root: Path) -> ImageArrays:
+        return digits(colour=self.inputs == 3) if data == "sample" else image_data.load(self.name, root)
+
+    def shape(self, config: Config) -> ImageShape:
+        width = 2 if config.size == "large" else 1
+        padding = self.padding if config.stem_padding is None else config.stem_padding
+        if config.data == "sample":
+            return ImageShape(self.inputs, 8, 10, 16 * width, padding, halvings=1)
+        return ImageShape(self.inputs, self.side, 10, 64 * width, padding)
+
+    def build(self, config: Config) -> ImageModel:
+        """The model that a configuration describes, not yet initialised."""
+        return METHODS[config.method].build(self.shape(config), config)
+
+    def make(self, config: Config, root: Path, device: torch.device) -> ImageTask:
+        arrays = self.load(config.data, root)
+        held = self.validation if config.data == "full" else len(arrays.x_train) // 5
+        pad = 4 if config.data == "full" else 0  # one pixel of eight is a different digit
+        return ImageTask(config, arrays, held, self.build(config), pad=pad, device=device)
+
+    def defaults(self, method: str, data: str, size: str) -> Mapping[str, Any]:
+        """The paper's best settings, or ones that suit the digits."""
+        f_layers, q_layers = self.layers.get(size, self.layers["small"])
+        values: dict[str, Any] = {
+            "epochs": 160, "batch_size": 128, "learning_rate": self.learning_rate, "momentum": 0.9,
+            "weight_decay": self.weight_decay, "size": "small", "crop": self.side, "stem_padding": self.padding,
+            "solver": "dopri5", "rtol": self.tolerance, "atol": self.tolerance, "step_size": 0.1, "max_steps": 1000,
+            "gradient": "backprop", "seminorm": False, "engine": "auto", "augment": 5,
+            "attention": "evolving", "initial": "conv", "schedule": "alternating", "penalty": "l2",
+            "penalty_weight": self.penalty_weight, "detach_attention": False, "f_layers": f_layers,
+            "q_layers": q_layers, "snapshots": 12, "checkpoint_seconds": 20.0, "analysis": True,
+        }
+        if data == "sample":
+            values |= {"epochs": 10, "batch_size": 32, "learning_rate": 0.1, "crop": 8, "stem_padding": 1,
+                       "rtol": 1e-3, "atol": 1e-3}
+        return {**values, **METHODS[method].defaults}
+
+
+def experiment(spec: ImageSet) -> Experiment:
+    """The registry entry of an image set."""
+    return Experiment(
+        name=spec.name,
+        title=spec.title,
+        summary=f"{spec.title}: images of ten classes, elementwise attention on a feature map",
+        about_sample="scikit-learn's 1,797 digits of 8×8 pixels, with smaller networks of the same design",
+        metric=ImageTask.metric,
+        methods=METHODS,
+        defaults=spec.defaults,
+        make=spec.make,
+        count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
+    )

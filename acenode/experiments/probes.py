@@ -1,0 +1,63 @@
+"""A few fixed samples whose h(t) and a(t) are kept while a model trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acenode.models.image import ImageModel
+
+LIMIT = 1_900_000  # bytes of a snapshot before compression
+PROBES, FRAMES = (4, 10), (9, 41)  # fewest and most
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Images (uint8) with their labels, the classes in turn."""
+
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def choose(cls, x: Tensor, y: Tensor) -> Probes:
+        """The first sample of each class, then the second of each …, as many as may be wanted."""
+        labels = y.tolist()
+        rank: dict[int, int] = {}
+        order = []
+        for i, label in enumerate(labels):
+            rank[label] = rank.get(label, -1) + 1
+            order.append((rank[label], label, i))
+        chosen = [i for _, _, i in sorted(order)[:PROBES[1]]]
+        return cls(x[chosen], y[chosen])
+
+    @torch.no_grad()
+    def take(self, model: ImageModel) -> dict[str, np.ndarray]:
+        """t, h(t) and a(t) in half precision, as many probes and frames as fit, and the model's opinion of them."""
+        was_training = model.training
+        model.eval()
+        h0 = model.encode(self.x.float().div(255))
+        blocks = 2 if getattr(model.ode, "attention", "none") != "none" else 1
+        probes, frames = fit(h0[0].numel() * blocks * 2)
+        t = torch.linspace(0, 1, frames, dtype=torch.float64)
+        trajectory = model.evolve(h0[:probes], t.tolist())
+        logits = model.read_out(trajectory.h[-1])
+        model.train(was_training)
+        arrays = {
+            "t": t.numpy().astype(np.float32), "h": _half(trajectory.h), "image": self.x[:probes].cpu().numpy(),
+            "label": self.y[:probes].cpu().numpy(), "logits": logits.float().cpu().numpy(),
+        }
+        return arrays | ({"a": _half(trajectory.a)} if trajectory.a is not None else {})
+
+
+def fit(bytes_each: int) -> tuple[int, int]:
+    """How many probes and frames of that many bytes stay under the limit; probes first, but not below the fewest."""
+    pairs = max(LIMIT // bytes_each, PROBES[0])
+    probes = min(PROBES[1], max(PROBES[0], pairs // 15))
+    return probes, int(np.clip(pairs // probes, 2, FRAMES[1]))
+
+
+def _half(x: Tensor) -> np.ndarray:
+    return x.clamp(-65_000, 65_000).half().cpu().numpy()

@@ -1,0 +1,81 @@
+"""The 3×3 convolution with padding 1 and its two gradients, by whichever exact way is fast where it runs.
+
+    native   torch's own, on GPUs and most CPUs
+    flipped  both gradients as forward convolutions, for CPUs whose library is fast in that direction only (ARM)
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SLOW_GRADIENTS = platform.machine().lower() in ("aarch64", "arm64")
+
+
+def flipped(x: Tensor) -> bool:
+    """Whether x's gradients are better made by forward convolutions."""
+    return SLOW_GRADIENTS and x.device.type == "cpu"
+
+
+def gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
+              need_weight: bool) -> tuple[Tensor | None, Tensor | None]:
+    """∂x and ∂weight of the convolution, those that are needed."""
+    if not flipped(x):
+        dx, dw, _ = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [need_x, need_weight, False])
+        return dx, dw
+    dx = dw = None
+    if need_x:  # the gradient convolved with the flipped kernel
+        dx = F.conv2d(grad, weight.transpose(0, 1).flip(2, 3), padding=1)
+    if need_weight:  # x convolved with the gradient, the batch taken as channels
+        dw = F.conv2d(x.transpose(0, 1).contiguous(), grad.transpose(0, 1).contiguous(), padding=1).transpose(0, 1)
+    return dx, dw
+
+
+class Conv3x3Function(torch.autograd.Function):
+    """conv(x, weight) + bias."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        y = F.conv2d(x, weight, padding=1)
+        return y if bias is None else y.add_(bias.view(-1, 1, 1))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        need_x, need_weight, need_bias = ctx.needs_input_grad
+        dx, dw = gradients(grad, x, weight, need_x, need_weight)
+        return dx, dw, grad.sum((0, 2, 3)) if need_bias else None
+
+
+class TimeConvFunction(torch.autograd.Function):
+    """conv([x, t]) = conv(x, weight) + (bias + t M), where M = time · inside is the time channel's share.
+
+    `inside` (9, H·W) says which of the nine weights lie inside the image for each pixel.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, t: Tensor, weight: Tensor, time: Tensor, bias: Tensor,
+                inside: Tensor) -> Tensor:
+        ctx.save_for_backward(x, t, weight, inside)
+        share = torch.addcmul(bias.view(-1, 1), time.view(-1, 9) @ inside, t)
+        return F.conv2d(x, weight, padding=1).add_(share.view(-1, *x.shape[-2:]))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, t, weight, inside = ctx.saved_tensors
+        need_x, _, need_weight, need_time, need_bias, *_ = ctx.needs_input_grad
+        dx, dw = gradients(grad, x, weight, need_x, need_weight)
+        dtime = dbias = None
+        if need_time or need_bias:
+            summed = grad.sum(0).flatten(1)  # (C, H·W)
+            dtime = ((summed @ inside.T) * t).view(-1, 1, 3, 3) if need_time else None
+            dbias = summed.sum(1) if need_bias else None
+        return dx, None, dw, dtime, dbias, None
