@@ -1,0 +1,91 @@
+"""`acenode`: the command line. Every error that a user can cause is one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from acenode.errors import UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options)
+    except UserError as error:
+        print(f"acenode: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever read the output has had enough
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("acenode: interrupted", file=sys.stderr)
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with its errors in one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        print(f"acenode: {message}: see `{self.prog} --help`", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    from acenode import commands
+
+    parser = _Parser(prog="acenode", description="ACE-NODE Lab: attentive co-evolving neural ODEs")
+    verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    def verb(name: str, run: object, help: str, *, runs: bool = False, json: bool = False) -> argparse.ArgumentParser:
+        p = verbs.add_parser(name, help=help, description=help)
+        p.set_defaults(run=run)
+        if runs:
+            p.add_argument("--runs", metavar="DIR", type=Path, help="where runs are (ACENODE_RUNS, or runs/)")
+        if json:
+            p.add_argument("--json", action="store_true", help="print JSON")
+        return p
+
+    p = verb("train", commands.train, "train one method and test it once", runs=True, json=True)
+    p.add_argument("experiment")
+    p.add_argument("--method", required=True)
+    p.add_argument("--data", choices=("sample", "full"), default="sample")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--epochs", type=int)
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; see `acenode settings`")
+    p = verb("resume", commands.resume, "go on with a run from its last checkpoint", runs=True, json=True)
+    p.add_argument("run_id", metavar="RUN")
+    p = verb("stop", commands.stop, "ask a running run to stop; it can be resumed", runs=True)
+    p.add_argument("run_id", metavar="RUN")
+    verb("list", commands.list_runs, "all runs and their state", runs=True, json=True)
+    p = verb("show", commands.show, "one run: configuration, state, results", runs=True, json=True)
+    p.add_argument("run_id", metavar="RUN")
+    p = verb("table", commands.table, "measured mean ± std over seeds beside the paper's", runs=True, json=True)
+    p.add_argument("experiment")
+    verb("experiments", commands.experiments, "the experiments there are", json=True)
+    p = verb("methods", commands.methods, "an experiment's methods with their parameter counts", json=True)
+    p.add_argument("experiment")
+    verb("settings", commands.settings, "every setting with its bounds and meaning", json=True)
+    p = verb("export", commands.export, "a run as CSV, as an HTML report or for TensorBoard", runs=True)
+    p.add_argument("run_id", metavar="RUN")
+    p.add_argument("--to", required=True, metavar="csv|html|tensorboard")
+    p.add_argument("--out", type=Path, metavar="PATH", help="where to write (a folder, or a file for html)")
+    p = verb("data", commands.data, "the data sets: list, get (download and prepare), check", json=True)
+    p.add_argument("action", choices=("list", "get", "check"))
+    p.add_argument("name", nargs="?")
+    p = verb("bench", commands.bench, "speed, side by side in one run", json=True)
+    p.add_argument("what", choices=("image",))
+    p.add_argument("--repeats", type=int, default=3)
+    p.add_argument("--batch", type=int, default=128)
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    verb("demo", commands.demo, "train ACE on the bundled digits and print the measured table", runs=True)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -63,7 +63,7 @@ class AugmentedNODE(NODE):
         return super().forward(torch.cat((h0, h0.new_zeros(shape)), dim=self.dim), t)
 
 
-class _CoEvolving(nn.Module):
+class CoEvolving(nn.Module):
     """The joint field of (h, a): f and g both read the attended h (Eqs. 3 to 5)."""
 
     def __init__(self, layer: ACENODE, detach_attention: bool) -> None:
@@ -129,7 +129,7 @@ class ACENODE(nn.Module):
                 a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
             return Trajectory(times, h, a, solution.evaluations)
         a0 = self.q(h0, times[0])
-        solution = solve(_CoEvolving(self, detach_attention), (h0, a0), t, self.solver)
+        solution = solve(CoEvolving(self, detach_attention), (h0, a0), t, self.solver)
         h, a = solution.states
         return Trajectory(times, h, a, solution.evaluations)
 

@@ -241,7 +241,8 @@ class _Watched(nn.Module):
 
     def __init__(self, field: VectorField, cost: Evaluations, solver: Solver, adaptive: bool) -> None:
         super().__init__()
-        self.field, self.cost, self.solver, self.backward_pass, self.tries = field, cost, solver, False, 0
+        self.field, self.cost, self.solver, self.adaptive = field, cost, solver, adaptive
+        self.backward_pass, self.tries = False, 0
         if solver.method != "scipy_solver":
             self.callback_step = self.callback_step_adjoint = self.watch
         if adaptive:
@@ -262,7 +263,10 @@ class _Watched(nn.Module):
             bool(torch.isfinite(b).all()) for b in (y if isinstance(y, tuple) else (y,)))
         if not finite or time + size == time:
             raise SolveError("underflow in dt" if finite else "the field gave NaN or infinity", time, size, advice)
-        if self.tries > self.solver.max_steps:
+        if not self.adaptive:
+            if not self.backward_pass:
+                self.cost.step_sizes.append(size)
+        elif self.tries > self.solver.max_steps:
             raise SolveError(f"the step limit of {self.solver.max_steps} was reached", time, size,
                              "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4")
 

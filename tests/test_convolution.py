@@ -11,7 +11,6 @@ from acenode.models import convolution
 from acenode.models.layers import Conv3x3, TimeConv, groups
 
 
-
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 

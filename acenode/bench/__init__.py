@@ -1,0 +1,1 @@
+"""Benchmarks: ratios, both sides in one run."""

@@ -1,0 +1,102 @@
+"""The same ACE-ODE-Net written directly: what the benchmark compares with.
+
+The time channel is concatenated, f and g are separate calls on their own attended h, and torchdiffeq's adjoint does
+the gradient. Its parameters are taken over from the product's model, so both compute the same function.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acenode.models.image import ConvAttention, ConvField, ImageModel
+from acenode.models.layers import Conv3x3, TimeConv
+from acenode.node import ACENODE
+
+
+class DirectField(nn.Module):
+    """GroupNorm, ReLU, then convolutions of [h, t] with GroupNorm between and after."""
+
+    def __init__(self, source: ConvField) -> None:
+        super().__init__()
+        self.norms, self.convs = nn.ModuleList(), nn.ModuleList()
+        for norm in source.norms:
+            assert isinstance(norm, nn.GroupNorm)
+            self.norms.append(_copy_norm(norm))
+        for conv in source.convs:
+            assert isinstance(conv, TimeConv)
+            self.convs.append(_copy_conv(torch.cat((conv.weight, conv.time), dim=1), conv.bias))
+
+    def forward(self, h: Tensor, t: Tensor) -> Tensor:
+        for norm, conv in zip(self.norms, self.convs, strict=False):
+            h = F.relu(norm(h))
+            time = torch.ones_like(h[:, :1]) * t
+            h = conv(torch.cat((h, time), dim=1))
+        return self.norms[-1](h)
+
+
+class DirectAttention(nn.Module):
+    """q with torch's own convolutions."""
+
+    def __init__(self, source: ConvAttention) -> None:
+        super().__init__()
+        self.norms, self.convs = nn.ModuleList(), nn.ModuleList()
+        for norm in source.norms:
+            assert isinstance(norm, nn.GroupNorm)
+            self.norms.append(_copy_norm(norm))
+        for conv in source.convs:
+            assert isinstance(conv, Conv3x3)
+            assert conv.bias is not None
+            self.convs.append(_copy_conv(conv.weight, conv.bias))
+
+    def forward(self, h: Tensor) -> Tensor:
+        for i, norm in enumerate(self.norms[:-1]):
+            h = F.relu(norm(h))
+            if i < len(self.convs):
+                h = self.convs[i](h)
+        return self.norms[-1](h)
+
+
+class _Joint(nn.Module):
+    def __init__(self, f: nn.Module, g: nn.Module) -> None:
+        super().__init__()
+        self.f, self.g = f, g
+
+    def forward(self, t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        h, a = state
+        return self.f(h * torch.sigmoid(a), t), self.g(h * torch.sigmoid(a), t)
+
+
+class DirectACE(nn.Module):
+    """stem, q, torchdiffeq's odeint_adjoint over (h, a), head."""
+
+    def __init__(self, source: ImageModel, tolerance: float) -> None:
+        super().__init__()
+        ode = source.ode
+        assert isinstance(ode, ACENODE)
+        assert isinstance(ode.f, ConvField)
+        assert isinstance(ode.g, ConvField)
+        assert isinstance(ode.q, ConvAttention)
+        self.stem, self.head, self.tolerance = source.stem, source.head, tolerance
+        self.q, self.field = DirectAttention(ode.q), _Joint(DirectField(ode.f), DirectField(ode.g))
+
+    def forward(self, x: Tensor) -> Tensor:
+        from torchdiffeq import odeint_adjoint
+
+        h0 = self.stem(x)
+        t = torch.tensor([0.0, 1.0], device=x.device)
+        h, _ = odeint_adjoint(self.field, (h0, self.q(h0)), t, rtol=self.tolerance, atol=self.tolerance)
+        return self.head(h[-1])
+
+
+def _copy_norm(norm: nn.GroupNorm) -> nn.GroupNorm:
+    copy = nn.GroupNorm(norm.num_groups, norm.num_channels)
+    copy.load_state_dict(norm.state_dict())
+    return copy
+
+
+def _copy_conv(weight: Tensor, bias: Tensor) -> nn.Conv2d:
+    copy = nn.Conv2d(weight.shape[1], weight.shape[0], 3, padding=1)
+    copy.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
+    return copy

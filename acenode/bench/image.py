@@ -1,0 +1,207 @@
+"""`acenode bench image`: one alternating ACE iteration against a direct implementation, and where the time goes.
+
+Ratios of medians, the contestants taking turns in one process, so that a noisy machine disturbs all of them alike.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acenode.bench.direct import DirectACE
+from acenode.data.batches import DeviceImages, TrainingBatches
+from acenode.environment import describe, device_of
+from acenode.errors import UserError
+from acenode.models.image import ImageModel, ImageShape, ace_ode_net
+from acenode.models.initialise import initialise
+from acenode.node import CoEvolving
+from acenode.solve import Solver
+from acenode.training import norm_of, only
+
+TOLERANCE, WEIGHT = 1e-4, 1e-4  # MNIST's, of the paper
+MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)
+
+
+def contestants(device: torch.device) -> dict[str, nn.Module]:
+    """Models with the same parameters."""
+    models: dict[str, nn.Module] = {}
+    for name, solver in {
+        "backprop": Solver(rtol=TOLERANCE, atol=TOLERANCE),
+        "checkpointed": Solver(rtol=TOLERANCE, atol=TOLERANCE, gradient="checkpointed"),
+        "adjoint": Solver(rtol=TOLERANCE, atol=TOLERANCE, gradient="adjoint"),
+    }.items():
+        model = ace_ode_net(MNIST, solver, f_layers=1, q_layers=1)
+        initialise(model, 0)
+        models[name] = model.to(device)
+    base = ace_ode_net(MNIST, Solver(), f_layers=1, q_layers=1)
+    initialise(base, 0)
+    return {"direct": DirectACE(base, TOLERANCE).to(device), **models}
+
+
+def theta_g(model: nn.Module) -> list[nn.Parameter]:
+    part: Any = model.field.g if isinstance(model, DirectACE) else model.ode.g  # type: ignore[union-attr]
+    return list(part.parameters())
+
+
+def iteration(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
+    """Both phases of Algorithm 1, without the optimiser's step, so that every repeat does the same work.
+
+    The direct implementation computes all gradients in both phases, as a plain loss.backward() does.
+    """
+    x, y = batch
+    g, everything = theta_g(model), list(model.parameters())
+    others = [p for p in everything if all(p is not q for q in g)]
+    for phase in (others, g):
+        model.zero_grad(set_to_none=True)
+        with only(everything if isinstance(model, DirectACE) else phase, everything):
+            loss = F.cross_entropy(model(x), y)
+            (loss + WEIGHT * norm_of(g, "l2") if phase is g else loss).backward()
+
+
+def run(options: Namespace) -> int:
+    """Measure and print."""
+    if options.repeats < 1 or options.batch < 1:
+        raise UserError("--repeats and --batch must be at least 1")
+    device = device_of(options.device)
+    images, labels = _random_images(max(4 * options.batch, 512))
+    batches = TrainingBatches(DeviceImages(images, labels, device), options.batch, 4, 28, 0)
+    batch = batches.batch(0, 0)
+    models = contestants(device)
+    times: dict[str, list[float]] = {name: [] for name in models}
+    for repeat in range(options.repeats + 1):  # the first is a warm-up
+        for name, model in models.items():
+            seconds = _timed(lambda model=model: iteration(model, batch), device)  # type: ignore[misc]
+            if repeat:
+                times[name].append(seconds)
+    medians = {name: statistics.median(t) for name, t in times.items()}
+    loading = _timed(lambda: [batches.batch(0, i % batches.iterations) for i in range(20)], device) / 20
+    result = {
+        "batch": options.batch, "tolerance": TOLERANCE, "environment": describe(device),
+        "seconds": medians, "speedup": {n: medians["direct"] / t for n, t in medians.items()},
+        "loading_share": loading / medians["backprop"], "gradient_difference": gradient_difference(models, batch),
+        "memory_megabytes": {n: _memory(m, batch, device) for n, m in models.items()},
+        "where": where(models["backprop"], batch, device),
+    }
+    print(json.dumps(result) if options.json else render(result))
+    return 0
+
+
+def gradient_difference(models: dict[str, nn.Module], batch: tuple[Tensor, Tensor]) -> dict[str, float]:
+    """Relative distance of θ_g's gradient from the direct implementation's, at the benchmark's tolerance."""
+    found = {}
+    for name, model in models.items():
+        model.zero_grad(set_to_none=True)
+        F.cross_entropy(model(batch[0]), batch[1]).backward()
+        shared = [p.grad.flatten() for p in (theta_g(model)) if p.grad is not None and p.dim() == 1]
+        found[name] = torch.cat(shared)
+    exact = found["direct"]
+    return {name: float((g - exact).norm() / exact.norm()) for name, g in found.items() if name != "direct"}
+
+
+def where(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device) -> dict[str, float]:
+    """Seconds of the parts of one pass of the product's default."""
+    assert isinstance(model, ImageModel)
+    parts: dict[str, float] = {}
+    model.zero_grad(set_to_none=True)
+    x, y = batch
+    parts["stem"] = _timed(lambda: model.encode(x), device)
+    h0 = model.encode(x)
+    kept: list[Any] = []
+    parts["solve, forward"] = _timed(lambda: kept.append(model.evolve(h0)), device)
+    trajectory = kept.pop()
+    parts["head and loss"] = _timed(lambda: kept.append(F.cross_entropy(model.read_out(trajectory.h[-1]), y)), device)
+    parts["backward"] = _timed(lambda: kept.pop().backward(), device)
+    with torch.no_grad():
+        field, state = CoEvolving(model.ode, False), (h0, torch.zeros_like(h0))  # type: ignore[arg-type]
+        t = torch.zeros((), device=device)
+        parts["one evaluation of f and g"] = _timed(lambda: [field(t, state) for _ in range(5)], device) / 5
+    return parts | {"evaluations": float(trajectory.evaluations.forward)}
+
+
+def _timed(work: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def _memory(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device) -> float:
+    """Most memory a forward and backward pass takes beyond what it starts with, in MB."""
+    def work() -> None:
+        F.cross_entropy(model(batch[0]), batch[1]).backward()
+
+    model.zero_grad(set_to_none=True)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    return _peak_rss(work)
+
+
+def _peak_rss(work: Callable[[], Any]) -> float:
+    """Growth of the resident memory while the work runs, sampled; an estimate, good to a few MB."""
+    import gc
+    import resource
+    from pathlib import Path
+
+    page = resource.getpagesize()
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return float("nan")
+
+    def resident() -> int:
+        return int(statm.read_text().split()[1]) * page
+
+    gc.collect()
+    before, peak, done = resident(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.005):
+            peak = max(peak, resident())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        work()
+    finally:
+        done.set()
+        thread.join()
+    return max(0, peak - before) / 1e6
+
+
+def _random_images(count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (count, 28, 28, 1), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)
+
+
+def render(result: dict[str, Any]) -> str:
+    """The result as text."""
+    lines = [f"ACE-ODE-Net, MNIST size, batch {result['batch']}, rtol = atol = {result['tolerance']:g}, "
+             f"{result['environment']['device']}", "",
+             f"{'one alternating iteration':<34}{'seconds':>9}{'speed':>8}{'memory MB':>11}{'θ_g gradient off by':>21}"]
+    titles = {"direct": "direct (concat, adjoint)", "backprop": "acenode backprop (default)",
+              "checkpointed": "acenode checkpointed", "adjoint": "acenode adjoint"}
+    for name, seconds in result["seconds"].items():
+        off = result["gradient_difference"].get(name)
+        lines.append(f"{titles[name]:<34}{seconds:>9.3f}{result['speedup'][name]:>7.2f}×"
+                     f"{result['memory_megabytes'][name]:>11.0f}{'-' if off is None else f'{off:.1e}':>21}")
+    lines += ["", "where a pass of the default goes:"]
+    lines += [f"  {name:<32}{value:>9.4f}" + ("" if name == "evaluations" else " s")
+              for name, value in result["where"].items()]
+    lines.append(f"  {'loading a batch, of an iteration':<32}{100 * result['loading_share']:>8.2f}%")
+    return "\n".join(lines)

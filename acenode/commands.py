@@ -1,0 +1,258 @@
+"""What each command of the command line does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from acenode import config as configuration
+from acenode.errors import UserError
+
+
+def _store(options: Namespace) -> Any:
+    from acenode.runs import RunStore
+
+    return RunStore(options.runs or os.environ.get("ACENODE_RUNS") or "runs")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+# Training -----------------------------------------------------------------------------------------------------------
+
+
+def train(options: Namespace) -> int:
+    from acenode import experiments
+    from acenode.execute import create
+
+    given: dict[str, Any] = {"seed": options.seed, "device": options.device}
+    if options.epochs is not None:
+        given["epochs"] = options.epochs
+    for text in options.set:
+        key, sep, value = text.partition("=")
+        if not sep:
+            raise UserError(f"--set takes KEY=VALUE, not {text!r}")
+        given[key] = configuration.parse(key, value)
+    chosen = experiments.get(options.experiment).configure(options.method, options.data, **given)
+    return _execute(create(_store(options), chosen), options)
+
+
+def resume(options: Namespace) -> int:
+    return _execute(_store(options).open(options.run_id), options)
+
+
+def _execute(run: Any, options: Namespace) -> int:
+    from acenode.data.store import data_dir
+    from acenode.execute import execute, finite, stop_on_interrupt
+    from acenode.progress import Bar
+
+    config = run.config()
+    quiet = getattr(options, "json", False)
+    print(f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}",
+          file=sys.stderr if quiet else sys.stdout, flush=True)
+    with Bar(run.id, enabled=sys.stderr.isatty() or not quiet) as bar, stop_on_interrupt() as stop:
+        outcome = execute(run, data_dir(), stop=stop, progress=bar.show)
+    if quiet:
+        _print_json({"run": run.id, "state": outcome.state, "metrics": finite(outcome.metrics),
+                     "seconds": round(outcome.seconds, 3), "params": outcome.params,
+                     **({"error": outcome.error} if outcome.error else {})})
+    elif outcome.state == "finished":
+        shown = ", ".join(f"{k} {v:.4f}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
+        print(f"finished in {outcome.seconds:.1f} s of training: test {shown}; {outcome.params:,} parameters")
+        print(run.path)
+    if outcome.state == "stopped":
+        print(f"stopped; go on with `acenode resume {run.id}`", file=sys.stderr)
+    if outcome.state == "failed":
+        print(f"acenode: {run.id} failed: {outcome.error}", file=sys.stderr)
+        return 1
+    return 0 if outcome.state == "finished" else 130
+
+
+def stop(options: Namespace) -> int:
+    run = _store(options).open(options.run_id)
+    state = run.status()["state"]
+    if state not in ("running", "queued"):
+        raise UserError(f"{run.id} is {state}: only a running run can be stopped")
+    run.ask_to_stop()
+    print(f"{run.id} will stop after its current iteration")
+    return 0
+
+
+def demo(options: Namespace) -> int:
+    from acenode import experiments
+    from acenode.execute import create
+
+    mnist = experiments.get("mnist")
+    print("ACE-ODE-Net on scikit-learn's digits: h(t) and its attention a(t) evolve together, trained alternately.")
+    code = _execute(create(_store(options), mnist.configure("ace")), Namespace(json=False))
+    if code == 0:
+        print()
+        table(Namespace(experiment="mnist", runs=options.runs, json=False))
+        print("\nLook closer with `.venv/bin/acenode export last --to html`.")
+    return code
+
+
+# Looking ------------------------------------------------------------------------------------------------------------
+
+
+def _summary(run: Any) -> dict[str, Any]:
+    """One line of `list`; a folder that is no run is said to be unreadable."""
+    try:
+        description, status = run.description(), run.status()
+        config, result = run.config(), run.result()
+        value = (result or {}).get("test", {}).get((result or {}).get("metric", ""))
+    except UserError as error:
+        return {"run": run.id, "state": "unreadable", "error": str(error)}
+    return {"run": run.id, "state": status["state"], "experiment": config.experiment, "method": config.method,
+            "data": config.data, "seed": config.seed, "progress": status.get("progress"), "metric": value,
+            "created": description.get("created"), "error": status.get("error")}
+
+
+def list_runs(options: Namespace) -> int:
+    store = _store(options)
+    lines = [_summary(run) for run in store]
+    if options.json:
+        _print_json(lines)
+        return 0
+    if not lines:
+        print(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
+    width = max((len(x["run"]) for x in lines), default=0)
+    for x in lines:
+        if x["state"] == "unreadable":
+            print(f"{x['run']:<{width}}  unreadable   {x['error']}")
+            continue
+        value = f"{x['metric']:.4f}" if x["metric"] is not None else f"{100 * (x['progress'] or 0):.0f}%"
+        print(f"{x['run']:<{width}}  {x['state']:<11}  {x['data']:<6}  seed {x['seed']:<6}  {value:>7}"
+              + (f"  {x['error']}" if x["error"] else ""))
+    return 0
+
+
+def show(options: Namespace) -> int:
+    run = _store(options).open(options.run_id)
+    description, status, result = run.description(), run.status(), run.result()
+    if options.json:
+        _print_json({**description, "status": status, "result": result})
+        return 0
+    print(f"{run.id}: {status['state']}" + (f" ({status['error']})" if status.get("error") else ""))
+    print(f"  {run.path}")
+    print(f"  created {time.strftime('%Y-%m-%d %H:%M', time.localtime(description['created']))}, "
+          f"{description.get('params', 0):,} parameters, {description.get('environment', {}).get('device', '?')}")
+    for key, value in description["config"].items():
+        if key != "format":
+            print(f"  {key:<20} {value}")
+    if result:
+        for key, value in result["test"].items():
+            print(f"  test {key:<15} {value:.4f}")
+        print(f"  best epoch           {result['best_epoch']}")
+    return 0
+
+
+def table(options: Namespace) -> int:
+    from acenode import experiments
+    from acenode.table import render, rows
+
+    experiment = experiments.get(options.experiment)
+    found = rows(experiment, _store(options))
+    if options.json:
+        _print_json([row.to_dict() for row in found])
+    else:
+        print(render(experiment, found))
+    return 0
+
+
+def experiments(options: Namespace) -> int:
+    from acenode.experiments import EXPERIMENTS
+
+    if options.json:
+        _print_json([{"name": e.name, "title": e.title, "summary": e.summary, "metric": e.metric.name,
+                      "methods": list(e.methods), "sample": e.about_sample} for e in EXPERIMENTS.values()])
+        return 0
+    for e in EXPERIMENTS.values():
+        print(f"{e.name:<10} {e.summary}\n{'':<10} methods: {', '.join(e.methods)}\n{'':<10} sample: {e.about_sample}")
+    return 0
+
+
+def methods(options: Namespace) -> int:
+    """Every method at its full-size defaults, both sizes, and ACE's other designs."""
+    from acenode import experiments
+
+    experiment = experiments.get(options.experiment)
+    found: list[dict[str, Any]] = []
+    for name, method in experiment.methods.items():
+        variants: list[dict[str, Any]] = [{}, {"size": "large"}]
+        if "f_layers" in method.uses:
+            variants += [{**size, "f_layers": f, "q_layers": q}
+                         for size in ({}, {"size": "large"}) for f in (1, 2) for q in (1, 2)]
+        for given in variants:
+            config = experiment.configure(name, "full", **given)
+            found.append({"method": name, "title": method.title, "size": config.size, "settings": given,
+                          "params": experiment.count(config)})
+    if options.json:
+        _print_json(found)
+        return 0
+    for entry in found:
+        settings = " ".join(f"{k}={v}" for k, v in entry["settings"].items())
+        print(f"{entry['method']:<10} {entry['title']:<18} {entry['params']:>10,} parameters  {settings}")
+    return 0
+
+
+def settings(options: Namespace) -> int:
+    """Every field of a configuration."""
+    found = []
+    for name in configuration.SETTINGS:
+        meta = configuration.FIELDS[name].metadata
+        found.append({"key": name, "type": configuration.TYPES[name].__name__, "group": meta["group"],
+                      "help": meta["help"],
+                      **{k: meta[k] for k in ("low", "above", "high", "choices") if meta.get(k) is not None}})
+    if options.json:
+        _print_json(found)
+        return 0
+    for entry in found:
+        bounds = "|".join(entry["choices"]) if "choices" in entry else " ".join(
+            f"{word} {entry[k]:g}" for k, word in (("low", "from"), ("above", "above"), ("high", "to")) if k in entry)
+        print(f"{entry['key']:<20} {entry['type']:<6} {bounds}\n{'':<20} {entry['help']}")
+    return 0
+
+
+def export(options: Namespace) -> int:
+    from acenode.export import export as write
+
+    print(write(_store(options).open(options.run_id), options.to, options.out))
+    return 0
+
+
+def data(options: Namespace) -> int:
+    from acenode.data import images
+    from acenode.data.store import data_dir
+
+    root: Path = data_dir()
+    if options.action != "list" and options.name is None:
+        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(images.SOURCES)}")
+    names = list(images.SOURCES) if options.name is None else [images.source_of(options.name).name]
+    if options.action == "get":
+        from acenode.progress import DownloadBar
+
+        with DownloadBar() as bar:
+            path = images.prepare(names[0], root, progress=bar.show)
+        print(path)
+        return 0
+    states = [images.check(name, root) for name in names]
+    if options.json:
+        _print_json([{"name": s.name, "state": s.state, "path": str(s.path), "bytes": s.bytes, "detail": s.detail}
+                     for s in states])
+    else:
+        for s in states:
+            print(f"{s.name:<10} {s.state:<8} {s.detail}")
+    return 0 if options.action == "list" or all(s.state == "ready" for s in states) else 1
+
+
+def bench(options: Namespace) -> int:
+    from acenode.bench.image import run
+
+    return run(options)

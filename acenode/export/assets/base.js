@@ -1,0 +1,47 @@
+"use strict";
+// The data, the colours of the page, and charts that follow them.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const PALETTE = ["#3b7dd8", "#e0802f", "#2f9e63", "#d1495b", "#8d6bd1", "#a0714f", "#d763b0", "#7d8894", "#a8a023", "#1fa7b8"];
+const at = (id) => document.getElementById(id);
+
+// Plotly takes some markup in texts; a text of the run must show as it is.
+function plain(text) {
+  return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+const brief = (text, most = 14) => plain([...String(text)].length > most ? [...String(text)].slice(0, most - 1).join("") + "…" : text);
+const className = (label) => label in DATA.classes ? DATA.classes[label] : String(label);
+const classColour = (label) => PALETTE[((label % PALETTE.length) + PALETTE.length) % PALETTE.length];
+
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue("--" + name).trim();
+  return { ink: read("ink"), muted: read("muted"), line: read("line"), panel: read("panel"), accent: read("accent"), warm: read("warm"), ok: read("ok") };
+}
+
+function axis(colours, title, more = {}) {
+  return { title: { text: title, standoff: 8 }, gridcolor: colours.line, zerolinecolor: colours.line, linecolor: colours.line,
+    tickcolor: colours.line, automargin: true, ...more };
+}
+
+function layout(colours, x, y, more = {}) {
+  return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 58, r: 16, t: 10, b: 46 },
+    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colours.ink },
+    hoverlabel: { bgcolor: colours.panel, bordercolor: colours.line, font: { color: colours.ink } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
+    xaxis: x, yaxis: y, uirevision: "kept", ...more };
+}
+
+// A chart is a function of the colours; it is drawn where the page has a place for it, and again when the colours change.
+const CHARTS = new Map();
+const OPTIONS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+function draw(id) {
+  const made = CHARTS.get(id)(theme());
+  Plotly.react(id, made.data, made.layout, OPTIONS);
+}
+function chart(id, make) {
+  if (!at(id)) return;
+  CHARTS.set(id, make);
+  draw(id);
+}
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const id of CHARTS.keys()) draw(id); });

@@ -1,0 +1,62 @@
+// Curves over steps and epochs.
+const STEPS = DATA.steps, SERIES = STEPS.series;
+let smoothing = Number(at("smoothing").value);
+
+// Exponential moving average that is fair to its beginning; gaps stay gaps and are stepped over.
+function smooth(values, weight) {
+  let sum = 0, share = 0;
+  return values.map((v) => {
+    if (v === null) return null;
+    sum = weight * sum + (1 - weight) * v;
+    share = weight * share + (1 - weight);
+    return sum / share;
+  });
+}
+
+function lines(key, name, colour, more = {}) {
+  if (!SERIES[key]) return [];
+  const one = { x: STEPS.step, type: "scatter", mode: SERIES[key].length > 1 ? "lines" : "markers", connectgaps: false, legendgroup: key };
+  const raw = { ...one, y: SERIES[key], name, showlegend: false, hoverinfo: "skip", line: { color: colour, width: 1 }, opacity: 0.3, ...more };
+  const main = { ...one, y: smooth(SERIES[key], smoothing), name, line: { color: colour, width: 2 }, hovertemplate: "%{y:.4g}", ...more };
+  return smoothing > 0 ? [raw, main] : [main];
+}
+
+const overSteps = (colours, data, y, more = {}) => ({ data, layout: layout(colours, axis(colours, "step"), y, { hovermode: "x unified", ...more }) });
+
+chart("losses", (c) => overSteps(c, [...lines("L_h", "L_h", c.accent), ...lines("L_a", "L_a = L_task + λ‖θ_g‖", c.warm)],
+  axis(c, "loss", { type: at("log").checked ? "log" : "linear" }), { uirevision: at("log").checked }));
+
+chart("nfe", (c) => overSteps(c, [
+  ...lines("nfe_forward", "forward", c.accent), ...lines("nfe_backward", "backward", c.ok),
+  ...lines("nfe_forward_a", "forward, phase two", c.warm, { visible: "legendonly" }),
+  ...lines("nfe_backward_a", "backward, phase two", c.muted, { visible: "legendonly" })],
+  axis(c, "evaluations", { rangemode: "tozero" })));
+
+chart("dt", (c) => overSteps(c, [
+  ...lines("dt_max", "largest", c.ok), ...lines("dt_mean", "mean", c.accent), ...lines("dt_min", "smallest", c.warm),
+  ...lines("dt_mean_a", "mean, phase two", c.muted, { visible: "legendonly" })],
+  axis(c, "Δt", { rangemode: "tozero" })));
+
+chart("seconds", (c) => overSteps(c, lines("seconds", "seconds", c.accent).map((t) => ({ ...t, showlegend: false })),
+  axis(c, "seconds", { rangemode: "tozero" })));
+
+chart("metric", (c) => {
+  const e = DATA.epochs, one = { x: e.epoch, type: "scatter", mode: "lines+markers", hovertemplate: "%{y:.4g}" };
+  const data = [["train_" + e.metric, "training, mean of the epoch", c.accent], ["validation_" + e.metric, "validation", c.warm]]
+    .filter(([key]) => e.series[key]).map(([key, name, colour]) => ({ ...one, y: e.series[key], name, line: { color: colour, width: 2 }, marker: { size: 6 } }));
+  const kept = e.best === null ? {} : {
+    shapes: [{ type: "line", x0: e.best, x1: e.best, y0: 0, y1: 1, yref: "paper", line: { color: c.muted, width: 1, dash: "dot" } }],
+    annotations: [{ x: e.best, y: 0, yref: "paper", yanchor: "bottom", xanchor: "right", text: "best epoch ", showarrow: false, font: { size: 12, color: c.muted } }] };
+  return { data, layout: layout(c, axis(c, "epoch", { tickformat: "d" }), axis(c, plain(e.metric)), { hovermode: "x unified", ...kept }) };
+});
+
+const OVER_STEPS = ["losses", "nfe", "dt", "seconds"];
+at("log").addEventListener("change", () => { if (CHARTS.has("losses")) draw("losses"); });
+function resmooth() {
+  smoothing = Number(at("smoothing").value);
+  at("smoothing-value").textContent = smoothing.toFixed(2);
+  for (const id of OVER_STEPS) if (CHARTS.has(id)) draw(id);
+}
+at("smoothing").addEventListener("input", resmooth);
+at("smoothing-value").textContent = smoothing.toFixed(2);
+if (STEPS.every > 1) at("thinned").textContent = `Each point stands for ${STEPS.every} steps.`;

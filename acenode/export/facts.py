@@ -1,0 +1,130 @@
+"""What a run is, in words: its title, its data, its state and numbers, and its configuration as rows of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from acenode.config import FIELDS
+from acenode.errors import UserError
+from acenode.export.records import Records, number
+from acenode.export.tables import flat
+from acenode.runs import Run
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Texts, none of them escaped yet."""
+
+    title: str
+    data: str  # which data, in a sentence
+    sample: bool  # the bundled sample, whose numbers stand beside no number of the paper
+    state: str
+    error: str | None
+    metric: str  # what validation is judged by
+    tiles: list[tuple[str, str]]  # label, value
+    settings: list[tuple[str, str, str]]  # key, value, meaning
+    environment: list[tuple[str, str]]
+
+
+def gather(run: Run, found: Records) -> Facts:
+    description, status, result = run.description(), run.status(), run.result()
+    config: dict[str, Any] = description["config"]
+    names = _names(config)
+    sample = config.get("data") != "full"
+    metric = _metric(result, names.metric, found)
+    return Facts(
+        title=f"{names.method} on {names.experiment}",
+        data=_data(sample, names),
+        sample=sample,
+        state=str(status["state"]),
+        error=str(status["error"]) if status.get("error") else None,
+        metric=metric,
+        tiles=list(_tiles(description, status, result, metric)),
+        settings=[(key, str(value), _help(key)) for key, value in config.items() if key != "format"],
+        environment=[(name, str(value)) for key, part in description.items() if key not in ("config", "format")
+                     for name, value in flat(key, _readable(key, part))],
+    )
+
+
+@dataclass(frozen=True)
+class _Names:
+    experiment: str
+    method: str
+    about_sample: str
+    metric: str | None
+
+
+def _names(config: dict[str, Any]) -> _Names:
+    """Titles from the registry; the bare names where this version does not know them."""
+    from acenode import experiments
+
+    name, method = str(config.get("experiment")), str(config.get("method"))
+    try:
+        experiment = experiments.get(name)
+        return _Names(experiment.title, experiment.method(method).title, experiment.about_sample,
+                      experiment.metric.name)
+    except UserError:
+        return _Names(name, method, "", None)
+
+
+def _data(sample: bool, names: _Names) -> str:
+    if not sample:
+        return f"Data: the full {names.experiment} set."
+    about = f" ({names.about_sample})" if names.about_sample else ""
+    return f"Data: the bundled sample{about}. Numbers on the sample are not comparable with the paper’s."
+
+
+def _metric(result: dict[str, Any] | None, known: str | None, found: Records) -> str:
+    named = (result or {}).get("metric") or known
+    if named is None:
+        keys = [key for record in found.epochs for key in record if key.startswith("validation_")]
+        named = keys[0].removeprefix("validation_") if keys else "accuracy"
+    return str(named)
+
+
+def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str, Any] | None,
+           metric: str) -> Iterator[tuple[str, str]]:
+    if result is not None and isinstance(result.get("test"), dict):
+        for key, value in sorted(result["test"].items(), key=lambda item: item[0] != metric):  # the metric first
+            yield f"test {key.upper() if key == 'nfe' else key}", shown(key, value)
+        yield "best epoch", str(result.get("best_epoch", "?"))
+    elif status.get("best") is not None:
+        yield f"best validation {metric} so far", shown(metric, status["best"])
+    params = number(description.get("params"))
+    if params is not None and math.isfinite(params):
+        yield "parameters", f"{int(params):,}"
+    seconds = number((result or status).get("seconds"))
+    if seconds is not None and math.isfinite(seconds):
+        yield "training time", duration(seconds)
+    yield "seed", str(description["config"].get("seed", "?"))
+
+
+def shown(key: str, value: Any) -> str:
+    """A metric as people read it."""
+    given = number(value)
+    if given is None or not math.isfinite(given):
+        return "not a number"
+    return f"{100 * given:.2f} %" if key == "accuracy" else f"{given:.4g}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _help(key: str) -> str:
+    return str(FIELDS[key].metadata.get("help", "")) if key in FIELDS else ""
+
+
+def _readable(key: str, value: Any) -> Any:
+    """`created` as a date; everything else as it is."""
+    when = number(value) if key == "created" else None
+    if when is None or not 0 <= when < 253_402_300_800:  # the year 10000
+        return value
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M UTC")

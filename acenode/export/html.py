@@ -1,0 +1,94 @@
+"""One page that holds a whole run and needs nothing else: charts, player, configuration, plotly.js and the data."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from acenode.export import curves, facts, outcome, page, player, records
+from acenode.files import write_atomic
+from acenode.runs import Run
+
+SCRIPTS = ("base.js", "curves.js", "outcome.js", "player.js")
+
+
+def write(run: Run, out: Path) -> Path:
+    """The report at `out`, or in it under the run's name where `out` is a folder."""
+    if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
+        out = out / f"{run.id}.html"
+    write_atomic(out, render(run).encode("utf-8", "replace"))
+    return out
+
+
+def render(run: Run) -> str:
+    from plotly.offline import get_plotlyjs
+
+    found = records.read(run)
+    about = facts.gather(run, found)
+    result = outcome.gather(run.result(), about.state)
+    film = player.gather(run)
+    steps, epochs = curves.over_steps(found.steps), curves.over_epochs(found.epochs, about.metric)
+    data = page.embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
+                          "tsne": result.tsne, "player": film.data})
+    plotly = page.script(get_plotlyjs())
+    code = page.script("\n".join(page.asset(name) for name in SCRIPTS))
+    return Template(page.asset("page.html")).substitute(
+        title=escape(about.title), run=escape(run.id), style=page.asset("style.css"), data=data, plotly=plotly,
+        code=code, scripts=f"{page.digest(plotly)} {page.digest(code)}", header=_header(about),
+        curves=_curves(steps, epochs, about), player=_player(film), outcome=_outcome(result),
+        settings=page.table(("setting", "value", "meaning"), about.settings),
+        environment=page.table(("about the run", "value"), about.environment),
+    )
+
+
+def _header(about: facts.Facts) -> str:
+    tiles = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in about.tiles)
+    error = f'<p class="error">{escape(about.error)}</p>' if about.error else ""
+    return (f'<p class="data{" sample" if about.sample else ""}">{escape(about.data)}</p>{error}'
+            f'<dl class="tiles"><div><dt>state</dt><dd>{escape(about.state)}</dd></div>{tiles}</dl>')
+
+
+def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: facts.Facts) -> str:
+    series = steps["series"]
+    solved = any(v for key, values in series.items() if key.startswith("nfe_") for v in values)
+    no_steps = None if series else "No training step has been recorded yet."
+    no_solver = no_steps or (None if solved else "This method solves no ODE, so it evaluates no f(h, t).")
+    no_sizes = no_solver or (None if any(k.startswith("dt_") for k in series) else "No step sizes were recorded.")
+    return "".join((
+        page.figure("losses", "Losses L_h and L_a", no_steps if "L_h" not in series and "L_a" not in series else None,
+                    note="" if "L_a" in series or no_steps else "L_a is absent: no attention is trained apart."),
+        page.figure("metric", f"Training and validation {about.metric}",
+                    None if epochs["series"] else f"No epoch with a {about.metric} has ended yet."),
+        page.figure("nfe", "Evaluations of f for one mini-batch (NFE)", no_solver),
+        page.figure("dt", "Step sizes of the solver", no_sizes),
+        page.figure("seconds", "Seconds for one iteration",
+                    None if "seconds" in series else no_steps or "No times were recorded."),
+    ))
+
+
+def _outcome(result: outcome.Outcome) -> str:
+    said = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
+                     for name, value in result.silhouettes.items())
+    return "".join((
+        page.figure("confusion", "Confusion matrix of the test set", result.no_confusion),
+        page.figure("recall", "Accuracy of each class on the test set", result.no_confusion),
+        page.figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="wide",
+                    note=f"Silhouettes of K-means clusters: {said}." if said else ""),
+    ))
+
+
+def _player(film: player.Player) -> str:
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in film.notes)
+    if film.empty:
+        return page.figure("plane", "Trajectories", film.empty, kind="wide") + notes
+    assert film.data is not None
+    return Template(page.asset("player.html")).substitute(
+        frames=len(film.data["t"]) - 1, epochs=len(film.data["epochs"]) - 1,
+        plane=page.figure("plane", "h(t) of the probes in principal components", None, kind="plane"),
+        image=page.figure("image", "Input of the probe", film.no_image, kind="image"),
+        attention=page.figure("attention", "Attention at t", film.no_attention, kind="attention"),
+        change=page.figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change"),
+    ) + notes

@@ -1,0 +1,72 @@
+"""Attention as pictures: the weights that act on h, one small grey-level map for each frame and probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SIDE = 40  # a wider map is averaged down to this
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a map shows."""
+
+    name: str
+    title: str
+    rows: str
+    columns: str
+
+
+PAIRWISE = Kind("pairwise", "softmax(a(t)), row i: how much of each h_j flows into h_i", "i", "j")
+ELEMENTWISE = Kind("elementwise", "sigmoid(a(t)), mean over channels: how much of h passes", "row", "column")
+COORDINATES = Kind("coordinates", "sigmoid(a(t)): how much of each coordinate of h passes", "", "coordinate")
+
+
+def kind_of(h: np.ndarray, a: np.ndarray) -> Kind | None:
+    """How a (T, B, …) acts on h (T, B, …), by their shapes; None where that cannot be drawn."""
+    if h.ndim == 3 and a.shape == (*h.shape, h.shape[-1]):
+        return PAIRWISE
+    if a.shape != h.shape:
+        return None
+    return {3: COORDINATES, 4: COORDINATES, 5: ELEMENTWISE}.get(h.ndim)
+
+
+def weights(a: np.ndarray, kind: Kind) -> np.ndarray:
+    """The map of each frame and probe, (T, B, rows, columns), no wider than `SIDE`."""
+    a = a.astype(np.float32)
+    if kind is PAIRWISE:
+        e = np.exp(a - a.max(-1, keepdims=True))
+        return pooled(e / e.sum(-1, keepdims=True))
+    passed = 0.5 * (1 + np.tanh(0.5 * a))  # the sigmoid, without overflow
+    if a.ndim > 3:
+        passed = passed.mean(2)  # over channels
+    return pooled(passed if a.ndim == 5 else passed[:, :, None])
+
+
+def pooled(maps: np.ndarray) -> np.ndarray:
+    """Neighbouring cells averaged until neither side is above `SIDE`."""
+    for axis in (-2, -1):
+        size = maps.shape[axis]
+        if size > SIDE:
+            edges = np.linspace(0, size, SIDE + 1).astype(int)
+            shape = [1] * maps.ndim
+            shape[axis] = SIDE
+            maps = np.add.reduceat(maps, edges[:-1], axis=axis) / np.diff(edges).reshape(shape)
+    return maps
+
+
+def quantised(maps: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """256 levels between the least and the largest weight of all, and those two."""
+    low, high = float(maps.min()), float(maps.max())
+    if high - low < 1e-6:  # one level: shown in the middle of a range that is not empty
+        low, high = low - 0.005, high + 0.005
+    return np.rint((maps - low) * (255 / (high - low))).astype(np.uint8), low, high
+
+
+def change(a: np.ndarray) -> np.ndarray:
+    """‖a(t) − a(0)‖ / ‖a(0)‖ of each frame and probe, (T, B); without the division where a(0) = 0."""
+    flat = a.astype(np.float64).reshape(*a.shape[:2], -1)
+    start = np.linalg.norm(flat[0], axis=-1)
+    return np.linalg.norm(flat - flat[0], axis=-1) / np.where(start > 0, start, 1.0)

@@ -1,0 +1,61 @@
+"""Progress bars for the terminal."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+class Bar:
+    """Training: epochs done, the losses, the best validation value, the time left."""
+
+    def __init__(self, name: str, enabled: bool = True) -> None:
+        from tqdm import tqdm
+
+        self.bar = tqdm(total=100, desc="starting", disable=not enabled, file=sys.stderr, mininterval=0.2, leave=True,
+                        bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.bar.close()
+
+    def show(self, status: dict[str, Any]) -> None:
+        self.bar.n = 100 * status["progress"]
+        self.bar.set_description_str(
+            "testing, t-SNE" if status["phase"] == "testing" else f"epoch {min(status['epoch'] + 1, status['epochs'])}"
+            f"/{status['epochs']}", refresh=False)
+        parts = {k: f"{status[k]:.3f}" for k in ("L_h", "L_a") if status.get(k) is not None}
+        if status.get("best") is not None:
+            parts["best validation"] = f"{status['best']:.4f}"
+        self.bar.set_postfix(parts, refresh=False)
+        self.bar.refresh()
+
+
+class DownloadBar:
+    """Downloads: one bar a file."""
+
+    def __init__(self) -> None:
+        self.bar: Any = None
+        self.label = ""
+
+    def __enter__(self) -> DownloadBar:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+    def show(self, done: int, total: int | None, label: str) -> None:
+        from tqdm import tqdm
+
+        if label != self.label:
+            if self.bar is not None:
+                self.bar.close()
+            self.label = label
+            self.bar = tqdm(total=total, desc=label, unit="B", unit_scale=True, unit_divisor=1024, file=sys.stderr)
+        self.bar.update(done - self.bar.n)

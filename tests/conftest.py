@@ -1,0 +1,46 @@
+"""What all tests share: helpers on the path, no stray environment, small runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from acenode import experiments
+from acenode.execute import Outcome, create, execute
+from acenode.runs import RunStore
+
+QUICK: dict[str, Any] = {"epochs": 1, "analysis": False, "snapshots": 2, "batch_size": 512}
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACENODE_RUNS", str(tmp_path / "runs"))
+    if "ACENODE_TEST_DATA" not in os.environ:
+        monkeypatch.setenv("ACENODE_DATA", os.environ.get("ACENODE_DATA", str(tmp_path / "data")))
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[..., Outcome]:
+    """Train quickly on the bundled digits: train("ace", attention="fixed")."""
+
+    def go(method: str, experiment: str = "mnist", store: Path | None = None, **given: Any) -> Outcome:
+        quick = {k: v for k, v in QUICK.items() if k not in given}
+        config = experiments.get(experiment).configure(method, **quick, **given)
+        return execute(create(RunStore(store or tmp_path / "runs"), config), tmp_path / "data")
+
+    return go
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker(pytest.mark.skip(reason="no CUDA device"))

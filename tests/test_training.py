@@ -1,0 +1,170 @@
+"""Algorithm 1: who is updated when, by which gradient; validation, best parameters, the test set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from problems import relative
+from torch import Tensor, nn
+
+from acenode.training import Groups, Loss, Metric, Recipe, Trainer, TrainingError, norm_of
+
+RATE, WEIGHT = 0.1, 0.03
+
+
+class Toy:
+    """L = ½(θ_f θ_g x − y)²: gradients by hand. It counts what it is asked."""
+
+    metric = Metric("error", higher_is_better=False)
+    iterations = 3
+
+    def __init__(self) -> None:
+        self.model = nn.ParameterDict({"f": torch.tensor([0.5, -0.3]), "g": torch.tensor([0.7, 0.2])}).double()
+        self.asked: list[str] = []
+        self.validation = iter([3.0, 1.0, 2.0, 4.0])
+
+    def groups(self, detach_attention: bool) -> Groups:
+        return Groups([self.model["f"]], [self.model["g"]], [self.model["g"]])
+
+    def batch(self, epoch: int, iteration: int) -> Tensor:
+        return torch.tensor([1.0 + epoch, 2.0 - iteration], dtype=torch.float64)
+
+    def loss(self, batch: Tensor, *, detach_attention: bool) -> Loss:
+        f, g = self.model["f"], self.model["g"].detach() if detach_attention else self.model["g"]
+        self.asked.append("main" if f.requires_grad and not self.model["g"].requires_grad else
+                          "attention" if not f.requires_grad else "both")
+        return Loss(0.5 * ((f * g * batch).sum() - 1).square(), {})
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        self.asked.append(split)
+        return {"error": next(self.validation)}
+
+
+class Ear:
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.epochs: list[dict[str, Any]] = []
+        self.states: list[dict[str, Any]] = []
+        self.stop_at, self.asked = stop_at, 0
+
+    def stop_asked(self) -> bool:
+        self.asked += 1
+        return self.stop_at is not None and self.asked > self.stop_at
+
+    def steps(self, records: list[dict[str, Any]]) -> None:
+        self.records += records
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        self.epochs.append(record)
+
+    def checkpoint(self, state: dict[str, Any]) -> None:
+        self.states.append(state)
+
+    def checkpoint_due(self) -> bool:
+        return False
+
+
+def trainer(epochs: int = 1, ear: Ear | None = None, **settings: Any) -> Trainer:
+    def sgd(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=lr)
+
+    recipe = Recipe(epochs, RATE, sgd, **{"penalty": "l2", "penalty_weight": WEIGHT, **settings})
+    return Trainer(Toy(), recipe, ear or Ear())
+
+
+def by_hand(schedule: str, iterations: int = 3) -> tuple[Tensor, Tensor]:
+    f, g = (torch.tensor(v, dtype=torch.float64) for v in ([0.5, -0.3], [0.7, 0.2]))
+    for i in range(iterations):
+        x = torch.tensor([1.0, 2.0 - i], dtype=torch.float64)
+        if schedule == "joint":
+            slope = (f * g * x).sum() - 1
+            f, g = f - RATE * slope * g * x, g - RATE * (slope * f * x + WEIGHT * g / g.norm())
+            continue
+        f = f - RATE * ((f * g * x).sum() - 1) * g * x
+        if schedule == "alternating":  # phase two sees phase one's update
+            g = g - RATE * (((f * g * x).sum() - 1) * f * x + WEIGHT * g / g.norm())
+    return f, g
+
+
+@pytest.mark.parametrize("schedule", ["alternating", "joint", "epoch"])
+def test_updates_are_those_of_the_algorithm(schedule: str) -> None:
+    t = trainer(schedule=schedule)
+    t.run()
+    f, g = by_hand(schedule)
+    assert relative(t.task.model["f"], f) < 1e-6  # type: ignore[index]
+    assert relative(t.task.model["g"], g) < 1e-6  # type: ignore[index]
+
+
+def test_phases_fix_the_other_group() -> None:
+    t = trainer()
+    t.run()
+    assert t.task.asked == ["main", "attention"] * 3 + ["validation"]  # type: ignore[attr-defined]
+    t = trainer(epochs=2, schedule="epoch")
+    t.run()
+    assert t.task.asked == ["main"] * 3 + ["validation"] + ["attention"] * 3 + ["validation"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("l1", 0.9), ("l2", (0.49 + 0.04) ** 0.5)])
+def test_penalty_is_the_norm_of_all_of_theta_g(kind: str, expected: float) -> None:
+    split = [nn.Parameter(torch.tensor([0.7])), nn.Parameter(torch.tensor([-0.2]))]
+    assert norm_of(split, kind).item() == pytest.approx(expected)
+    ear = Ear()
+    t = trainer(ear=ear, penalty=kind)
+    plain = Ear()
+    trainer(ear=plain, penalty="none").run()
+    t.run()
+    assert ear.records[0]["L_a"] - plain.records[0]["L_a"] == pytest.approx(WEIGHT * expected)
+
+
+def test_validation_keeps_the_best_and_never_reads_the_test_set() -> None:
+    ear = Ear()
+    t = trainer(epochs=4, ear=ear)
+    t.run()
+    assert t.best.value == 1.0
+    assert t.best.epoch == 1
+    assert [e["best"] for e in ear.epochs] == [True, True, False, False]
+    assert t.best.model is not None
+    assert not torch.equal(t.best.model["f"], t.task.model["f"])  # type: ignore[index]
+    assert "test" not in t.task.asked  # type: ignore[attr-defined]
+
+
+def test_stopping_and_going_on_changes_nothing() -> None:
+    whole, part = Ear(), Ear(stop_at=4)
+    uninterrupted = trainer(epochs=3, ear=whole)
+    uninterrupted.run()
+    first = trainer(epochs=3, ear=part)
+    assert first.run() is False
+    assert (first.epoch, first.iteration) == (1, 1)
+    again = trainer(epochs=3, ear=part)
+    again.task.validation = iter([1.0, 2.0])  # type: ignore[attr-defined]
+    again.load_state_dict(part.states[-1])
+    part.stop_at = None
+    assert again.run() is True
+    strip = [{k: v for k, v in r.items() if k != "seconds"} for r in whole.records]
+    assert strip == [{k: v for k, v in r.items() if k != "seconds"} for r in part.records]
+    assert torch.equal(again.task.model["g"], uninterrupted.task.model["g"])  # type: ignore[index]
+
+
+def test_learning_rate_follows_the_schedule() -> None:
+    ear = Ear()
+    trainer(epochs=2, ear=ear, rate=lambda progress: 0.1 if progress >= 0.5 else 1.0).run()
+    assert [r["lr"] for r in ear.records] == pytest.approx([RATE] * 3 + [RATE / 10] * 3)
+
+
+def test_a_loss_that_is_not_finite_ends_training_in_words() -> None:
+    ear = Ear()
+    t = trainer(ear=ear)
+    t.task.batch = lambda epoch, iteration: torch.tensor([torch.nan, 1.0]).double()  # type: ignore[method-assign]
+    with pytest.raises(TrainingError, match=r"L_h became nan at step 0: lower the learning rate \(now 0\.1\)"):
+        t.run()
+    assert ear.states == []  # the last good checkpoint stays
+
+
+def test_gradient_norms_are_reported() -> None:
+    ear = Ear()
+    trainer(ear=ear).run()
+    slope = 0.5 * 0.7 - 0.3 * 0.2 * 2 - 1
+    assert ear.records[0]["grad_h"] == pytest.approx(abs(slope) * (0.7**2 + 0.4**2) ** 0.5)
+    assert {"L_h", "L_a", "grad_h", "grad_a", "lr", "seconds", "step", "epoch"} <= ear.records[0].keys()
