@@ -40,7 +40,12 @@ def train(options: Namespace) -> int:
             raise UserError(f"--set takes KEY=VALUE, not {text!r}")
         given[key] = configuration.parse(key, value)
     chosen = experiments.get(options.experiment).configure(options.method, options.data, **given)
-    return _execute(create(_store(options), chosen), options)
+    run = create(_store(options), chosen)
+    try:
+        return _execute(run, options)
+    except UserError:  # it never began: nothing to keep
+        run.delete()
+        raise
 
 
 def resume(options: Namespace) -> int:

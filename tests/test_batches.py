@@ -39,7 +39,8 @@ def test_a_batch_is_a_function_of_seed_epoch_and_iteration() -> None:
     one, two = batches(), batches()
     two.batch(7, 0)
     for epoch, iteration in ((2, 3), (0, 0), (2, 3)):
-        assert all(torch.equal(a, b) for a, b in zip(one.batch(epoch, iteration), two.batch(epoch, iteration), strict=True))
+        pairs = zip(one.batch(epoch, iteration), two.batch(epoch, iteration), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
     assert not torch.equal(one.batch(0, 0)[1], one.batch(1, 0)[1])
     assert not torch.equal(one.batch(0, 0)[1], batches(seed=1).batch(0, 0)[1])
 

@@ -57,7 +57,8 @@ def test_parts() -> None:
 
 def test_methods_command_lists_every_count(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods", "mnist", "--json"]) == 0
-    found = {(e["method"], tuple(sorted(e["settings"].items()))): e["params"] for e in json.loads(capsys.readouterr().out)}
+    listed = json.loads(capsys.readouterr().out)
+    found = {(e["method"], tuple(sorted(e["settings"].items()))): e["params"] for e in listed}
     assert found["ace", ()] == 283_338
     assert found["ace", (("size", "large"),)] == 1_271_306
     assert {found[m, ()] for m in ("resnet", "rknet", "odenet", "augmented")} == {576_778, 208_266, 220_426}

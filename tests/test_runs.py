@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import QUICK
 
 from acenode import UserError, experiments
 from acenode.config import FORMAT
@@ -33,7 +34,7 @@ def test_a_finished_run_has_everything(train: Train) -> None:
     assert outcome.state == run.status()["state"] == "finished", outcome.error
     assert {p.name for p in run.path.iterdir()} == {"config.json", "status.json", "metrics.jsonl", "snapshots",
                                                    "checkpoints", "result.json", "log.txt"}
-    assert run.config() == experiments.get("mnist").configure("ace", epochs=2, analysis=False, snapshots=2, batch_size=512)
+    assert run.config() == experiments.get("mnist").configure("ace", **{**QUICK, "epochs": 2})
     description = run.description()
     assert description["params"] == outcome.params == 14_474
     assert description["environment"]["versions"]["torch"] == torch.__version__.split("+")[0] or torch.__version__

@@ -11,7 +11,7 @@ POLYNOMIAL = 0x82F63B78  # reflected
 
 def _table() -> np.ndarray:
     """The remainders of all bytes."""
-    rest = np.arange(256, dtype=np.uint32)
+    rest: np.ndarray = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         rest = (rest >> 1) ^ (rest & 1) * np.uint32(POLYNOMIAL)
     return rest

@@ -11,7 +11,7 @@ from acenode.export.records import Record
 
 POINTS = 1500  # of a curve over steps
 KEYS = ("L_h", "L_a", "nfe_forward", "nfe_backward", "nfe_forward_a", "nfe_backward_a", "dt_min", "dt_mean", "dt_max",
-        "dt_min_a", "dt_mean_a", "dt_max_a", "seconds")
+        "dt_mean_a", "grad_h", "grad_a", "seconds")
 
 
 def over_steps(steps: list[Record]) -> dict[str, Any]:
@@ -28,6 +28,7 @@ def over_steps(steps: list[Record]) -> dict[str, Any]:
 
 def over_epochs(epochs: list[Record], metric: str) -> dict[str, Any]:
     """The metric in training and validation by epoch, and the epoch whose parameters were kept."""
+    epochs = [record for record in epochs if records.index(record, "epoch") is not None]
     keys = [key for key in (f"train_{metric}", f"validation_{metric}") if any(key in record for record in epochs)]
     best = [records.index(record, "epoch") for record in epochs if record.get("best") is True]
     return {

@@ -44,9 +44,9 @@ def gather(run: Run, found: Records) -> Facts:
         error=str(status["error"]) if status.get("error") else None,
         metric=metric,
         tiles=list(_tiles(description, status, result, metric)),
-        settings=[(key, str(value), _help(key)) for key, value in config.items() if key != "format"],
-        environment=[(name, str(value)) for key, part in description.items() if key not in ("config", "format")
-                     for name, value in flat(key, _readable(key, part))],
+        settings=[(key, _text(value), _help(key)) for key, value in config.items() if key != "format"],
+        environment=[(name.removeprefix("environment."), _text(value)) for key, part in description.items()
+                     if key not in ("config", "format") for name, value in flat(key, _readable(key, part))],
     )
 
 
@@ -94,6 +94,8 @@ def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str
         yield "best epoch", str(result.get("best_epoch", "?"))
     elif status.get("best") is not None:
         yield f"best validation {metric} so far", shown(metric, status["best"])
+    if status.get("state") != "finished" and status.get("progress") is not None:
+        yield "progress", shown("progress", status["progress"])
     params = number(description.get("params"))
     if params is not None and math.isfinite(params):
         yield "parameters", f"{int(params):,}"
@@ -108,7 +110,7 @@ def shown(key: str, value: Any) -> str:
     given = number(value)
     if given is None or not math.isfinite(given):
         return "not a number"
-    return f"{100 * given:.2f} %" if key == "accuracy" else f"{given:.4g}"
+    return f"{100 * given:.2f} %" if key in ("accuracy", "progress") else f"{given:.4g}"
 
 
 def duration(seconds: float) -> str:
@@ -120,6 +122,10 @@ def duration(seconds: float) -> str:
 
 def _help(key: str) -> str:
     return str(FIELDS[key].metadata.get("help", "")) if key in FIELDS else ""
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _readable(key: str, value: Any) -> Any:

@@ -55,15 +55,18 @@ def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: facts.Facts) -
     series = steps["series"]
     solved = any(v for key, values in series.items() if key.startswith("nfe_") for v in values)
     no_steps = None if series else "No training step has been recorded yet."
-    no_solver = no_steps or (None if solved else "This method solves no ODE, so it evaluates no f(h, t).")
+    no_solver = no_steps or (None if solved else "This method solves no ODE.")
     no_sizes = no_solver or (None if any(k.startswith("dt_") for k in series) else "No step sizes were recorded.")
+    no_metric = f"The epochs recorded no {about.metric}." if epochs["epoch"] else "No epoch has ended yet."
     return "".join((
         page.figure("losses", "Losses L_h and L_a", no_steps if "L_h" not in series and "L_a" not in series else None,
                     note="" if "L_a" in series or no_steps else "L_a is absent: no attention is trained apart."),
         page.figure("metric", f"Training and validation {about.metric}",
-                    None if epochs["series"] else f"No epoch with a {about.metric} has ended yet."),
+                    None if epochs["series"] else no_metric),
         page.figure("nfe", "Evaluations of f for one mini-batch (NFE)", no_solver),
         page.figure("dt", "Step sizes of the solver", no_sizes),
+        page.figure("gradients", "Gradient norms of the two phases",
+                    None if "grad_h" in series or "grad_a" in series else no_steps or "No gradients were recorded."),
         page.figure("seconds", "Seconds for one iteration",
                     None if "seconds" in series else no_steps or "No times were recorded."),
     ))
@@ -75,7 +78,7 @@ def _outcome(result: outcome.Outcome) -> str:
     return "".join((
         page.figure("confusion", "Confusion matrix of the test set", result.no_confusion),
         page.figure("recall", "Accuracy of each class on the test set", result.no_confusion),
-        page.figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="wide",
+        page.figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="last",
                     note=f"Silhouettes of K-means clusters: {said}." if said else ""),
     ))
 
@@ -85,10 +88,14 @@ def _player(film: player.Player) -> str:
     if film.empty:
         return page.figure("plane", "Trajectories", film.empty, kind="wide") + notes
     assert film.data is not None
+    shown = film.data["attention"]
     return Template(page.asset("player.html")).substitute(
+        modes=page.asset("modes.html") if shown else "",
         frames=len(film.data["t"]) - 1, epochs=len(film.data["epochs"]) - 1,
         plane=page.figure("plane", "h(t) of the probes in principal components", None, kind="plane"),
         image=page.figure("image", "Input of the probe", film.no_image, kind="image"),
-        attention=page.figure("attention", "Attention at t", film.no_attention, kind="attention"),
-        change=page.figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change"),
+        attention=page.figure("attention", "Attention at t", film.no_attention, kind="attention",
+                              note=shown["title"] if shown else ""),
+        change=page.figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change",
+                           note="‖a(t) − a(0)‖ / ‖a(0)‖, the chosen probe in front" if shown else ""),
     ) + notes

@@ -15,7 +15,7 @@ const classColour = (label) => PALETTE[((label % PALETTE.length) + PALETTE.lengt
 function theme() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue("--" + name).trim();
-  return { ink: read("ink"), muted: read("muted"), line: read("line"), panel: read("panel"), accent: read("accent"), warm: read("warm"), ok: read("ok") };
+  return { ink: read("ink"), muted: read("muted"), line: read("line"), tint: read("tint"), panel: read("panel"), accent: read("accent"), warm: read("warm"), ok: read("ok") };
 }
 
 function axis(colours, title, more = {}) {

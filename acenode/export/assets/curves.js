@@ -21,7 +21,9 @@ function lines(key, name, colour, more = {}) {
   return smoothing > 0 ? [raw, main] : [main];
 }
 
-const overSteps = (colours, data, y, more = {}) => ({ data, layout: layout(colours, axis(colours, "step"), y, { hovermode: "x unified", ...more }) });
+// Where there are few whole numbers, ticks on them alone.
+const whole = (values) => Math.max(...values) - Math.min(...values) <= 10 ? { dtick: 1 } : {};
+const overSteps = (colours, data, y, more = {}) => ({ data, layout: layout(colours, axis(colours, "step", whole(STEPS.step)), y, { hovermode: "x unified", ...more }) });
 
 chart("losses", (c) => overSteps(c, [...lines("L_h", "L_h", c.accent), ...lines("L_a", "L_a = L_task + λ‖θ_g‖", c.warm)],
   axis(c, "loss", { type: at("log").checked ? "log" : "linear" }), { uirevision: at("log").checked }));
@@ -37,20 +39,23 @@ chart("dt", (c) => overSteps(c, [
   ...lines("dt_mean_a", "mean, phase two", c.muted, { visible: "legendonly" })],
   axis(c, "Δt", { rangemode: "tozero" })));
 
+chart("gradients", (c) => overSteps(c, [...lines("grad_h", "‖∇L_h‖", c.accent), ...lines("grad_a", "‖∇L_a‖", c.warm)],
+  axis(c, "norm of the gradient", { rangemode: "tozero" })));
+
 chart("seconds", (c) => overSteps(c, lines("seconds", "seconds", c.accent).map((t) => ({ ...t, showlegend: false })),
   axis(c, "seconds", { rangemode: "tozero" })));
 
 chart("metric", (c) => {
-  const e = DATA.epochs, one = { x: e.epoch, type: "scatter", mode: "lines+markers", hovertemplate: "%{y:.4g}" };
+  const e = DATA.epochs, one = { x: e.epoch, type: "scatter", mode: e.epoch.length > 40 ? "lines" : "lines+markers", hovertemplate: "%{y:.4g}" };
   const data = [["train_" + e.metric, "training, mean of the epoch", c.accent], ["validation_" + e.metric, "validation", c.warm]]
     .filter(([key]) => e.series[key]).map(([key, name, colour]) => ({ ...one, y: e.series[key], name, line: { color: colour, width: 2 }, marker: { size: 6 } }));
   const kept = e.best === null ? {} : {
     shapes: [{ type: "line", x0: e.best, x1: e.best, y0: 0, y1: 1, yref: "paper", line: { color: c.muted, width: 1, dash: "dot" } }],
     annotations: [{ x: e.best, y: 0, yref: "paper", yanchor: "bottom", xanchor: "right", text: "best epoch ", showarrow: false, font: { size: 12, color: c.muted } }] };
-  return { data, layout: layout(c, axis(c, "epoch", { tickformat: "d" }), axis(c, plain(e.metric)), { hovermode: "x unified", ...kept }) };
+  return { data, layout: layout(c, axis(c, "epoch", whole(e.epoch)), axis(c, plain(e.metric)), { hovermode: "x unified", ...kept }) };
 });
 
-const OVER_STEPS = ["losses", "nfe", "dt", "seconds"];
+const OVER_STEPS = ["losses", "nfe", "dt", "gradients", "seconds"];
 at("log").addEventListener("change", () => { if (CHARTS.has("losses")) draw("losses"); });
 function resmooth() {
   smoothing = Number(at("smoothing").value);

@@ -9,13 +9,13 @@ if (DATA.player) (() => {
   const place = (frame, probe) => (now.epoch * T + frame) * N + probe;
   const probes = [...Array(N).keys()];
 
-  // Ranges that hold for every frame and epoch, so that what moves is the state and not the axes.
+  // Ranges that hold for every frame, so that what moves is the state and not the axes.
   const range = (values, pad = 0.06) => {
     const low = values.reduce((a, b) => Math.min(a, b), Infinity), high = values.reduce((a, b) => Math.max(a, b), -Infinity);
     const room = (high - low || 1) * pad;
     return [low - room, high + room];
   };
-  const across = range(P.pca.x), up = range(P.pca.y);
+  const ownEpoch = (values) => values.slice(now.epoch * T * N, (now.epoch + 1) * T * N);
   const farthest = A ? A.change.reduce((a, b) => Math.max(a, b ?? 0), 0) * 1.08 || 1 : 1;
 
   function path(probe, last) {
@@ -25,7 +25,8 @@ if (DATA.player) (() => {
   }
 
   chart("plane", (c) => {
-    const named = new Set();
+    const named = new Set(), near = at("near").checked;
+    const across = range(near ? ownEpoch(P.pca.x) : P.pca.x), up = range(near ? ownEpoch(P.pca.y) : P.pca.y);
     const data = probes.flatMap((p) => {
       const colour = classColour(label(p)), chosen = p === now.probe, first = !named.has(label(p));
       named.add(label(p));
@@ -40,7 +41,7 @@ if (DATA.player) (() => {
     });
     const share = (i) => `principal component ${i + 1} (${(100 * P.pca.shares[i]).toFixed(0)} % of the variance)`;
     return { data, layout: layout(c, axis(c, share(0), { range: across, zeroline: false }), axis(c, share(1), { range: up, zeroline: false }),
-      { legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", font: { size: 12 }, itemsizing: "constant" } }) };
+      { uirevision: near ? now.epoch : "all", legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", font: { size: 12 }, itemsizing: "constant" } }) };
   });
 
   function cells(frame) {
@@ -105,7 +106,6 @@ if (DATA.player) (() => {
   const buttons = probes.map((p) => {
     const button = document.createElement("button");
     button.type = "button";
-    button.setAttribute("role", "radio");
     button.style.setProperty("--class", classColour(label(p)));
     if (pixels) { const small = document.createElement("canvas"); paint(small, p); button.append(small); }
     button.append(title(p));
@@ -118,7 +118,7 @@ if (DATA.player) (() => {
     at("time").value = now.frame; at("epoch").value = now.epoch;
     at("time-value").textContent = "t = " + P.t[now.frame].toFixed(2);
     at("epoch-value").textContent = P.epochs[now.epoch] === 0 ? "before training" : "after epoch " + P.epochs[now.epoch];
-    buttons.forEach((b, p) => b.setAttribute("aria-checked", String(p === now.probe)));
+    buttons.forEach((b, p) => b.setAttribute("aria-pressed", String(p === now.probe)));
     for (const id of ["plane", "attention", "change"]) if (CHARTS.has(id)) draw(id);
     showImage();
   }
@@ -128,11 +128,15 @@ if (DATA.player) (() => {
   function play() {
     if (now.frame === T - 1) now.frame = 0;
     at("play").textContent = "❚❚ Pause";
-    timer = setInterval(() => { now.frame += 1; show(); if (now.frame >= T - 1) pause(); }, 120);
+    timer = setInterval(() => {
+      now.frame = Math.min(now.frame + 1, T - 1);
+      show();
+      if (now.frame === T - 1) pause();
+    }, Math.max(80, 3000 / T));
   }
   at("play").addEventListener("click", () => timer === null ? play() : pause());
   at("time").addEventListener("input", () => { pause(); now.frame = Number(at("time").value); show(); });
   at("epoch").addEventListener("input", () => { now.epoch = Number(at("epoch").value); show(); });
-  at("map-mode").addEventListener("change", show);
+  for (const id of ["map-mode", "near"]) at(id)?.addEventListener("change", show);
   show();
 })();

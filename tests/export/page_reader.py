@@ -1,0 +1,68 @@
+"""A report taken apart by the standard library's parser, as a browser would see it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+
+@dataclass
+class Element:
+    tag: str
+    attributes: dict[str, str | None]
+    text: str = ""
+
+
+@dataclass
+class Page:
+    elements: list[Element] = field(default_factory=list)
+
+    def all(self, tag: str) -> list[Element]:
+        return [e for e in self.elements if e.tag == tag]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return json.loads(next(e.text for e in self.all("script") if e.attributes.get("id") == "data"))
+
+    @property
+    def text(self) -> str:
+        """What a person can read without running the scripts."""
+        return " ".join(e.text for e in self.elements if e.tag not in ("script", "style"))
+
+    def figures(self) -> dict[str, bool]:
+        """Name of each figure, and whether it has a place to draw in."""
+        ids = {e.attributes.get("id") for e in self.elements}
+        names = [str(e.attributes["data-figure"]) for e in self.all("figure")]
+        return {name: name in ids for name in names}
+
+    def reasons(self) -> list[str]:
+        return [e.text for e in self.elements if e.attributes.get("class") == "empty"]
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.page, self.open = Page(), []  # type: ignore[var-annotated]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, dict(attrs))
+        self.page.elements.append(element)
+        if tag not in ("meta", "input", "link", "img", "br"):
+            self.open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop().tag != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.open[-1].text += data
+
+
+def read(html: str) -> Page:
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    return reader.page

@@ -1,0 +1,68 @@
+"""CSV: what went into metrics.jsonl comes out of the tables."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from export_runs import epoch, metrics, result, step
+
+from acenode.export import export, tables
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_round_trip(ace) -> None:
+    folder = export(ace, "csv")
+    assert folder == ace.path / "export" / "csv"
+    assert sorted(p.name for p in folder.iterdir()) == ["epochs.csv", "steps.csv", "summary.csv"]
+    steps = [r for r in metrics() if r["kind"] == "step"]
+    for row, record in zip(rows(folder / "steps.csv"), steps, strict=True):
+        assert {k: float(v) for k, v in row.items()} == {k: v for k, v in record.items() if k != "kind"}
+    read = rows(folder / "epochs.csv")
+    assert [float(r["validation_accuracy"]) for r in read] == [0.35, 0.7]
+    assert [r["best"] for r in read] == ["true", "true"]
+
+
+def test_columns_in_order_of_appearance_and_empty_where_absent(make) -> None:
+    run = make(records=[{"kind": "step", "step": 0, "b": 1}, {"kind": "step", "a": 2.5, "step": 1},
+                        {"kind": "step", "step": 2, "b": None, "best": False}])
+    assert (export(run, "csv") / "steps.csv").read_text() == "step,b,a,best\n0,1,,\n1,,2.5,\n2,nan,,false\n"
+
+
+def test_torn_last_line_is_left_out(make) -> None:
+    run = make(records=[step(0), step(1)])
+    with open(run.path / "metrics.jsonl", "ab") as file:
+        file.write(b'{"kind": "step", "step": 2, "L_h"')
+    folder = export(run, "csv")
+    assert [r["step"] for r in rows(folder / "steps.csv")] == ["0", "1"]
+    assert (folder / "epochs.csv").read_text() == ""
+
+
+def test_summary_names_configuration_and_result(make) -> None:
+    run = make(records=[step(0), epoch(1)], outcome=result(), notes="a, \"quoted\"\nnote")
+    read = {r["key"]: r["value"] for r in rows(export(run, "csv") / "summary.csv")}
+    assert read["config.method"] == "ace"
+    assert read["status.state"] == "finished"
+    assert read["result.test.accuracy"] == "0.75"
+    assert read["result.confusion"] == "[[4, 0, 0], [1, 3, 0], [0, 2, 2]]"
+    assert read["notes"] == "a, \"quoted\"\nnote"
+    assert not any("process" in key for key in read)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "＝1"])
+def test_text_is_no_formula(make, text: str) -> None:
+    run = make(records=[{"kind": "step", "step": 0, "loss": -0.5, text: text}], notes=text)
+    folder = export(run, "csv")
+    (row,) = rows(folder / "steps.csv")
+    assert row == {"step": "0", "loss": "-0.5", f"'{text}": f"'{text}"}
+    assert {r["key"]: r["value"] for r in rows(folder / "summary.csv")}["notes"] == f"'{text}"
+
+
+@pytest.mark.parametrize(("value", "text"), [(-1e-07, "-1e-07"), (3, "3"), (True, "true"), ("plain", "plain")])
+def test_numbers_stay_numbers(value: object, text: str) -> None:
+    assert tables.cell(value) == text

@@ -1,0 +1,155 @@
+"""The report: one file, nothing from outside, every section drawn or explained, no text taken for markup."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from export_runs import metrics, result, snapshot, step
+from page_reader import Page, read
+
+from acenode.export import export, page
+from acenode.runs import Run
+
+CURVES = ["losses", "metric", "nfe", "dt", "gradients", "seconds"]
+PLAYER = ["plane", "image", "attention", "change"]
+OUTCOME = ["confusion", "recall", "tsne"]
+HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\u2028&lt;]]>'\"`${x}"
+
+
+def report(run: Run) -> Page:
+    return read(export(run, "html").read_text(encoding="utf-8"))
+
+
+def missing(found: Page) -> list[str]:
+    return [name for name, there in found.figures().items() if not there]
+
+
+def test_finished_run_has_every_figure(ace) -> None:
+    found = report(ace)
+    assert list(found.figures()) == CURVES + PLAYER + OUTCOME
+    assert missing(found) == []
+    for text in ("ACE-ODE-Net on MNIST", "finished", "75.00 %", "1,234", "features 0.432", "dopri5",
+                 "not comparable with the paper"):
+        assert text in found.text
+    assert found.data["steps"]["series"]["L_h"][:2] == [2.0, 1.0]
+    assert found.data["confusion"]["accuracy"] == [1.0, 0.75, 0.5]
+    assert found.data["player"]["epochs"] == [0, 1, 2]
+
+
+def test_full_data_says_nothing_of_the_sample(make) -> None:
+    found = report(make(config={"data": "full"}, records=metrics(), outcome=result()))
+    assert "the full MNIST set" in found.text
+    assert "comparable" not in found.text
+
+
+def test_run_without_attention_or_solver(resnet) -> None:
+    found = report(resnet)
+    assert missing(found) == ["nfe", "dt", "attention", "change"]
+    assert len(found.reasons()) == 4
+    assert sum("solves no ODE" in why for why in found.reasons()) == 2
+    assert sum("no attention a(t)" in why for why in found.reasons()) == 2
+    assert "L_a is absent" in found.text
+
+
+def test_running_run_has_no_result_yet(running) -> None:
+    found = report(running)
+    assert missing(found) == ["metric", *OUTCOME]
+    assert sum("The run is running and has no result" in why for why in found.reasons()) == 3
+    assert any("No epoch" in why for why in found.reasons())
+
+
+def test_pairwise_attention(make) -> None:
+    run = make(records=metrics(), outcome=result(), snapshots={0: snapshot(kind="pairwise")})
+    found = report(run)
+    assert missing(found) == ["image"]
+    attention = found.data["player"]["attention"]
+    assert attention["shape"] == [5, 5]
+    assert attention["title"].startswith("softmax")
+
+
+def test_run_without_snapshots_or_analysis(make) -> None:
+    bare = {k: v for k, v in result().items() if k in ("test", "metric", "best_epoch")}
+    found = report(make(records=metrics(), outcome=bare))
+    assert missing(found) == ["plane", *OUTCOME]
+    assert len(found.reasons()) == 4
+
+
+def test_failed_run_says_why(make) -> None:
+    run = make(status={"state": "failed", "error": "the loss L_h became nan"}, records=[{**step(0), "L_h": None}])
+    found = report(run)
+    assert "the loss L_h became nan" in found.text
+    assert found.data["steps"]["series"]["L_h"] == [None]
+
+
+def test_unknown_experiment_is_shown_under_its_own_name(make) -> None:
+    found = report(make(config={"experiment": "galaxies", "method": "spiral"}, records=metrics()))
+    assert "spiral on galaxies" in found.text
+
+
+# Nothing from outside -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_loaded(ace) -> None:
+    found = report(ace)
+    assert not [e.tag for e in found.elements if {"src", "href", "srcset", "action", "data"} & e.attributes.keys()]
+    assert not found.all("link")
+    styles = "".join(e.text for e in found.all("style"))
+    assert "url(" not in styles
+    assert "@import" not in styles
+    (policy,) = [e.attributes["content"] or "" for e in found.all("meta")
+                 if e.attributes.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+    runnable = [e.text for e in found.all("script") if "type" not in e.attributes]
+    assert re.findall(r"'sha256-[^']+'", policy) == [page.digest(code) for code in runnable]
+
+
+def test_size(ace) -> None:
+    assert export(ace, "html").stat().st_size < 8e6
+
+
+# No text is markup --------------------------------------------------------------------------------------------------
+
+
+def hostile(make) -> Run:
+    snap = snapshot()
+    return make(config={"experiment": HOSTILE, "method": HOSTILE}, notes=HOSTILE, records=[
+        {**r, HOSTILE: 1.0} for r in metrics()], status={"state": "failed", "error": HOSTILE}, snapshots={0: snap},
+        outcome={**result((HOSTILE, "<b>one</b>", "%{x}")), "metric": HOSTILE, "test": {HOSTILE: 0.5},
+                 "silhouette": {HOSTILE: 0.1}})
+
+
+def test_injection_is_inert(ace, make) -> None:
+    clean, found = report(ace), report(hostile(make))
+    for tag in ("script", "style", "img", "b", "meta", "body", "figure"):
+        assert len(found.all(tag)) == len(clean.all(tag)), tag
+    assert len(found.all("script")) == 3
+    assert not [e for e in found.elements if any(k.startswith("on") for k in e.attributes)]
+    assert found.data["classes"] == [HOSTILE, "<b>one</b>", "%{x}"]
+    assert found.data["epochs"]["metric"] == HOSTILE
+    assert found.text.count(HOSTILE) >= 5  # shown as it is, wherever it is shown
+
+
+def test_lone_surrogates_do_not_stop_the_export(make) -> None:
+    run = make(records=metrics(), outcome=result())
+    path = run.path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "notes": "\ud800"}))
+    assert "?" in report(run).text
+    assert export(run, "csv").is_dir()
+
+
+@pytest.mark.parametrize("value", [HOSTILE, {"k<": [HOSTILE]}, [1.5, None, float("nan"), float("inf")]])
+def test_embedded_json(value: object) -> None:
+    text = page.embedded(value)
+    assert not set(text) & set("<>&\u2028\u2029")
+    assert text.isascii()
+    if "nan" not in repr(value):
+        assert json.loads(text) == value
+    else:
+        assert json.loads(text) == [1.5, None, None, None]
+
+
+def test_script_cannot_end_itself() -> None:
+    assert "</script" not in page.script('x = "</script>"; y = "<!--"')
+    assert "<!--" not in page.script('x = "</script>"; y = "<!--"')

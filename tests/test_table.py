@@ -1,0 +1,79 @@
+"""The table: means over seeds, the paper beside full-data runs and nothing else."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acenode import experiments
+from acenode.files import write_json
+from acenode.runs import RunStore
+from acenode.table import Row, render, rows
+
+MNIST = experiments.get("mnist")
+
+
+def finished(store: RunStore, method: str, accuracy: float, data: str, **given: Any) -> None:
+    config = MNIST.configure(method, data, **given)
+    run = store.create(config, {"params": MNIST.count(config)})
+    write_json(run.path / "result.json", {"test": {"accuracy": accuracy}, "metric": "accuracy"})
+
+
+def find(table: list[Row], method: str, data: str, changed: dict | None = None) -> Row:
+    return next(r for r in table if (r.method, r.data, r.changed) == (method, data, changed or {}))
+
+
+def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    values = [0.9961, 0.9958, 0.9967]
+    for seed, value in enumerate(values):
+        finished(store, "ace", value, "full", seed=seed)
+    finished(store, "ace", 0.5, "full", seed=0, attention="none")
+    finished(store, "ace", 0.98, "sample")
+    table = rows(MNIST, store)
+    row = find(table, "ace", "full")
+    assert row.mean == pytest.approx(statistics.mean(values) * 100)
+    assert row.std == pytest.approx(statistics.stdev(values) * 100)
+    assert row.seeds == [0, 1, 2]
+    assert row.paper == "99.68 ± 0.03"
+    assert row.paper_params == "0.28M"
+    ablation = find(table, "ace", "full", {"attention": "none"})
+    assert ablation.paper is None
+    assert ablation.std is None
+
+
+def test_a_sample_run_never_stands_beside_the_paper(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "ace", 0.98, "sample")
+    table = rows(MNIST, store)
+    assert find(table, "ace", "sample").paper is None
+    assert find(table, "ace", "full").mean is None
+    full, sample = render(MNIST, table).split("On the bundled sample")
+    assert "98.00" in sample
+    assert "98.00" not in full
+    assert "99.68" not in sample
+
+
+def test_large_has_its_own_value(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "ace", 0.99, "full", size="large")
+    row = next(r for r in rows(MNIST, store) if r.changed.get("size") == "large")
+    assert row.paper == "99.58"
+    assert row.params == 1_271_306
+
+
+def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "odenet", 0.95, "full", seed=1)
+    finished(store, "odenet", 0.95, "full", seed=1)
+    assert find(rows(MNIST, store), "odenet", "full").seeds == [1]
+
+
+def test_foreign_folders_do_not_break_it(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json").write_text("{")
+    assert len(rows(MNIST, RunStore(tmp_path))) == len(MNIST.methods)
