@@ -65,7 +65,7 @@ class Config:
     detach_attention: bool | None = option("take a(t) as a constant while θ_f trains, the paper's text read literally",
                                            group="attention")
 
-    size: str | None = option("small: 64 channels; large: 128 (sample data: 16 and 32)", choices=("small", "large"),
+    size: str | None = option("small: 64 channels; large: 128 (sample data: 24 and 48)", choices=("small", "large"),
                               group="model")
     f_layers: int | None = option("convolutions in f", low=1, high=2, group="model")
     q_layers: int | None = option("convolutions in q", low=1, high=2, group="model")

@@ -75,6 +75,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         recorder.status(state, error=error)
         recorder.log(state + (f": {error}" if error else ""))
     finally:
+        listener.end()
         recorder.release()
     return Outcome(run, state, metrics, seconds, params, error)
 
@@ -126,6 +127,11 @@ class _Listener:
         epochs, count = trainer.recipe.epochs, min(self.config.snapshots or 2, trainer.recipe.epochs + 1)
         self.snapshot_epochs = {round(i * epochs / (count - 1)) for i in range(count)}
         self.recorder.saved = time.monotonic()
+
+    def end(self) -> None:
+        """Let go of the model: trainer and listener hold each other, and device memory should not wait for that."""
+        self.__dict__.pop("trainer", None)
+        self.__dict__.pop("task", None)
 
     def stop_asked(self) -> bool:
         return self.stop.is_set() or self.stop_file.exists()

@@ -5,23 +5,40 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[BinaryIO]:
+    """Open a new file beside `target`; it takes the target's place if the body succeeds, else it goes."""
+    part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with create(part) as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(part, target)
+    finally:
+        discard(part)
+
+
+def create(path: Path) -> BinaryIO:
+    return open(path, "xb")
+
+
+def discard(path: Path) -> None:
+    with suppress(OSError):  # gone already, or its folder never was
+        path.unlink()
 
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Put `content` at `path`; whoever reads sees the old file or the new one, and a failure leaves nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-    try:
-        with open(part, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(content)
 
 
 def write_json(path: Path, value: Any, indent: int | None = None) -> None:

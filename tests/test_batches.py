@@ -52,4 +52,4 @@ def test_seeds_do_not_collide() -> None:
 @pytest.mark.cuda
 def test_the_gpu_draws_the_same_batches() -> None:
     for a, b in zip(batches().batch(1, 2), batches(device="cuda").batch(1, 2), strict=True):
-        assert torch.equal(a, b.cpu())
+        assert torch.allclose(a, b.cpu(), atol=1e-6, rtol=0)  # a GPU divides by 255 in its own way

@@ -28,7 +28,7 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     assert main(["train", "mnist", "--method", "odenet", "--seed", "4", "--json", *FAST]) == 0
     out = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert out["state"] == "finished"
-    assert out["params"] == 9_530
+    assert out["params"] == 20_818
     assert set(out) == {"run", "state", "metrics", "seconds", "params"}
     assert 0 <= out["metrics"]["accuracy"] <= 1
     assert main(["show", out["run"], "--json"]) == 0

@@ -48,7 +48,8 @@ def test_its_pictures_are_there() -> None:
 def test_import_needs_no_more_than_torch_and_numpy() -> None:
     """torchdiffeq itself comes with the first solve that wants it, since it brings SciPy."""
     heavy = ("scipy", "sklearn", "torchdiffeq", "torchvision", "plotly", "streamlit", "pandas", "tqdm", "safetensors")
-    code = f"import acenode, sys; print([m for m in {heavy} if m in sys.modules])"
+    code = ("import torch, sys; before = set(sys.modules); import acenode; "
+            f"print([m for m in {heavy} if m in set(sys.modules) - before])")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

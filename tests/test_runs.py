@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +38,7 @@ def test_a_finished_run_has_everything(train: Train) -> None:
                                                    "checkpoints", "result.json", "log.txt"}
     assert run.config() == experiments.get("mnist").configure("ace", **{**QUICK, "epochs": 2})
     description = run.description()
-    assert description["params"] == outcome.params == 14_474
+    assert description["params"] == outcome.params == 31_690
     assert description["environment"]["versions"]["torch"] == torch.__version__.split("+")[0] or torch.__version__
     step = next(r for r in run.metrics()[0] if r["kind"] == "step")
     assert {"L_h", "L_a", "accuracy", "nfe_forward", "nfe_backward", "nfe_forward_a", "steps", "rejected", "dt_min",
@@ -69,7 +71,7 @@ def test_snapshots_hold_the_trajectory_and_stay_small(train: Train) -> None:
     for path in files:
         assert path.stat().st_size < 2_000_000
         arrays = run.snapshot(path)
-        assert arrays["h"].shape == arrays["a"].shape == (len(arrays["t"]), len(arrays["label"]), 16, 4, 4)
+        assert arrays["h"].shape == arrays["a"].shape == (len(arrays["t"]), len(arrays["label"]), 24, 4, 4)
         assert arrays["h"].dtype == np.float16
         assert arrays["t"][0] == 0
         assert arrays["t"][-1] == 1
@@ -185,6 +187,20 @@ def test_two_writers_are_refused(train: Train, tmp_path: Path) -> None:
     Recorder(run).acquire()
     (run.path / "lock").write_text(json.dumps({"pid": 2**22 + 1, "started": "gone", "host": os.uname().nodename}))
     Recorder(run).acquire()  # a dead process's lock is taken over
+
+
+def test_the_model_is_freed_when_a_run_ends(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.experiments.image_task import ImageTask
+
+    born: list[weakref.ref] = []
+    whole = ImageTask.recipe
+    monkeypatch.setattr(ImageTask, "recipe", lambda self: (born.append(weakref.ref(self.model)), whole(self))[1])
+    gc.disable()
+    try:
+        assert train("ace", batch_size=1151).state == "finished"
+        assert [ref() for ref in born] == [None]
+    finally:
+        gc.enable()
 
 
 def test_a_torn_last_line_waits(tmp_path: Path) -> None:

@@ -20,13 +20,7 @@ class DirectField(nn.Module):
 
     def __init__(self, source: ConvField) -> None:
         super().__init__()
-        self.norms, self.convs = nn.ModuleList(), nn.ModuleList()
-        for norm in source.norms:
-            assert isinstance(norm, nn.GroupNorm)
-            self.norms.append(_copy_norm(norm))
-        for conv in source.convs:
-            assert isinstance(conv, TimeConv)
-            self.convs.append(_copy_conv(torch.cat((conv.weight, conv.time), dim=1), conv.bias))
+        self.norms, self.convs = _copies(source)
 
     def forward(self, h: Tensor, t: Tensor) -> Tensor:
         for norm, conv in zip(self.norms, self.convs, strict=False):
@@ -41,14 +35,7 @@ class DirectAttention(nn.Module):
 
     def __init__(self, source: ConvAttention) -> None:
         super().__init__()
-        self.norms, self.convs = nn.ModuleList(), nn.ModuleList()
-        for norm in source.norms:
-            assert isinstance(norm, nn.GroupNorm)
-            self.norms.append(_copy_norm(norm))
-        for conv in source.convs:
-            assert isinstance(conv, Conv3x3)
-            assert conv.bias is not None
-            self.convs.append(_copy_conv(conv.weight, conv.bias))
+        self.norms, self.convs = _copies(source)
 
     def forward(self, h: Tensor) -> Tensor:
         for i, norm in enumerate(self.norms[:-1]):
@@ -90,13 +77,17 @@ class DirectACE(nn.Module):
         return self.head(h[-1])
 
 
-def _copy_norm(norm: nn.GroupNorm) -> nn.GroupNorm:
-    copy = nn.GroupNorm(norm.num_groups, norm.num_channels)
-    copy.load_state_dict(norm.state_dict())
-    return copy
-
-
-def _copy_conv(weight: Tensor, bias: Tensor) -> nn.Conv2d:
-    copy = nn.Conv2d(weight.shape[1], weight.shape[0], 3, padding=1)
-    copy.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
-    return copy
+def _copies(source: ConvField | ConvAttention) -> tuple[nn.ModuleList, nn.ModuleList]:
+    """The norms and convolutions of a network with torch's own layers; a time convolution gets its channel back."""
+    norms, convs = nn.ModuleList(), nn.ModuleList()
+    for norm in source.norms:
+        assert isinstance(norm, nn.GroupNorm)
+        norms.append(nn.GroupNorm(norm.num_groups, norm.num_channels))
+        norms[-1].load_state_dict(norm.state_dict())
+    for conv in source.convs:
+        assert isinstance(conv, TimeConv | Conv3x3)
+        weight = torch.cat((conv.weight, conv.time), dim=1) if isinstance(conv, TimeConv) else conv.weight
+        assert conv.bias is not None
+        convs.append(nn.Conv2d(weight.shape[1], weight.shape[0], 3, padding=1))
+        convs[-1].load_state_dict({"weight": weight.detach(), "bias": conv.bias.detach()})
+    return norms, convs

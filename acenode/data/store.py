@@ -2,17 +2,17 @@
 
 import errno
 import os
-import secrets
 import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from acenode import files
 from acenode.errors import UserError
 
 Progress = Callable[[int, int | None, str], None]
@@ -44,36 +44,20 @@ def _user_cache() -> Path:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
-    """Open a new file beside `target`; it takes the target's place if the body succeeds, else it goes."""
-    part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    """`files.replacing`, with the disk's troubles in words."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _create(part) as handle:
+        with files.replacing(target) as handle:
             yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(part, target)
     except BrokenPipeError:  # a progress printer lost its reader: nothing to do with the disk
         raise
     except OSError as error:
         raise disk_error(error, target) from error
-    finally:
-        _discard(part)
-
-
-def _create(path: Path) -> BinaryIO:
-    return open(path, "xb")
-
-
-def _discard(path: Path) -> None:
-    with suppress(OSError):  # gone already, or its folder never was
-        path.unlink()
 
 
 def sweep(target: Path) -> None:
     """Remove what a killed process left beside `target`; only under a lock, as a live part looks the same."""
     for part in target.parent.glob(f".{target.name}.*.part"):
-        _discard(part)
+        files.discard(part)
 
 
 def disk_error(error: OSError, target: Path) -> UserError:

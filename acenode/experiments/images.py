@@ -43,7 +43,7 @@ class ImageSet:
         width = 2 if config.size == "large" else 1
         padding = self.padding if config.stem_padding is None else config.stem_padding
         if config.data == "sample":
-            return ImageShape(self.inputs, 8, 10, 16 * width, padding, halvings=1)
+            return ImageShape(self.inputs, 8, 10, 24 * width, padding, halvings=1)
         return ImageShape(self.inputs, self.side, 10, 64 * width, padding)
 
     def build(self, config: Config) -> ImageModel:
@@ -69,7 +69,7 @@ class ImageSet:
             "q_layers": q_layers, "snapshots": 12, "checkpoint_seconds": 20.0, "analysis": True,
         }
         if data == "sample":
-            values |= {"epochs": 12, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
+            values |= {"epochs": 10, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
                        "rtol": 1e-2, "atol": 1e-2}
         return {**values, **METHODS[method].defaults}
 

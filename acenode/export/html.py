@@ -12,7 +12,7 @@ from acenode.export import curves, facts, outcome, page, player, records
 from acenode.files import write_atomic
 from acenode.runs import Run
 
-SCRIPTS = ("base.js", "curves.js", "outcome.js", "player.js")
+SCRIPTS = ("base.js", "curves.js", "outcome.js", "film.js", "panels.js", "player.js")
 
 
 def write(run: Run, out: Path) -> Path:
@@ -90,12 +90,11 @@ def _player(film: player.Player) -> str:
     assert film.data is not None
     shown = film.data["attention"]
     return Template(page.asset("player.html")).substitute(
-        modes=page.asset("modes.html") if shown else "",
+        no_map="" if shown else "hidden",
         frames=len(film.data["t"]) - 1, epochs=len(film.data["epochs"]) - 1,
         plane=page.figure("plane", "h(t) of the probes in principal components", None, kind="plane"),
         image=page.figure("image", "Input of the probe", film.no_image, kind="image"),
         attention=page.figure("attention", "Attention at t", film.no_attention, kind="attention",
                               note=shown["title"] if shown else ""),
-        change=page.figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change",
-                           note="‖a(t) − a(0)‖ / ‖a(0)‖, the chosen probe in front" if shown else ""),
+        change=page.figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change"),
     ) + notes

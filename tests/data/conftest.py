@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acenode.data import store
+from acenode import files
 from acenode.data.sources import SOURCES, ImageSource, RemoteFile
 
 
@@ -177,4 +177,4 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise OSError(errno.ENOSPC, "No space left on device")
             return super().write(bytes(data)[:64])
 
-    monkeypatch.setattr(store, "_create", lambda path: io.BufferedWriter(Full(path, "xb")))
+    monkeypatch.setattr(files, "create", lambda path: io.BufferedWriter(Full(path, "xb")))

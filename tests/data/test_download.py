@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acenode.data import store
+from acenode import files
 from acenode.data.download import CHUNK, fetch
 from acenode.errors import UserError
 
@@ -149,7 +149,7 @@ def test_a_folder_that_may_not_be_written(mirror, target, monkeypatch):
     def denied(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(store, "_create", denied)
+    monkeypatch.setattr(files, "create", denied)
     with pytest.raises(UserError, match="deep is not writable: change its permissions, or set ACENODE_DATA"):
         fetch([mirror.serve("file.bin", BODY)], target)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acenode.data import store
+from acenode import files
 from acenode.data.lock import locked
 from acenode.data.store import data_dir, read_npz, sweep, write_npz
 from acenode.errors import UserError
@@ -90,7 +90,7 @@ def test_any_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, trouble
     def fail(_descriptor):
         raise trouble
 
-    monkeypatch.setattr(store.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", fail)
     with pytest.raises(trouble):
         write_npz(tmp_path / "set.npz", ARRAYS)
     assert os.listdir(tmp_path) == []

@@ -8,14 +8,17 @@ const at = (id) => document.getElementById(id);
 function plain(text) {
   return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
-const brief = (text, most = 14) => plain([...String(text)].length > most ? [...String(text)].slice(0, most - 1).join("") + "…" : text);
+function brief(text, most = 14) {
+  const letters = [...String(text)];
+  return plain(letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text);
+}
 const className = (label) => label in DATA.classes ? DATA.classes[label] : String(label);
 const classColour = (label) => PALETTE[((label % PALETTE.length) + PALETTE.length) % PALETTE.length];
 
 function theme() {
   const style = getComputedStyle(document.documentElement);
-  const read = (name) => style.getPropertyValue("--" + name).trim();
-  return { ink: read("ink"), muted: read("muted"), line: read("line"), tint: read("tint"), panel: read("panel"), accent: read("accent"), warm: read("warm"), ok: read("ok") };
+  const names = ["ink", "muted", "line", "tint", "panel", "accent", "warm", "ok"];
+  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
 }
 
 function axis(colours, title, more = {}) {

@@ -15,15 +15,17 @@ function smooth(values, weight) {
 
 function lines(key, name, colour, more = {}) {
   if (!SERIES[key]) return [];
-  const one = { x: STEPS.step, type: "scatter", mode: SERIES[key].length > 1 ? "lines" : "markers", connectgaps: false, legendgroup: key };
-  const raw = { ...one, y: SERIES[key], name, showlegend: false, hoverinfo: "skip", line: { color: colour, width: 1 }, opacity: 0.3, ...more };
-  const main = { ...one, y: smooth(SERIES[key], smoothing), name, line: { color: colour, width: 2 }, hovertemplate: "%{y:.4g}", ...more };
+  const line = (width) => ({ color: colour, width }), mode = SERIES[key].length > 1 ? "lines" : "markers";
+  const one = { x: STEPS.step, name, type: "scatter", mode, connectgaps: false, legendgroup: key };
+  const raw = { ...one, y: SERIES[key], showlegend: false, hoverinfo: "skip", line: line(1), opacity: 0.3, ...more };
+  const main = { ...one, y: smooth(SERIES[key], smoothing), line: line(2), hovertemplate: "%{y:.4g}", ...more };
   return smoothing > 0 ? [raw, main] : [main];
 }
 
 // Where there are few whole numbers, ticks on them alone.
 const whole = (values) => Math.max(...values) - Math.min(...values) <= 10 ? { dtick: 1 } : {};
-const overSteps = (colours, data, y, more = {}) => ({ data, layout: layout(colours, axis(colours, "step", whole(STEPS.step)), y, { hovermode: "x unified", ...more }) });
+const overSteps = (colours, data, y, more = {}) => (
+  { data, layout: layout(colours, axis(colours, "step", whole(STEPS.step)), y, { hovermode: "x unified", ...more }) });
 
 chart("losses", (c) => overSteps(c, [...lines("L_h", "L_h", c.accent), ...lines("L_a", "L_a = L_task + λ‖θ_g‖", c.warm)],
   axis(c, "loss", { type: at("log").checked ? "log" : "linear" }), { uirevision: at("log").checked }));
@@ -46,13 +48,16 @@ chart("seconds", (c) => overSteps(c, lines("seconds", "seconds", c.accent).map((
   axis(c, "seconds", { rangemode: "tozero" })));
 
 chart("metric", (c) => {
-  const e = DATA.epochs, one = { x: e.epoch, type: "scatter", mode: e.epoch.length > 40 ? "lines" : "lines+markers", hovertemplate: "%{y:.4g}" };
-  const data = [["train_" + e.metric, "training, mean of the epoch", c.accent], ["validation_" + e.metric, "validation", c.warm]]
-    .filter(([key]) => e.series[key]).map(([key, name, colour]) => ({ ...one, y: e.series[key], name, line: { color: colour, width: 2 }, marker: { size: 6 } }));
+  const e = DATA.epochs, mode = e.epoch.length > 40 ? "lines" : "lines+markers";
+  const curves = [["train_" + e.metric, "training, mean of the epoch", c.accent], ["validation_" + e.metric, "validation", c.warm]];
+  const data = curves.filter(([key]) => e.series[key]).map(([key, name, colour]) => (
+    { x: e.epoch, y: e.series[key], name, type: "scatter", mode, hovertemplate: "%{y:.4g}", line: { color: colour, width: 2 },
+      marker: { size: 6 } }));
   const kept = e.best === null ? {} : {
     shapes: [{ type: "line", x0: e.best, x1: e.best, y0: 0, y1: 1, yref: "paper", line: { color: c.muted, width: 1, dash: "dot" } }],
-    annotations: [{ x: e.best, y: 0, yref: "paper", yanchor: "bottom", xanchor: "right", text: "best epoch ", showarrow: false, font: { size: 12, color: c.muted } }] };
-  return { data, layout: layout(c, axis(c, "epoch", whole(e.epoch)), axis(c, plain(e.metric)), { hovermode: "x unified", ...kept }) };
+    annotations: [{ x: e.best, y: 0, yref: "paper", yanchor: "bottom", xanchor: "right", text: "best epoch ", showarrow: false,
+      font: { size: 12, color: c.muted } }] };
+  return { data, layout: layout(c, axis(c, "epoch", whole(e.epoch)), axis(c, brief(e.metric, 40)), { hovermode: "x unified", ...kept }) };
 });
 
 const OVER_STEPS = ["losses", "nfe", "dt", "gradients", "seconds"];
