@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 from acenode.errors import UserError
-from acenode.solve import ENGINES, GRADIENTS, METHODS
+from acenode.solver import ENGINES, GRADIENTS, METHODS
 from acenode.tableaus import TABLEAUS
 
 FORMAT = 1  # of config.json; a newer one is refused

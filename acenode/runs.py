@@ -14,6 +14,7 @@ import re
 import secrets
 import shutil
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ class Run:
         try:
             with np.load(path, allow_pickle=False) as file:
                 return {k: file[k] for k in file.files}
-        except (OSError, ValueError, EOFError, KeyError) as error:
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} cannot be read ({error})") from None
 
     def ask_to_stop(self) -> None:

@@ -11,7 +11,7 @@ import torch
 from acenode import experiments
 from acenode.config import FIXED_STEP
 from acenode.execute import Outcome
-from acenode.solve import METHODS
+from acenode.solver import METHODS
 
 ONE_STEP: dict[str, Any] = {"batch_size": 1151, "solver": "rk4", "step_size": 0.5}
 VALUES: list[dict[str, Any]] = [

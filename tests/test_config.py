@@ -16,6 +16,8 @@ def test_the_papers_best_settings_are_the_defaults() -> None:
         c = experiments.get(name).configure("ace", "full")
         assert (c.learning_rate, c.rtol, c.atol, c.penalty_weight) == (rate, tolerance, tolerance, weight)
         assert (c.epochs, c.batch_size, c.solver, c.schedule) == (160, 128, "dopri5", "alternating")
+        assert c.weight_decay == (1e-5 if name == "cifar10" else 0)
+        assert experiments.get(name).configure("odenet", "full").weight_decay == 0
 
 
 def test_round_trip() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from acenode import SolveError, Solver, UserError, solve
 from acenode.runge_kutta import scaled_norm, take_step, with_end_slope
-from acenode.solve import METHODS
+from acenode.solver import METHODS
 from acenode.tableaus import TABLEAUS
 
 ADAPTIVE = [name for name, tableau in TABLEAUS.items() if tableau.adaptive]

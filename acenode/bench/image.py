@@ -32,8 +32,9 @@ TOLERANCE, WEIGHT = 1e-4, 1e-4  # MNIST's, of the paper
 MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)
 
 
-def product(gradient: str, tolerance: float = TOLERANCE) -> ImageModel:
+def product(gradient: str, tolerance: float | None = None) -> ImageModel:
     """ACE of MNIST's size; always the same parameters."""
+    tolerance = tolerance or TOLERANCE
     model = ace_ode_net(MNIST, Solver(rtol=tolerance, atol=tolerance, gradient=gradient),  # type: ignore[arg-type]
                         f_layers=1, q_layers=1)
     initialise(model, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class ImageSet:
     penalty_weight: float
     layers: Mapping[str, tuple[int, int]]
     validation: int = 5000
-    weight_decay: float = 0.0
+    of_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what a method has of its own here
 
     def load(self, data: str, root: Path) -> ImageArrays:
         return digits(colour=self.inputs == 3) if data == "sample" else image_data.load(self.name, root)
@@ -61,7 +61,7 @@ class ImageSet:
         f_layers, q_layers = self.layers.get(size, self.layers["small"])
         values: dict[str, Any] = {
             "epochs": 160, "batch_size": 128, "learning_rate": self.learning_rate, "momentum": 0.9,
-            "weight_decay": self.weight_decay, "size": "small", "crop": self.side, "stem_padding": self.padding,
+            "weight_decay": 0.0, "size": "small", "crop": self.side, "stem_padding": self.padding,
             "solver": "dopri5", "rtol": self.tolerance, "atol": self.tolerance, "step_size": 0.1, "max_steps": 1000,
             "gradient": "backprop", "seminorm": False, "engine": "auto", "augment": 5,
             "attention": "evolving", "initial": "conv", "schedule": "alternating", "penalty": "l2",
@@ -71,7 +71,7 @@ class ImageSet:
         if data == "sample":
             values |= {"epochs": 10, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
                        "rtol": 1e-2, "atol": 1e-2}
-        return {**values, **METHODS[method].defaults}
+        return {**values, **METHODS[method].defaults, **self.of_method.get(method, {})}
 
 
 def experiment(spec: ImageSet) -> Experiment:

@@ -1,0 +1,163 @@
+"""Native steps: march through an interval, the graph recorded (backprop) or each step replayed (checkpointed)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acenode.errors import SolveError
+from acenode.runge_kutta import Evaluations, State, Step, adaptive_steps, fixed_steps, take_step, with_end_slope
+from acenode.solver import Solver
+from acenode.tableaus import TABLEAUS, Tableau
+
+VectorField = Callable[[Tensor, State], State]
+
+
+def solve_native(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations) -> State:
+    """The state at the times by explicit Runge–Kutta steps that end exactly at the last of them."""
+    F = _Counted(field, y, cost)
+    if solver.gradient == "checkpointed" and torch.is_grad_enabled():
+        flat = _Checkpointed.apply(F, times, solver, len(y), *y, *parameters_of(field))
+        states = tuple(torch.stack(flat[n::len(y)]) for n in range(len(y)))
+    else:
+        rows, _ = _march(F, y, times, solver)
+        states = tuple(torch.stack(block) for block in zip(*rows, strict=True))
+    if not TABLEAUS[solver.method].adaptive and not all(bool(torch.isfinite(b[-1]).all()) for b in states):
+        raise SolveError("the state became NaN or infinite", times[-1], cost.step_sizes[-1],
+                         "use a smaller step_size, an adaptive solver such as dopri5, or a lower learning rate")
+    return states
+
+
+def parameters_of(field: VectorField) -> list[Tensor]:
+    return [p for p in field.parameters() if p.requires_grad] if isinstance(field, nn.Module) else []
+
+
+class _Counted:
+    """The field with times as numbers, counting its evaluations."""
+
+    def __init__(self, field: VectorField, like: State, cost: Evaluations) -> None:
+        self.field, self.cost, self.replaying = field, cost, False
+        self.dtype, self.device = like[0].dtype, like[0].device
+
+    def __call__(self, t: float, y: State) -> State:
+        if self.replaying:
+            self.cost.backward += 1
+        else:
+            self.cost.forward += 1
+        return tuple(self.field(torch.full((), t, dtype=self.dtype, device=self.device), y))
+
+
+def _grid(times: list[float], step_size: float | None) -> list[float]:
+    """The steps of a fixed-step method: the times themselves, or equal steps with a shorter last one."""
+    if step_size is None:
+        return times
+    start, end = times[0], times[-1]
+    count = max(1, math.ceil(abs(end - start) / step_size - 1e-9))
+    return [start + math.copysign(i * step_size, end - start) for i in range(count)] + [end]
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What is kept of an accepted step: enough to take it again, and the requested times that it covers."""
+
+    t: float
+    dt: float
+    y0: State
+    k1: State | None
+    inside: list[float]
+    at_end: bool
+
+
+def _march(F: _Counted, y: State, times: list[float], solver: Solver) -> tuple[list[State], list[_Mark]]:
+    """States at the times, and a mark of every step."""
+    tableau = TABLEAUS[solver.method]
+    sign = math.copysign(1.0, times[-1] - times[0])
+    near = max(1e-12 * abs(times[-1] - times[0]), 1e-15 * max(abs(times[0]), abs(times[-1])))  # rounding of t + dt
+    steps = (
+        adaptive_steps(F, tableau, y, times[0], times[-1], rtol=solver.rtol, atol=solver.atol,
+                       max_steps=solver.max_steps, cost=F.cost)
+        if tableau.adaptive else fixed_steps(F, tableau, y, _grid(times, solver.step_size), F.cost)
+    )
+    rows, marks, wanted = [y], [], 1
+    for step in steps:
+        end = step.t + step.dt
+        inside: list[float] = []
+        while wanted < len(times) and sign * (times[wanted] - end) < -near:
+            inside.append(times[wanted])
+            wanted += 1
+        at_end = wanted < len(times) and abs(times[wanted] - end) <= near
+        wanted += at_end
+        rows += _outputs(F, tableau, step, inside, at_end)
+        marks.append(_Mark(step.t, step.dt, step.y0, step.ks[0] if tableau.fsal else None, inside, at_end))
+    return rows, marks
+
+
+def _outputs(F: _Counted, tableau: Tableau, step: Step, inside: list[float], at_end: bool) -> list[State]:
+    if inside and len(step.ks) == len(tableau.b):
+        step = with_end_slope(F, tableau, step)
+    return [step.dense(t, tableau) for t in inside] + ([step.y1] if at_end else [])
+
+
+class _Checkpointed(torch.autograd.Function):
+    """The exact gradient of the steps that were taken, with the memory of one step.
+
+    Forward keeps where each accepted step started. Backward takes each step again, last one first, and
+    differentiates it; a method whose last stage is the next one's first passes that stage's gradient along.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, F: _Counted, times: list[float], solver: Solver, blocks: int, *tensors: Tensor) -> State:
+        rows, marks = _march(F, tensors[:blocks], times, solver)
+        ctx.F, ctx.marks, ctx.tableau, ctx.blocks = F, marks, TABLEAUS[solver.method], blocks
+        ctx.parameters = tensors[blocks:]
+        # aliases: a tensor both returned and kept in ctx would hold its own graph alive
+        return tuple(b.clone() if i < blocks else b.detach() for i, b in enumerate(b for row in rows for b in row))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        F, tableau, n, parameters = ctx.F, ctx.tableau, ctx.blocks, ctx.parameters
+        rows = [list(grads[i:i + n]) for i in range(0, len(grads), n)]
+        total: list[Tensor | None] = [None] * len(parameters)
+        grad_y: list[Tensor] = [torch.zeros_like(g) for g in rows[0]]
+        grad_k: list[Tensor] | None = None
+        F.replaying = True
+
+        def pull(outputs: list[Tensor], cotangents: list[Tensor], inputs: State) -> list[Tensor]:
+            found = torch.autograd.grad(outputs, (*inputs, *parameters), cotangents, allow_unused=True)
+            for i, g in enumerate(found[len(inputs):]):
+                if g is not None:
+                    so_far = total[i]
+                    total[i] = g if so_far is None else so_far + g
+            return [torch.zeros_like(x) if g is None else g
+                    for x, g in zip(inputs, found[:len(inputs)], strict=True)]
+
+        def leaf(y: State | None) -> State | None:
+            return None if y is None else tuple(b.detach().requires_grad_() for b in y)
+
+        for mark in reversed(ctx.marks):
+            with torch.enable_grad():
+                y0, k1 = leaf(mark.y0), leaf(mark.k1)
+                assert y0 is not None
+                step = take_step(F, tableau, mark.t, mark.dt, y0, k1)
+                targets = _outputs(F, tableau, step, mark.inside, mark.at_end)
+            cotangents = [rows.pop() for _ in targets][::-1]
+            outputs, seeds = [step.y1, *targets], [grad_y, *cotangents]
+            if grad_k is not None:
+                outputs.append(step.ks[-1])
+                seeds.append(grad_k)
+            back = pull([b for y in outputs for b in y], [b for g in seeds for b in g], y0 + (k1 or ()))
+            grad_y, grad_k = back[:n], back[n:] if k1 is not None else None
+        if grad_k is not None:  # the very first stage, F(t0, y0)
+            with torch.enable_grad():
+                y0 = leaf(ctx.marks[0].y0)
+                assert y0 is not None
+                first = F(ctx.marks[0].t, y0)
+            grad_y = [a + b for a, b in zip(grad_y, pull(list(first), grad_k, y0), strict=True)]
+        grad_y = [a + b for a, b in zip(grad_y, rows.pop(), strict=True)]
+        F.replaying = False
+        return None, None, None, None, *grad_y, *total
