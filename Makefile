@@ -9,7 +9,7 @@ demo: $(READY)
 	$(VENV)/bin/acenode demo
 
 test: $(READY) lint
-	$(VENV)/bin/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

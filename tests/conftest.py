@@ -13,18 +13,18 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from quick import QUICK
+
 from acenode import experiments
 from acenode.execute import Outcome, create, execute
 from acenode.runs import RunStore
-
-QUICK: dict[str, Any] = {"epochs": 1, "analysis": False, "snapshots": 2, "batch_size": 512}
 
 
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACENODE_RUNS", str(tmp_path / "runs"))
-    if "ACENODE_TEST_DATA" not in os.environ:
-        monkeypatch.setenv("ACENODE_DATA", os.environ.get("ACENODE_DATA", str(tmp_path / "data")))
+    if "ACENODE_DATA" not in os.environ:  # set by who wants the tests of real data
+        monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import QUICK
+from quick import QUICK
 
 from acenode import UserError, experiments
 from acenode.config import FORMAT

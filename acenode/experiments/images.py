@@ -69,7 +69,7 @@ class ImageSet:
             "q_layers": q_layers, "snapshots": 12, "checkpoint_seconds": 20.0, "analysis": True,
         }
         if data == "sample":
-            values |= {"epochs": 10, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
+            values |= {"epochs": 12, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
                        "rtol": 1e-2, "atol": 1e-2}
         return {**values, **METHODS[method].defaults, **self.of_method.get(method, {})}
 
