@@ -61,7 +61,7 @@ def _execute(run: Any, options: Namespace) -> int:
     quiet = getattr(options, "json", False)
     print(f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}",
           file=sys.stderr if quiet else sys.stdout, flush=True)
-    with Bar(run.id, enabled=sys.stderr.isatty() or not quiet) as bar, stop_on_interrupt() as stop:
+    with Bar(quiet) as bar, stop_on_interrupt() as stop:
         outcome = execute(run, data_dir(), stop=stop, progress=bar.show)
     if quiet:
         _print_json({"run": run.id, "state": outcome.state, "metrics": finite(outcome.metrics),
@@ -121,7 +121,7 @@ def _summary(run: Any) -> dict[str, Any]:
 
 def list_runs(options: Namespace) -> int:
     store = _store(options)
-    lines = [_summary(run) for run in store]
+    lines = sorted((_summary(run) for run in store), key=lambda line: line.get("created") or 0.0)
     if options.json:
         _print_json(lines)
         return 0

@@ -8,12 +8,14 @@ from typing import Any
 
 
 class Bar:
-    """Training: epochs done, the losses, the best validation value, the time left."""
+    """Training: epochs done, the losses, the best validation value, the time left; a line an epoch in a log file."""
 
-    def __init__(self, name: str, enabled: bool = True) -> None:
+    def __init__(self, quiet: bool = False) -> None:
         from tqdm import tqdm
 
-        self.bar = tqdm(total=100, desc="starting", disable=not enabled, file=sys.stderr, mininterval=0.2, leave=True,
+        terminal = sys.stderr.isatty()
+        self.lines = not terminal and not quiet
+        self.bar = tqdm(total=100, desc="starting", disable=not terminal, file=sys.stderr, mininterval=0.2, leave=True,
                         bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
 
     def __enter__(self) -> Bar:
@@ -24,6 +26,10 @@ class Bar:
         self.bar.close()
 
     def show(self, status: dict[str, Any]) -> None:
+        if self.lines and status.get("validation") is not None:
+            left = f", {status['seconds_left']:.0f} s left" if status["seconds_left"] else ""
+            print(f"epoch {status['epoch']}/{status['epochs']}: validation {status['validation']:.4f}, "
+                  f"{status['seconds']:.1f} s{left}", file=sys.stderr, flush=True)
         self.bar.n = 100 * status["progress"]
         self.bar.set_description_str(
             "testing, t-SNE" if status["phase"] == "testing" else f"epoch {min(status['epoch'] + 1, status['epochs'])}"

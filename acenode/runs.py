@@ -71,9 +71,19 @@ class Run:
         status = self._read("status.json")
         if status.get("state") not in STATES:
             raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
-        if status["state"] == "running" and not alive(status.get("process") or {}, float(status.get("heartbeat") or 0)):
-            status |= {"state": "interrupted", "error": "the process that trained it is gone"}
+        process, heartbeat = status.get("process") or {}, float(status.get("heartbeat") or 0)
+        if status["state"] in ("queued", "running") and not alive(process, heartbeat):
+            status |= {"state": "interrupted", "error": "the process that was to train it is gone"}
         return status
+
+    def stored_state(self) -> str | None:
+        """The state as written, whoever wrote it."""
+        return self._read("status.json").get("state")
+
+    def mark(self, state: str, **values: Any) -> None:
+        """Write a state from outside of training; the rest of the status stays."""
+        status = self._read("status.json") | {"state": state, "heartbeat": time.time(), "process": identity(), **values}
+        write_json(self.path / "status.json", status)
 
     def result(self) -> dict[str, Any] | None:
         return self._read("result.json") if (self.path / "result.json").exists() else None
