@@ -19,6 +19,7 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	# torch by itself first, so that the pinned build is there before anything else asks for one
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from acenode.errors import UserError
+
 
 class Pairwise:
     """Rows of σ(a) say how much of every coordinate j flows into coordinate i: h' = h σ(a)ᵀ."""
@@ -20,6 +22,13 @@ class Pairwise:
     @staticmethod
     def weights(a: Tensor) -> Tensor:
         return torch.softmax(a, dim=-1)  # (..., d, d), rows sum to one
+
+    @staticmethod
+    def check(h: Tensor, a: Tensor) -> None:
+        """Whether a(0) fits h(0)."""
+        if a.shape != (*h.shape, h.shape[-1]):
+            raise UserError(f"pairwise attention on h of {tuple(h.shape)} needs a(0) of {(*h.shape, h.shape[-1])}, and "
+                            f"q gave {tuple(a.shape)}: change q, or use attend=Elementwise()")
 
     def __call__(self, h: Tensor, a: Tensor) -> Tensor:
         return (self.weights(a) @ h.unsqueeze(-1)).squeeze(-1)  # (..., d)
@@ -33,6 +42,13 @@ class Elementwise:
     @staticmethod
     def weights(a: Tensor) -> Tensor:
         return torch.sigmoid(a)
+
+    @staticmethod
+    def check(h: Tensor, a: Tensor) -> None:
+        """Whether a(0) fits h(0)."""
+        if a.shape != h.shape:
+            raise UserError(f"elementwise attention needs a(0) of h's shape {tuple(h.shape)}, and q gave "
+                            f"{tuple(a.shape)}")
 
     def __call__(self, h: Tensor, a: Tensor) -> Tensor:
         return h * self.weights(a)
@@ -92,12 +108,14 @@ class Correlation(nn.Module):
         self.register_buffer("seen", torch.zeros(bins))
 
     def forward(self, h: Tensor, t: Tensor | float = 0.0) -> Tensor:
+        if h.dim() <= len(self.shape) or h.shape[-len(self.shape):] != self.shape:
+            raise UserError(f"Correlation was made for a batch of {self.shape}, not for {tuple(h.shape)}")
         flat = h.detach().flatten(h.dim() - len(self.shape))  # (..., B, d)
         if not self.training:
             a = self._recall(t).to(h)
         else:
             c = correlation(flat) if self.kind == "pairwise" else mean_correlation(flat)
-            if torch.is_grad_enabled():  # a solver's trial evaluations do not count
+            if torch.is_grad_enabled():  # looking on does not change what is remembered
                 self._remember(c, t)
             a = c.unsqueeze(-len(self.running.shape))  # over the batch axis
         if self.kind == "pairwise":

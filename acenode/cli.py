@@ -49,18 +49,18 @@ def _parser() -> argparse.ArgumentParser:
         p = verbs.add_parser(name, help=help, description=help)
         p.set_defaults(run=run)
         if runs:
-            p.add_argument("--runs", metavar="DIR", type=Path, help="where runs are (ACENODE_RUNS, or runs/)")
+            p.add_argument("--runs", metavar="DIR", help="where runs are (ACENODE_RUNS, or runs/)")
         if json:
             p.add_argument("--json", action="store_true", help="print JSON")
         return p
 
     p = verb("train", commands.train, "train one method and test it once", runs=True, json=True)
-    p.add_argument("experiment")
-    p.add_argument("--method", required=True)
-    p.add_argument("--data", choices=("sample", "full"), default="sample")
-    p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--epochs", type=int)
-    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    p.add_argument("experiment", help="mnist, svhn or cifar10")
+    p.add_argument("--method", required=True, help="resnet, rknet, odenet, augmented or ace")
+    p.add_argument("--data", choices=("sample", "full"), default="sample", help="sample (default): the bundled digits")
+    p.add_argument("--seed", type=int, default=0, help="0 unless given")
+    p.add_argument("--epochs", type=int, help="160 on the full data, 12 on the sample unless given")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto (default) takes a GPU")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; see `acenode settings`")
     p = verb("resume", commands.resume, "go on with a run from its last checkpoint", runs=True, json=True)
     p.add_argument("run_id", metavar="RUN")

@@ -17,7 +17,12 @@ from acenode.errors import UserError
 def _store(options: Namespace) -> Any:
     from acenode.runs import RunStore
 
-    return RunStore(options.runs or os.environ.get("ACENODE_RUNS") or "runs")
+    root = os.environ.get("ACENODE_RUNS") or "runs" if options.runs is None else options.runs
+    if not root:
+        raise UserError("--runs needs the name of a folder")
+    if Path(root).exists() and not Path(root).is_dir():
+        raise UserError(f"{root} is not a folder: choose another with --runs DIR")
+    return RunStore(root)
 
 
 def _print_json(value: Any) -> None:
@@ -38,6 +43,8 @@ def train(options: Namespace) -> int:
         key, sep, value = text.partition("=")
         if not sep:
             raise UserError(f"--set takes KEY=VALUE, not {text!r}")
+        if key == "epochs" and options.epochs is not None:
+            raise UserError("epochs is given twice: leave out --epochs or --set epochs")
         given[key] = configuration.parse(key, value)
     chosen = experiments.get(options.experiment).configure(options.method, options.data, **given)
     run = create(_store(options), chosen)
@@ -49,22 +56,24 @@ def train(options: Namespace) -> int:
 
 
 def resume(options: Namespace) -> int:
-    return _execute(_store(options).open(options.run_id), options)
+    run = _store(options).open(options.run_id)
+    run.withdraw_stop()
+    return _execute(run, options)
 
 
 def _execute(run: Any, options: Namespace) -> int:
     from acenode.data.store import data_dir
-    from acenode.execute import execute, finite, stop_on_interrupt
+    from acenode.execute import execute, stop_on_interrupt
     from acenode.progress import Bar
+    from acenode.record import plain
 
     config = run.config()
     quiet = getattr(options, "json", False)
-    print(f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}",
-          file=sys.stderr if quiet else sys.stdout, flush=True)
-    with Bar(quiet) as bar, stop_on_interrupt() as stop:
+    title = f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}"
+    with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
         outcome = execute(run, data_dir(), stop=stop, progress=bar.show)
     if quiet:
-        _print_json({"run": run.id, "state": outcome.state, "metrics": finite(outcome.metrics),
+        _print_json({"run": run.id, "state": outcome.state, "metrics": plain(outcome.metrics),
                      "seconds": round(outcome.seconds, 3), "params": outcome.params,
                      **({"error": outcome.error} if outcome.error else {})})
     elif outcome.state == "finished":
@@ -72,7 +81,8 @@ def _execute(run: Any, options: Namespace) -> int:
         print(f"finished in {outcome.seconds:.1f} s of training: test {shown}; {outcome.params:,} parameters")
         print(run.path)
     if outcome.state == "stopped":
-        print(f"stopped; go on with `acenode resume {run.id}`", file=sys.stderr)
+        where = f" --runs {options.runs}" if options.runs is not None else ""
+        print(f"stopped; go on with `acenode resume {run.id}{where}`", file=sys.stderr)
     if outcome.state == "failed":
         print(f"acenode: {run.id} failed: {outcome.error}", file=sys.stderr)
         return 1
@@ -95,7 +105,7 @@ def demo(options: Namespace) -> int:
 
     mnist = experiments.get("mnist")
     print("ACE-ODE-Net on scikit-learn's digits: h(t) and its attention a(t) evolve together, trained alternately.")
-    code = _execute(create(_store(options), mnist.configure("ace")), Namespace(json=False))
+    code = _execute(create(_store(options), mnist.configure("ace")), Namespace(json=False, runs=options.runs))
     if code == 0:
         print()
         table(Namespace(experiment="mnist", runs=options.runs, json=False))
@@ -146,14 +156,14 @@ def show(options: Namespace) -> int:
         return 0
     print(f"{run.id}: {status['state']}" + (f" ({status['error']})" if status.get("error") else ""))
     print(f"  {run.path}")
-    print(f"  created {time.strftime('%Y-%m-%d %H:%M', time.localtime(description['created']))}, "
+    print(f"  created {time.strftime('%Y-%m-%d %H:%M', time.localtime(description.get('created', 0)))}, "
           f"{description.get('params', 0):,} parameters, {description.get('environment', {}).get('device', '?')}")
     for key, value in description["config"].items():
         if key != "format":
             print(f"  {key:<20} {value}")
     if result:
         for key, value in result["test"].items():
-            print(f"  test {key:<15} {value:.4f}")
+            print(f"  test {key:<15} {value:.6g}")
         print(f"  best epoch           {result['best_epoch']}")
     return 0
 

@@ -20,7 +20,7 @@ from acenode.tableaus import TABLEAUS
 FORMAT = 1  # of config.json; a newer one is refused
 
 FIXED_STEP = frozenset(m for m in METHODS if not (m in TABLEAUS and TABLEAUS[m].adaptive) and m != "scipy_solver")
-ADAPTIVE = frozenset(METHODS) - FIXED_STEP
+TOLERANT = (frozenset(METHODS) - FIXED_STEP) | {"implicit_adams", "fixed_adams"}  # these iterate to a tolerance
 
 
 def option(help: str, *, low: float | None = None, high: float | None = None, choices: tuple[str, ...] | None = None,
@@ -127,8 +127,8 @@ DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
     "penalty": ("attention", frozenset({"evolving"})),
     "penalty_weight": ("penalty", frozenset({"l1", "l2"})),
     "detach_attention": ("schedule", frozenset({"alternating", "epoch"})),
-    "rtol": ("solver", ADAPTIVE),
-    "atol": ("solver", ADAPTIVE),
+    "rtol": ("solver", TOLERANT),
+    "atol": ("solver", TOLERANT),
     "step_size": ("solver", FIXED_STEP),
     "seminorm": ("gradient", frozenset({"adjoint"})),
 }
@@ -157,8 +157,8 @@ def check(key: str, value: Any) -> Any:
         raise UserError(f"{key} has no value {value!r}: choose one of {', '.join(choices)}")
     too_low = (low is not None and value < low) or (above is not None and value <= above)
     if too_low or (high is not None and value > high):
-        least = f"at least {low:g}" if low is not None else f"above {above:g}"
-        raise UserError(f"{key} must be {least} and at most {high:g}, not {value:g}")
+        least = f"at least {_number(low)}" if low is not None else f"above {_number(above)}"
+        raise UserError(f"{key} must be {least} and at most {_number(high)}, not {_number(value)}")
     return value
 
 
@@ -166,7 +166,7 @@ def parse(key: str, text: str) -> Any:
     """The value of `--set key=text`."""
     kind = TYPES[known(key)]
     if key not in SETTINGS:
-        raise UserError(f"{key} is an option of its own: use --{key} {text}")
+        raise UserError(f"{key} is no setting but an argument of the command itself")
     try:
         if kind is bool:
             value: Any = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
@@ -175,6 +175,10 @@ def parse(key: str, text: str) -> Any:
     except (ValueError, KeyError):
         raise UserError(f"{key} must be {_a(kind)}, not {text!r}") from None
     return check(key, value)
+
+
+def _number(value: Any) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _a(kind: type) -> str:

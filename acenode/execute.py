@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from acenode.environment import describe, device_of
 from acenode.errors import SolveError, UserError
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
-from acenode.record import Recorder
+from acenode.record import Recorder, plain
 from acenode.runs import Run, RunStore
 from acenode.training import Trainer, TrainingError
 
@@ -50,7 +49,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
             progress: Progress | None = None) -> Outcome:
     """Train, test once at the best parameters, report. What goes wrong ends this run alone, in words."""
     config = run.config()
-    if run.status()["state"] == "finished":
+    if run.status()["state"] == "finished" and run.result() is not None:
         raise UserError(f"{run.id} is finished: there is nothing to resume")
     recorder = Recorder(run)
     recorder.acquire()
@@ -60,7 +59,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     seconds, error = 0.0, None
     try:
         try:
-            recorder.status("running", progress=0.0)
+            recorder.status("running", progress=run.status().get("progress", 0.0))
             metrics, seconds = _train(recorder, listener, config, data_root)
             state = "finished" if metrics else "stopped"
         except KeyboardInterrupt:  # outside an iteration, where the trainer could not save
@@ -72,8 +71,9 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
                 raise
         if state == "finished":
             recorder.values["progress"] = 1.0
-        recorder.status(state, error=error)
-        recorder.log(state + (f": {error}" if error else ""))
+        with contextlib.suppress(OSError):  # a full disk is what may have ended it
+            recorder.status(state, error=error)
+            recorder.log(state + (f": {error}" if error else ""))
     finally:
         listener.end()
         recorder.release()
@@ -98,8 +98,14 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
     if not trainer.run():
         return {}, trainer.seconds
     listener.announce("testing")
+    best = trainer.best
+    recorder.keep_best({"value": best.value, "epoch": best.epoch, "model": best.model})
     result = _test(trainer, task)
-    write_json(recorder.path / "result.json", result)
+    write_json(recorder.path / "result.json", plain(result))
+    try:
+        write_json(recorder.path / "result.json", plain(result | task.report()))
+    except Exception as trouble:  # the numbers stand without their pictures
+        recorder.log(f"no analysis: {_words(trouble)}")
     return result["test"], trainer.seconds
 
 
@@ -111,7 +117,7 @@ def _test(trainer: Trainer, task: LabTask) -> dict[str, Any]:
     task.model.load_state_dict(best.model)
     return {"test": task.evaluate("test"), "test_last": last, "metric": task.metric.name,
             "best_epoch": (best.epoch or 0) + 1, "validation": best.value, "seconds": trainer.seconds,
-            "steps": trainer.step, **task.report()}
+            "steps": trainer.step}
 
 
 class _Listener:
@@ -181,7 +187,7 @@ def _words(trouble: Exception) -> str:
     return f"{type(trouble).__name__}: {trouble}".splitlines()[0]
 
 
-@contextmanager
+@contextlib.contextmanager
 def stop_on_interrupt() -> Iterator[threading.Event]:
     """Ctrl-C and a polite kill ask the run to stop after this iteration; a second Ctrl-C is an interrupt again."""
     stop = threading.Event()
@@ -202,6 +208,3 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
             signal.signal(s, handler)
 
 
-def finite(metrics: dict[str, float]) -> dict[str, float | None]:
-    """Metrics as JSON can carry them."""
-    return {k: v if math.isfinite(v) else None for k, v in metrics.items()}

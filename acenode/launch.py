@@ -62,6 +62,7 @@ class Launcher:
         state = run.status()["state"]
         if state in ("finished", "running"):
             raise UserError(f"{run.id} is {state}: there is nothing to resume")
+        run.withdraw_stop()
         run.mark("queued", error=None)
         self._enqueue(run)
 

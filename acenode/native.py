@@ -27,9 +27,6 @@ def solve_native(field: VectorField, y: State, times: list[float], solver: Solve
     else:
         rows, _ = _march(F, y, times, solver)
         states = tuple(torch.stack(block) for block in zip(*rows, strict=True))
-    if not TABLEAUS[solver.method].adaptive and not all(bool(torch.isfinite(b[-1]).all()) for b in states):
-        raise SolveError("the state became NaN or infinite", times[-1], cost.step_sizes[-1],
-                         "use a smaller step_size, an adaptive solver such as dopri5, or a lower learning rate")
     return states
 
 
@@ -52,55 +49,64 @@ class _Counted:
         return tuple(self.field(torch.full((), t, dtype=self.dtype, device=self.device), y))
 
 
-def _grid(times: list[float], step_size: float | None) -> list[float]:
+def _grid(times: list[float], step_size: float | None, max_steps: int) -> list[float]:
     """The steps of a fixed-step method: the times themselves, or equal steps with a shorter last one."""
     if step_size is None:
         return times
     start, end = times[0], times[-1]
+    if abs(end - start) / step_size > max_steps + 1e-9:
+        raise SolveError(f"more than the step limit of {max_steps} steps would be needed", start, step_size,
+                         "use a larger step_size, or raise max_steps")
     count = max(1, math.ceil(abs(end - start) / step_size - 1e-9))
     return [start + math.copysign(i * step_size, end - start) for i in range(count)] + [end]
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """What is kept of an accepted step: enough to take it again, and the requested times that it covers."""
+    """What is kept of an accepted step: enough to take it again, and the requested times that it covers.
+
+    `at_end` counts the times that are its end, up to rounding.
+    """
 
     t: float
     dt: float
     y0: State
     k1: State | None
     inside: list[float]
-    at_end: bool
+    at_end: int
 
 
 def _march(F: _Counted, y: State, times: list[float], solver: Solver) -> tuple[list[State], list[_Mark]]:
     """States at the times, and a mark of every step."""
     tableau = TABLEAUS[solver.method]
     sign = math.copysign(1.0, times[-1] - times[0])
-    near = max(1e-12 * abs(times[-1] - times[0]), 1e-15 * max(abs(times[0]), abs(times[-1])))  # rounding of t + dt
     steps = (
         adaptive_steps(F, tableau, y, times[0], times[-1], rtol=solver.rtol, atol=solver.atol,
                        max_steps=solver.max_steps, cost=F.cost)
-        if tableau.adaptive else fixed_steps(F, tableau, y, _grid(times, solver.step_size), F.cost)
+        if tableau.adaptive else fixed_steps(F, tableau, y, _grid(times, solver.step_size, solver.max_steps), F.cost)
     )
     rows, marks, wanted = [y], [], 1
     for step in steps:
         end = step.t + step.dt
+        near = 4 * math.ulp(max(abs(step.t), abs(end)))  # rounding of t + dt
         inside: list[float] = []
         while wanted < len(times) and sign * (times[wanted] - end) < -near:
             inside.append(times[wanted])
             wanted += 1
-        at_end = wanted < len(times) and abs(times[wanted] - end) <= near
+        at_end = 0
+        while wanted + at_end < len(times) and abs(times[wanted + at_end] - end) <= near:
+            at_end += 1
         wanted += at_end
         rows += _outputs(F, tableau, step, inside, at_end)
         marks.append(_Mark(step.t, step.dt, step.y0, step.ks[0] if tableau.fsal else None, inside, at_end))
+    assert len(rows) == len(times)
     return rows, marks
 
 
-def _outputs(F: _Counted, tableau: Tableau, step: Step, inside: list[float], at_end: bool) -> list[State]:
+def _outputs(F: _Counted, tableau: Tableau, step: Step, inside: list[float], at_end: int) -> list[State]:
     if inside and len(step.ks) == len(tableau.b):
         step = with_end_slope(F, tableau, step)
-    return [step.dense(t, tableau) for t in inside] + ([step.y1] if at_end else [])
+    return [step.dense(t, tableau) for t in inside] + [step.y1] * at_end
 
 
 class _Checkpointed(torch.autograd.Function):
@@ -112,13 +118,15 @@ class _Checkpointed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, F: _Counted, times: list[float], solver: Solver, blocks: int, *tensors: Tensor) -> State:
-        rows, marks = _march(F, tensors[:blocks], times, solver)
+        start = tuple(b.clone() for b in tensors[:blocks])  # kept here, so nobody may change it in place
+        rows, marks = _march(F, start, times, solver)
         ctx.F, ctx.marks, ctx.tableau, ctx.blocks = F, marks, TABLEAUS[solver.method], blocks
         ctx.parameters = tensors[blocks:]
         # aliases: a tensor both returned and kept in ctx would hold its own graph alive
         return tuple(b.clone() if i < blocks else b.detach() for i, b in enumerate(b for row in rows for b in row))
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         F, tableau, n, parameters = ctx.F, ctx.tableau, ctx.blocks, ctx.parameters
         rows = [list(grads[i:i + n]) for i in range(0, len(grads), n)]

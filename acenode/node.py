@@ -34,7 +34,20 @@ class _Plain(nn.Module):
         self.f = f
 
     def forward(self, t: Tensor, state: State) -> State:
-        return (self.f(state[0], t),)
+        return (_same("f", self.f(state[0], t), "h", state[0]),)
+
+
+def _same(name: str, rate: Tensor, of: str, state: Tensor) -> Tensor:
+    """The rate itself, if it has its state's shape; broadcasting would hide a mistake."""
+    if rate.shape != state.shape:
+        raise UserError(f"{name} gave {tuple(rate.shape)} where {of} is {tuple(state.shape)}: they must be equal")
+    return rate
+
+
+def _check_solver(solver: Solver | None) -> Solver:
+    if not isinstance(solver, Solver | None):
+        raise UserError(f"solver must be a Solver, such as Solver('dopri5'), not {solver!r}")
+    return solver or Solver()
 
 
 class NODE(nn.Module):
@@ -42,7 +55,7 @@ class NODE(nn.Module):
 
     def __init__(self, f: nn.Module, solver: Solver | None = None) -> None:
         super().__init__()
-        self.f, self.solver = f, solver or Solver()
+        self.f, self.solver = f, _check_solver(solver)
 
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
         """`detach_attention` is there so that all layers are called alike; there is none here."""
@@ -55,6 +68,8 @@ class AugmentedNODE(NODE):
 
     def __init__(self, f: nn.Module, extra: int, dim: int = 1, solver: Solver | None = None) -> None:
         super().__init__(f, solver)
+        if extra < 1:
+            raise UserError(f"augmentation appends at least one dimension, not {extra}")
         self.extra, self.dim = extra, dim
 
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
@@ -75,8 +90,9 @@ class CoEvolving(nn.Module):
 
     def forward(self, t: Tensor, state: State) -> State:
         h, a = state
-        h = self.attend(h, a.detach() if self.detach_attention else a)
-        return self.f(h, t), self.g(h, t, a) if self.g_reads_attention else self.g(h, t)
+        attended = self.attend(h, a.detach() if self.detach_attention else a)
+        rate = self.g(attended, t, a) if self.g_reads_attention else self.g(attended, t)
+        return _same("f", self.f(attended, t), "h", h), _same("g", rate, "a", a)
 
 
 class _Fixed(nn.Module):
@@ -89,14 +105,14 @@ class _Fixed(nn.Module):
 
     def forward(self, t: Tensor, state: State) -> State:
         (h,) = state
-        return (self.f(self.attend(h, self.q(h, t)), t),)
+        return (_same("f", self.f(self.attend(h, self.q(h, t)), t), "h", h),)
 
 
 class ACENODE(nn.Module):
     """Attentive co-evolving NODE: dh/dt = f(h', t), da/dt = g(h', t), a(0) = q(h(0)), integrated as one state.
 
-    f(h, t) and g(h, t) are any modules; g(h, t, a) with `g_reads_attention`. q(h, t) is called with t = t_0 once,
-    or with every t under fixed attention. `attention` "fixed" has no g, "none" has neither g nor q.
+    f(h, t), g(h, t) and q(h) are any modules; g(h, t, a) with `g_reads_attention`, and q(h, t) where attention is
+    fixed, since it is then asked at every t. `attention` "fixed" has no g, "none" has neither g nor q.
     """
 
     def __init__(self, f: nn.Module, g: nn.Module | None = None, q: nn.Module | None = None, *,
@@ -112,8 +128,8 @@ class ACENODE(nn.Module):
         self.f = f
         self.g = g if attention == "evolving" else None
         self.q = q if attention != "none" else None
-        self.attend, self.attention = attend or Pairwise(), attention
-        self.solver, self.g_reads_attention = solver or Solver(), g_reads_attention
+        self.attend, self.attention = (attend() if isinstance(attend, type) else attend) or Pairwise(), attention
+        self.solver, self.g_reads_attention = _check_solver(solver), g_reads_attention
 
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
         """`detach_attention` takes a(t) as a constant in the gradient, as the paper's first formula reads."""
@@ -128,7 +144,8 @@ class ACENODE(nn.Module):
             with torch.no_grad():  # to look at; h already felt it
                 a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
             return Trajectory(times, h, a, solution.evaluations)
-        a0 = self.q(h0, times[0])
+        a0 = self.q(h0)
+        self.attend.check(h0, a0)
         solution = solve(CoEvolving(self, detach_attention), (h0, a0), t, self.solver)
         h, a = solution.states
         return Trajectory(times, h, a, solution.evaluations)

@@ -16,7 +16,7 @@ class Value:
     params: str | None = None  # as printed
 
     def __str__(self) -> str:
-        return f"{self.mean:g}" if self.std is None else f"{self.mean:g} ± {self.std:g}"
+        return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
 
 
 # Tables 2 to 4: accuracy in percent and printed size. experiment -> method -> value.

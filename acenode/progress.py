@@ -10,23 +10,30 @@ from typing import Any
 class Bar:
     """Training: epochs done, the losses, the best validation value, the time left; a line an epoch in a log file."""
 
-    def __init__(self, quiet: bool = False) -> None:
-        from tqdm import tqdm
-
-        terminal = sys.stderr.isatty()
-        self.lines = not terminal and not quiet
-        self.bar = tqdm(total=100, desc="starting", disable=not terminal, file=sys.stderr, mininterval=0.2, leave=True,
-                        bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        self.title, self.quiet, self.terminal = title, quiet, sys.stderr.isatty()
+        self.bar: Any = None
 
     def __enter__(self) -> Bar:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.bar.close()
+        if self.bar is not None:
+            self.bar.close()
+
+    def _begin(self) -> None:
+        """Once training has begun: a run that never did is not announced."""
+        from tqdm import tqdm
+
+        print(self.title, file=sys.stderr if self.quiet else sys.stdout, flush=True)
+        self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
+                        bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
 
     def show(self, status: dict[str, Any]) -> None:
-        if self.lines and status.get("validation") is not None:
+        if self.bar is None:
+            self._begin()
+        if not self.terminal and not self.quiet and status.get("validation") is not None:
             left = f", {status['seconds_left']:.0f} s left" if status["seconds_left"] else ""
             print(f"epoch {status['epoch']}/{status['epochs']}: validation {status['validation']:.4f}, "
                   f"{status['seconds']:.1f} s{left}", file=sys.stderr, flush=True)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
-import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
 from acenode.errors import UserError
-from acenode.files import read_json, write_atomic, write_json
-from acenode.process import alive, identity
+from acenode.files import discard, write_atomic, write_json
+from acenode.lock import try_lock
+from acenode.process import identity
 from acenode.runs import Run
 
 
@@ -24,37 +25,24 @@ class Recorder:
 
     def __init__(self, run: Run) -> None:
         self.run, self.path = run, run.path
-        self.lock = self.path / "lock"
+        self.lock: BinaryIO | None = None
         self.values: dict[str, Any] = {}
         self.beaten = self.saved = 0.0
+        self.best_epoch: int | None = None
 
     # Who may write --------------------------------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Take the run, unless a living process has it."""
-        mine = {**identity(), "thread": threading.get_ident(), "heartbeat": time.time()}
-        for _ in range(3):
-            try:
-                handle = os.open(self.lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-            except FileExistsError:
-                try:
-                    other = read_json(self.lock)
-                    busy = alive(other, float(other.get("heartbeat", 0)))
-                except (OSError, ValueError, AttributeError, TypeError):
-                    busy = False
-                if busy:
-                    raise UserError(f"{self.run.id} is being trained by process {other.get('pid')}: stop it first "
-                                    f"with `acenode stop {self.run.id}`") from None
-                self.lock.unlink(missing_ok=True)
-                continue
-            with os.fdopen(handle, "w") as file:
-                json.dump(mine, file)
-            (self.path / "stop").unlink(missing_ok=True)
-            return
-        raise UserError(f"{self.run.id} is being taken by another process: try again")
+        """Take the run, unless another thread or process has it; the system drops the lock with the process."""
+        self.lock = try_lock(self.path / "lock")
+        if self.lock is None:
+            raise UserError(f"{self.run.id} is being trained already: stop it first with `acenode stop {self.run.id}`")
+        for part in self.path.rglob(".*.part"):  # left by a process that was killed while it wrote
+            discard(part)
 
     def release(self) -> None:
-        self.lock.unlink(missing_ok=True)
+        if self.lock is not None:
+            self.lock.close()
 
     # Status ---------------------------------------------------------------------------------------------------
 
@@ -79,7 +67,7 @@ class Recorder:
 
     def append(self, records: list[dict[str, Any]]) -> None:
         """Add records to metrics.jsonl in one write; what JSON has no word for becomes null."""
-        lines = "".join(json.dumps({k: _plain(v) for k, v in r.items()}) + "\n" for r in records)
+        lines = "".join(json.dumps(plain(r)) + "\n" for r in records)
         with open(self.path / "metrics.jsonl", "ab") as file:
             file.write(lines.encode())
 
@@ -99,20 +87,24 @@ class Recorder:
         return buffer.tell()
 
     def checkpoint(self, state: dict[str, Any]) -> None:
-        """Keep the training state and how far the metrics had come; then the best parameters for others to load."""
+        """Keep the best parameters for others to load, then the training state and how far the metrics had come."""
+        self.keep_best(state["best"])
         metrics = self.path / "metrics.jsonl"
         buffer = io.BytesIO()
         torch.save({"trainer": state, "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0}, buffer)
         write_atomic(self.path / "checkpoints" / "last.pt", buffer.getvalue())
-        best = state["best"]
-        if best["model"] is not None and best["epoch"] != self.values.get("best_epoch"):
-            from safetensors.torch import save
-
-            write_atomic(self.path / "checkpoints" / "best.safetensors",
-                         save({k: v.contiguous() for k, v in best["model"].items()},
-                              {"epoch": str(best["epoch"]), "value": repr(best["value"])}))
-            self.values["best_epoch"] = best["epoch"]
         self.saved = time.monotonic()
+
+    def keep_best(self, best: dict[str, Any]) -> None:
+        """Write best.safetensors, unless it is there already."""
+        if best["model"] is None or best["epoch"] == self.best_epoch:
+            return
+        from safetensors.torch import save
+
+        write_atomic(self.path / "checkpoints" / "best.safetensors",
+                     save({k: v.contiguous() for k, v in best["model"].items()},
+                          {"epoch": str(best["epoch"] + 1), "value": repr(best["value"])}))
+        self.best_epoch = best["epoch"]
 
     def last_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
         path = self.path / "checkpoints" / "last.pt"
@@ -126,7 +118,10 @@ def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read ({type(error).__name__}): delete it to start the run afresh") from None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as JSON can carry it: null for what is not a finite number."""
     if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
-    return value
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, list) else value

@@ -21,7 +21,7 @@ class _Watched(nn.Module):
     def __init__(self, field: VectorField, cost: Evaluations, solver: Solver, adaptive: bool) -> None:
         super().__init__()
         self.field, self.cost, self.solver, self.adaptive = field, cost, solver, adaptive
-        self.backward_pass, self.tries = False, 0
+        self.backward_pass, self.tries, self.limit = False, 0, solver.max_steps
         if solver.method != "scipy_solver":
             self.callback_step = self.callback_step_adjoint = self.watch
         if adaptive:
@@ -42,10 +42,9 @@ class _Watched(nn.Module):
             bool(torch.isfinite(b).all()) for b in (y if isinstance(y, tuple) else (y,)))
         if not finite or time + size == time:
             raise SolveError("underflow in dt" if finite else "the field gave NaN or infinity", time, size, advice)
-        if not self.adaptive:
-            if not self.backward_pass:
-                self.cost.step_sizes.append(size)
-        elif self.tries > self.solver.max_steps:
+        if not self.adaptive and not self.backward_pass:
+            self.cost.step_sizes.append(size)
+        if self.tries > self.limit:
             raise SolveError(f"the step limit of {self.solver.max_steps} was reached", time, size,
                              "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4")
 
@@ -72,18 +71,23 @@ def solve_reference(field: VectorField, y: State, times: list[float], solver: So
     watched = _Watched(field, cost, solver, adaptive)
     # torchdiffeq works in the state's precision but keeps time in float64; so do we
     t = torch.tensor(times, dtype=torch.float64, device=y[0].device)
+    backward = dict(options)
+    if adaptive:  # land on the last time, and on every time on the way back, instead of passing it and interpolating
+        options["step_t"], backward["step_t"] = t[-1:], t[:-1]
     kwargs: dict[str, Any] = {"rtol": solver.rtol, "atol": solver.atol, "method": solver.method, "options": options}
     try:
         if solver.gradient == "adjoint":
             norm = {"norm": "seminorm"} if solver.seminorm else {}
             states = torchdiffeq.odeint_adjoint(watched, y, t, adjoint_params=parameters_of(field),
-                                                adjoint_options={**options, **norm}, **kwargs)
+                                                adjoint_options={**backward, **norm}, **kwargs)
         else:
             states = torchdiffeq.odeint(watched, y, t, **kwargs)
     except AssertionError as error:
+        if not str(error).startswith(("underflow", "non-finite", "max_num_steps")):
+            raise  # the field's own
         raise SolveError(f"torchdiffeq stopped ({error})", times[0], 0.0,
                          "loosen rtol and atol, or lower the learning rate") from None
-    watched.backward_pass, watched.tries = True, 0
+    watched.backward_pass, watched.tries, watched.limit = True, 0, solver.max_steps * (len(times) - 1)
     return tuple(states)
 
 

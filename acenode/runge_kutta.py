@@ -142,15 +142,19 @@ def adaptive_steps(F: Field, tableau: Tableau, y: State, t0: float, t1: float, *
     """Accepted steps from t0 to exactly t1, the size controlled by the embedded error estimate."""
     assert tableau.error is not None
     sign, t = math.copysign(1.0, t1 - t0), t0
+    if not all(bool(torch.isfinite(b).all()) for b in y):
+        raise SolveError("the initial state is NaN or infinite", t, 0.0, "check what the ODE is started from")
     k1 = F(t, y)
     size = first_step(F, t, y, k1, tableau.order, rtol, atol, sign)
+    ratio = 0.0
     for _ in range(max_steps):
         rest = abs(t1 - t)
         last = not size < rest
         dt = sign * (rest if last else size)
         if not math.isfinite(size) or t + dt == t:
+            broken = not math.isfinite(size) or not math.isfinite(ratio)
             raise SolveError(
-                "underflow in dt" if math.isfinite(size) else "the field gave NaN or infinity", t, dt,
+                "the field gave NaN or infinity" if broken else "underflow in dt", t, dt,
                 "loosen rtol and atol, lower the learning rate, or use a fixed-step solver such as rk4")
         step = take_step(F, tableau, t, dt, y, k1)
         error = combine(tuple(torch.zeros_like(b) for b in y), [dt * w for w in tableau.error],
@@ -180,6 +184,9 @@ def fixed_steps(F: Field, tableau: Tableau, y: State, grid: Sequence[float], cos
     """One step between each two neighbours of the grid."""
     for t, end in pairwise(grid):
         step = take_step(F, tableau, t, end - t, y)
+        if not all(bool(torch.isfinite(b).all()) for b in step.y1):
+            raise SolveError("the state became NaN or infinite", t, step.dt,
+                             "use a smaller step_size, an adaptive solver such as dopri5, or a lower learning rate")
         cost.step_sizes.append(step.dt)
         yield step
         y = step.y1

@@ -58,6 +58,8 @@ class Run:
         version = value.get("format")
         if not isinstance(version, int) or not isinstance(value.get("config"), dict):
             raise UserError(f"{self.path} is not a run: its config.json is something else")
+        if not _numbers(value.get("created", 0), value.get("params", 0)):
+            raise UserError(f"{self.path} is not a run: its config.json is something else")
         if version > FORMAT:
             raise UserError(f"{self.id} was written by a newer version (format {version}, this one reads {FORMAT}): "
                             "update acenode")
@@ -71,8 +73,10 @@ class Run:
         status = self._read("status.json")
         if status.get("state") not in STATES:
             raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
-        process, heartbeat = status.get("process") or {}, float(status.get("heartbeat") or 0)
-        if status["state"] in ("queued", "running") and not alive(process, heartbeat):
+        process, heartbeat, progress = (status.get(k) for k in ("process", "heartbeat", "progress"))
+        if not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
+            raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
+        if status["state"] in ("queued", "running") and not alive(process, float(heartbeat or 0)):
             status |= {"state": "interrupted", "error": "the process that was to train it is gone"}
         return status
 
@@ -86,7 +90,14 @@ class Run:
         write_json(self.path / "status.json", status)
 
     def result(self) -> dict[str, Any] | None:
-        return self._read("result.json") if (self.path / "result.json").exists() else None
+        """result.json, once the run is finished."""
+        if not (self.path / "result.json").exists():
+            return None
+        result = self._read("result.json")
+        test = result.get("test")
+        if not isinstance(test, dict) or not all(v is None or _numbers(v) for v in test.values()):
+            raise UserError(f"{self.path / 'result.json'} is not what a run has there: delete the run")
+        return result
 
     def metrics(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
         """Records from a byte offset on, and the offset to ask from next time. A torn last line waits."""
@@ -118,8 +129,15 @@ class Run:
     def ask_to_stop(self) -> None:
         (self.path / "stop").touch()
 
+    def withdraw_stop(self) -> None:
+        (self.path / "stop").unlink(missing_ok=True)
+
     def delete(self) -> None:
         shutil.rmtree(self.path)
+
+
+def _numbers(*values: Any) -> bool:
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
 class RunStore:
@@ -130,11 +148,15 @@ class RunStore:
 
     def create(self, config: Config, extra: dict[str, Any]) -> Run:
         """A new run in state `queued`."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): use --runs DIR") from None
         while True:
             name = f"{config.experiment}-{config.method}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
             run = Run(self.root / name)
             try:
-                run.path.mkdir(parents=True)
+                run.path.mkdir()
                 break
             except FileExistsError:
                 continue

@@ -3,8 +3,7 @@
     native steps   every explicit Runge–Kutta method, gradient "backprop" or "checkpointed"
     torchdiffeq    its multistep and SciPy methods, gradient "adjoint", and all of it with engine "reference"
 
-Both take the same steps under the same error norm (the larger of the blocks' root mean squares), except that native
-steps end exactly at the last requested time where torchdiffeq steps past it and interpolates.
+Both take the same steps under the same error norm, the larger of the blocks' root mean squares.
 """
 
 from __future__ import annotations
@@ -37,10 +36,16 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
           solver: Solver | None = None) -> Solution:
     """Integrate d(state)/dt = field(t, state) from t[0] and return the state at every t.
 
-    `field` takes a scalar tensor and the blocks. With gradient "adjoint" or "checkpointed" its parameters are
-    found through it, so it must be an nn.Module to have any.
+    `field(t, state)` takes a scalar tensor and the tuple of blocks and returns the tuple of their rates. With gradient
+    "adjoint" or "checkpointed" its parameters are found through it, so it must be an nn.Module to have any.
     """
     solver = solver or Solver()
+    if isinstance(t, Tensor) and t.requires_grad:
+        raise UserError("solve does not differentiate by its times: detach t")
+    if not (t.dim() == 1 if isinstance(t, Tensor) else isinstance(t, Sequence)):
+        raise UserError("the times of a solve are a list or a one-dimensional tensor, from t_0 to t_1")
+    if isinstance(state, Tensor) or not all(isinstance(b, Tensor) and b.is_floating_point() for b in state):
+        raise UserError("the state of a solve is a tuple of floating-point tensors")
     times = [float(x) for x in (t.tolist() if isinstance(t, Tensor) else t)]
     steps = [b - a for a, b in pairwise(times)]
     if len(times) < 2 or not all(math.isfinite(x) for x in times):

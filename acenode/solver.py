@@ -10,14 +10,18 @@ from acenode.tableaus import TABLEAUS
 
 Gradient = Literal["backprop", "checkpointed", "adjoint"]
 Engine = Literal["auto", "reference"]
-METHODS: tuple[str, ...] = (*TABLEAUS, "explicit_adams", "implicit_adams", "scipy_solver")
+METHODS: tuple[str, ...] = (*TABLEAUS, "explicit_adams", "implicit_adams", "fixed_adams", "scipy_solver")
 GRADIENTS: tuple[str, ...] = get_args(Gradient)
 ENGINES: tuple[str, ...] = get_args(Engine)
 
 
 @dataclass(frozen=True)
 class Solver:
-    """How to integrate. `step_size` is for fixed-step methods; without it they step from one time to the next."""
+    """How to integrate. `step_size` is for fixed-step methods; without it they step from one time to the next.
+
+    States between two steps come from a polynomial of fourth order at most, so a method of higher order that takes
+    large steps is less accurate there than at its steps' ends.
+    """
 
     method: str = "dopri5"
     rtol: float = 1e-4
@@ -39,6 +43,8 @@ class Solver:
             raise UserError("rtol and atol must be positive")
         if self.step_size is not None and not self.step_size > 0:
             raise UserError("step_size must be positive")
+        if self.step_size is not None and self.method in TABLEAUS and TABLEAUS[self.method].adaptive:
+            raise UserError(f"{self.method} chooses its own steps: leave step_size out, or use a fixed-step method")
         if self.max_steps < 1:
             raise UserError("max_steps must be at least 1")
         if self.gradient == "checkpointed" and (self.method not in TABLEAUS or self.engine == "reference"):

@@ -13,7 +13,7 @@ from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.runs import Run
 
-IGNORED = frozenset({"snapshots", "checkpoint_seconds", "analysis", "engine"})  # they change no number
+IGNORED = frozenset({"snapshots", "checkpoint_seconds", "analysis"})  # they change no number
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,11 @@ class Row:
 
 def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
     """What a run has that a run with the same method and data has not by default."""
-    plain = experiment.configure(config.method, config.data)
-    return {k: getattr(config, k) for k in SETTINGS
-            if k not in IGNORED and getattr(config, k) is not None and getattr(config, k) != getattr(plain, k)}
+    chosen = {k: v for k, v in (("size", config.size), ("attention", config.attention)) if v is not None}
+    plain = experiment.configure(config.method, config.data, **chosen)  # with the defaults that follow from those two
+    usual = experiment.configure(config.method, config.data)
+    return {k: getattr(config, k) for k in SETTINGS if k not in IGNORED and getattr(config, k) is not None
+            and getattr(config, k) != getattr(usual if k in chosen else plain, k)}
 
 
 def rows(experiment: Experiment, runs: Iterable[Run]) -> list[Row]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from acenode.errors import SolveError, UserError
 from acenode.runge_kutta import Evaluations
 
 
@@ -27,7 +28,9 @@ class Metric:
     higher_is_better: bool = True
 
     def better(self, value: float, best: float | None) -> bool:
-        return best is None or (value > best if self.higher_is_better else value < best)
+        if best is None or not math.isfinite(best):
+            return True
+        return value > best if self.higher_is_better else value < best  # never for NaN
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,8 @@ class Trainer:
     def __init__(self, task: Task, recipe: Recipe, listener: Listener) -> None:
         self.task, self.recipe, self.listener = task, recipe, listener
         self.groups = task.groups(recipe.detach_attention)
+        if self.groups.attention and recipe.schedule == "epoch" and recipe.epochs < 2:
+            raise UserError("schedule=epoch trains θ_g in every second epoch: give it at least 2 epochs")
         self.all = list(task.model.parameters())
         self.main = recipe.optimiser(self.groups.main, recipe.learning_rate, False)
         self.attention = (recipe.optimiser(self.groups.attention, recipe.learning_rate, True)
@@ -215,7 +220,11 @@ class Trainer:
                     self._save()
                     return False
                 start = time.perf_counter()
-                record = self.train_batch()
+                try:
+                    record = self.train_batch()
+                except SolveError:
+                    self._flush()  # the curves go up to here
+                    raise
                 record["seconds"] = time.perf_counter() - start
                 self.seconds += record["seconds"]
                 self.pending.append(record)

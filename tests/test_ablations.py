@@ -15,7 +15,7 @@ from acenode.solver import METHODS
 
 ONE_STEP: dict[str, Any] = {"batch_size": 1151, "solver": "rk4", "step_size": 0.5}
 VALUES: list[dict[str, Any]] = [
-    {"attention": "fixed"}, {"attention": "none"}, {"attention": "fixed", "initial": "correlation"},
+    {"attention": "fixed"}, {"attention": "none"}, {"attention": "fixed", "initial": "conv"},
     {"attention": "fixed", "initial": "dense"}, {"initial": "correlation"}, {"initial": "dense"}, {"q_layers": 2},
     {"f_layers": 2}, {"schedule": "joint"}, {"schedule": "epoch", "epochs": 2}, {"penalty": "l1"}, {"penalty": "none"},
     {"penalty_weight": 0.0}, {"detach_attention": True}, {"size": "large"}, {"gradient": "checkpointed"},
@@ -61,6 +61,23 @@ def test_every_solver(solver: str) -> None:
 def test_seminorm(train: Callable[..., Outcome]) -> None:
     outcome = train("ace", batch_size=1151, gradient="adjoint", seminorm=True)
     assert outcome.state == "finished", outcome.error
+
+
+def test_fixed_attention_is_the_correlations_by_default() -> None:
+    assert experiments.get("mnist").configure("ace", attention="fixed").initial == "correlation"
+
+
+def test_an_adaptive_solver_lets_batch_mates_move_a_prediction_within_its_tolerance_only() -> None:
+    """The step size is shared by a batch; nothing else of the mates is felt. With the default solver and tolerance."""
+    experiment = experiments.get("mnist")
+    config = experiment.configure("ace")
+    task = experiment.make(config, None, torch.device("cpu"))  # type: ignore[arg-type]
+    task.model.eval()
+    x, _ = task.batch(0, 0)
+    with torch.no_grad():
+        alone = torch.cat([task.model(image[None]) for image in x[:8]])
+        together = task.model(x)[:8]
+    assert (alone - together).abs().max() < (config.atol or 0) * 3
 
 
 def test_a_prediction_of_a_trained_model_does_not_depend_on_its_batch() -> None:

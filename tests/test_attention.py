@@ -185,6 +185,24 @@ def test_g_may_read_attention_itself() -> None:
     assert relative(trajectory.a[-1], trajectory.a[0] * math.exp(-1)) < 1e-8  # type: ignore[index]
 
 
+def test_wrong_shapes_are_named() -> None:
+    class One(torch.nn.Module):
+        def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+            return h[..., :1]
+
+    with pytest.raises(UserError, match=r"f gave \(8, 1\) where h is \(8, 4\)"):
+        NODE(One())(torch.ones(8, 4))
+    layer = ace("evolving", Dense((3,), "elementwise"))
+    with pytest.raises(UserError, match=r"needs a\(0\) of \(6, 3, 3\), and q gave \(6, 3\).*Elementwise"):
+        layer(noise(6, 3))
+    with pytest.raises(UserError, match=r"made for a batch of \(5,\), not for \(6, 3\)"):
+        ace("evolving", Correlation((5,)))(noise(6, 3))
+    with pytest.raises(UserError, match="must be a Solver"):
+        NODE(One(), solver="dopri5")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="at least one"):
+        AugmentedNODE(One(), extra=0)
+
+
 def test_missing_pieces_are_named() -> None:
     f = torch.nn.Identity()
     with pytest.raises(UserError, match="needs g"):

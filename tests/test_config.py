@@ -70,7 +70,7 @@ def test_parse(key: str, text: str, value: object) -> None:
 @pytest.mark.parametrize(("key", "text", "words"), [
     ("epochs", "three", "a whole number, not 'three'"), ("rtol", "", "a number"),
     ("seminorm", "maybe", "true or false"),
-    ("seed", "3", "use --seed 3"), ("nonsense", "1", "no setting 'nonsense'"),
+    ("seed", "3", "seed is no setting but an argument"), ("nonsense", "1", "no setting 'nonsense'"),
 ])
 def test_parse_refuses(key: str, text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):

@@ -9,6 +9,7 @@ import torch
 from problems import TIGHT, Linear, central_difference, co_evolving, relative
 
 from acenode import Solver, solve
+from acenode.config import FIXED_STEP
 
 ENDS, INSIDE = (0.0, 1.0), (0.0, 0.3, 1.0)
 
@@ -48,7 +49,7 @@ def test_all_modes_agree_with_central_differences(kind: str) -> None:
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rk4", "heun3", "euler"])
 def test_checkpointed_is_backprop_to_rounding(method: str) -> None:
     """At loose tolerances too: both are the exact gradient of the steps that were taken."""
-    settings = {"method": method, "rtol": 1e-3, "atol": 1e-3, "step_size": None if method in ("dopri5",) else 0.2}
+    settings = {"method": method, "rtol": 1e-3, "atol": 1e-3, "step_size": 0.2 if method in FIXED_STEP else None}
     plain = gradients("pairwise", INSIDE, gradient="backprop", **settings)
     replayed = gradients("pairwise", INSIDE, gradient="checkpointed", **settings)
     for name, g in plain.items():
@@ -101,32 +102,58 @@ class Width(torch.nn.Module):
         return (torch.sin(self.w * state[0]).mean(0),)
 
 
-def saved_floats(mode: str, steps: int) -> int:
-    """Floats that the graph keeps between forward and backward."""
-    held = 0
+class Held:
+    """A tensor kept for the backward pass, counted while it is alive."""
 
-    def pack(x: torch.Tensor) -> torch.Tensor:
-        nonlocal held
-        held += x.numel()
-        return x
+    now = most = 0
 
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+        Held.now += x.numel()
+        Held.most = max(Held.most, Held.now)
+
+    def __del__(self) -> None:
+        Held.now -= self.x.numel()
+
+
+def kept(mode: str, steps: int) -> tuple[int, int]:
+    """Floats that are kept when forward ends, and the most at any moment, beyond one state a step."""
+    Held.now = Held.most = 0
     y = torch.ones(50, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(Held, lambda held: held.x):
         solution = solve(Width(), (y,), [0.0, 1.0], Solver("rk4", step_size=1 / steps, gradient=mode))  # type: ignore[arg-type]
-        node = solution.states[0].grad_fn.next_functions[-1][0]  # type: ignore[union-attr]
-        marks = getattr(node, "marks", [])
-        held += sum(b.numel() for mark in marks for b in (*mark.y0, *(mark.k1 or ())))
+        after_forward = Held.now
         solution.states[0][-1].sum().backward()
-    return held
+    return after_forward, Held.most
 
 
 def test_checkpointed_keeps_the_states_and_no_more() -> None:
-    """Backprop keeps every evaluation's inner tensors, checkpointed one state a step and one step's inner tensors."""
-    few, many = saved_floats("checkpointed", 10), saved_floats("checkpointed", 40)
-    # the graph of each replayed step is freed before the next one, so it is packed but never held together
-    per_step_replay = saved_floats("backprop", 1)
-    assert many - few <= 30 * (50 + per_step_replay)
-    assert saved_floats("backprop", 40) > 35 * per_step_replay
+    """Backprop keeps every evaluation's inner tensors, checkpointed those of one step, however many steps there are."""
+    after_forward, most = kept("checkpointed", 40)
+    assert after_forward == 0
+    assert most == kept("checkpointed", 5)[1] <= kept("backprop", 1)[1]
+    assert kept("backprop", 40)[0] >= 40 * kept("backprop", 1)[0] * 0.9
+
+
+def test_checkpointed_refuses_a_second_derivative() -> None:
+    y = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    end = solve(Width().double(), (y,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1]
+    (grad,) = torch.autograd.grad(end.sum(), y, create_graph=True)
+    with pytest.raises(RuntimeError):
+        grad.sum().backward()
+
+
+def test_changing_the_start_in_place_does_not_change_the_gradient() -> None:
+    found = []
+    for change in (False, True):
+        y = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        start_state = y * 1
+        end = solve(Width().double(), (start_state,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1]
+        if change:
+            start_state.detach().mul_(3)
+        (grad,) = torch.autograd.grad(end.sum(), y)
+        found.append(grad)
+    assert torch.equal(*found)
 
 
 def test_checkpointed_frees_its_graph() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +61,19 @@ def test_a_sample_run_never_stands_beside_the_paper(tmp_path: Path) -> None:
 def test_large_has_its_own_value(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     finished(store, "ace", 0.99, "full", size="large")
-    row = next(r for r in rows(MNIST, store) if r.changed.get("size") == "large")
+    row = find(rows(MNIST, store), "ace", "full", {"size": "large"})  # its layers follow from the size
     assert row.paper == "99.58"
     assert row.params == 1_271_306
 
 
 def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
-    finished(store, "odenet", 0.95, "full", seed=1)
-    finished(store, "odenet", 0.95, "full", seed=1)
-    assert find(rows(MNIST, store), "odenet", "full").seeds == [1]
+    for value in (0.95, 0.96):
+        finished(store, "odenet", value, "full", seed=1)
+        time.sleep(1.1)  # names carry seconds
+    row = find(rows(MNIST, store), "odenet", "full")
+    assert row.seeds == [1]
+    assert row.mean == pytest.approx(96)  # the latest
 
 
 def test_foreign_folders_do_not_break_it(tmp_path: Path) -> None:

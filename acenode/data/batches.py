@@ -14,7 +14,7 @@ def mixed_seed(*parts: int) -> int:
 
 
 class DeviceImages:
-    """Images (N, C, H, W) and labels as uint8 on a device."""
+    """Images (N, C, H, W) as uint8 and labels on a device."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, device: torch.device) -> None:
         self.x = torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2))).to(device)

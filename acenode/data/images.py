@@ -11,10 +11,10 @@ import numpy as np
 
 from acenode.data.download import fetch
 from acenode.data.formats import read_cifar_archive, read_idx, read_svhn_mat
-from acenode.data.lock import locked
 from acenode.data.sources import SOURCES, ImageSource, RemoteFile, source_of
 from acenode.data.store import Progress, read_npz, sweep, write_npz
 from acenode.errors import UserError
+from acenode.lock import locked
 
 __all__ = [
     "SOURCES",

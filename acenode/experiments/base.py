@@ -46,7 +46,7 @@ class Experiment:
     about_sample: str
     metric: Metric
     methods: Mapping[str, Method]
-    defaults: Callable[[str, str, str], Mapping[str, Any]]  # method, data, size -> settings
+    defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, what is given -> settings
     make: Callable[[Config, Path, torch.device], LabTask]
     count: Callable[[Config], int]  # parameters of the model a configuration describes
 
@@ -58,5 +58,5 @@ class Experiment:
     def configure(self, method: str, data: str = "sample", **given: Any) -> Config:
         """A complete configuration: this experiment's defaults with what was given."""
         entry = self.method(method)
-        defaults = self.defaults(method, data, given.get("size", "small"))
+        defaults = self.defaults(method, data, given)
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})

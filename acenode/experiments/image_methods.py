@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acenode.config import FIXED_STEP, Config
+from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments.base import Method
 from acenode.models.image import ImageModel, ImageShape, ace_ode_net, augmented_ode_net, ode_net, resnet
@@ -17,9 +17,7 @@ ATTENTION = frozenset({"attention", "initial", "schedule", "penalty", "penalty_w
 
 def solver_of(config: Config) -> Solver:
     """The solver that a configuration describes."""
-    names = ["rtol", "atol", "step_size", "gradient", "seminorm", "engine"]
-    if config.solver not in FIXED_STEP:
-        names.append("max_steps")
+    names = ("rtol", "atol", "step_size", "max_steps", "gradient", "seminorm", "engine")
     given = {k: getattr(config, k) for k in names if getattr(config, k) is not None}
     return Solver(config.solver or "dopri5", **given)
 

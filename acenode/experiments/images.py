@@ -56,15 +56,16 @@ class ImageSet:
         pad = 4 if config.data == "full" else 0  # one pixel of eight is a different digit
         return ImageTask(config, arrays, held, self.build(config), pad=pad, device=device)
 
-    def defaults(self, method: str, data: str, size: str) -> Mapping[str, Any]:
-        """The paper's best settings, or ones that suit the digits."""
-        f_layers, q_layers = self.layers.get(size, self.layers["small"])
+    def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The paper's best settings, or ones that suit the digits; fixed attention is the correlation's."""
+        f_layers, q_layers = self.layers.get(given.get("size", "small"), self.layers["small"])
         values: dict[str, Any] = {
             "epochs": 160, "batch_size": 128, "learning_rate": self.learning_rate, "momentum": 0.9,
             "weight_decay": 0.0, "size": "small", "crop": self.side, "stem_padding": self.padding,
             "solver": "dopri5", "rtol": self.tolerance, "atol": self.tolerance, "step_size": 0.1, "max_steps": 1000,
             "gradient": "backprop", "seminorm": False, "engine": "auto", "augment": 5,
-            "attention": "evolving", "initial": "conv", "schedule": "alternating", "penalty": "l2",
+            "attention": "evolving", "schedule": "alternating", "penalty": "l2",
+            "initial": "correlation" if given.get("attention") == "fixed" else "conv",
             "penalty_weight": self.penalty_weight, "detach_attention": False, "f_layers": f_layers,
             "q_layers": q_layers, "snapshots": 12, "checkpoint_seconds": 20.0, "analysis": True,
         }

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.attention import Correlation, Dense, Elementwise
+from acenode.errors import UserError
 from acenode.models.layers import Conv3x3, TimeConv, group_norm
 from acenode.node import ACENODE, NODE, Attention, AugmentedNODE, Times, Trajectory
 from acenode.runge_kutta import Evaluations
@@ -128,6 +129,8 @@ class ResidualStack(nn.Module):
         for block in self.blocks:
             states.append(block(states[-1]))
         times, rows = torch.as_tensor(t, dtype=torch.float64), []
+        if not bool(((times >= 0) & (times <= 1)).all()):
+            raise UserError("a residual stack has states from t = 0 to t = 1 only")
         for x in (times * len(self.blocks)).tolist():
             low = min(int(x), len(self.blocks) - 1)
             rows.append(torch.lerp(states[low], states[low + 1], x - low))

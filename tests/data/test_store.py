@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from acenode import files
-from acenode.data.lock import locked
 from acenode.data.store import data_dir, read_npz, sweep, write_npz
 from acenode.errors import UserError
+from acenode.lock import locked
 
 ARRAYS = {"a": np.arange(12, dtype=np.uint8).reshape(3, 4), "b": np.ones(5, dtype=np.float32)}
 

@@ -22,7 +22,7 @@ def test_unknown_format_lists_the_formats(ace) -> None:
 @pytest.mark.parametrize("to", FORMATS)
 def test_run_without_metrics(make, to: str) -> None:
     run = make(status={"state": "queued"})
-    with pytest.raises(UserError, match="has no metrics yet \\(queued\\)"):
+    with pytest.raises(UserError, match="has no metrics yet"):
         export(run, to)
     assert not (run.path / "export").exists()
 

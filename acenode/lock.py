@@ -14,6 +14,19 @@ else:
     import fcntl
 
 
+def try_lock(path: Path) -> BinaryIO | None:
+    """The lock file, held until it is closed, or None where another thread or process has it."""
+    handle = _open(path)
+    try:
+        if _try_lock(handle):
+            return handle
+    except OSError as error:  # a file system without locks
+        handle.close()
+        raise disk_error(error, path) from error
+    handle.close()
+    return None
+
+
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock file `path`; `waiting` is called once if another thread or process has it.
