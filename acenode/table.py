@@ -46,36 +46,36 @@ def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
 
 def rows(experiment: Experiment, runs: Iterable[Run]) -> list[Row]:
     """One row for every method of the paper, and for every other setting that has a finished run."""
-    found: dict[tuple, list[tuple[Config, float, int]]] = {}
+    found: dict[tuple, list[tuple[float, Config, float, int]]] = {}
     for run in runs:
         try:
-            config, result = run.config(), run.result()
+            description, config, result = run.description(), run.config(), run.result()
             if config.experiment != experiment.name or result is None:
                 continue
             changed = changed_settings(experiment, config)
             value = float(result["test"][experiment.metric.name])
-            params = int(run.description().get("params", 0))
         except (UserError, KeyError, TypeError, ValueError):  # torn, foreign or of another version: listed by `list`
             continue
         key = (config.data, config.method, tuple(sorted(changed.items())))
-        found.setdefault(key, []).append((config, value, params))
+        created, params = float(description.get("created", 0)), int(description.get("params", 0))
+        found.setdefault(key, []).append((created, config, value, params))
     for method in experiment.methods:
         found.setdefault(("full", method, ()), [])
     order = list(experiment.methods)
     keys = sorted(found, key=lambda k: (k[0] != "full", order.index(k[1]), len(k[2]), str(k[2])))
-    return [_row(experiment, key, found[key]) for key in keys]
+    return [_row(experiment, key, sorted(found[key], key=lambda member: member[0])) for key in keys]
 
 
-def _row(experiment: Experiment, key: tuple, members: list[tuple[Config, float, int]]) -> Row:
+def _row(experiment: Experiment, key: tuple, members: list[tuple[float, Config, float, int]]) -> Row:
     data, method, changed = key
     # one value a seed: repeating a seed is no new evidence, the latest counts
-    by_seed = {config.seed: value * 100 for config, value, _ in members}
-    config = members[0][0] if members else experiment.configure(method, data)
+    by_seed = {config.seed: value * 100 for _, config, value, _ in members}
+    config = members[0][1] if members else experiment.configure(method, data)
     printed = paper.accuracy(config) if data == "full" else None
     values = list(by_seed.values())
     return Row(
         method=method, title=experiment.methods[method].title, data=data, changed=dict(changed),
-        params=members[0][2] if members else experiment.count(config), seeds=sorted(by_seed),
+        params=members[0][3] if members else experiment.count(config), seeds=sorted(by_seed),
         mean=mean(values) if values else None, std=stdev(values) if len(values) > 1 else None,
         paper=str(printed) if printed else None, paper_params=printed.params if printed else None,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,6 @@ def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     for value in (0.95, 0.96):
         finished(store, "odenet", value, "full", seed=1)
-        time.sleep(1.1)  # names carry seconds
     row = find(rows(MNIST, store), "odenet", "full")
     assert row.seeds == [1]
     assert row.mean == pytest.approx(96)  # the latest
