@@ -6,8 +6,6 @@ Elementwise (Eq. 5): a has h's shape, h'' = h ⊙ sigmoid(a).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -55,7 +53,6 @@ class Elementwise:
 
 
 Attend = Pairwise | Elementwise
-ATTEND: dict[str, Callable[[], Attend]] = {"pairwise": Pairwise, "elementwise": Elementwise}
 
 
 def standardise(h: Tensor, eps: float = 1e-8) -> tuple[Tensor, Tensor]:

@@ -19,10 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"acenode: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read the output has had enough
+        sys.stderr.close()
+        return 0
     except OSError as error:
-        if isinstance(error, BrokenPipeError):  # whoever read the output has had enough
-            sys.stderr.close()
-            return 0
         print(f"acenode: {error.strerror or error}: {error.filename or 'a file'} could not be read or written",
               file=sys.stderr)
         return 2

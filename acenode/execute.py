@@ -126,7 +126,6 @@ class _Listener:
     def __init__(self, recorder: Recorder, config: Config, stop: threading.Event, progress: Progress | None) -> None:
         self.recorder, self.config, self.stop, self.progress = recorder, config, stop, progress
         self.stop_file = recorder.path / "stop"
-        self.wall = time.monotonic()
 
     def begin(self, trainer: Trainer, task: LabTask) -> None:
         self.trainer, self.task = trainer, task

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
-class Bar:
-    """Training: epochs done, the losses, the best validation value, the time left; a line an epoch in a log file."""
+class _Closing:
+    """A bar that is closed when its block ends, if it was ever drawn."""
 
-    def __init__(self, title: str, quiet: bool = False) -> None:
-        self.title, self.quiet, self.terminal = title, quiet, sys.stderr.isatty()
-        self.bar: Any = None
+    bar: Any = None
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         if self.bar is not None:
             self.bar.close()
+
+
+class Bar(_Closing):
+    """Training: epochs done, the losses, the best validation value, the time left; a line an epoch in a log file."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        self.title, self.quiet, self.terminal = title, quiet, sys.stderr.isatty()
 
     def _begin(self) -> None:
         """Once training has begun: a run that never did is not announced."""
@@ -48,20 +53,10 @@ class Bar:
         self.bar.refresh()
 
 
-class DownloadBar:
+class DownloadBar(_Closing):
     """Downloads: one bar a file."""
 
-    def __init__(self) -> None:
-        self.bar: Any = None
-        self.label = ""
-
-    def __enter__(self) -> DownloadBar:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        if self.bar is not None:
-            self.bar.close()
+    label = ""
 
     def show(self, done: int, total: int | None, label: str) -> None:
         from tqdm import tqdm

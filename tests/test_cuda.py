@@ -51,7 +51,7 @@ def test_image_model_equals_the_cpus() -> None:
 
 
 @pytest.mark.parametrize("method", ["resnet", "rknet", "odenet", "augmented", "ace"])
-def test_training_runs_and_resumes(method: str, tmp_path: Path) -> None:
+def test_every_method_trains(method: str, tmp_path: Path) -> None:
     config = experiments.get("mnist").configure(method, device="cuda", epochs=1, analysis=False, batch_size=256)
     outcome = execute(create(RunStore(tmp_path), config), tmp_path)
     assert outcome.state == "finished", outcome.error
