@@ -109,7 +109,7 @@ class Correlation(nn.Module):
             raise UserError(f"Correlation was made for a batch of {self.shape}, not for {tuple(h.shape)}")
         flat = h.detach().flatten(h.dim() - len(self.shape))  # (..., B, d)
         if not self.training:
-            a = self._recall(t).to(h)
+            a = self._recall(t, flat.shape[:-1]).to(h)
         else:
             c = correlation(flat) if self.kind == "pairwise" else mean_correlation(flat)
             if torch.is_grad_enabled():  # looking on does not change what is remembered
@@ -132,12 +132,15 @@ class Correlation(nn.Module):
         self.running.index_copy_(0, here, torch.lerp(self.running[here], value[None].to(self.running), weight))
         self.seen.index_copy_(0, here, seen + 1)
 
-    def _recall(self, t: Tensor | float) -> Tensor:
+    def _recall(self, t: Tensor | float, batch: torch.Size) -> Tensor:
+        """The average at t, or for one time a sample, (*batch, 1, …), each sample's."""
         at = self._position(t)
+        at = at.reshape(batch) if at.numel() > 1 else at.reshape(())
         low = at.floor().long()
         high = (low + 1).clamp(max=self.bins - 1)
         known = (self.seen[torch.stack((low, high))] > 0).to(at)  # a bin never met lends its neighbour's value
-        share = torch.where(known.sum() == 2, at - low, known[1])
+        share = torch.where(known.sum(0) == 2, at - low, known[1])
+        share = share.view(*share.shape, *[1] * (self.running.dim() - 1))
         return torch.lerp(self.running[low], self.running[high], share)
 
 

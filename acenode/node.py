@@ -59,7 +59,7 @@ class NODE(nn.Module):
 
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
         """`detach_attention` is there so that all layers are called alike; there is none here."""
-        solution = solve(_Plain(self.f), (h0,), t, self.solver)
+        solution = solve(_Plain(self.f), (h0,), t, self.solver, per_sample=not self.training)
         return Trajectory(_times(t), solution.states[0], None, solution.evaluations)
 
 
@@ -135,18 +135,18 @@ class ACENODE(nn.Module):
         """`detach_attention` takes a(t) as a constant in the gradient, as the paper's first formula reads."""
         times = _times(t)
         if self.attention == "none":
-            solution = solve(_Plain(self.f), (h0,), t, self.solver)
+            solution = solve(_Plain(self.f), (h0,), t, self.solver, per_sample=not self.training)
             return Trajectory(times, solution.states[0], None, solution.evaluations)
         assert self.q is not None
         if self.attention == "fixed":
-            solution = solve(_Fixed(self), (h0,), t, self.solver)
+            solution = solve(_Fixed(self), (h0,), t, self.solver, per_sample=not self.training)
             h = solution.states[0]
             with torch.no_grad():  # to look at; h already felt it
                 a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
             return Trajectory(times, h, a, solution.evaluations)
         a0 = self.q(h0)
         self.attend.check(h0, a0)
-        solution = solve(CoEvolving(self, detach_attention), (h0, a0), t, self.solver)
+        solution = solve(CoEvolving(self, detach_attention), (h0, a0), t, self.solver, per_sample=not self.training)
         h, a = solution.states
         return Trajectory(times, h, a, solution.evaluations)
 

@@ -65,6 +65,22 @@ def combine(y: State, weights: Sequence[float], ks: Sequence[State]) -> State:
     return tuple(_Combine.apply(chosen, y[n], *(ks[i][n] for i in used)) for n in range(len(y)))
 
 
+def dense_weights(x: Any, tableau: Tableau, stages: int) -> list[Any]:
+    """What each stage adds at the fraction x of a step, a number or a tensor of them."""
+    if tableau.mid is not None:  # quartic through y0, y1, F0, F1 and the midpoint
+        end, mid = x**2 * (-8 * x**2 + 14 * x - 5), 16 * x**2 * (x - 1) ** 2
+        first, last = x * (1 + x * (-4 + x * (5 - 2 * x))), x**2 * (1 + x * (2 * x - 3))
+    else:  # cubic Hermite
+        end, mid = x**2 * (3 - 2 * x), 0.0
+        first, last = x * (1 - x) ** 2, x**2 * (x - 1)
+    weights: list[Any] = [0.0] * stages
+    for i, b in enumerate(tableau.b):
+        weights[i] += end * b + (mid * tableau.mid[i] if tableau.mid is not None else 0.0)
+    weights[0] += first
+    weights[-1] += last
+    return weights
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a method: where it started, its stages and where it ended."""
@@ -77,18 +93,7 @@ class Step:
 
     def dense(self, t: float, tableau: Tableau) -> State:
         """The state at t inside the step. Every interpolant is y0 plus a combination of the stages."""
-        x = (t - self.t) / self.dt
-        if tableau.mid is not None:  # quartic through y0, y1, F0, F1 and the midpoint
-            end, mid = x**2 * (-8 * x**2 + 14 * x - 5), 16 * x**2 * (x - 1) ** 2
-            first, last = x * (1 + x * (-4 + x * (5 - 2 * x))), x**2 * (1 + x * (2 * x - 3))
-        else:  # cubic Hermite
-            end, mid = x**2 * (3 - 2 * x), 0.0
-            first, last = x * (1 - x) ** 2, x**2 * (x - 1)
-        weights = [0.0] * len(self.ks)
-        for i, b in enumerate(tableau.b):
-            weights[i] += end * b + (mid * tableau.mid[i] if tableau.mid is not None else 0.0)
-        weights[0] += first
-        weights[-1] += last
+        weights = dense_weights((t - self.t) / self.dt, tableau, len(self.ks))
         return combine(self.y0, [self.dt * w for w in weights], self.ks)
 
 

@@ -1,6 +1,7 @@
 """One `solve` for every ODE of the project.
 
     native steps   every explicit Runge–Kutta method, gradient "backprop" or "checkpointed"
+    per sample     the adaptive ones with steps of each sample's own, for evaluation
     torchdiffeq    its multistep and SciPy methods, gradient "adjoint", and all of it with engine "reference"
 
 Both take the same steps under the same error norm, the larger of the blocks' root mean squares.
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from acenode.errors import UserError
 from acenode.native import VectorField, solve_native
+from acenode.per_sample import solve_per_sample
 from acenode.reference import solve_reference
 from acenode.runge_kutta import Evaluations, State
 from acenode.solver import Solver
@@ -33,8 +35,10 @@ class Solution:
 
 
 def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[float],
-          solver: Solver | None = None) -> Solution:
+          solver: Solver | None = None, *, per_sample: bool = False) -> Solution:
     """Integrate d(state)/dt = field(t, state) from t[0] and return the state at every t.
+
+    With `per_sample` the blocks' first axis is the batch, and with an adaptive method each sample has steps of its own.
 
     `field(t, state)` takes a scalar tensor and the tuple of blocks and returns the tuple of their rates. With gradient
     "adjoint" or "checkpointed" its parameters are found through it, so it must be an nn.Module to have any.
@@ -53,5 +57,7 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
     if not (all(s > 0 for s in steps) or all(s < 0 for s in steps)):
         raise UserError("the times of a solve must be strictly increasing or strictly decreasing")
     y, cost = tuple(state), Evaluations()
+    if per_sample and solver.own_steps and len({b.shape[0] if b.dim() else None for b in y}) == 1 and y[0].dim() > 1:
+        return Solution(solve_per_sample(field, y, times, solver, cost), cost)
     engine = solve_native if solver.native else solve_reference
     return Solution(engine(field, y, times, solver, cost), cost)

@@ -19,6 +19,9 @@ ENGINES: tuple[str, ...] = get_args(Engine)
 class Solver:
     """How to integrate. `step_size` is for fixed-step methods; without it they step from one time to the next.
 
+    With `per_sample` an ODE layer in evaluation gives every sample its own adaptive steps, so that a prediction does
+    not feel its batch mates; f and g then get t as (B, 1, …), one time a sample. Without it t is always a scalar.
+
     States between two steps come from a polynomial of fourth order at most, so a method of higher order that takes
     large steps is less accurate there than at its steps' ends.
     """
@@ -31,6 +34,7 @@ class Solver:
     seminorm: bool = False
     max_steps: int = 1000
     engine: Engine = "auto"
+    per_sample: bool = True
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -56,3 +60,8 @@ class Solver:
     @property
     def native(self) -> bool:
         return self.engine == "auto" and self.method in TABLEAUS and self.gradient != "adjoint"
+
+    @property
+    def own_steps(self) -> bool:
+        """Whether a sample can be given steps of its own: fixed steps do not depend on the batch anyway."""
+        return self.per_sample and self.engine == "auto" and self.method in TABLEAUS and TABLEAUS[self.method].adaptive

@@ -97,11 +97,12 @@ def ace(attention: str, q: torch.nn.Module, d: int = 3, solver: Solver | None = 
     return ACENODE(Rate((d,)), Rate((d, d)), q, attention=attention, solver=solver).double()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("solver", [Solver("rk4", step_size=0.1), Solver(), Solver("dopri8", rtol=1e-2, atol=1e-2)])
 @pytest.mark.parametrize("attention", ["evolving", "fixed"])
-def test_a_prediction_does_not_depend_on_its_batch_mates(attention: str) -> None:
+def test_a_prediction_does_not_depend_on_its_batch_mates(attention: str, solver: Solver) -> None:
     torch.manual_seed(0)
     q = Correlation((3,), bins=1 if attention == "evolving" else 8)
-    layer = ace(attention, q, solver=Solver("rk4", step_size=0.1))
+    layer = ace(attention, q, solver=solver)
     for seed in range(3):
         layer(noise(16, 3, seed=seed))
     mine, mates, others = noise(1, 3, seed=7), noise(9, 3, seed=8), noise(4, 3, seed=9) * 5
@@ -114,14 +115,6 @@ def test_a_prediction_does_not_depend_on_its_batch_mates(attention: str) -> None
     assert relative(with_mates(layer, mates), with_mates(layer, others)) < 1e-12
     layer.train()  # the property is not trivial: with the batch's own correlation it fails
     assert relative(with_mates(layer, mates), with_mates(layer, others)) > 1e-4
-
-
-def test_adaptive_prediction_depends_on_mates_within_tolerance_only() -> None:
-    torch.manual_seed(0)
-    layer = ace("evolving", Correlation((3,)), solver=Solver(rtol=1e-7, atol=1e-7)).eval()
-    mine, mates = noise(1, 3, seed=7), noise(30, 3, seed=8) * 10
-    with torch.no_grad():
-        assert relative(layer(mine).h[-1, 0], layer(torch.cat((mine, mates))).h[-1, 0]) < 1e-6
 
 
 def test_fixed_attention_reads_the_correlation_at_every_evaluation() -> None:

@@ -57,14 +57,18 @@ class Conv3x3Function(torch.autograd.Function):
 class TimeConvFunction(torch.autograd.Function):
     """conv([x, t]) = conv(x, weight) + (bias + t M), where M = time · inside is the time channel's share.
 
-    `inside` (9, H·W) says which of the nine weights lie inside the image for each pixel.
+    `inside` (9, H·W) says which of the nine weights lie inside the image for each pixel. t is a scalar, or one time a
+    sample, (B, 1, 1, 1).
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, t: Tensor, weight: Tensor, time: Tensor, bias: Tensor,
                 inside: Tensor) -> Tensor:
         ctx.save_for_backward(x, t, weight, inside)
-        share = torch.addcmul(bias.view(-1, 1), time.view(-1, 9) @ inside, t)
+        share = time.view(-1, 9) @ inside
+        if t.dim():
+            return F.conv2d(x, weight, bias, padding=1).addcmul_(t, share.view(-1, *x.shape[-2:]))
+        share = torch.addcmul(bias.view(-1, 1), share, t)
         return F.conv2d(x, weight, padding=1).add_(share.view(-1, *x.shape[-2:]))
 
     @staticmethod
@@ -75,7 +79,7 @@ class TimeConvFunction(torch.autograd.Function):
         dx, dw = gradients(grad, x, weight, need_x, need_weight)
         dtime = dbias = None
         if need_time or need_bias:
-            summed = grad.sum(0).flatten(1)  # (C, H·W)
-            dtime = ((summed @ inside.T) * t).view(-1, 1, 3, 3) if need_time else None
-            dbias = summed.sum(1) if need_bias else None
+            timed = (grad * t).sum(0).flatten(1) if t.dim() else grad.sum(0).flatten(1) * t  # (C, H·W)
+            dtime = (timed @ inside.T).view(-1, 1, 3, 3) if need_time else None
+            dbias = grad.sum((0, 2, 3)) if need_bias else None
         return dx, None, dw, dtime, dbias, None
