@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint setup clean
+.PHONY: app demo test lint setup clean
+
+app: $(READY)
+	$(VENV)/bin/acenode app
 
 demo: $(READY)
 	$(VENV)/bin/acenode demo

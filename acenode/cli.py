@@ -87,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--repeats", type=int, default=3)
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    p = verb("app", commands.app, "the lab in the browser", runs=True)
+    p.add_argument("--port", type=int, metavar="N", help="8501, or the next that is free, unless given")
+    p.add_argument("--headless", action="store_true", help="open no browser window")
     verb("demo", commands.demo, "train ACE on the bundled digits and print the measured table", runs=True)
     return parser
 

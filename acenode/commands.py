@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -113,25 +114,35 @@ def demo(options: Namespace) -> int:
     return code
 
 
+def app(options: Namespace) -> int:
+    """The lab in the browser, in this process's place: the library itself knows nothing of it."""
+    if importlib.util.find_spec("app") is None or importlib.util.find_spec("streamlit") is None:
+        raise UserError("the app is not installed: run `make app` in the repository, or install acenode[app]")
+    if options.port is not None and not 1 <= options.port <= 65535:
+        raise UserError(f"--port takes a number from 1 to 65535, not {options.port}")
+    root = _store(options).root.resolve()
+    words = [sys.executable, "-P", "-m", "app", "--runs", str(root)]
+    words += ["--port", str(options.port)] if options.port is not None else []
+    os.execv(sys.executable, words + (["--headless"] if options.headless else []))
+
+
 # Looking ------------------------------------------------------------------------------------------------------------
 
 
-def _summary(run: Any) -> dict[str, Any]:
+def _summary(entry: Any) -> dict[str, Any]:
     """One line of `list`; a folder that is no run is said to be unreadable."""
-    try:
-        description, status = run.description(), run.status()
-        config, result = run.config(), run.result()
-        value = (result or {}).get("test", {}).get((result or {}).get("metric", ""))
-    except UserError as error:
-        return {"run": run.id, "state": "unreadable", "error": str(error)}
-    return {"run": run.id, "state": status["state"], "experiment": config.experiment, "method": config.method,
-            "data": config.data, "seed": config.seed, "progress": status.get("progress"), "metric": value,
-            "created": description.get("created"), "error": status.get("error")}
+    if entry.state == "unreadable":
+        return {"run": entry.id, "state": entry.state, "error": entry.error}
+    return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
+            "data": entry.data, "seed": entry.seed, "progress": entry.progress, "metric": entry.value,
+            "created": entry.created, "error": entry.error}
 
 
 def list_runs(options: Namespace) -> int:
+    from acenode.catalogue import Catalogue
+
     store = _store(options)
-    lines = sorted((_summary(run) for run in store), key=lambda line: line.get("created") or 0.0)
+    lines = [_summary(entry) for entry in reversed(Catalogue(store).entries())]
     if options.json:
         _print_json(lines)
         return 0

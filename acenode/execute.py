@@ -24,6 +24,7 @@ from acenode.runs import Run, RunStore
 from acenode.training import Trainer, TrainingError
 
 Progress = Callable[[dict[str, Any]], None]
+KEPT = ("progress", "epoch", "epochs", "seconds", "best", "last", "metric")  # of the status, until there is news
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     seconds, error = 0.0, None
     try:
         try:
-            recorder.status("running", progress=run.status().get("progress", 0.0))
+            before = run.status()
+            recorder.status("running", began=time.time(), **{k: before[k] for k in KEPT if k in before})
             metrics, seconds = _train(recorder, listener, config, data_root)
             state = "finished" if metrics else "stopped"
         except KeyboardInterrupt:  # outside an iteration, where the trainer could not save
@@ -106,6 +108,9 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
         write_json(recorder.path / "result.json", plain(result | task.report()))
     except Exception as trouble:  # the numbers stand without their pictures
         recorder.log(f"no analysis: {_words(trouble)}")
+    # what a list of runs shows, so that it need not read a result of many points; the size says which result it was
+    recorder.values |= plain({k: result[k] for k in ("test", "metric", "best_epoch")})
+    recorder.values["result_bytes"] = (recorder.path / "result.json").stat().st_size
     return result["test"], trainer.seconds
 
 
@@ -129,6 +134,7 @@ class _Listener:
 
     def begin(self, trainer: Trainer, task: LabTask) -> None:
         self.trainer, self.task = trainer, task
+        self.recorder.values["metric"] = task.metric.name
         epochs, count = trainer.recipe.epochs, min(self.config.snapshots or 2, trainer.recipe.epochs + 1)
         self.snapshot_epochs = {round(i * epochs / (count - 1)) for i in range(count)}
         self.recorder.saved = time.monotonic()
@@ -152,7 +158,7 @@ class _Listener:
         left = elapsed * (1 - done) / done if done > 0 else None
         shown = {"phase": phase, "progress": round(done, 6), "epoch": trainer.epoch, "epochs": trainer.recipe.epochs,
                  "step": trainer.step, "seconds": round(elapsed, 3), "seconds_left": left and round(left, 1),
-                 "best": trainer.best.value}
+                 "best": plain(trainer.best.value)}
         self.recorder.heartbeat(**shown)
         if self.progress is not None:
             self.progress(shown | {"iterations": self.task.iterations} | values)
@@ -161,7 +167,9 @@ class _Listener:
         self.recorder.append([{"kind": "epoch", **record}])
         if record["epoch"] in self.snapshot_epochs:
             self.keep_snapshot(record["epoch"])
-        self.announce("training", validation=record[f"validation_{self.task.metric.name}"])
+        value = record[f"validation_{self.task.metric.name}"]
+        self.recorder.values["last"] = plain(value)
+        self.announce("training", validation=value)
 
     def keep_snapshot(self, epoch: int) -> None:
         start = time.perf_counter()

@@ -7,8 +7,10 @@ and the flags that ask a run to stop.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from acenode.execute import create, execute
 from acenode.runs import Run, RunStore
 
 IDLE = 0.2  # seconds between looks at an empty queue
+GLANCE = 0.5  # seconds over which a processor's load is taken at least: fewer ticks are noise
 
 
 @dataclass
@@ -43,6 +46,7 @@ class Launcher:
         self.running: dict[str, _Job] = {}
         self.limits = dict.fromkeys(devices(), 1)
         self.closed = False
+        self.meter = CpuMeter()
         self.dispatcher = threading.Thread(target=self._dispatch, name="acenode-launcher", daemon=True)
         self.dispatcher.start()
 
@@ -50,21 +54,28 @@ class Launcher:
 
     def start(self, config: Config) -> Run:
         """Queue a new run."""
+        self._check_open()
         run = create(self.store, config)
-        self._enqueue(run)
+        try:
+            self._enqueue(run, device_of(config.device).type)
+        except UserError:  # it closed in between: a run that never was
+            run.delete()
+            raise
         return run
 
     def resume(self, run: Run) -> None:
         """Queue a run that stopped, failed or was interrupted; it goes on from its last checkpoint."""
-        with self.changed:
+        with self.changed:  # held throughout: of two who ask, one is told that it waits already
             if self._find(run.id) is not None:
                 raise UserError(f"{run.id} is already waiting or running")
-        state = run.status()["state"]
-        if state in ("finished", "running"):
-            raise UserError(f"{run.id} is {state}: there is nothing to resume")
-        run.withdraw_stop()
-        run.mark("queued", error=None)
-        self._enqueue(run)
+            state = run.status()["state"]
+            if state in ("finished", "running", "queued"):  # the latter two by another process
+                raise UserError(f"{run.id} is {state}: there is nothing to resume")
+            device = device_of(run.config().device).type
+            self._check_open()
+            run.withdraw_stop()
+            run.mark("queued", error=None)
+            self._enqueue(run, device)
 
     def retry(self, run: Run) -> Run:
         """The same configuration once more, from the beginning, as a new run."""
@@ -77,25 +88,31 @@ class Launcher:
             if job is not None and job in self.waiting:
                 self.waiting.remove(job)
                 run.mark("stopped")
-                return
-        if job is not None:
-            job.stop.set()
-        elif run.status()["state"] == "running":  # another process trains it
-            run.ask_to_stop()
+                self.changed.notify_all()
+            elif job is not None:
+                job.stop.set()
+            elif run.status()["state"] in ("running", "queued"):  # by another process
+                run.ask_to_stop()
 
     def delete(self, run: Run) -> None:
         """Remove a run that nobody trains."""
         with self.changed:
             if run.id in self.running:
                 raise UserError(f"{run.id} is running: stop it first")
+            state = "unreadable"
+            with contextlib.suppress(UserError):  # a torn run may be deleted all the same
+                state = run.status()["state"]
+            if state == "running":
+                raise UserError(f"{run.id} is trained by another process: stop it first")
             self.waiting = [job for job in self.waiting if job.run.id != run.id]
-        state = "unreadable"
-        with contextlib.suppress(UserError):  # a torn run may be deleted all the same
-            state = run.status()["state"]
-        if state == "running":
-            raise UserError(f"{run.id} is trained by another process: stop it first")
-        with contextlib.suppress(FileNotFoundError):  # somebody else was faster
-            run.delete()
+            self.changed.notify_all()
+            try:
+                run.delete()
+            except FileNotFoundError:
+                pass  # somebody else was faster
+            except OSError as error:
+                raise UserError(f"{run.path} cannot be deleted ({error.strerror or error}): put that right, then "
+                                "try again") from None
 
     def move(self, run: Run, place: int) -> None:
         """Give a waiting run another place in the queue, counted from 0."""
@@ -121,10 +138,23 @@ class Launcher:
         with self.changed:
             return [job.run.id for job in self.waiting]
 
+    def place(self, run_id: str) -> int | None:
+        """A waiting run's place in the queue, counted from 0; None where it does not wait."""
+        with self.changed:
+            return next((i for i, job in enumerate(self.waiting) if job.run.id == run_id), None)
+
     def active(self) -> list[str]:
         """Ids of the runs being trained by this process."""
         with self.changed:
             return list(self.running)
+
+    def read_outs(self) -> list[DeviceState]:
+        """What each device has to do and how loaded it is."""
+        with self.changed:
+            limits = dict(self.limits)
+            running = [job.device for job in self.running.values()]
+        return [cpu_state(self.meter, workers, running.count(name)) if name == "cpu" else
+                gpu_state(workers, running.count(name)) for name, workers in limits.items()]
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until nothing waits or runs; whether that came to pass."""
@@ -137,11 +167,12 @@ class Launcher:
             self.closed = True
             waiting, self.waiting = self.waiting, []
             jobs = list(self.running.values())
+            for job in jobs:
+                job.stop.set()
+            for job in waiting:
+                with contextlib.suppress(UserError, OSError):  # a torn run keeps no other from being stopped
+                    job.run.mark("stopped")
             self.changed.notify_all()
-        for job in waiting:
-            job.run.mark("stopped")
-        for job in jobs:
-            job.stop.set()
         for job in jobs:
             if job.thread is not None:
                 job.thread.join(timeout)
@@ -159,12 +190,14 @@ class Launcher:
 
     # How it is done ---------------------------------------------------------------------------------------------
 
-    def _enqueue(self, run: Run) -> None:
-        job = _Job(run, device_of(run.config().device).type)
+    def _check_open(self) -> None:
+        if self.closed:
+            raise UserError("the launcher is closing: start the app again")
+
+    def _enqueue(self, run: Run, device: str) -> None:
         with self.changed:
-            if self.closed:
-                raise UserError("the launcher is closing: start the app again")
-            self.waiting.append(job)
+            self._check_open()
+            self.waiting.append(_Job(run, device))
             self.changed.notify_all()
 
     def _find(self, run_id: str) -> _Job | None:
@@ -195,8 +228,10 @@ class Launcher:
     def _work(self, job: _Job) -> None:
         try:
             execute(job.run, self.data_root, stop=job.stop)
-        except UserError:
-            pass  # in the run's status already
+        except UserError as trouble:  # in the run's status already, unless it never came to that
+            with contextlib.suppress(UserError, OSError):
+                if job.run.stored_state() == "queued":
+                    job.run.mark("failed", error=str(trouble))
         except BaseException as trouble:  # a bug must not leave the run `running` for ever
             with contextlib.suppress(Exception):
                 job.run.mark("failed", error=f"{type(trouble).__name__}: {trouble}".splitlines()[0])
@@ -209,3 +244,87 @@ class Launcher:
 def devices() -> list[str]:
     """Kinds of device that runs can be queued for."""
     return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+# What the devices do -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """A device for people to look at; None where the system does not tell."""
+
+    name: str  # as runs are queued for it: cpu, cuda
+    title: str
+    workers: int  # runs it trains at a time
+    running: int
+    memory_used: int | None  # bytes
+    memory_total: int | None
+    utilisation: float | None  # 0 to 1
+
+
+class CpuMeter:
+    """Load and memory of the processor from /proc; the load is that since the last look."""
+
+    def __init__(self, proc: Path = Path("/proc"), cores: set[int] | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.proc, self.cores, self.clock = proc, own_cores() if cores is None else cores, clock
+        self.lock = threading.Lock()
+        self.load: float | None = None
+        self.looked, self.ticks = clock(), self._ticks()
+
+    def utilisation(self) -> float | None:
+        """The share of the cores' time that was spent working."""
+        with self.lock:
+            now = self.clock()
+            if now - self.looked >= GLANCE:
+                ticks = self._ticks()
+                if ticks is not None and self.ticks is not None and ticks[1] > self.ticks[1]:
+                    share = (ticks[0] - self.ticks[0]) / (ticks[1] - self.ticks[1])
+                    self.load = min(1.0, max(0.0, share))
+                self.looked, self.ticks = now, ticks
+            return self.load
+
+    def memory(self) -> tuple[int | None, int | None]:
+        """Bytes in use and in all."""
+        try:
+            lines = (line.split() for line in (self.proc / "meminfo").read_text().splitlines())
+            sizes = {words[0]: int(words[1]) * 1024 for words in lines if words[0] in ("MemTotal:", "MemAvailable:")}
+            return sizes["MemTotal:"] - sizes["MemAvailable:"], sizes["MemTotal:"]
+        except (OSError, ValueError, KeyError, IndexError):
+            return None, None
+
+    def _ticks(self) -> tuple[int, int] | None:
+        """Ticks that the cores worked, and all of them."""
+        try:
+            lines = (line.split() for line in (self.proc / "stat").read_text().splitlines())
+            wanted = {f"cpu{core}" for core in self.cores}
+            counts = [[int(word) for word in words[1:9]] for words in lines if words and words[0] in wanted]
+            total = sum(map(sum, counts))
+            return total - sum(count[3] + count[4] for count in counts), total  # idle, and waiting for a disk
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+def own_cores() -> set[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
+def cpu_state(meter: CpuMeter, workers: int, running: int) -> DeviceState:
+    count = len(meter.cores)
+    used, total = meter.memory()
+    return DeviceState("cpu", f"CPU, {count} core{'s' if count > 1 else ''}", workers, running, used, total,
+                       meter.utilisation())
+
+
+def gpu_state(workers: int, running: int) -> DeviceState:
+    title, used, total, load = "GPU", None, None, None
+    with contextlib.suppress(Exception):  # a driver in trouble: its runs say so, a read-out need not
+        title = torch.cuda.get_device_name()
+        free, total = torch.cuda.mem_get_info()
+        used = total - free
+    with contextlib.suppress(Exception):  # pynvml is not there, or not allowed to look
+        load = torch.cuda.utilization() / 100
+    return DeviceState("cuda", title, workers, running, used, total, load)

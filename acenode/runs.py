@@ -185,6 +185,12 @@ class RunStore:
         raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
                         f"{name!r} fits {len(near)} runs in {self.root}: write more of its name")
 
+    def folder(self, name: str) -> Run:
+        """The folder of that exact name, be it a run or not: to delete what cannot be read."""
+        if Path(name).name != name or name.startswith(".") or not (self.root / name).is_dir():
+            raise UserError(f"there is no folder {name!r} in {self.root}")
+        return Run(self.root / name)
+
     def __iter__(self) -> Iterator[Run]:
         """Every folder that may be a run, oldest first by name."""
         if self.root.is_dir():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,12 @@ from typing import Any
 import pytest
 from quick import QUICK
 
-from acenode import UserError, experiments
+from acenode import SolveError, UserError, experiments
 from acenode.config import Config
-from acenode.launch import Launcher
+from acenode.experiments.image_task import ImageTask
+from acenode.launch import CpuMeter, Launcher, gpu_state
 from acenode.runs import Run, RunStore
+from acenode.training import Loss
 
 
 @pytest.fixture
@@ -46,6 +51,7 @@ def test_runs_are_trained_in_order_one_a_device(launcher: Launcher) -> None:
     assert second.status()["state"] == "queued"
     launcher.move(third, 0)
     assert launcher.queue() == [third.id, second.id]
+    assert [launcher.place(r.id) for r in (third, second, first)] == [0, 1, None]
     launcher.stop(first)
     launcher.stop(first)  # two people press it
     assert launcher.wait(120)
@@ -108,8 +114,29 @@ def test_closing_checkpoints_what_runs(tmp_path: Path) -> None:
     launcher.close()
     assert run.status()["state"] == waiting.status()["state"] == "stopped"
     assert (run.path / "checkpoints" / "last.pt").exists()
-    with pytest.raises(UserError, match="closing"):
-        launcher.start(config())
+    before = {r.id for r in launcher.store}
+    for ask in (lambda: launcher.start(config()), lambda: launcher.resume(waiting)):
+        with pytest.raises(UserError, match="closing"):
+            ask()
+    assert {r.id for r in launcher.store} == before  # nothing is left behind
+    assert waiting.status()["state"] == "stopped"
+    again = Launcher(launcher.store, tmp_path)
+    try:
+        again.resume(waiting)
+        assert again.wait(60)
+        assert waiting.status()["state"] == "finished"
+    finally:
+        again.close()
+
+
+def test_closing_goes_on_past_a_torn_run(tmp_path: Path) -> None:
+    launcher = Launcher(RunStore(tmp_path), tmp_path)
+    run = launcher.start(forever())
+    until_running(launcher, run)
+    torn, waiting = launcher.start(config()), launcher.start(config())
+    (torn.path / "status.json").write_text("{")
+    launcher.close()
+    assert run.status()["state"] == waiting.status()["state"] == "stopped"
 
 
 def test_failure_ends_one_run_alone(launcher: Launcher) -> None:
@@ -119,6 +146,21 @@ def test_failure_ends_one_run_alone(launcher: Launcher) -> None:
     assert bad.status()["state"] == "failed"
     assert "step limit" in bad.status()["error"]
     assert good.status()["state"] == "finished"
+
+
+def test_a_run_that_cannot_begin_does_not_wait_for_ever(launcher: Launcher) -> None:
+    run = launcher.store.create(config(), {})
+    run.mark("stopped")
+    (run.path / "lock").mkdir()  # no lock can be had here
+    launcher.resume(run)
+    assert launcher.wait(60)
+    status = run.status()
+    assert status["state"] == "failed"
+    assert "lock" in status["error"]
+    (run.path / "lock").rmdir()
+    launcher.resume(run)
+    assert launcher.wait(60)
+    assert run.status()["state"] == "finished"
 
 
 def test_recovery_marks_the_dead_and_leaves_the_living(tmp_path: Path) -> None:
@@ -139,3 +181,197 @@ def test_recovery_marks_the_dead_and_leaves_the_living(tmp_path: Path) -> None:
         assert launcher.recover() == []
     finally:
         launcher.close()
+
+
+def test_a_failed_run_resumes_from_its_checkpoint_and_retries_from_the_beginning(
+        launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = ImageTask.loss, []
+
+    def breaks(self: ImageTask, batch: tuple, *, detach_attention: bool) -> Loss:
+        calls.append(1)
+        if len(calls) == 4:  # in the second epoch of two iterations each
+            raise SolveError("underflow in dt", 0.5, 1e-9, "loosen rtol and atol")
+        return whole(self, batch, detach_attention=detach_attention)
+
+    monkeypatch.setattr(ImageTask, "loss", breaks)
+    run = launcher.start(config(epochs=2))
+    assert launcher.wait(60)
+    assert run.status()["state"] == "failed"
+    launcher.resume(run)
+    assert launcher.wait(60)
+    assert run.status()["state"] == "finished"
+    assert run.status()["error"] is None
+    assert "resumed on cpu at epoch 1" in (run.path / "log.txt").read_text()
+    assert [r["step"] for r in run.metrics()[0] if r["kind"] == "step"] == [0, 1, 2, 3]
+    again = launcher.retry(run)
+    assert launcher.wait(60)
+    assert again.id != run.id
+    assert again.config() == run.config()
+    assert again.result()["test"] == run.result()["test"]  # type: ignore[index]
+
+
+def test_what_cannot_be_resumed_stays_as_it_is(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits_elsewhere = launcher.store.create(config(), {})
+    with pytest.raises(UserError, match="is queued: there is nothing to resume"):
+        launcher.resume(waits_elsewhere)
+    needs_gpu = launcher.store.create(config(device="cuda"), {})
+    needs_gpu.mark("stopped")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match="no CUDA device"):
+        launcher.resume(needs_gpu)
+    assert needs_gpu.status()["state"] == "stopped"  # not queued for ever
+    assert launcher.queue() == []
+
+
+def test_threads_that_stop_resume_and_delete_the_same_runs_break_nothing(launcher: Launcher) -> None:
+    """Six threads press every button of three runs; each is refused in words or leaves a sound state."""
+    made = [launcher.start(forever(seed=i)) for i in range(3)]
+    troubles: list[BaseException] = []
+
+    def press(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(25):
+            run = rng.choice(made)
+            action = rng.choice((launcher.stop, launcher.resume, launcher.resume,
+                                 launcher.delete if run is made[2] else launcher.stop, lambda r: launcher.move(r, 0)))
+            try:
+                action(run)
+                queue = launcher.queue()
+                assert len(set(queue)) == len(queue), "a run waits twice"
+            except UserError:
+                pass
+            except BaseException as trouble:
+                troubles.append(trouble)
+
+    threads = [threading.Thread(target=press, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert troubles == []
+    for run in made:
+        with contextlib.suppress(UserError):  # the deleted one
+            launcher.stop(run)
+    assert launcher.wait(60)
+    for run in made[:2]:
+        assert run.status()["state"] == "stopped"
+        launcher.resume(run)
+        until_running(launcher, run)  # it still can be trained
+        launcher.stop(run)
+        assert launcher.wait(60)
+        launcher.delete(run)
+    with contextlib.suppress(UserError):
+        launcher.delete(made[2])
+    assert list(launcher.store) == []
+
+
+def test_two_who_resume_at_once_queue_it_once(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = launcher.start(forever())
+    until_running(launcher, busy)
+    run = launcher.start(config())
+    launcher.stop(run)
+    inside, refused = threading.Barrier(2), []
+    whole = Run.status
+
+    def slow(self: Run) -> dict[str, Any]:
+        status = whole(self)
+        if self.id == run.id and threading.current_thread().name.startswith("resumer"):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                inside.wait(0.3)  # both have looked before either goes on, unless a lock forbids it
+        return status
+
+    def resume() -> None:
+        try:
+            launcher.resume(run)
+        except UserError as error:
+            refused.append(str(error))
+
+    monkeypatch.setattr(Run, "status", slow)
+    threads = [threading.Thread(target=resume, name=f"resumer-{i}") for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert launcher.queue() == [run.id]
+    assert len(refused) == 1
+    assert "already waiting" in refused[0]
+
+
+# What the devices do -------------------------------------------------------------------------------------------------
+
+
+def test_read_outs_tell_what_each_device_does(launcher: Launcher) -> None:
+    launcher.set_workers("cpu", 2)
+    idle = launcher.read_outs()[0]
+    assert (idle.name, idle.workers, idle.running) == ("cpu", 2, 0)
+    assert idle.title.startswith("CPU, ")
+    run = launcher.start(forever())
+    until_running(launcher, run)
+    cpu = launcher.read_outs()[0]
+    assert cpu.running == 1
+    if Path("/proc/meminfo").exists():
+        assert cpu.memory_used is not None
+        assert cpu.memory_total is not None
+        assert 0 < cpu.memory_used < cpu.memory_total
+    assert [d.name for d in launcher.read_outs()] == list(launcher.limits)
+
+
+def proc(folder: Path, busy: int, idle: int) -> None:
+    """A /proc with two cores that have worked and rested for so many ticks each."""
+    line = f"{busy} 0 0 {idle} 0 0 0 0 0 0"
+    folder.mkdir(exist_ok=True)
+    (folder / "stat").write_text(f"cpu  {2 * busy} 0 0 {2 * idle} 0 0 0 0 0 0\ncpu0 {line}\ncpu1 {line}\nctxt 5\n")
+    (folder / "meminfo").write_text("MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:  400 kB\n")
+
+
+def test_the_processor_is_busy_for_the_share_of_ticks_since_the_last_look(tmp_path: Path) -> None:
+    clock = iter(range(100))
+    proc(tmp_path / "proc", 100, 100)
+    meter = CpuMeter(tmp_path / "proc", cores={0, 1}, clock=lambda: float(next(clock)))
+    proc(tmp_path / "proc", 175, 125)
+    assert meter.utilisation() == pytest.approx(0.75)
+    assert meter.utilisation() == pytest.approx(0.75)  # no tick since
+    proc(tmp_path / "proc", 175, 225)
+    assert meter.utilisation() == 0.0
+    assert meter.memory() == (600 * 1024, 1000 * 1024)
+
+
+def test_looks_in_quick_succession_share_an_answer(tmp_path: Path) -> None:
+    """Two tabs that ask in the same moment must not see the noise of one tick."""
+    now = [0.0]
+    proc(tmp_path / "proc", 100, 100)
+    meter = CpuMeter(tmp_path / "proc", cores={0, 1}, clock=lambda: now[0])
+    assert meter.utilisation() is None  # nothing to compare with yet
+    now[0] = 1.0
+    proc(tmp_path / "proc", 150, 150)
+    assert meter.utilisation() == pytest.approx(0.5)
+    now[0] = 1.01
+    proc(tmp_path / "proc", 151, 150)
+    assert meter.utilisation() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("content", [None, "", "cpu0 x y\n", "cpu0 1\n"])
+def test_without_a_readable_proc_nothing_is_told(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        for name in ("stat", "meminfo"):
+            (tmp_path / name).write_text(content)
+    meter = CpuMeter(tmp_path, cores={0})
+    assert meter.utilisation() is None
+    assert meter.memory() == (None, None)
+
+
+def test_a_gpu_is_told_as_far_as_it_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_pynvml() -> int:
+        raise ModuleNotFoundError("pynvml")
+
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (60, 100))
+    monkeypatch.setattr("torch.cuda.utilization", no_pynvml)
+    state = gpu_state(workers=3, running=2)
+    assert (state.name, state.title, state.workers, state.running) == ("cuda", "NVIDIA H200", 3, 2)
+    assert (state.memory_used, state.memory_total, state.utilisation) == (40, 100, None)
+    monkeypatch.setattr("torch.cuda.utilization", lambda: 35)
+    assert gpu_state(1, 0).utilisation == pytest.approx(0.35)
+    monkeypatch.setattr("torch.cuda.mem_get_info", no_pynvml)
+    assert gpu_state(1, 0).memory_total is None
+

@@ -1,0 +1,107 @@
+"""Downloads in background threads, for a page that asks again and again how far they are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from acenode.data import images
+from acenode.data.images import SOURCES, DataState, ImageSource
+from acenode.errors import UserError
+
+Stamp = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True)
+class FetchState:
+    """How far a download is: `done` of `total` bytes of the file `label`. `data` is what lies on the disk."""
+
+    name: str
+    phase: Literal["idle", "running", "done", "failed"]
+    done: int
+    total: int | None
+    label: str
+    error: str | None
+    data: DataState
+
+
+@dataclass
+class _Fetch:
+    """One download as its thread reports it."""
+
+    phase: Literal["idle", "running", "done", "failed"] = "idle"
+    shown: tuple[int, int | None, str] = (0, None, "")  # replaced whole, so that no reader sees half of it
+    error: str | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class Fetcher:
+    """Brings image sets here, one download a set at a time; threads may share one."""
+
+    def __init__(self, data_root: Path, sources: Mapping[str, ImageSource] = SOURCES) -> None:
+        self.data_root, self.sources = data_root, sources
+        self._fetches: dict[str, _Fetch] = {}
+        self._checked: dict[str, tuple[Stamp, DataState]] = {}
+        self._lock, self._checking = threading.Lock(), threading.Lock()
+
+    def start(self, name: str) -> None:
+        """Begin a download, unless one is under way."""
+        source = self._source(name)
+        with self._lock:
+            if name in self._fetches and self._fetches[name].phase == "running":
+                return
+            fetch = self._fetches[name] = _Fetch("running")
+            threading.Thread(target=self._work, args=(fetch, source), name=f"acenode-fetch-{name}", daemon=True).start()
+
+    def state(self, name: str) -> FetchState:
+        """How far it is; the file itself is read only where it has changed."""
+        data = self._data(self._source(name))
+        with self._lock:
+            fetch = self._fetches.get(name) or _Fetch()
+            return FetchState(name, fetch.phase, *fetch.shown, fetch.error, data)
+
+    def wait(self, name: str, timeout: float | None = None) -> bool:
+        """Until the download has ended, well or not; whether that came to pass."""
+        with self._lock:
+            fetch = self._fetches.get(name)
+        return fetch is None or fetch.ended.wait(timeout)
+
+    def _source(self, name: str) -> ImageSource:
+        if name not in self.sources:
+            raise UserError(f"there is no image set {name!r}: choose one of {', '.join(self.sources)}")
+        return self.sources[name]
+
+    def _work(self, fetch: _Fetch, source: ImageSource) -> None:
+        def show(done: int, total: int | None, label: str) -> None:
+            fetch.shown = (done, total, label)
+
+        try:
+            images.prepare(source.name, self.data_root, show, source)
+            phase: Literal["done", "failed"] = "done"
+            error = None
+        except UserError as trouble:
+            phase, error = "failed", str(trouble)
+        except Exception as trouble:  # a bug must not leave the download `running` for ever
+            phase, error = "failed", f"{type(trouble).__name__}: {trouble}".splitlines()[0]
+        with self._lock:
+            fetch.phase, fetch.error = phase, error
+        fetch.ended.set()
+
+    def _data(self, source: ImageSource) -> DataState:
+        with self._checking:  # one reads a hundred megabytes, the others wait for its answer
+            stamp = _stamp(self.data_root / f"{source.name}.npz")
+            known = self._checked.get(source.name)
+            if known is None or known[0] != stamp:
+                known = self._checked[source.name] = stamp, images.check(source.name, self.data_root, source)
+            return known[1]
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:  # not there, or in a folder that may not be searched
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,1 @@
+"""The Streamlit side of the lab. One direction only: pages → app → acenode."""

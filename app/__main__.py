@@ -1,0 +1,30 @@
+"""`python -m app`: the server, as `acenode app` starts it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from acenode.errors import UserError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="acenode app", description="the lab in the browser")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--runs")
+    parser.add_argument("--headless", action="store_true")
+    options = parser.parse_args()
+    try:
+        from app.server import serve
+
+        serve(options.port, options.runs, options.headless)
+    except UserError as error:
+        print(f"acenode: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+// Plotly, loaded once a page however many components ask for it.
+export function plotly(base) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  window.__plotlyLoading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = new URL(`${base}plotly.js`, document.baseURI).href;
+    script.onload = () => window.Plotly ? resolve(window.Plotly) : script.onerror();
+    script.onerror = () => {
+      script.remove();
+      window.__plotlyLoading = undefined; // the next one to ask tries again
+      reject(new Error("the plotting library could not be loaded"));
+    };
+    document.head.append(script);
+  });
+  return window.__plotlyLoading;
+}
+
+// Plotly writes its style sheet into the page's head, which a shadow root does not see: copy the rules there.
+export function adoptStyles(element) {
+  const root = element.getRootNode();
+  const source = document.getElementById("plotly.js-style-global");
+  if (root === document || !source?.sheet || root.querySelector("style[data-plotly]")) return;
+  const copy = document.createElement("style");
+  copy.dataset.plotly = "";
+  copy.textContent = [...source.sheet.cssRules].map((rule) => rule.cssText).join("\n");
+  root.append(copy);
+}

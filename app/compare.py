@@ -1,0 +1,136 @@
+"""Compare: choose runs, group them, pin a baseline; table, curves, settings that differ, players and results."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from acenode import experiments
+from acenode.catalogue import Entry
+from app import components, filters, groups, labels, navigation, outcome, watch
+from app.groups import Group
+from app.lab import lab
+
+PLAYED = 4  # players side by side
+DRAWN = 40  # curves at a time
+COUNTED = ("finished", "running", "stopped", "failed", "interrupted")
+
+
+def show() -> None:
+    st.title("Compare")
+    entries = [e for e in lab().catalogue.entries() if e.state in COUNTED]
+    if not entries:
+        st.info("There is nothing to compare yet: train a few runs first, for example with **Train the ablation set** "
+                "on an experiment's page.", icon=":material/compare_arrows:")
+        st.page_link(navigation.experiment(next(iter(experiments.EXPERIMENTS))), label="Train some",
+                     icon=":material/science:")
+        return
+    chosen = _choose(filters.show(entries))
+    if not chosen:
+        st.info("Choose runs in the table above: click its left edge, or the box at its top for all of them.",
+                icon=":material/touch_app:")
+        return
+    metric = chosen[0].metric or experiments.get(chosen[0].experiment).metric.name
+    found, base, which = _arrange(chosen)
+    _table(found, base, metric, which)
+    st.subheader("Curves")
+    names = {e.id: g.name for g in found for e in g.entries}
+    colour = labels.colours(g.name for g in found)
+    drawn = [t | {"group": names[str(t["id"])], "colour": colour[names[str(t["id"])]]}
+             for t in watch.traces(chosen[:DRAWN], each=True)]
+    bands = st.toggle("One line a group, with a band over its seeds", True, key="bands", bind="query-params")
+    components.curves("compare-curves", drawn, metric, bands=bands)
+    _differences(chosen)
+    st.subheader("Players")
+    played = chosen[:PLAYED]
+    if len(chosen) > PLAYED:
+        st.caption(f"The first {PLAYED} of the chosen runs.")
+    components.player("compare-player", [t for t in drawn if t["id"] in {e.id for e in played}])
+    st.subheader("Results")
+    if not any(e.state == "finished" for e in chosen):
+        st.caption("None of these runs is finished yet.")
+    outcome.tabs(chosen, "compare")
+
+
+def _choose(entries: list[Entry]) -> list[Entry]:
+    """Rows of a table, kept in the URL; to begin with the finished runs of the newest one's kind."""
+    if not entries:
+        st.caption("No run fits these filters.")
+        return []
+    names = [e.id for e in entries]
+    wanted = set(st.query_params.get("runs", "").split(","))
+    rows = [i for i, name in enumerate(names) if name in wanted] or _alike(entries)
+    state = st.dataframe(
+        [{"run": labels.group(e), "seed": e.seed, "data": e.data, "state": f"{labels.ICONS[e.state]} {e.state}",
+          "test": labels.percent(e.value, e.metric or ""), "best validation": labels.percent(e.best, e.metric or ""),
+          "tags": ", ".join(e.tags), "id": e.id} for e in entries],
+        hide_index=True, height=min(38 + 35 * len(entries), 320), on_select="rerun", selection_mode="multi-row",
+        key=f"chosen/{hash(tuple(names))}", selection_default={"selection": {"rows": rows}})
+    chosen = [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
+    text = ",".join(e.id for e in chosen)
+    if text and st.query_params.get("runs", "") != text:
+        st.query_params["runs"] = text
+    return chosen
+
+
+def _alike(entries: list[Entry]) -> list[int]:
+    """The finished runs on the newest finished run's experiment and data."""
+    done = [e for e in entries if e.state == "finished"] or entries
+    kind = (done[0].experiment, done[0].data)
+    return [i for i, e in enumerate(entries) if e in done and (e.experiment, e.data) == kind][:12]
+
+
+def _arrange(chosen: list[Entry]) -> tuple[list[Group], Group, str]:
+    """How to group, which group the others are measured against, and which epoch's validation counts."""
+    with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
+        options = groups.keys(chosen)
+        by = st.selectbox("Group by", options, key="by", bind="query-params", width=220,
+                          format_func=lambda k: "all settings but the seed" if k == groups.ALL_BUT_SEED else k)
+        found = groups.gather(chosen, by or groups.ALL_BUT_SEED)
+        names = [g.name for g in found]
+        base = st.selectbox("Baseline", names, _plain(names), key=f"base/{hash(tuple(names))}", width=320)
+        which = st.segmented_control("Validation at", ["best", "last"], default="best", key="which", required=True,
+                                     bind="query-params", help="the best epoch's value, or the last one's")
+    return found, next((g for g in found if g.name == base), found[0]), which or "best"
+
+
+def _plain(names: list[str]) -> int:
+    """ODE-Net, where there is one."""
+    return next((i for i, name in enumerate(names) if name.startswith("ODE-Net")), 0)
+
+
+def _table(found: list[Group], base: Group, metric: str, which: str) -> None:
+    def validation(entry: Entry) -> float | None:
+        return entry.best if which == "best" else entry.last
+
+    def test(entry: Entry) -> float | None:
+        return entry.value
+
+    anchor = test if base.statistic(test).values else validation
+    rows = []
+    for group in found:
+        params = {e.params for e in group.entries}
+        nfe = group.statistic(lambda e: e.test.get("nfe")).mean
+        seconds = group.statistic(lambda e: e.seconds).mean
+        rows.append({
+            "group": group.name + (" — baseline" if group is base else ""), "n": len(group.seeds),
+            f"test {metric}": group.statistic(test).text(metric),
+            f"validation, {which}": group.statistic(validation).text(metric),
+            "to baseline": "" if group is base else
+            groups.difference(group.statistic(anchor), base.statistic(anchor), metric),
+            "paper": group.printed or "", "parameters": " / ".join(f"{p:,}" for p in sorted(params)),
+            "NFE": f"{nfe:.0f}" if nfe else "–", "time": labels.duration(seconds)})
+    st.dataframe(rows, hide_index=True)
+    if not any(g.printed for g in found):
+        st.caption("The paper's numbers stand here for runs on the full data; these are not.")
+
+
+def _differences(chosen: list[Entry]) -> None:
+    st.subheader("Settings that differ")
+    keys = groups.differing(chosen)
+    if not keys:
+        st.caption("None: these runs differ in nothing but their seed.")
+        return
+    columns = {f"{labels.method_title(e.experiment, e.method)} · seed {e.seed} · {e.id[-4:]}": e
+               for e in chosen[:DRAWN]}
+    st.dataframe([{"setting": k, **{name: str(e.config.get(k, "–")) for name, e in columns.items()}} for k in keys],
+                 hide_index=True)

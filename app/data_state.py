@@ -1,0 +1,46 @@
+"""The full data set's state on an experiment's page, and its download."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from acenode.data.images import SOURCES
+from acenode.experiments import Experiment
+from app.lab import lab
+
+PERIOD = "1s"  # between looks at a download
+
+
+def show(experiment: Experiment) -> bool:
+    """Whether the full data can be trained on; if not, how to get it."""
+    if experiment.name not in SOURCES:
+        return True
+    state = lab().fetcher.state(experiment.name)
+    if state.data.state == "ready":
+        st.caption(f":material/database: {experiment.title}, {state.data.detail}, in {state.data.path}")
+        return True
+    if state.phase == "running":
+        _progress(experiment.name)
+        return False
+    with st.container(border=True):
+        if state.phase == "failed" and state.error:
+            st.error(state.error, icon=":material/cloud_off:")
+        elif state.data.state == "broken":
+            st.error(f"The file at {state.data.path} cannot be used. Download it again.", icon=":material/error:")
+        else:
+            st.markdown(f"The full **{experiment.title}** set is not on this machine yet. The sample needs no "
+                        "download.")
+        if st.button("Download and prepare", icon=":material/download:", key="download"):
+            lab().fetcher.start(experiment.name)
+            st.rerun()
+    return False
+
+
+@st.fragment(run_every=PERIOD)
+def _progress(name: str) -> None:
+    state = lab().fetcher.state(name)
+    if state.phase != "running":
+        st.rerun(scope="app")
+    share = min(1.0, state.done / state.total) if state.total else 0.0
+    size = f"{state.done / 1e6:.1f}" + (f" of {state.total / 1e6:.1f} MB" if state.total else " MB")
+    st.progress(share, f"{state.label} · {size}" if state.label else "starting the download")

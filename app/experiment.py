@@ -1,0 +1,84 @@
+"""An experiment's page, made from its entry in the registry: set up, train, watch."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from acenode import experiments
+from acenode.config import FIELDS
+from acenode.errors import UserError
+from acenode.experiments import Experiment
+from acenode.launch import devices
+from app import ablations, data_state, form, labels, preset, watch
+from app.form import Wish
+from app.lab import lab
+
+
+def show(name: str) -> None:
+    experiment = experiments.get(name)
+    st.title(experiment.title)
+    st.caption(experiment.summary)
+    start = preset.read(experiment)
+    data, method = _what(experiment, start)
+    ready = data == "sample" or data_state.show(experiment)
+    if data == "sample":
+        st.caption(f":material/database: {experiment.about_sample}. Its numbers do not compare with the paper's.")
+    wish = form.settings(experiment, method, data, start.values if start.method == method else {}, start.mark)
+    _launch(experiment, wish, ready, start)
+    ablations.show(experiment, wish, ready)
+    watch.show(experiment)
+
+
+def _what(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
+    """The data and the method, both kept in the URL."""
+    methods = list(experiment.methods)
+    for key, options, begin in (("data", ("sample", "full"), start.data), ("method", methods, start.method)):
+        if st.session_state.get(key, begin) not in options:  # from another experiment's page
+            st.session_state.pop(key, None)
+    with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
+        data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
+                                    bind="query-params", help=FIELDS["data"].metadata["help"])
+        method = st.segmented_control("Method", methods, default=start.method, key="method", required=True,
+                                      bind="query-params",
+                                      format_func=lambda m: labels.method_title(experiment.name, m))
+    return data or start.data, method or start.method
+
+
+def _launch(experiment: Experiment, wish: Wish, ready: bool, start: preset.Preset) -> None:
+    """Seeds, device, what it will be, and the button."""
+    faults = list(wish.faults)
+    with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
+        text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.mark}", width=160,
+                             help="one, several (0, 1, 2) or a range (0-4): a run each")
+        kinds = devices()
+        device = st.selectbox("Device", ["auto", *kinds], key="device", width=120,
+                              help=FIELDS["device"].metadata["help"]) if len(kinds) > 1 else "auto"
+        try:
+            seeds = form.seeds(text)
+        except UserError as error:
+            seeds = []
+            faults.append(str(error))
+            st.error(str(error), icon=":material/block:")
+        params = None
+        if not faults:
+            try:
+                params = form.parameters(wish.configure(experiment))
+            except UserError as error:
+                faults.append(str(error))
+                st.error(str(error), icon=":material/block:")
+        pressed = st.button("Train" if len(seeds) < 2 else f"Train {len(seeds)} runs", type="primary",
+                            icon=":material/play_arrow:", disabled=bool(faults) or not ready, key="train")
+        if params is not None:
+            st.caption(f"{params:,} parameters")
+    if pressed:
+        _start(experiment, wish, seeds, device)
+
+
+def _start(experiment: Experiment, wish: Wish, seeds: list[int], device: str) -> None:
+    try:
+        begun = [lab().launcher.start(wish.configure(experiment, seed=seed, device=device)) for seed in seeds]
+    except (UserError, OSError) as error:
+        st.error(str(error), icon=":material/error:")
+        return
+    watch.look_at([run.id for run in begun])
+    st.rerun()

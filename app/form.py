@@ -1,0 +1,131 @@
+"""A configuration as a form, made from what the fields say of themselves: bounds, choices, help, what they hang on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+
+from acenode import experiments
+from acenode.config import FIELDS, SETTINGS, TYPES, Config, check, parse
+from acenode.errors import UserError
+from acenode.experiments import Experiment
+
+TITLES = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}
+MOST_SEEDS = 50
+
+
+@dataclass
+class Wish:
+    """What the form asks for: settings that are not the default, and why it may not be granted."""
+
+    method: str
+    data: str
+    given: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def configure(self, experiment: Experiment, **more: Any) -> Config:
+        return experiment.configure(self.method, self.data, **{**self.given, **more})
+
+
+def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], mark: str) -> Wish:
+    """Attention toggles in the open, the rest behind an expander. `preset` are values to begin with, `mark` their name.
+
+    Every field is asked in the order of the configuration, after those it depends on; one that has no meaning with what
+    was chosen so far is not shown.
+    """
+    wish = Wish(method, data)
+    fields = [name for name in SETTINGS if name in experiment.methods[method].uses]
+    toggles = [name for name in fields if FIELDS[name].metadata["group"] == "attention"]
+    if toggles:
+        with st.container(border=True):
+            st.markdown("**Attention**")
+            with st.container(horizontal=True, gap="medium"):
+                for name in toggles:
+                    _ask(experiment, wish, name, preset, mark)
+    with st.expander("Hyperparameters", icon=":material/tune:"):
+        st.caption("The paper's best settings stand here to begin with; for the sample, ones that suit it.")
+        groups = [g for g in TITLES if any(FIELDS[name].metadata["group"] == g for name in fields)]
+        for column, title in zip(st.columns(len(groups)), groups, strict=True):
+            with column:
+                st.markdown(f"**{TITLES[title]}**")
+                for name in fields:
+                    if FIELDS[name].metadata["group"] == title:
+                        _ask(experiment, wish, name, preset, mark)
+    return wish
+
+
+def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any], mark: str) -> None:
+    """Show one field, if it has a meaning, and take down what is not the default."""
+    try:
+        default = getattr(wish.configure(experiment), name)
+    except UserError:
+        return  # said at the field that caused it
+    if default is None:
+        return
+    start = preset.get(name, default)
+    key = f"{experiment.name}/{wish.method}/{wish.data}/{name}/{default}/{mark}"
+    meta, kind = FIELDS[name].metadata, TYPES[name]
+    title = name.replace("_", " ")
+    try:
+        if meta["choices"]:
+            value = _choose(title, meta, start, key)
+        elif kind is bool:
+            value = st.toggle(title, start, key=key, help=meta["help"])
+        elif kind is int:
+            value = check(name, st.number_input(title, value=start, step=1, key=key, help=_help(meta)))
+        else:
+            text = st.text_input(title, f"{start:g}", key=key, help=_help(meta),
+                                 width=140 if _toggle(meta) else "stretch")
+            value = parse(name, text.strip())
+    except UserError as error:
+        st.error(str(error), icon=":material/block:")
+        wish.faults.append(str(error))
+        return
+    if value != default:
+        wish.given[name] = value
+
+
+def _choose(title: str, meta: Mapping[str, Any], start: Any, key: str) -> Any:
+    choices = list(meta["choices"])
+    if _toggle(meta):
+        return st.segmented_control(title, choices, default=start, key=key, help=meta["help"], required=True)
+    return st.selectbox(title, choices, choices.index(start), key=key, help=meta["help"])
+
+
+def _toggle(meta: Mapping[str, Any]) -> bool:
+    return meta["group"] == "attention"
+
+
+def _help(meta: Mapping[str, Any]) -> str:
+    low = f"at least {meta['low']:g}" if meta["low"] is not None else f"above {meta['above']:g}"
+    return f"{meta['help']} ({low}, at most {meta['high']:g})"
+
+
+def seeds(text: str) -> list[int]:
+    """`0`, `0, 1, 5` or `0-4`."""
+    found: list[int] = []
+    for part in text.replace(";", ",").split(","):
+        first, dash, last = (p.strip() for p in part.partition("-"))
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise UserError(f"seeds are whole numbers, such as 0 or 0, 1, 2 or 0-4, not {part.strip()!r}")
+        end = int(last) if dash else int(first)
+        if not 0 <= end - int(first) < MOST_SEEDS:
+            raise UserError(f"a range of seeds goes upwards and has at most {MOST_SEEDS} of them, not {part.strip()!r}")
+        found += [check("seed", n) for n in range(int(first), end + 1)]
+    if len(found) > MOST_SEEDS:
+        raise UserError(f"at most {MOST_SEEDS} seeds at a time, not {len(found)}")
+    return list(dict.fromkeys(found))
+
+
+def parameters(config: Config) -> int:
+    """How many parameters the model has; a UserError says why there is none."""
+    return _parameters(config)
+
+
+@lru_cache(maxsize=256)
+def _parameters(config: Config) -> int:
+    return experiments.get(config.experiment).count(config)

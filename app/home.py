@@ -1,0 +1,53 @@
+"""The home page: what this is, in a picture that moves; what runs now; the latest results; a demo at a press."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from acenode import experiments
+from acenode.catalogue import Entry
+from acenode.errors import UserError
+from app import components, labels, navigation
+from app.lab import lab
+
+LATEST = 8
+
+
+def show() -> None:
+    st.title("ACE-NODE Lab")
+    st.markdown("Two neural ODEs that evolve together: **h(t)**, the state, and **a(t)**, the attention on it. "
+                "Each reads the other at every instant, and they are trained in turn. Train them here, watch attention "
+                "being learned, and put every ablation beside the paper's baselines.")
+    components.hero("hero")
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        pressed = st.button("Train the demo", type="primary", icon=":material/play_arrow:", key="demo",
+                            help="ACE-ODE-Net on the bundled digits, about a minute on two CPU cores")
+        st.caption("ACE-ODE-Net on scikit-learn's digits: no download, about a minute on two CPU cores.")
+    if pressed:
+        try:
+            run = lab().launcher.start(experiments.get("mnist").configure("ace"))
+        except (UserError, OSError) as error:
+            st.error(str(error), icon=":material/error:")
+            return
+        st.switch_page(navigation.experiment("mnist"), query_params={"runs": run.id})
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.subheader("Latest results")
+        _results(lab().catalogue.entries())
+    with right:
+        st.subheader("Experiments")
+        for name, experiment in experiments.EXPERIMENTS.items():
+            st.page_link(navigation.experiment(name), label=experiment.title, icon=":material/science:")
+        st.page_link(navigation.compare(), label="Compare runs side by side", icon=":material/compare_arrows:")
+
+
+def _results(entries: list[Entry]) -> None:
+    done = [e for e in entries if e.state == "finished"][:LATEST]
+    if not done:
+        st.info("No finished run yet. **Train the demo** above makes the first one.", icon=":material/flag:")
+        return
+    st.dataframe(
+        [{"experiment": e.experiment, "method": labels.group(e), "data": e.data, "seed": e.seed,
+          "test": labels.percent(e.value, e.metric or ""), "time": labels.duration(e.seconds),
+          "open": f"/{e.experiment}?runs={e.id}"} for e in done],
+        hide_index=True, column_config={"open": st.column_config.LinkColumn("", display_text="open")})

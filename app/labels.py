@@ -1,0 +1,81 @@
+"""How runs are called and coloured. Every text that a stranger may have written is made harmless here."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from acenode import experiments
+from acenode.catalogue import Entry
+from acenode.config import Config
+from acenode.errors import UserError
+from acenode.table import changed_settings
+
+PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
+ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
+         "unreadable": "?"}
+MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
+
+
+def plain(text: str) -> str:
+    """The text as Markdown that shows it letter by letter."""
+    return MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
+
+
+def method_title(experiment: str, method: str) -> str:
+    try:
+        return experiments.get(experiment).method(method).title
+    except UserError:
+        return method
+
+
+def settings(entry: Entry) -> dict[str, Any]:
+    """What the run has that its method has not by default."""
+    return json.loads(_settings(json.dumps(entry.config, sort_keys=True)))
+
+
+@lru_cache(maxsize=4096)
+def _settings(config: str) -> str:
+    try:
+        made = Config.from_dict(json.loads(config))
+        return json.dumps(changed_settings(experiments.get(made.experiment), made))
+    except (UserError, TypeError):
+        return "{}"
+
+
+def group(entry: Entry) -> str:
+    """Runs that differ in nothing but the seed are called alike."""
+    words = [method_title(entry.experiment, entry.method)]
+    words += [f"{k}={v}" for k, v in settings(entry).items()]
+    return " ".join(words)
+
+
+def label(entry: Entry) -> str:
+    if entry.state == "unreadable":
+        return entry.id
+    when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
+    return f"{group(entry)} · seed {entry.seed} · {when}"
+
+
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """One colour a name, in order of appearance."""
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(names))}
+
+
+def percent(value: float | None, metric: str) -> str:
+    """A metric as people read it."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f}%" if metric == "accuracy" else f"{value:.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,106 @@
+"""Results of finished runs: tiles, confusion matrices, t-SNE and silhouettes, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from acenode.catalogue import Entry
+from acenode.errors import UserError
+from acenode.export import outcome
+from acenode.export.outcome import Outcome
+from app import labels
+from app.lab import lab
+
+COLUMNS = 3
+
+
+def tiles(entries: list[Entry]) -> None:
+    """Each finished run's numbers in a row."""
+    for entry in entries:
+        if entry.state != "finished":
+            continue
+        with st.container(border=True):
+            if len(entries) > 1:
+                st.caption(labels.plain(labels.label(entry)))
+            with st.container(horizontal=True, gap="large"):
+                st.metric(f"test {entry.metric}", labels.percent(entry.value, entry.metric or ""))
+                st.metric(f"best validation {entry.metric}", labels.percent(entry.best, entry.metric or ""))
+                if entry.test.get("nfe"):
+                    st.metric("NFE", f"{entry.test['nfe']:.0f}")
+                st.metric("parameters", f"{entry.params:,}")
+                st.metric("training time", labels.duration(entry.seconds))
+
+
+def tabs(entries: list[Entry], key: str) -> None:
+    """Who is taken for whom, and where the features lie, for every finished run."""
+    found = [(e, _read(e)) for e in entries if e.state == "finished"]
+    if not found:
+        return
+    confusion, plane, silhouettes = st.tabs(["Confusion matrices", "t-SNE", "Silhouettes"])
+    with confusion:
+        _beside(found, lambda o: (_confusion(o), o.no_confusion), f"{key}/confusion")
+    with plane:
+        _beside(found, lambda o: (_tsne(o), o.no_tsne), f"{key}/tsne")
+    with silhouettes:
+        rows = [{"run": labels.label(e), **{k: v for k, v in o.silhouettes.items() if v is not None}} for e, o in found]
+        st.caption("K-means of each representation with as many clusters as classes; 1 is far apart, 0 is mixed.")
+        st.dataframe(rows, hide_index=True)
+
+
+def _read(entry: Entry) -> Outcome:
+    try:
+        return outcome.gather(lab().store.open(entry.id).result(), entry.state)
+    except UserError:  # deleted or torn since
+        return outcome.gather(None, "gone")
+
+
+def _beside(found: list[tuple[Entry, Outcome]], draw: Callable[[Outcome], tuple[Any, str | None]], key: str) -> None:
+    columns = st.columns(min(COLUMNS, len(found)))
+    for i, (entry, result) in enumerate(found):
+        with columns[i % len(columns)]:
+            st.caption(labels.plain(labels.label(entry)))
+            figure, why = draw(result)
+            if figure is None:
+                st.caption(why or "")
+            else:
+                st.plotly_chart(figure, key=f"{key}/{entry.id}", config={"displaylogo": False})
+
+
+def _confusion(result: Outcome) -> go.Figure | None:
+    if result.confusion is None:
+        return None
+    names, counts = [escape(c) for c in result.classes], result.confusion["counts"]
+    shares = [[n / (sum(row) or 1) for n in row] for row in counts]
+    few = len(names) <= 12
+    figure = go.Figure(go.Heatmap(
+        z=shares, x=names, y=names, customdata=counts, colorscale="Blues", zmin=0, zmax=1, xgap=1, ygap=1,
+        text=counts if few else None, texttemplate="%{text}" if few else None, showscale=False,
+        hovertemplate="true %{y}, taken for %{x}: %{customdata} (%{z:.1%})<extra></extra>"))
+    figure.update_layout(height=380, margin={"l": 10, "r": 10, "t": 10, "b": 10})
+    figure.update_xaxes(title="predicted", type="category", constrain="domain")
+    figure.update_yaxes(title="true", type="category", autorange="reversed", scaleanchor="x")
+    return figure
+
+
+def _tsne(result: Outcome) -> go.Figure | None:
+    points = result.tsne
+    if points is None:
+        return None
+    figure = go.Figure()
+    for n in sorted(set(points["label"])):
+        name = escape(result.classes[n]) if n < len(result.classes) else str(n)
+        own = [i for i, label in enumerate(points["label"]) if label == n]
+        figure.add_scattergl(x=[points["x"][i] for i in own], y=[points["y"][i] for i in own], mode="markers",
+                             marker={"size": 5, "color": labels.PALETTE[n % len(labels.PALETTE)], "opacity": 0.8},
+                             name=name,
+                             customdata=[points["index"][i] for i in own],
+                             hovertemplate=f"{name}, test sample %{{customdata}}<extra></extra>")
+    figure.update_layout(height=420, margin={"l": 10, "r": 10, "t": 10, "b": 10}, legend={"itemsizing": "constant"})
+    figure.update_xaxes(showticklabels=False, zeroline=False)
+    figure.update_yaxes(showticklabels=False, zeroline=False)
+    return figure

@@ -1,0 +1,76 @@
+"""The server: Streamlit with the lab's own routes, and a stop that lets what trains write its checkpoint."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tomllib
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import streamlit as st
+
+from acenode.errors import UserError
+from app import lab
+from app.routes import ROUTES
+
+ROOT = Path(__file__).parent.parent
+FIRST_PORT = 8501
+
+
+@asynccontextmanager
+async def lifespan(_: Any) -> AsyncIterator[None]:
+    lab.lab()  # torch is imported and what a dead process left is marked before anybody looks
+    yield
+    await anyio.to_thread.run_sync(lab.close)
+
+
+def on_script_error(trouble: Exception) -> bool:
+    """One line in the page; the rest is for the terminal."""
+    if isinstance(trouble, UserError):
+        st.error(str(trouble), icon=":material/error:")
+    else:
+        traceback.print_exception(trouble)
+        st.error(f"This page stumbled ({type(trouble).__name__}). Runs are not affected; reload the page to go on.",
+                 icon=":material/error:")
+    return True
+
+
+app = st.App(Path(__file__).parent / "main.py", routes=ROUTES, lifespan=lifespan, on_script_error=on_script_error)
+
+
+def settings() -> dict[str, Any]:
+    """.streamlit/config.toml with dotted names, so that it holds in every folder."""
+    with open(ROOT / ".streamlit" / "config.toml", "rb") as file:
+        return dict(_flat("", tomllib.load(file)))
+
+
+def _flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [pair for key, value in table.items()
+            for pair in (_flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(prefix + key, value)])]
+
+
+def free_port(wanted: int | None) -> int:
+    """The port asked for, which must be free, or the first free one from 8501 on."""
+    for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + 50):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    taken = f"port {wanted} is" if wanted is not None else f"ports {FIRST_PORT} to {FIRST_PORT + 49} are"
+    raise UserError(f"{taken} taken: choose another with --port N")
+
+
+def serve(port: int | None, runs: str | None, headless: bool) -> None:
+    """Serve until told to stop."""
+    if runs is not None:
+        os.environ["ACENODE_RUNS"] = str(Path(runs).resolve())
+    more = {"server.port": free_port(port)} | ({"server.headless": True} if headless else {})
+    app.run(config=settings() | more)

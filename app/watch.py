@@ -1,0 +1,97 @@
+"""The lower half of an experiment's page: chosen runs live, their states over time, their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from acenode.catalogue import Entry
+from acenode.errors import UserError
+from acenode.experiments import Experiment
+from app import components, labels, outcome
+from app.lab import lab
+
+MOST = 8  # runs on one page
+
+
+def look_at(ids: list[str]) -> None:
+    """Show these runs at the next run of the page."""
+    st.session_state["shown"] = ids[-MOST:]
+
+
+def show(experiment: Experiment) -> None:
+    entries = {e.id: e for e in lab().catalogue.entries() if e.experiment == experiment.name}
+    st.divider()
+    if not entries:
+        st.info("No run of this experiment yet. Press **Train**: the sample needs no download and takes about a "
+                "minute, and its curves and attention appear here while it trains.", icon=":material/play_arrow:")
+        return
+    chosen = [entries[name] for name in _choose(entries)]
+    if not chosen:
+        st.info("Choose a run above to see its curves, its attention and its results.", icon=":material/touch_app:")
+        return
+    for entry in chosen:
+        _controls(entry)
+    drawn = traces(chosen, each=True)
+    components.curves("curves", drawn, experiment.metric.name)
+    st.subheader("h(t) and its attention")
+    components.player("player", drawn)
+    outcome.tiles(chosen)
+    outcome.tabs(chosen, "watch")
+
+
+def traces(entries: list[Entry], *, each: bool) -> list[dict[str, object]]:
+    """The runs as the charts want them; a colour a run, or a group."""
+    names = [labels.label(e) if each else labels.group(e) for e in entries]
+    colour = labels.colours(names)
+    return [{"id": e.id, "label": labels.label(e), "group": name, "colour": colour[name],
+             "live": e.state in ("running", "queued")} for e, name in zip(entries, names, strict=True)]
+
+
+def _choose(entries: dict[str, Entry]) -> list[str]:
+    """Which runs, kept in the URL; to begin with what trains, or the latest."""
+    if "shown" not in st.session_state:
+        wanted = [n for n in st.query_params.get("runs", "").split(",") if n]
+        busy = [e.id for e in entries.values() if e.state in ("running", "queued")]
+        st.session_state["shown"] = wanted or busy[:MOST] or list(entries)[:1]
+    gone = [n for n in st.session_state["shown"] if n not in entries]
+    if gone:
+        st.session_state["shown"] = [n for n in st.session_state["shown"] if n in entries]
+        st.caption(f"Not there any more: {labels.plain(', '.join(gone))[:300]}")
+    shown = st.multiselect("Runs shown", list(entries), key="shown", max_selections=MOST,
+                           format_func=lambda n: f"{labels.ICONS[entries[n].state]} {labels.label(entries[n])}")
+    if st.query_params.get("runs", "") != ",".join(shown):
+        st.query_params["runs"] = ",".join(shown)
+    return shown
+
+
+def _controls(entry: Entry) -> None:
+    """What can be done with a run in its state."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"{labels.ICONS[entry.state]} {labels.plain(labels.label(entry))}", width="content")
+        st.caption(entry.state, width="content")
+        if entry.state in ("running", "queued"):
+            _button("Stop", "stop", entry, lab().launcher.stop, "writes a checkpoint after this iteration")
+        if entry.state in ("stopped", "failed", "interrupted"):
+            _button("Resume", "play_arrow", entry, lab().launcher.resume, "goes on from the last good checkpoint")
+        if entry.state in ("failed", "finished"):
+            _button("Once more", "replay", entry, _again, "the same configuration from the beginning")
+    if entry.error and entry.state in ("failed", "interrupted"):
+        st.error(f"{entry.error}", icon=":material/error:") if entry.state == "failed" else st.warning(
+            "The process that trained this run is gone. Its curves up to there are below; Resume goes on from its last "
+            "checkpoint.", icon=":material/bolt:")
+
+
+def _again(run: object) -> None:
+    look_at([*st.session_state.get("shown", []), lab().launcher.retry(run).id])  # type: ignore[arg-type]
+
+
+def _button(title: str, icon: str, entry: Entry, act: Callable[..., object], help: str) -> None:
+    def pressed() -> None:
+        try:
+            act(lab().store.open(entry.id))
+        except (UserError, OSError) as error:  # somebody else was faster
+            st.toast(str(error), icon=":material/info:")
+
+    st.button(title, key=f"{title}/{entry.id}", icon=f":material/{icon}:", help=help, on_click=pressed)

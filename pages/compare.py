@@ -1,0 +1,5 @@
+"""Runs side by side."""
+
+from app.compare import show
+
+show()

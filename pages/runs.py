@@ -1,0 +1,5 @@
+"""All runs: filter, annotate, export, delete."""
+
+from app.runs import show
+
+show()
