@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -279,6 +280,5 @@ def data(options: Namespace) -> int:
 
 
 def bench(options: Namespace) -> int:
-    from acenode.bench.image import run
-
-    return run(options)
+    module = importlib.import_module(f"acenode.bench.{options.what}")
+    return module.run(options)

@@ -236,7 +236,8 @@ def _plane(path: str, own: list[Digest]) -> tuple[np.ndarray, np.ndarray, dict[s
     rows = np.concatenate([d.sketch for d in few]).astype(np.float64)
     found, centre = principal(rows), rows.mean(0)
     squares = np.square(found.points).sum(0)
-    basis = (rows - centre).T @ found.points / np.where(squares > 0, squares, 1.0)  # XᵀXV = VΛ
+    real = squares > 1e-10 * max(squares.max(), 1e-300)  # an axis of rounding errors is none
+    basis = (rows - centre).T @ found.points * real / np.where(real, squares, 1.0)  # XᵀXV = VΛ
     before = _BASES.get(path, list)
     if before and before[0].shape == basis.shape:  # an axis has no sign of its own: what is watched does not flip
         basis *= np.where((before[0] * basis).sum(0) < 0, -1.0, 1.0)

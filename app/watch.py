@@ -60,7 +60,7 @@ def _choose(entries: dict[str, Entry]) -> list[str]:
         st.session_state["shown"] = [n for n in st.session_state["shown"] if n in entries]
         st.caption(f"Not there any more: {labels.plain(', '.join(gone))[:300]}")
     shown = st.multiselect("Runs shown", list(entries), key="shown", max_selections=MOST,
-                           format_func=lambda n: f"{labels.ICONS[entries[n].state]} {labels.label(entries[n])}")
+                           format_func=lambda n: labels.label(entries[n]))  # never the state: a choice is known by it
     if st.query_params.get("runs", "") != ",".join(shown):
         st.query_params["runs"] = ",".join(shown)
     return shown

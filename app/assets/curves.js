@@ -390,7 +390,7 @@ export function mount(element, data, send) {
   settings.smoothing = Math.min(0.99, Math.max(0, Number(settings.smoothing) || 0));
   if (!Object.hasOwn(AXES, settings.x)) settings.x = "step";
   let Plotly = null, theme = null, series = [], destroyed = false, frame = 0, timer = 0, failures = 0, flushed = -TICK;
-  let drawn = 0, lag = 0, received = 0, request = null;
+  let drawn = 0, lag = 0, received = 0, request = null, said = "";
 
   // Controls and legend
 
@@ -563,21 +563,21 @@ export function mount(element, data, send) {
     const view = { kind, weight: panel.of === "epochs" || panel.exact ? 0 : settings.smoothing, positive: panel.log && settings.log };
     const curves = panel.curves(data.metric).filter((curve) => !curve.two || settings.two);
     const base = { type: "scatter", connectgaps: false };
-    series.forEach((one, s) => {
+    series.forEach((one, s) => { // a uid becomes part of a selector: no label goes into it
       const visible = !hidden.has(one.key);
       for (const curve of curves) {
         const found = curveOf(one, panel.of, curve.key, alone ? curve.range : null, view);
         if (!found) continue;
         const colour = alone && curve.tint ? theme[curve.tint] : one.colour, own = { ...base, visible, legendgroup: String(s) };
-        const uid = `${one.key} ${curve.key}`, width = curve.two ? 1.2 : 2, { x, y, raw, low, high } = found;
+        const uid = `s${s}c${curves.indexOf(curve)}`, width = curve.two ? 1.2 : 2, { x, y, raw, low, high } = found;
         const name = alone ? curve.name : curves.length > 1 ? `${escaped(one.label)} ${curve.name}` : escaped(one.label);
         if (!key.some((k) => k.curve === curve)) key.push({ curve, colour: alone ? colour : theme.text, width });
         if (low) {
-          traces.push({ ...own, ...(visible ? thinBand(x, low, high, window) : {}), uid: `${uid} band`, mode: "lines", fill: "toself",
+          traces.push({ ...own, ...(visible ? thinBand(x, low, high, window) : {}), uid: `${uid}band`, mode: "lines", fill: "toself",
             fillcolor: colour, opacity: theme.dark ? 0.3 : 0.18, line: { width: 0, color: colour }, hoverinfo: "skip" });
         }
         if (raw) {
-          traces.push({ ...own, ...(visible ? thinLine(x, raw, window) : {}), uid: `${uid} raw`, mode: "lines", opacity: theme.dark ? 0.4 : 0.25,
+          traces.push({ ...own, ...(visible ? thinLine(x, raw, window) : {}), uid: `${uid}raw`, mode: "lines", opacity: theme.dark ? 0.4 : 0.25,
             line: { width: 1, color: colour }, hoverinfo: "skip" });
         }
         const few = x.length === 1 || (panel.of === "epochs" && x.length * series.length <= 80);
@@ -586,7 +586,7 @@ export function mount(element, data, send) {
         const best = curve.best && alone && one.runs.length === 1 ? one.runs[0].epochs.get("best")?.lastIndexOf(1) ?? -1 : -1;
         if (best >= 0) {
           key.push({ curve: { name: "best epoch" }, colour: theme.text, width: 1.5, marker: true });
-          traces.push({ ...own, uid: `${uid} best`, x: [x[best]], y: [y[best]], mode: "markers", hoverinfo: "skip",
+          traces.push({ ...own, uid: `${uid}best`, x: [x[best]], y: [y[best]], mode: "markers", hoverinfo: "skip",
             marker: { symbol: "circle-open", size: 12, color: theme.text, line: { width: 1.5 } } });
         }
       }
@@ -631,8 +631,9 @@ export function mount(element, data, send) {
       }
     }
     if (panel.two) panel.two.hidden = ![...runs.values()].some((run) => run.steps.has("nfe_forward_a"));
-    panel.plot.classList.toggle("away", traces.length === 0);
-    write(panel.empty, traces.length ? "" : emptyBecause(panel, [...runs.values()]));
+    const any = traces.some((trace) => trace.visible);
+    panel.plot.classList.toggle("away", !any);
+    write(panel.empty, any ? "" : traces.length ? "All of its curves are hidden." : emptyBecause(panel, [...runs.values()]));
     if (!traces.length) return;
     const begun = Boolean(panel.plot._fullLayout), pointer = panel.pointer;
     panel.kind = settings.x;
@@ -751,7 +752,13 @@ export function mount(element, data, send) {
   // From the outside
 
   function update(given) {
-    data = given;
+    const text = JSON.stringify(given), same = text === said;
+    [data, said] = [given, text];
+    if (same) { // a page that ran again: perhaps a run was resumed, but there is nothing to draw yet
+      for (const run of runs.values()) run.due = 0;
+      poll();
+      return;
+    }
     const wanted = new Set(data.runs.map((run) => run.id));
     for (const id of runs.keys()) if (!wanted.has(id)) runs.delete(id);
     for (const run of data.runs) {

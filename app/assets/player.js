@@ -4,7 +4,7 @@
 //   data = { runs: [{ id, label, colour, live }], base: "lab/", frame: { t, epoch, probe } }
 //
 // A run's film comes from app/film.py: `${base}film/${id}` describes it, `${base}film/${id}/${epoch}` has the arrays of
-// one epoch. `send`, where given and `data.report` is set, is told { t, epoch, probe } whenever they come to rest.
+// one epoch. `send`, where given and `data.report` is set, is told ("frame", { t, epoch, probe }) whenever they come to rest.
 
 const PASS_SECONDS = 4;  // one pass of t at 1×
 const POLL_MS = 3000, REST_MS = 400, WATCH_MS = 500;
@@ -25,7 +25,7 @@ const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 137.5) 
 function number(v) {
   if (!Number.isFinite(v)) return "–";
   const size = Math.abs(v);
-  return size !== 0 && (size >= 1e4 || size < 1e-3) ? v.toExponential(1) : String(Number(v.toPrecision(3)));
+  return (size !== 0 && (size >= 1e4 || size < 1e-3) ? v.toExponential(1) : String(Number(v.toPrecision(3)))).replaceAll("-", "−");
 }
 
 function make(tag, props = {}, ...children) {
@@ -80,9 +80,10 @@ function rgb(colour) {
 }
 
 // Colours as the page has them now. `levels` is for what goes from low to high, `signed` and `features` for what has a zero.
-function readTheme(node) {
+function readTheme(node, old = null) {
   const style = getComputedStyle(node), value = (name) => style.getPropertyValue(name).trim();
   const names = ["--ink", "--paper", "--panel", "--accent", "--line"].map(value), [ink, paper, panel, accent, line] = names;
+  if (old?.key === names.join("|")) return old;
   const middle = rgb(paper), ends = [BLUE, middle, ORANGE];
   return { key: names.join("|"), ink, paper, panel, accent, line, levels: colourTable(VIRIDIS, 256), signed: colourTable(ends, 511),
     features: colourTable(ends, 256) };
@@ -186,6 +187,13 @@ class Film {
       this.pending.delete(key);
     }
     this.changed(this);
+  }
+
+  // Are these the arrays that the description speaks of? Not while a run that changed its shapes is read again.
+  fits(block) {
+    const { t, probes, attention, features, state } = this.meta, { arrays } = block, same = (name, ...shape) => arrays[name]?.shape.every((n, i) => n === [t.length, probes, ...shape][i]);
+    return same("pca", 2) && (!attention || same("attention", ...attention.shape)) && (!attention?.channels || same("attention_channels", attention.channels, ...attention.shape))
+      && (!features || same("features", features.channels, ...features.shape)) && (!state || same("state", state.size)) && (!CHANGE.shown(this.meta) || same("change"));
   }
 
   className(label) { return this.meta.classes?.[label] ?? String(label); }
@@ -524,7 +532,7 @@ const ATTENTION = {
 const CHANGE = {
   name: "change",
   shown: (meta) => meta.attention !== null || meta.change_max > 0,
-  title: () => "How far a(t) is from a(0), in lengths of a(0)",
+  title: () => "Distance of a(t) from a(0)",
   key: (view, state) => `${state.t.toFixed(4)}/${state.probe}`,
 
   baseKey: (view, state) => String(state.probe),
@@ -737,8 +745,9 @@ class View {
   choose(state) {
     const { film } = this, wanted = film.meta ? film.epochFor(state.epoch) : null;
     if (wanted === null) return;
-    const block = film.block(wanted);
+    const found = film.block(wanted), block = found && film.fits(found) ? found : null;
     if (block) [this.block, this.epoch] = [block, wanted];
+    else if (this.block && !film.fits(this.block)) this.block = this.epoch = null;
     const shown = block ? wanted : this.epoch, when = shown === null ? "reading …" : shown === 0 ? "before training" : `after epoch ${shown}`;
     const away = shown !== null && shown !== state.epoch ? block ? ", its nearest snapshot" : ` (reading epoch ${wanted} …)` : "";
     const probe = Math.min(state.probe, film.meta.probes - 1), opinion = shown === null ? null : film.opinion(probe, shown);
@@ -880,7 +889,7 @@ class Player {
     const { t, epoch, probe } = this.state;
     this.written = { t: String(Number(t.toFixed(3))), epoch: epoch === null ? null : String(epoch), probe: String(probe) };
     this.putAddress();
-    if (this.report) this.send?.({ t, epoch, probe });
+    if (this.report) this.send?.("frame", { t, epoch, probe });
   }
 
   putAddress() {
@@ -897,8 +906,8 @@ class Player {
   // Twice a second: has the page changed its colours, has somebody taken our place out of the address?
   lookAround() {
     if (!this.node.isConnected) return;
-    const theme = readTheme(this.node);
-    if (theme.key !== this.theme.key) {
+    const theme = readTheme(this.node, this.theme);
+    if (theme !== this.theme) {
       this.theme = theme;
       this.wake();
     }
@@ -916,6 +925,7 @@ class Player {
     }
     if (Number.isInteger(probe)) s.probe = this.wanted.probe = clamp(probe, 0, Math.max(this.probes() - 1, 0));
     if (before === `${s.t}/${s.epoch}/${s.probe}`) return;
+    for (const { film } of this.views) film.failed.clear();  // what could not be read may be there by now
     this.wake();
     this.rest();
   }
@@ -957,6 +967,7 @@ class Player {
       clearTimeout(this.rested);
       this.painted = [];
     } else this.writeAddress();
+    this.tell();
     this.wake();
   }
 

@@ -1,0 +1,161 @@
+"""The app's speed, in a real browser on this machine: what watching costs training, and how soon things are seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from acenode import experiments
+from acenode.bench.driving import CURVES, PLAYER, browser, server
+from acenode.bench.folders import long_run, many_runs, wide_film
+from acenode.errors import UserError
+from acenode.execute import create
+from acenode.runs import RunStore
+
+WINDOW, ROUNDS = 20.0, 3  # seconds with and without watchers, and how often
+
+
+def run(options: Namespace) -> int:
+    result = measure()
+    print(json.dumps(result) if options.json else render(result))
+    return 0
+
+
+def measure() -> dict[str, float]:
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        many_runs(root / "many", 500)
+        found |= listing(root / "many")
+        found |= first_page(root / "empty")
+        found |= drawing(root / "drawn")
+        found |= watching(root / "watched")
+    return found
+
+
+# What is measured ---------------------------------------------------------------------------------------------------
+
+
+def listing(root: Path) -> dict[str, float]:
+    """Seconds to list 500 runs in a process that has not seen them."""
+    code = ("import time, sys; from acenode.catalogue import Catalogue; from acenode.runs import RunStore;"
+            "t = time.perf_counter(); n = len(Catalogue(RunStore(sys.argv[1])).entries()); assert n == 500, n;"
+            "print(time.perf_counter() - t)")
+    done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
+    return {"list_500_seconds": float(done.stdout)}
+
+
+def first_page(root: Path) -> dict[str, float]:
+    """From starting the server to a page with its button to press."""
+    with browser() as chrome:
+        begun = time.perf_counter()
+        with server(root) as served:
+            page = chrome.new_page()
+            page.goto(served.url)
+            page.get_by_role("button", name="Train the demo").wait_for()
+            return {"first_page_seconds": time.perf_counter() - begun}
+
+
+def drawing(root: Path) -> dict[str, float]:
+    """How soon a written metric is drawn, how long 2 × 20,000 points take, and the player's frames a second."""
+    store = RunStore(root)
+    live = long_run(store, 200, state="running")
+    long = [long_run(store, 20_000) for _ in range(2)]
+    films = [wide_film(store) for _ in range(2)]
+    with browser() as chrome, server(root) as served:
+        page = chrome.new_page(viewport={"width": 1400, "height": 1000})
+        page.goto(f"{served.url}/mnist?runs={live.id}")
+        page.wait_for_function(f"() => {CURVES}?.__curves.points('{live.id}') === 200")
+        page.evaluate(f"() => {CURVES}.scrollIntoView()")
+        page.wait_for_timeout(1500)
+        delays = []
+        for i in range(200, 215):
+            before = page.evaluate(f"() => {CURVES}.__curves.drawn()")
+            with open(live.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps({"kind": "step", "step": i, "epoch": 0, "L_h": 1.0, "seconds": 0.1}) + "\n")
+            written = time.perf_counter()
+            page.wait_for_function(f"() => {CURVES}.__curves.points('{live.id}') > {i} && "
+                                   f"{CURVES}.__curves.drawn() > {before}", polling=20)
+            delays.append(time.perf_counter() - written)
+            page.wait_for_timeout(137 * (i % 5))  # at different moments of the watching cycle
+        page.goto(f"{served.url}/mnist?runs={','.join(run.id for run in long)}")
+        for run in long:
+            page.wait_for_function(f"() => {CURVES}?.__curves.points('{run.id}') === 20000", timeout=60_000)
+        page.evaluate(f"() => {CURVES}.scrollIntoView()")
+        page.wait_for_timeout(2000)
+        redraw = page.evaluate(f"() => {CURVES}.__curves.lag()")
+        page.goto(f"{served.url}/mnist?runs={','.join(run.id for run in films)}")
+        page.wait_for_function(f"() => {PLAYER}?.__player.frame().epoch !== null")
+        page.evaluate(f"() => {PLAYER}.scrollIntoView()")
+        page.wait_for_timeout(3000)
+        page.evaluate(f"() => {PLAYER}.__player.play()")
+        page.wait_for_timeout(4000)
+        frames = page.evaluate(f"() => {PLAYER}.__player.fps()")
+    return {"metric_to_curve_seconds": max(delays), "redraw_2x20000_seconds": redraw / 1000,
+            "player_frames_a_second": frames}
+
+
+def watching(root: Path) -> dict[str, float]:
+    """Training throughput with two tabs on its curves against none, in turns during one run."""
+    store = RunStore(root)
+    pattern = create(store, experiments.get("mnist").configure("ace", epochs=1000, device="cpu"))
+    pattern.mark("stopped")
+    with browser() as chrome, server(root) as served:
+        page = chrome.new_page()
+        page.goto(f"{served.url}/mnist?from={pattern.id}")
+        page.get_by_role("button", name="Train", exact=True).click()
+        trained = _wait_for_steps(store, pattern.id, 20)
+        page.close()
+        alone: list[float] = []
+        watched: list[float] = []
+        for _ in range(ROUNDS):
+            alone += _steps_in_a_window(trained)
+            tabs = [chrome.new_page(viewport={"width": 1400, "height": 1000}) for _ in range(2)]
+            for tab in tabs:
+                tab.goto(f"{served.url}/mnist?runs={trained.id}")
+                tab.wait_for_function(f"() => {CURVES}?.__curves.drawn() > 1")
+                tab.evaluate(f"() => {CURVES}.scrollIntoView()")
+            time.sleep(2)
+            watched += _steps_in_a_window(trained)
+            for tab in tabs:
+                tab.close()
+            time.sleep(1)
+    return {"watched_throughput": mean(alone) / mean(watched),
+            "watched_throughput_median": median(alone) / median(watched), "iteration_seconds": mean(alone)}
+
+
+def _wait_for_steps(store: RunStore, but: str, count: int) -> Any:
+    for _ in range(600):
+        for run in store:
+            if run.id != but and len(run.metrics()[0]) >= count:
+                return run
+        time.sleep(0.2)
+    raise UserError("training did not start in the app")
+
+
+def _steps_in_a_window(run: Any) -> list[float]:
+    """Seconds of every iteration that fell into the next window."""
+    offset = run.metrics()[1]
+    time.sleep(WINDOW)
+    return [r["seconds"] for r in run.metrics(offset)[0] if r.get("kind") == "step"]
+
+
+def render(result: dict[str, float]) -> str:
+    lines = [
+        ("listing 500 runs, cold", f"{result['list_500_seconds']:.2f} s", "≤ 1 s"),
+        ("first page usable after the server's start", f"{result['first_page_seconds']:.1f} s", "≤ 5 s"),
+        ("metric written to curve drawn, slowest of 15", f"{result['metric_to_curve_seconds']:.2f} s", "≤ 1 s"),
+        ("redrawing 2 runs of 20,000 points", f"{1000 * result['redraw_2x20000_seconds']:.0f} ms", "smooth"),
+        ("player, 2 runs of 60 frames of 64×64 maps", f"{result['player_frames_a_second']:.0f} frames/s", "≥ 20"),
+        ("training throughput, two tabs against none", f"{result['watched_throughput']:.3f}", "≥ 0.97"),
+        ("  the same of the medians", f"{result['watched_throughput_median']:.3f}", ""),
+    ]
+    return "\n".join(f"{name:<48}{value:>16}   {target}" for name, value, target in lines)
+

@@ -1,0 +1,85 @@
+"""The app's server and a headless browser, for measurements and tests of the real thing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acenode.errors import UserError
+
+CURVES = "[...document.querySelectorAll('div')].find(e => e.__curves)"
+PLAYER = "[...document.querySelectorAll('div')].find(e => e.__player)"
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that answers."""
+
+    url: str
+    port: int
+    process: subprocess.Popen
+
+
+@contextmanager
+def server(root: Path, port: int | None = None) -> Iterator[Served]:
+    """The app over a folder of runs, on a free port unless one is given; stopped politely at the end."""
+    port = port or _free_port()
+    words = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--port", str(port), "--runs", str(root)]
+    log = open(Path(root).parent / f"server-{port}.log", "ab")  # noqa: SIM115 - the process writes to it
+    process = subprocess.Popen(words, stdout=log, stderr=log)
+    served = Served(f"http://127.0.0.1:{port}", port, process)
+    try:
+        _wait(served)
+        yield served
+    finally:
+        process.terminate()
+        try:
+            process.wait(90)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        log.close()
+
+
+def _wait(served: Served) -> None:
+    for _ in range(1200):
+        if served.process.poll() is not None:
+            raise UserError("the app's server did not start: try `acenode app`")
+        try:
+            urllib.request.urlopen(f"{served.url}/_stcore/health", timeout=2).read()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise UserError("the app's server does not answer")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A headless Chromium; a UserError says what is missing."""
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        raise UserError("no playwright to drive a browser with: `make setup` installs it") from None
+    if path is None:
+        raise UserError("no Chromium to drive: install chromium, or name one in CHROMIUM")
+    with sync_playwright() as p:
+        chrome = p.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield chrome
+        chrome.close()

@@ -1,0 +1,52 @@
+"""Runs of snapshots alone, and how the browser reads what app.film sends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode.record import Recorder
+from acenode.runs import Run
+
+
+def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probes: int = 4) -> dict[str, np.ndarray]:
+    """What the probes leave: feature maps with elementwise attention, vectors with pairwise attention, or no a."""
+    rng = np.random.default_rng(seed)
+    shape = (frames, probes, 5) if kind in ("pairwise", "coordinates") else (frames, probes, 3, 4, 4)
+    arrays: dict[str, np.ndarray] = {"t": np.linspace(0, 1, frames, dtype=np.float32), "label": np.arange(probes) % 3}
+    arrays["h"] = rng.normal(size=shape).cumsum(0).astype(np.float16)
+    if kind != "none":
+        arrays["a"] = rng.normal(size=(*shape, 5) if kind == "pairwise" else shape).cumsum(0).astype(np.float16)
+    if len(shape) == 5:
+        arrays["image"] = rng.integers(0, 256, (probes, 1, 8, 8), dtype=np.uint8)
+        arrays["logits"] = rng.normal(size=(probes, 3)).astype(np.float32)
+    return arrays
+
+
+def run_of(path: Path, snapshots: dict[int, dict[str, np.ndarray]]) -> Run:
+    run = Run(path)
+    run.path.mkdir(exist_ok=True)
+    for epoch, arrays in snapshots.items():
+        Recorder(run).snapshot(f"epoch-{epoch:05d}", arrays)
+    return run
+
+
+def decoded(block: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header of an epoch's bytes, and its arrays."""
+    size = int.from_bytes(block[:4], "little")
+    header = json.loads(block[4:4 + size])
+    arrays = {}
+    for name, place in header["arrays"].items():
+        start = 4 + size + place["offset"]
+        assert start % 4 == 0  # a Float32Array begins nowhere else
+        kind = np.dtype(place["dtype"])
+        found = np.frombuffer(block, kind, int(np.prod(place["shape"])), start)
+        arrays[name] = found.reshape(place["shape"])
+    return header, arrays
+
+
+def values(levels: np.ndarray, scale: dict[str, float]) -> np.ndarray:
+    return np.asarray(scale["low"] + levels * (scale["high"] - scale["low"]) / 255)
