@@ -7,23 +7,19 @@ and the flags that ask a run to stop.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
 from acenode.config import Config
+from acenode.devices import CpuMeter, DeviceState, cpu_state, gpu_state, kinds
 from acenode.environment import device_of
 from acenode.errors import UserError
 from acenode.execute import create, execute
 from acenode.runs import Run, RunStore
 
 IDLE = 0.2  # seconds between looks at an empty queue
-GLANCE = 0.5  # seconds over which a processor's load is taken at least: fewer ticks are noise
 
 
 @dataclass
@@ -44,7 +40,7 @@ class Launcher:
         self.changed = threading.Condition()
         self.waiting: list[_Job] = []
         self.running: dict[str, _Job] = {}
-        self.limits = dict.fromkeys(devices(), 1)
+        self.limits = dict.fromkeys(kinds(), 1)
         self.closed = False
         self.meter = CpuMeter()
         self.dispatcher = threading.Thread(target=self._dispatch, name="acenode-launcher", daemon=True)
@@ -239,92 +235,3 @@ class Launcher:
             with self.changed:
                 self.running.pop(job.run.id, None)
                 self.changed.notify_all()
-
-
-def devices() -> list[str]:
-    """Kinds of device that runs can be queued for."""
-    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-
-
-# What the devices do -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DeviceState:
-    """A device for people to look at; None where the system does not tell."""
-
-    name: str  # as runs are queued for it: cpu, cuda
-    title: str
-    workers: int  # runs it trains at a time
-    running: int
-    memory_used: int | None  # bytes
-    memory_total: int | None
-    utilisation: float | None  # 0 to 1
-
-
-class CpuMeter:
-    """Load and memory of the processor from /proc; the load is that since the last look."""
-
-    def __init__(self, proc: Path = Path("/proc"), cores: set[int] | None = None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
-        self.proc, self.cores, self.clock = proc, own_cores() if cores is None else cores, clock
-        self.lock = threading.Lock()
-        self.load: float | None = None
-        self.looked, self.ticks = clock(), self._ticks()
-
-    def utilisation(self) -> float | None:
-        """The share of the cores' time that was spent working."""
-        with self.lock:
-            now = self.clock()
-            if now - self.looked >= GLANCE:
-                ticks = self._ticks()
-                if ticks is not None and self.ticks is not None and ticks[1] > self.ticks[1]:
-                    share = (ticks[0] - self.ticks[0]) / (ticks[1] - self.ticks[1])
-                    self.load = min(1.0, max(0.0, share))
-                self.looked, self.ticks = now, ticks
-            return self.load
-
-    def memory(self) -> tuple[int | None, int | None]:
-        """Bytes in use and in all."""
-        try:
-            lines = (line.split() for line in (self.proc / "meminfo").read_text().splitlines())
-            sizes = {words[0]: int(words[1]) * 1024 for words in lines if words[0] in ("MemTotal:", "MemAvailable:")}
-            return sizes["MemTotal:"] - sizes["MemAvailable:"], sizes["MemTotal:"]
-        except (OSError, ValueError, KeyError, IndexError):
-            return None, None
-
-    def _ticks(self) -> tuple[int, int] | None:
-        """Ticks that the cores worked, and all of them."""
-        try:
-            lines = (line.split() for line in (self.proc / "stat").read_text().splitlines())
-            wanted = {f"cpu{core}" for core in self.cores}
-            counts = [[int(word) for word in words[1:9]] for words in lines if words and words[0] in wanted]
-            total = sum(map(sum, counts))
-            return total - sum(count[3] + count[4] for count in counts), total  # idle, and waiting for a disk
-        except (OSError, ValueError, IndexError):
-            return None
-
-
-def own_cores() -> set[int]:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
-
-
-def cpu_state(meter: CpuMeter, workers: int, running: int) -> DeviceState:
-    count = len(meter.cores)
-    used, total = meter.memory()
-    return DeviceState("cpu", f"CPU, {count} core{'s' if count > 1 else ''}", workers, running, used, total,
-                       meter.utilisation())
-
-
-def gpu_state(workers: int, running: int) -> DeviceState:
-    title, used, total, load = "GPU", None, None, None
-    with contextlib.suppress(Exception):  # a driver in trouble: its runs say so, a read-out need not
-        title = torch.cuda.get_device_name()
-        free, total = torch.cuda.mem_get_info()
-        used = total - free
-    with contextlib.suppress(Exception):  # pynvml is not there, or not allowed to look
-        load = torch.cuda.utilization() / 100
-    return DeviceState("cuda", title, workers, running, used, total, load)

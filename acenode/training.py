@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from acenode.errors import SolveError, UserError
 from acenode.runge_kutta import Evaluations
 
+NUMBERS = {"L_h": "the loss L_h", "L_a": "the loss L_a",
+           "grad_h": "the gradient of L_h", "grad_a": "the gradient of L_a"}
+
 
 class TrainingError(RuntimeError):
     """Training that cannot go on, in words."""
@@ -253,9 +256,9 @@ class Trainer:
         if records:
             self.listener.steps(records)
         for record in records:
-            bad = [k for k in ("L_h", "L_a") if not math.isfinite(record.get(k, 0.0))]
-            if bad:
-                raise TrainingError(f"the loss {bad[0]} became {record[bad[0]]} at step {record['step']}: lower the "
+            bad = [k for k in NUMBERS if not math.isfinite(record.get(k, 0.0))]
+            if bad:  # before anything is saved, so that the last checkpoint is a good one
+                raise TrainingError(f"{NUMBERS[bad[0]]} became {record[bad[0]]} at step {record['step']}: lower the "
                                     f"learning rate (now {record['lr']:g}) or tighten rtol and atol")
 
     def _end_epoch(self) -> None:

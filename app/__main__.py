@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
+from acenode.devices import own_cores
 from acenode.errors import UserError
 
 
@@ -15,6 +17,8 @@ def main() -> int:
     parser.add_argument("--headless", action="store_true")
     options = parser.parse_args()
     try:
+        # training takes all cores but one, which the page and the browser are left with
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(own_cores()) - 1)))
         from app.server import serve
 
         serve(options.port, options.runs, options.headless)

@@ -12,7 +12,7 @@ from acenode.config import FIELDS, Config
 from acenode.errors import UserError
 from acenode.estimate import estimate
 from acenode.experiments import Experiment
-from app import form, labels, watch
+from app import form, labels, say, watch
 from app.form import Wish
 from app.lab import lab
 
@@ -37,7 +37,7 @@ def show(experiment: Experiment, wish: Wish, ready: bool) -> None:
             if len(configs) > MOST:
                 raise UserError(f"that would be {len(configs)} runs: choose at most {MOST} at a time")
         except UserError as error:
-            st.error(str(error), icon=":material/block:")
+            say.refused(error)
             return
         _offer(configs, ready and not wish.faults)
 

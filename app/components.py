@@ -63,9 +63,10 @@ def _mount(name: str, key: str, data: dict[str, Any]) -> Any:
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
 
-def curves(key: str, runs: list[dict[str, Any]], metric: str, *, bands: bool = False) -> Any:
-    """Training curves that follow the runs; a change of a run's state reruns the page."""
-    return _mount("curves", key, {"runs": runs, "metric": metric, "bands": bands, "panels": None})
+def curves(key: str, runs: list[dict[str, Any]], metric: str, *, bands: bool = False,
+           scroll: str | None = None) -> Any:
+    """Training curves that follow the runs; a change of a run's state reruns the page. A new `scroll` shows them."""
+    return _mount("curves", key, {"runs": runs, "metric": metric, "bands": bands, "panels": None, "scroll": scroll})
 
 
 def player(key: str, runs: list[dict[str, Any]]) -> Any:

@@ -6,6 +6,7 @@ import streamlit as st
 
 from acenode.data.images import SOURCES
 from acenode.experiments import Experiment
+from app import labels, say
 from app.lab import lab
 
 PERIOD = "1s"  # between looks at a download
@@ -17,16 +18,17 @@ def show(experiment: Experiment) -> bool:
         return True
     state = lab().fetcher.state(experiment.name)
     if state.data.state == "ready":
-        st.caption(f":material/database: {experiment.title}, {state.data.detail}, in {state.data.path}")
+        where = labels.plain(str(state.data.path))
+        st.caption(f":material/database: {experiment.title}, {state.data.detail}, in {where}")
         return True
     if state.phase == "running":
         _progress(experiment.name)
         return False
     with st.container(border=True):
         if state.phase == "failed" and state.error:
-            st.error(state.error, icon=":material/cloud_off:")
+            say.trouble(state.error)
         elif state.data.state == "broken":
-            st.error(f"The file at {state.data.path} cannot be used. Download it again.", icon=":material/error:")
+            say.trouble(f"The file at {state.data.path} cannot be used. Download it again.")
         else:
             st.markdown(f"The full **{experiment.title}** set is not on this machine yet. The sample needs no "
                         "download.")

@@ -6,10 +6,10 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.config import FIELDS
+from acenode.devices import kinds
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.launch import devices
-from app import ablations, data_state, form, labels, preset, watch
+from app import ablations, data_state, form, labels, preset, say, watch
 from app.form import Wish
 from app.lab import lab
 
@@ -50,22 +50,21 @@ def _launch(experiment: Experiment, wish: Wish, ready: bool, start: preset.Prese
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
         text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.mark}", width=160,
                              help="one, several (0, 1, 2) or a range (0-4): a run each")
-        kinds = devices()
-        device = st.selectbox("Device", ["auto", *kinds], key="device", width=120,
-                              help=FIELDS["device"].metadata["help"]) if len(kinds) > 1 else "auto"
+        device = st.selectbox("Device", ["auto", *kinds()], key="device", width=120,
+                              help=FIELDS["device"].metadata["help"]) if len(kinds()) > 1 else "auto"
         try:
             seeds = form.seeds(text)
         except UserError as error:
             seeds = []
             faults.append(str(error))
-            st.error(str(error), icon=":material/block:")
+            say.refused(error)
         params = None
         if not faults:
             try:
                 params = form.parameters(wish.configure(experiment))
             except UserError as error:
                 faults.append(str(error))
-                st.error(str(error), icon=":material/block:")
+                say.refused(error)
         pressed = st.button("Train" if len(seeds) < 2 else f"Train {len(seeds)} runs", type="primary",
                             icon=":material/play_arrow:", disabled=bool(faults) or not ready, key="train")
         if params is not None:
@@ -78,7 +77,7 @@ def _start(experiment: Experiment, wish: Wish, seeds: list[int], device: str) ->
     try:
         begun = [lab().launcher.start(wish.configure(experiment, seed=seed, device=device)) for seed in seeds]
     except (UserError, OSError) as error:
-        st.error(str(error), icon=":material/error:")
+        say.trouble(error)
         return
     watch.look_at([run.id for run in begun])
     st.rerun()

@@ -12,6 +12,7 @@ import streamlit as st
 from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.export import export
+from app import say
 from app.lab import lab
 
 TITLES = {"html": "HTML report", "csv": "CSV tables", "tensorboard": "TensorBoard events"}
@@ -27,7 +28,7 @@ def show(entry: Entry) -> None:
                     with st.spinner(f"Writing {title}"):
                         st.session_state["export"] = (entry.id, to, *pack(entry, to))
                 except (UserError, OSError) as error:
-                    st.error(str(error), icon=":material/error:")
+                    say.trouble(error)
             made = st.session_state.get("export")
             if made and made[:2] == (entry.id, to):
                 st.download_button("Download", made[3], made[2], key=f"take/{to}/{entry.id}", type="primary",

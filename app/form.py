@@ -13,6 +13,7 @@ from acenode import experiments
 from acenode.config import FIELDS, SETTINGS, TYPES, Config, check, parse
 from acenode.errors import UserError
 from acenode.experiments import Experiment
+from app import say
 
 TITLES = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}
 MOST_SEEDS = 50
@@ -82,7 +83,7 @@ def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any
                                  width=140 if _toggle(meta) else "stretch")
             value = parse(name, text.strip())
     except UserError as error:
-        st.error(str(error), icon=":material/block:")
+        say.refused(error)
         wish.faults.append(str(error))
         return
     if value != default:

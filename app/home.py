@@ -7,7 +7,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.catalogue import Entry
 from acenode.errors import UserError
-from app import components, labels, navigation
+from app import components, labels, navigation, say
 from app.lab import lab
 
 LATEST = 8
@@ -27,7 +27,7 @@ def show() -> None:
         try:
             run = lab().launcher.start(experiments.get("mnist").configure("ace"))
         except (UserError, OSError) as error:
-            st.error(str(error), icon=":material/error:")
+            say.trouble(error)
             return
         st.switch_page(navigation.experiment("mnist"), query_params={"runs": run.id})
     left, right = st.columns([3, 2], gap="large")

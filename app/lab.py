@@ -6,13 +6,15 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-
-from acenode.fetching import Fetcher
+from typing import TYPE_CHECKING
 
 from acenode.catalogue import Catalogue
 from acenode.data.store import data_dir
-from acenode.launch import Launcher
+from acenode.fetching import Fetcher
 from acenode.runs import RunStore
+
+if TYPE_CHECKING:
+    from acenode.launch import Launcher  # needs torch, which takes seconds to import
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ _lab: Lab | None = None
 
 def make(runs: Path | str, data_root: Path) -> Lab:
     """A lab over a folder of runs; what a dead process left there is marked interrupted."""
+    from acenode.launch import Launcher
+
     store = RunStore(runs)
     launcher = Launcher(store, data_root)
     launcher.recover()

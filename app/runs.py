@@ -9,7 +9,7 @@ import streamlit as st
 from acenode import experiments, notes
 from acenode.catalogue import Entry
 from acenode.errors import UserError
-from app import export, filters, labels, navigation
+from app import export, filters, labels, navigation, say
 from app.lab import lab
 
 RESUMABLE = ("stopped", "failed", "interrupted")
@@ -25,7 +25,8 @@ def show() -> None:
         st.page_link(navigation.home(), label="Train the demo", icon=":material/play_arrow:")
         return
     fitting = filters.show(entries)
-    st.caption(f"{len(fitting)} of {len(entries)} runs in {lab().store.root}. Click a column's head to sort.")
+    st.caption(f"{len(fitting)} of {len(entries)} runs in {labels.plain(str(lab().store.root))}. "
+               "Click a column's head to sort.")
     chosen = _table(fitting)
     if not chosen:
         st.caption("Choose runs by their left edge to stop, resume, annotate, export, compare or delete them.")
@@ -111,7 +112,7 @@ def _each(entries: list[Entry], act: object) -> None:
         try:
             act(lab().store.open(entry.id))  # type: ignore[operator]
         except (UserError, OSError) as error:  # somebody else was faster
-            st.toast(str(error), icon=":material/info:")
+            say.late(error)
     st.rerun()
 
 
@@ -131,7 +132,7 @@ def _delete(names: list[str]) -> None:
                 try:
                     lab().launcher.delete(lab().store.folder(name))
                 except (UserError, OSError) as error:
-                    st.toast(str(error), icon=":material/info:")
+                    say.late(error)
             _keep()
             st.rerun()
         if st.button("Keep", key="delete/no"):
@@ -143,7 +144,7 @@ def _one(entry: Entry) -> None:
     """Notes, tags and exports of one run."""
     st.subheader(labels.plain(entry.id))
     if entry.error:
-        st.error(entry.error, icon=":material/error:")
+        say.trouble(entry.error)
     left, right = st.columns(2, gap="large")
     with left:
         text = st.text_area("Notes", entry.notes, key=f"notes/{entry.id}", max_chars=notes.LONGEST_NOTES)
@@ -154,6 +155,6 @@ def _one(entry: Entry) -> None:
                 notes.write_notes(lab().store.open(entry.id), text, tags)
                 st.rerun()
             except (UserError, OSError) as error:
-                st.error(str(error), icon=":material/block:")
+                say.refused(error)
     with right:
         export.show(entry)

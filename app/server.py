@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import tomllib
 import traceback
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ import anyio
 import streamlit as st
 
 from acenode.errors import UserError
-from app import lab
+from app import lab, say
 from app.routes import ROUTES
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +25,8 @@ FIRST_PORT = 8501
 
 @asynccontextmanager
 async def lifespan(_: Any) -> AsyncIterator[None]:
-    lab.lab()  # torch is imported and what a dead process left is marked before anybody looks
+    # torch takes seconds to import: meanwhile the browser can fetch the page
+    threading.Thread(target=lab.lab, name="acenode-lab", daemon=True).start()
     yield
     await anyio.to_thread.run_sync(lab.close)
 
@@ -32,7 +34,7 @@ async def lifespan(_: Any) -> AsyncIterator[None]:
 def on_script_error(trouble: Exception) -> bool:
     """One line in the page; the rest is for the terminal."""
     if isinstance(trouble, UserError):
-        st.error(str(trouble), icon=":material/error:")
+        say.trouble(trouble)
     else:
         traceback.print_exception(trouble)
         st.error(f"This page stumbled ({type(trouble).__name__}). Runs are not affected; reload the page to go on.",

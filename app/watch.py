@@ -9,20 +9,20 @@ import streamlit as st
 from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from app import components, labels, outcome
+from app import components, labels, navigation, outcome, say
 from app.lab import lab
 
 MOST = 8  # runs on one page
 
 
 def look_at(ids: list[str]) -> None:
-    """Show these runs at the next run of the page."""
+    """Show these runs at the next run of the page, and bring them into view."""
     st.session_state["shown"] = ids[-MOST:]
+    st.session_state["scroll"] = ",".join(ids)
 
 
 def show(experiment: Experiment) -> None:
     entries = {e.id: e for e in lab().catalogue.entries() if e.experiment == experiment.name}
-    st.divider()
     if not entries:
         st.info("No run of this experiment yet. Press **Train**: the sample needs no download and takes about a "
                 "minute, and its curves and attention appear here while it trains.", icon=":material/play_arrow:")
@@ -34,7 +34,7 @@ def show(experiment: Experiment) -> None:
     for entry in chosen:
         _controls(entry)
     drawn = traces(chosen, each=True)
-    components.curves("curves", drawn, experiment.metric.name)
+    components.curves("curves", drawn, experiment.metric.name, scroll=st.session_state.pop("scroll", None))
     st.subheader("h(t) and its attention")
     components.player("player", drawn)
     outcome.tiles(chosen)
@@ -77,10 +77,16 @@ def _controls(entry: Entry) -> None:
             _button("Resume", "play_arrow", entry, lab().launcher.resume, "goes on from the last good checkpoint")
         if entry.state in ("failed", "finished"):
             _button("Once more", "replay", entry, _again, "the same configuration from the beginning")
+        if entry.state not in ("running", "queued") and st.button(
+                "Repeat with changes", key=f"Repeat/{entry.id}", icon=":material/edit:", help="fills the form above"):
+            st.switch_page(navigation.experiment(entry.experiment), query_params={"from": entry.id})
     if entry.error and entry.state in ("failed", "interrupted"):
-        st.error(f"{entry.error}", icon=":material/error:") if entry.state == "failed" else st.warning(
-            "The process that trained this run is gone. Its curves up to there are below; Resume goes on from its last "
-            "checkpoint.", icon=":material/bolt:")
+        if entry.state == "failed":
+            st.error(f"{labels.plain(entry.error)}. Its curves up to there are below; Resume goes on from the last "
+                     "good checkpoint.", icon=":material/error:")
+        else:
+            st.warning("The process that trained this run is gone. Its curves up to there are below; Resume goes on "
+                       "from its last checkpoint.", icon=":material/bolt:")
 
 
 def _again(run: object) -> None:
@@ -92,6 +98,6 @@ def _button(title: str, icon: str, entry: Entry, act: Callable[..., object], hel
         try:
             act(lab().store.open(entry.id))
         except (UserError, OSError) as error:  # somebody else was faster
-            st.toast(str(error), icon=":material/info:")
+            say.late(error)
 
     st.button(title, key=f"{title}/{entry.id}", icon=f":material/{icon}:", help=help, on_click=pressed)

@@ -16,8 +16,9 @@ from quick import QUICK
 
 from acenode import SolveError, UserError, experiments
 from acenode.config import Config
+from acenode.devices import CpuMeter, gpu_state
 from acenode.experiments.image_task import ImageTask
-from acenode.launch import CpuMeter, Launcher, gpu_state
+from acenode.launch import Launcher
 from acenode.runs import Run, RunStore
 from acenode.training import Loss
 

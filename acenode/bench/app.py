@@ -92,7 +92,7 @@ def drawing(root: Path) -> dict[str, float]:
         page.wait_for_timeout(2000)
         redraw = page.evaluate(f"() => {CURVES}.__curves.lag()")
         page.goto(f"{served.url}/mnist?runs={','.join(run.id for run in films)}")
-        page.wait_for_function(f"() => {PLAYER}?.__player.frame().epoch !== null")
+        page.wait_for_function(f"() => {PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
         page.evaluate(f"() => {PLAYER}.scrollIntoView()")
         page.wait_for_timeout(3000)
         page.evaluate(f"() => {PLAYER}.__player.play()")

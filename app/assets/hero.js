@@ -2,6 +2,7 @@
 import { at, theme } from "./theme.js";
 
 const PASS = 5000, REST = 900;  // milliseconds for t from 0 to 1, and at its end
+const PERIOD = 40;  // milliseconds between frames: whoever trains on this machine needs the processor more
 const CLASSES = ["#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"];
 const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 
@@ -16,14 +17,15 @@ export function mount(element, data) {
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", "Ten digits: h(t) moves in the plane while the attention a(t) on them changes");
   element.append(canvas);
-  let film = null, frame = 0, gone = false, begun = performance.now();
+  let film = null, frame = 0, gone = false, begun = performance.now(), drawn = 0;
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   function draw(now) {
     if (gone) return;
     frame = requestAnimationFrame(draw);
     const width = element.clientWidth;
-    if (!film || !width || document.hidden) return;
+    if (!film || !width || document.hidden || now - drawn < PERIOD) return;
+    drawn = now;
     const ratio = devicePixelRatio || 1, height = width < 620 ? 420 : 300;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio);

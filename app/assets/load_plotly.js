@@ -1,9 +1,11 @@
 // Plotly, loaded once a page however many components ask for it.
+import { at } from "./theme.js";
+
 export function plotly(base) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   window.__plotlyLoading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = new URL(`${base}plotly.js`, document.baseURI).href;
+    script.src = at(`${base}plotly.js`);
     script.onload = () => window.Plotly ? resolve(window.Plotly) : script.onerror();
     script.onerror = () => {
       script.remove();

@@ -3,16 +3,37 @@ const FALLBACK = { text: "#1b2433", background: "#ffffff", panel: "#f4f6fa", bor
 const NAMES = { text: "--st-text-color", background: "--st-background-color", panel: "--st-secondary-background-color",
   border: "--st-border-color", primary: "--st-primary-color" };
 
-export function theme(element) {
+// The values that these custom properties have at an element.
+export function properties(element, names) {
   const style = getComputedStyle(element);
-  return Object.fromEntries(Object.entries(NAMES).map(([key, name]) => [key, style.getPropertyValue(name).trim() || FALLBACK[key]]));
+  return names.map((name) => style.getPropertyValue(name).trim());
 }
 
-export function make(tag, className, text) {
+export function theme(element) {
+  const values = properties(element, Object.values(NAMES));
+  return Object.fromEntries(Object.keys(NAMES).map((key, i) => [key, values[i] || FALLBACK[key]]));
+}
+
+// A node with a class, or with properties, attributes and listeners ({ on }); a string among its children is never markup.
+export function make(tag, given, ...children) {
   const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;  // never markup
+  for (const [key, value] of Object.entries(typeof given === "string" ? given && { className: given } : given ?? {})) {
+    if (key === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
+    else if (key in node) node[key] = value;
+    else node.setAttribute(key, value);
+  }
+  node.append(...children);
   return node;
+}
+
+// Writes only what is new: an equal text would be laid out again.
+export function say(node, words) {
+  if (node.textContent !== words) node.textContent = words;
+}
+
+export function sayOrHide(node, words) {
+  say(node, words);
+  node.hidden = words === "";
 }
 
 export function duration(seconds) {
@@ -22,4 +43,5 @@ export function duration(seconds) {
   return `${(seconds / 3600).toFixed(1)} h`;
 }
 
+export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 export const at = (path) => new URL(path, document.baseURI).href;

@@ -74,8 +74,8 @@ class Shelf:
             copy = shutil.copytree if (source.path / part).is_dir() else shutil.copy
             copy(source.path / part, run.path / part)
         write_json(run.path / "status.json", {"state": "running", "error": None, "progress": 0.4, "epoch": 0,
-                                              "epochs": 1, "seconds": 3.0, "seconds_left": 4.5, "heartbeat": time.time(),
-                                              "process": identity(), **status})
+                                              "epochs": 1, "seconds": 3.0, "seconds_left": 4.5,
+                                              "heartbeat": time.time(), "process": identity(), **status})
         return run
 
     def failed(self, error: str = "underflow in dt at t=0.31: loosen rtol and atol") -> Run:

@@ -1,0 +1,100 @@
+// When to draw: one panel a frame, only what is seen, and what is new at most once an interval that follows the cost of
+// drawing, because the training that is watched often needs the same processor.
+import { clamp } from "./theme.js";
+
+const LEAST = 500, MOST = 900;  // milliseconds between two flushes
+const SHARE = 8;  // an interval is so many times what a flush costs
+const MEMORY = 0.7;  // of the moving average of that cost
+
+export class Pace {
+  constructor(panels, draw) {
+    Object.assign(this, { panels, draw, begun: false, ended: false, queue: new Set(), frame: 0, timer: 0 });
+    Object.assign(this, { interval: LEAST, cost: null, spent: 0, measured: false, flushed: -LEAST, received: 0, lag: 0 });
+    this.look = () => {
+      this.received = 0;  // how long a page was hidden is no lag
+      this.soon();
+    };
+    document.addEventListener("visibilitychange", this.look);
+  }
+
+  begin() {
+    this.begun = true;
+    this.soon();
+  }
+
+  // A panel that is dragged in is not to be drawn over.
+  ready(panel) { return this.begun && !document.hidden && panel.inView && !panel.held; }
+
+  all() {
+    for (const panel of this.panels.values()) this.one(panel);
+  }
+
+  one(panel) {
+    panel.dirty = true;
+    this.queue.add(panel);
+    this.soon();
+  }
+
+  soon() {
+    if (!this.frame && !this.ended) this.frame = requestAnimationFrame(() => this.step());
+  }
+
+  step() {
+    this.frame = 0;
+    if (this.ended || !this.begun) return;
+    for (const panel of this.panels.values()) if (panel.dirty && !panel.plot._fullLayout) this.queue.add(panel);
+    for (const panel of this.queue) if (!panel.dirty || this.panels.get(panel.name) !== panel) this.queue.delete(panel);
+    const next = [...this.queue].find((panel) => this.ready(panel));
+    if (!next) return this.rest();
+    this.queue.delete(next);
+    const begun = performance.now(), first = !next.plot._fullLayout;
+    this.draw(next);
+    if (!first) this.spent += performance.now() - begun;  // the first drawing of a panel says nothing about the next
+    this.soon();
+  }
+
+  // All that can be drawn is drawn.
+  rest() {
+    if (this.received) [this.lag, this.received] = [performance.now() - this.received, 0];
+    if (this.measured && this.spent > 0) {
+      this.cost = this.cost === null ? this.spent : MEMORY * this.cost + (1 - MEMORY) * this.spent;
+      this.interval = clamp(SHARE * this.cost, LEAST, MOST);
+    }
+    [this.measured, this.spent] = [false, 0];
+  }
+
+  // Some panels have become dirty: they are drawn now, or when the interval is over.
+  news() {
+    const seen = !document.hidden && [...this.panels.values()].some((panel) => panel.dirty && panel.inView);
+    if (seen) this.received ||= performance.now();
+    this.flush();
+  }
+
+  flush() {
+    clearTimeout(this.timer);
+    const dirty = [...this.panels.values()].filter((panel) => panel.dirty), early = this.flushed + this.interval - 20 - performance.now();
+    if (!dirty.length || this.ended) return;
+    if (early > 0) {
+      this.timer = setTimeout(() => this.flush(), early);
+      return;
+    }
+    this.flushed = performance.now();
+    this.measured = true;
+    for (const panel of dirty) this.queue.add(panel);
+    this.soon();
+  }
+
+  // Everything that is seen, at once; the milliseconds it took.
+  redraw() {
+    const begun = performance.now();
+    for (const panel of this.panels.values()) if (this.ready(panel)) this.draw(panel);
+    return performance.now() - begun;
+  }
+
+  end() {
+    this.ended = true;
+    clearTimeout(this.timer);
+    cancelAnimationFrame(this.frame);
+    document.removeEventListener("visibilitychange", this.look);
+  }
+}

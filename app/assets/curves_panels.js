@@ -1,0 +1,41 @@
+// The charts there are: what each draws, over which axis, and why it may be empty.
+
+export const AXES = { step: { title: "step", hover: "step %{x:.0f}" }, epoch: { title: "epoch", hover: "epoch %{x:.2~f}" },
+  time: { title: "time (s)", hover: "%{x:.1f} s" } };
+
+// `dash` tells the quantities apart, the colour tells the runs apart; where there is one run, `tint` helps the dash.
+export const PANELS = [
+  { name: "losses", title: () => "Losses", of: "steps", log: true,
+    curves: () => [{ key: "L_h", name: "L_h" }, { key: "L_a", name: "L_a", dash: "dash", tint: "warm" }] },
+  { name: "metric", title: (metric) => metric, of: "epochs",
+    curves: (metric) => [{ key: `train_${metric}`, name: "training", dash: "dot", tint: "warm" },
+      { key: `validation_${metric}`, name: "validation", best: true }] },
+  { name: "nfe", title: () => "Function evaluations", of: "steps", ode: true, zero: true,
+    curves: () => [{ key: "nfe_forward", name: "forward" },
+      { key: "nfe_backward", name: "backward", dash: "dash", tint: "warm" },
+      { key: "nfe_forward_a", name: "forward (2)", two: true, tint: "cool" },
+      { key: "nfe_backward_a", name: "backward (2)", two: true, dash: "dash", tint: "grape" }] },
+  { name: "dt", title: () => "Step sizes", of: "steps", ode: true, zero: true,
+    curves: () => [{ key: "dt_mean", name: "mean", range: ["dt_min", "dt_max"] }] },
+  { name: "gradients", title: () => "Gradient norms", of: "steps", zero: true,
+    curves: () => [{ key: "grad_h", name: "∇L_h" }, { key: "grad_a", name: "∇L_a", dash: "dash", tint: "warm" }] },
+  { name: "seconds", title: () => "Seconds per iteration", of: "steps", zero: true,
+    curves: () => [{ key: "seconds", name: "seconds" }] },
+  { name: "lr", title: () => "Learning rate", of: "steps", zero: true, exact: true,
+    curves: () => [{ key: "lr", name: "learning rate" }] },
+];
+export const STEP_KEYS = new Set(PANELS.filter((p) => p.of === "steps").flatMap((p) => p.curves()
+  .flatMap((c) => [c.key, ...(c.range ?? [])])).concat("step", "epoch"));
+
+// Why a panel is empty.
+export function emptyBecause(panel, runs) {
+  if (!runs.length) return "No run is chosen.";
+  if (!runs.every((run) => run.answered)) return "Loading…";
+  const busy = runs.some((run) => run.busy);
+  if (runs.every((run) => run.gone)) return "The run was deleted.";
+  if (!runs.some((run) => run.steps.length)) return busy ? "Waiting for the first iteration…" : "No iteration was recorded.";
+  if (panel.of === "epochs") return runs.some((run) => run.epochs.length) ? "Not recorded by this run."
+    : busy ? "No epoch has ended yet." : "No epoch has ended.";
+  return panel.ode && !runs.some((run) => run.steps.has("nfe_forward") || run.steps.has("nfe_forward_a"))
+    ? "This method solves no ODE." : "Not recorded by this run.";
+}

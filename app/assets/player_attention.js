@@ -1,0 +1,90 @@
+// The attention made from a(t): a map over the input, a matrix from state to state, or a vector over time.
+import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./player_colours.js";
+import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
+import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
+import { tiling } from "./player_tiles.js";
+import { clamp } from "./theme.js";
+
+const SHORT = {
+  pairwise: "softmax(a(t)), from h_j into h_i",
+  elementwise: "sigmoid(a(t)), mean over channels",
+  coordinates: "sigmoid(a(t)) over time",
+};
+
+export const ATTENTION = {
+  name: "attention",
+  shown: (meta) => meta.attention !== null,
+  title: (view, state) => (state.mode === "change" ? "Change since t = 0: " : "") + SHORT[view.film.meta.attention.kind],
+  hint: (view) => view.film.meta.attention.title,
+  key(view, state) {
+    const vector = view.film.meta.attention.kind === "coordinates";
+    return `${vector ? state.t.toFixed(4) : view.film.frame(state.t).near}/${state.probe}/${state.mode}`;
+  },
+
+  baseKey: (view, state) => view.film.meta.attention.kind === "coordinates" ? `${state.probe}/${state.mode}` : state.mode,
+  base(g, w, h, view, state, theme) {
+    const about = view.film.meta.attention, changed = state.mode === "change", gain = gainOf(about);
+    const table = tableOf(theme, changed), [low, high] = scaleOf(about, changed);
+    if (about.kind !== "coordinates") return colourBar(g, w, h, table, low, high, theme);
+    const { data, shape: [, P, , columns] } = view.block.arrays.attention, at = (f, i) => data[(f * P + state.probe) * columns + i];
+    const level = changed ? (f, i) => clamp(255 + Math.round((at(f, i) - at(0, i)) * gain), 0, 510) : at;
+    return overTime(g, w, h, view, theme, level, table, low, high, columns);
+  },
+
+  draw(g, w, h, view, state, theme, still) {
+    const { film, block } = view, about = film.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
+    if (about.kind === "coordinates") {
+      view.coordinates = still;
+      drawNow(g, still.X(state.t), still, theme);
+      return;
+    }
+    const changed = state.mode === "change", near = film.frame(state.t).near, block0 = rows * columns, gain = gainOf(about);
+    const table = tableOf(theme, changed);
+    const { cells, put } = scratch(columns, rows), start = (near * P + state.probe) * block0;
+    fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
+    const picture = put(), pairwise = about.kind === "pairwise", over = !pairwise && film.pixels !== null;
+    const room = pairwise ? { x: 44, y: 8, w: w - 44 - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
+    const tiles = tiling(over ? 2 : 1, columns / rows, room.w, room.h, 14, over ? 20 : 0);
+    g.imageSmoothingEnabled = false;
+    view.maps = [];
+    for (const i of span(over ? 2 : 1)) {
+      const { x, y } = tiles.place(i), box = { x: room.x + x, y: room.y + y, w: tiles.width, h: tiles.height };
+      if (over && i === 0) {
+        g.drawImage(paintInput(film, state.probe), box.x, box.y, box.w, box.h);
+        fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);  // one picture where both have a size
+        g.globalAlpha = 0.55;
+        g.drawImage(put(), box.x, box.y, box.w, box.h);
+        g.globalAlpha = 1;
+      } else g.drawImage(picture, box.x, box.y, box.w, box.h);
+      g.strokeStyle = theme.line;
+      g.lineWidth = 1;
+      g.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1);
+      if (over) text(g, i === 0 ? "over the input" : "by itself", box.x + box.w / 2, box.y + box.h + 5, { align: "center", base: "top", colour: theme.ink, faint: true });
+      if (pairwise) {
+        countTicks(g, box, columns, true, theme, about.full[1]);
+        countTicks(g, box, rows, false, theme, about.full[0]);
+        text(g, `${about.columns} (from)`, box.x + box.w / 2, box.y + box.h + 22, { align: "center", base: "top", colour: theme.ink });
+        text(g, `${about.rows} (into)`, box.x - 32, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+      }
+      view.maps.push(box);
+    }
+  },
+
+  hover(x, y, view, state) {
+    const { film, block } = view, about = film.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
+    let f = film.frame(state.t).near, i, j;
+    if (about.kind === "coordinates") {
+      const cell = overTimeCell(x, y, view.coordinates);
+      if (!cell) return null;
+      [f, i, j] = [cell.f, 0, cell.i];
+    } else {
+      const box = (view.maps ?? []).find((b) => inside(x, y, b));
+      if (!box) return null;
+      [i, j] = [Math.floor((y - box.y) / box.h * rows), Math.floor((x - box.x) / box.w * columns)];
+    }
+    const at = (frame) => valueOf(about, data[((frame * P + state.probe) * rows + i) * columns + j]);
+    const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, t = ${film.meta.t[f].toFixed(2)}`
+      : `${about.rows} ${cellName(i, rows, about.full[0])}, ${about.columns} ${cellName(j, columns, about.full[1])}`;
+    return [place, ...weightLines(at(f), at(0)), film.title(state.probe)];
+  },
+};

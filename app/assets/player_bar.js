@@ -1,0 +1,104 @@
+// The player's controls: play, time, epoch, what maps show, and the probes to pick from.
+import { paintInput } from "./player_colours.js";
+import { span } from "./player_draw.js";
+import { make, say } from "./theme.js";
+
+const SPEEDS = [0.25, 0.5, 1, 2, 4];
+
+const range = (label, step, on) =>
+  make("input", { type: "range", min: "0", max: "1", step, value: "0", "aria-label": label, on: { input: on } });
+
+function select(label, options, value, chosen) {
+  const node = make("select", { "aria-label": label, on: { change: () => chosen(node.value) } },
+    ...options.map(([v, words]) => make("option", { value: v }, words)));
+  node.value = value;
+  return node;
+}
+
+function check(words, checked, chosen) {
+  const box = make("input", { type: "checkbox", checked, on: { change: () => chosen(box.checked) } });
+  return [box, make("label", "check", box, words)];
+}
+
+export class Bar {
+  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), near(on), probe(p), step(frames), stepEpoch(by) }
+  constructor(act) {
+    this.act = act;
+    this.picked = null;
+    this.play = make("button", { type: "button", className: "play", on: { click: () => act.play() } });
+    this.time = range("time t", "0.001", () => act.time(Number(this.time.value)));
+    this.epoch = range("training epoch", "1", () => act.epoch(Number(this.epoch.value)));
+    this.timeSaid = make("output");
+    this.epochSaid = make("output");
+    const speed = select("speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
+    const mode = select("what maps show", [["weight", "weight"], ["change", "change since a(0)"]], "weight", act.mode);
+    const near = select("range of the plane", [["all", "all epochs"], ["one", "this epoch"]], "all", (value) => act.near(value === "one"));
+    const [, loop] = check("loop", true, act.loop);
+    [this.follow, this.followLabel] = check("follow newest", false, act.follow);
+    this.mode = make("label", "choice", "maps show", mode);
+    this.probes = make("div", { className: "probes", role: "group", "aria-label": "probe" });
+    this.node = make("div", "bar",
+      make("div", "line", this.play, make("label", "slider", "t", this.time), this.timeSaid, speed, loop),
+      make("div", "line", make("label", "slider", "epoch", this.epoch), this.epochSaid, this.followLabel),
+      make("div", "line", this.mode, make("label", "choice", "plane fits", near), this.probes));
+  }
+
+  // A key pressed anywhere in the player.
+  key(event) {
+    const { act } = this, { target } = event, kind = target.tagName === "INPUT" ? target.type : target.tagName;
+    if (event.altKey || event.ctrlKey || event.metaKey || kind === "SELECT" || kind === "TEXTAREA" || target.isContentEditable) return;
+    const button = kind === "BUTTON" || kind === "checkbox" || kind === "SUMMARY";
+    if (!button && target !== this.time && kind !== "DIV") return;
+    const wanted = { ArrowLeft: () => act.step(-1), ArrowRight: () => act.step(1), ArrowUp: () => act.stepEpoch(1),
+      ArrowDown: () => act.stepEpoch(-1), " ": () => act.play() }[event.key];
+    if (!wanted || (event.key === " " && button)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    wanted();
+  }
+
+  // What there is to choose from.
+  offer(films, epochs, [start, end]) {
+    const known = films.filter(({ meta }) => meta?.epochs.length);
+    if (known.length) {
+      Object.assign(this.time, { min: String(start), max: String(end), step: String((end - start) / 1000 || 0.001) });
+      Object.assign(this.epoch, { max: String(epochs.length - 1), disabled: epochs.length < 2 });
+      this.pick(known.reduce((a, b) => a.meta.probes >= b.meta.probes ? a : b));
+    }
+    this.play.disabled = this.time.disabled = !known.length;
+    this.followLabel.hidden = !films.some(({ spec }) => spec.live);
+    this.mode.hidden = !known.some(({ meta }) => meta.attention);
+  }
+
+  // The probes of the run that has most.
+  pick(film) {
+    const { meta } = film, key = `${film.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}`;
+    if (key === this.picked) return;
+    this.picked = key;
+    this.probes.replaceChildren(...span(meta.probes).map((probe) => {
+      const button = make("button", { type: "button", title: film.title(probe), on: { click: () => this.act.probe(probe) } });
+      button.style.setProperty("--class", film.colour(probe));
+      if (film.pixels) {
+        const [, height, width] = meta.image.shape, canvas = make("canvas", { width, height });
+        canvas.getContext("2d").drawImage(paintInput(film, probe), 0, 0);
+        button.append(canvas);
+      }
+      button.append(make("span", "", meta.labels ? film.className(meta.labels[probe]) : `probe ${probe + 1}`));
+      return button;
+    }));
+  }
+
+  // Where the player stands.
+  tell({ t, epoch, probe }, epochs, playing, following) {
+    say(this.play, playing ? "❚❚ Pause" : "▶ Play");
+    say(this.timeSaid, t.toFixed(2));
+    say(this.epochSaid, epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`);
+    this.time.value = String(t);
+    this.epoch.value = String(Math.max(epochs.indexOf(epoch), 0));
+    this.follow.checked = following;
+    for (const [i, button] of [...this.probes.children].entries()) {
+      const pressed = String(i === probe);
+      if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
+    }
+  }
+}

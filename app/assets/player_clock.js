@@ -1,0 +1,66 @@
+// When frames are drawn: once whenever something changed, up to 30 a second while playing, never what nobody sees.
+
+const PERIOD = 1000 / 30;  // milliseconds between frames: whoever trains on this machine needs the processor more
+const LONGEST = 0.25;  // seconds that time may advance at once, for a page that was hidden meanwhile
+const REMEMBERED = 120;  // frames
+
+export class Clock {
+  // advance(seconds) moves time while playing; paint() draws and says how many panels that were.
+  constructor(node, advance, paint) {
+    Object.assign(this, { advance, paint, playing: false, ended: false, seen: false, request: null, last: null, due: 0, painted: [] });
+    this.look = () => this.wake();
+    document.addEventListener("visibilitychange", this.look);
+    this.observer = new IntersectionObserver((entries) => {
+      this.seen = entries.at(-1).isIntersecting;
+      this.wake();
+    });
+    this.observer.observe(node);
+  }
+
+  wake() {
+    if (this.request === null && !this.ended) this.request = requestAnimationFrame((now) => this.tick(now));
+  }
+
+  play(on) {
+    this.playing = on;
+    this.last = null;
+    if (on) this.painted = [];
+    this.wake();
+  }
+
+  tick(now) {
+    this.request = null;
+    if (this.playing) {
+      if (now < this.due - 1) return this.wake();  // a millisecond early will do: screens are not exact
+      this.due = (this.due + PERIOD > now ? this.due : now) + PERIOD;
+      const passed = this.last === null ? 0 : Math.min((now - this.last) / 1000, LONGEST);
+      this.last = now;
+      this.advance(passed);
+    }
+    if (this.seen && !document.hidden) {
+      const begun = performance.now();
+      if (this.paint()) this.painted.push({ now, took: performance.now() - begun });
+      if (this.painted.length > REMEMBERED) this.painted.shift();
+    }
+    if (this.playing) this.wake();
+  }
+
+  fps() {
+    const own = this.painted;
+    return own.length < 2 || performance.now() - own.at(-1).now > 1000 ? 0 : (own.length - 1) * 1000 / (own.at(-1).now - own[0].now);
+  }
+
+  // Milliseconds that the drawing of a frame took: the mean and the longest of the last ones.
+  cost() {
+    const took = this.painted.map((p) => p.took);
+    return { mean: took.reduce((a, b) => a + b, 0) / (took.length || 1), most: Math.max(0, ...took) };
+  }
+
+  end() {
+    this.ended = true;
+    this.playing = false;
+    cancelAnimationFrame(this.request);
+    this.observer.disconnect();
+    document.removeEventListener("visibilitychange", this.look);
+  }
+}

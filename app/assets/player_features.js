@@ -1,0 +1,45 @@
+// The state h(t) itself: feature maps, or a vector over time.
+import { valueOf } from "./player_colours.js";
+import { cellName, colourBar, number, onlySome } from "./player_draw.js";
+import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
+import { multiples, multiplesCell } from "./player_tiles.js";
+import { clamp } from "./theme.js";
+
+export const FEATURES = {
+  name: "features",
+  shown: (meta) => meta.features !== null || meta.state !== null,
+  title(view) {
+    const { features } = view.film.meta;
+    return features ? "Feature maps h(t), each channel" + onlySome(features.channels, features.total) : "h(t), each coordinate over time";
+  },
+  key: (view, state) => `${view.film.meta.features ? view.film.frame(state.t).near : state.t.toFixed(4)}/${state.probe}`,
+  baseKey: (view, state) => view.film.meta.features ? "" : String(state.probe),
+  base(g, w, h, view, state, theme) {
+    const { features, state: vector } = view.film.meta;
+    if (features) return colourBar(g, w, h, theme.signed, features.low, features.high, theme);
+    const { data, shape: [, P, d] } = view.block.arrays.state;
+    const level = (f, i) => clamp(Math.round(255 + 255 * data[(f * P + state.probe) * d + i] / vector.high), 0, 510);
+    return overTime(g, w, h, view, theme, level, theme.signed, vector.low, vector.high, d);
+  },
+  draw(g, w, h, view, state, theme, still) {
+    if (view.film.meta.features) multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table: theme.features, changed: false, gain: 1, slot: "featureTiles" });
+    else {
+      view.states = still;
+      drawNow(g, still.X(state.t), still, theme);
+    }
+  },
+  hover(x, y, view, state) {
+    const { film } = view, { features } = film.meta;
+    if (!features) {
+      const cell = overTimeCell(x, y, view.states), { data, shape: [, P, d] } = view.block.arrays.state;
+      return cell && [`coordinate ${cell.i + 1}, t = ${film.meta.t[cell.f].toFixed(2)}`, `h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, film.title(state.probe)];
+    }
+    const cell = multiplesCell(x, y, view.featureTiles);
+    if (!cell) return null;
+    const { data, shape: [, P, C, H, W] } = view.block.arrays.features;
+    const level = data[(((film.frame(state.t).near * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
+    const beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
+    return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, features.full[0])}, column ${cellName(cell.j, W, features.full[1])}`,
+      `h ${beyond}${number(valueOf(features, level))}`, film.title(state.probe)];
+  },
+};

@@ -1,0 +1,127 @@
+// One run on the screen: its name, what it says, and its panels.
+import { ATTENTION } from "./player_attention.js";
+import { CHANGE } from "./player_change.js";
+import { CHANNELS } from "./player_channels.js";
+import { FEATURES } from "./player_features.js";
+import { PLANE } from "./player_plane.js";
+import { clamp, make, say, sayOrHide } from "./theme.js";
+
+// Each has title(view, state), key(view, state): what it depends on beside size, epoch and colours, draw(g, w, h, view, state,
+// theme, still), and hover(x, y, view, state) → lines or null. `view` has the film and the arrays of the epoch it shows.
+// What stands still while t runs (axes, whole curves) is drawn by base(…) whenever baseKey(…) changes; `still` is what it returned.
+const PANELS = [PLANE, ATTENTION, CHANGE, CHANNELS, FEATURES];
+
+// An empty canvas, or one with a picture of its size, to draw on in the page's pixels.
+function cleared(canvas, width, height, ratio, picture = null) {
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = canvas.getContext("2d");
+  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+  g.setTransform(1, 0, 0, 1, 0, 0);
+  g.clearRect(0, 0, w, h);
+  if (picture) g.drawImage(picture, 0, 0);
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return g;
+}
+
+export class View {
+  constructor(film, player) {
+    this.film = film;
+    this.player = player;
+    this.block = this.epoch = null;
+    this.dot = make("span", "dot");
+    this.name = make("strong");
+    this.said = make("span", "said");
+    this.message = make("p", { className: "message", hidden: true });
+    this.missing = make("div", { className: "panel missing", hidden: true });
+    this.notes = make("details", { className: "notes", hidden: true });
+    this.panels = make("div", { className: "panels", hidden: true });
+    this.node = make("section", "run", make("header", "", this.dot, this.name, this.said), this.message, this.panels, this.notes);
+    this.drawn = PANELS.map((kind) => this.panel(kind));
+    this.drawn[0].node.after(this.missing);
+    this.describe();
+  }
+
+  panel(kind) {
+    const canvas = make("canvas"), caption = make("figcaption"), frame = make("div", "canvas", canvas);
+    const node = make("figure", `panel ${kind.name}`, caption, frame);
+    const panel = { kind, canvas, caption, node, frame, width: 0, height: 0, key: null, under: make("canvas") };
+    canvas.addEventListener("pointermove", (event) => this.player.point({ panel, view: this, x: event.offsetX, y: event.offsetY, event }));
+    canvas.addEventListener("pointerleave", () => this.player.point(null));
+    if (kind.click) canvas.addEventListener("click", (event) => {
+      const probe = this.block ? kind.click(event.offsetX, event.offsetY, this) : null;
+      if (probe !== null) this.player.go({ probe });
+    });
+    this.player.sizes.observe(frame);
+    frame.panel = panel;
+    this.panels.append(node);
+    return panel;
+  }
+
+  describe() {
+    const { label, id, colour } = this.film.spec;
+    this.name.textContent = label ?? id;
+    this.dot.style.background = colour || "var(--accent)";
+  }
+
+  // What there is to see, and why not.
+  arrange() {
+    const { meta, problem } = this.film, why = problem ?? (meta ? meta.why : "Reading the snapshots …");
+    sayOrHide(this.message, why ?? "");
+    this.panels.hidden = !meta || !meta.epochs.length;
+    if (!meta) return;
+    for (const panel of this.drawn) panel.node.hidden = !panel.kind.shown(meta);
+    sayOrHide(this.missing, meta.attention === null ? meta.no_attention ?? "" : "");
+    this.panels.dataset.show = meta.attention === null ? "states" : meta.attention.channels ? "all" : "vectors";
+    this.notes.hidden = !meta.notes.length;
+    this.notes.replaceChildren(make("summary", "", meta.notes.length === 1 ? "1 note on the snapshots" : `${meta.notes.length} notes on the snapshots`),
+      ...meta.notes.map((note) => make("p", "", note)));
+  }
+
+  // Take the epoch that the player stands at; what was shown stays until the arrays are here.
+  choose(state) {
+    const { film } = this, wanted = film.meta ? film.epochFor(state.epoch) : null;
+    if (wanted === null) return;
+    const found = film.block(wanted), block = found && film.fits(found) ? found : null;
+    if (block) [this.block, this.epoch] = [block, wanted];
+    else if (this.block && !film.fits(this.block)) this.block = this.epoch = null;
+    const shown = block ? wanted : this.epoch, when = shown === null ? "reading …" : shown === 0 ? "before training" : `after epoch ${shown}`;
+    const away = shown !== null && shown !== state.epoch ? block ? ", its nearest snapshot" : ` (reading epoch ${wanted} …)` : "";
+    const probe = Math.min(state.probe, film.meta.probes - 1), opinion = shown === null ? null : film.opinion(probe, shown);
+    say(this.said, `${when}${away}${opinion ? ` · ${film.title(probe)}: ${opinion}` : ""}`);
+  }
+
+  // The state as this run has it: it may have fewer probes.
+  own(state) { return { ...state, probe: Math.min(state.probe, this.block.arrays.pca.shape[1] - 1) }; }
+
+  // Draw what has changed; how many panels that were.
+  draw(state, theme, ratio) {
+    this.choose(state);
+    if (!this.block || this.panels.hidden) return 0;
+    const { t } = this.film.meta, own = { ...this.own(state), t: clamp(state.t, t[0], t.at(-1)) };
+    const seen = this.drawn.filter(({ node, width, height }) => !node.hidden && width >= 8 && height >= 8);
+    return seen.filter((panel) => this.drawPanel(panel, own, theme, ratio)).length;
+  }
+
+  drawPanel(panel, own, theme, ratio) {
+    const { kind, width, height } = panel, always = `${this.epoch}/${this.block.version}/${width}x${height}/${ratio}/${theme.key}/`;
+    const key = always + kind.key(this, own), baseKey = always + kind.baseKey(this, own);
+    if (key === panel.key) return false;
+    panel.key = key;
+    if (panel.baseKey !== baseKey) {
+      panel.baseKey = baseKey;
+      panel.still = kind.base(cleared(panel.under, width, height, ratio), width, height, this, own, theme);
+    }
+    kind.draw(cleared(panel.canvas, width, height, ratio, panel.under), width, height, this, own, theme, panel.still);
+    const title = kind.title(this, own);
+    if (panel.caption.textContent !== title) Object.assign(panel.caption, { textContent: title, title: kind.hint?.(this) ?? title });
+    return true;
+  }
+
+  // What is said of the place under the pointer.
+  lines(panel, x, y, state) { return this.block ? panel.kind.hover(x, y, this, this.own(state)) : null; }
+
+  end() {
+    for (const { frame } of this.drawn) this.player.sizes.unobserve(frame);
+    this.node.remove();
+    this.film.end();
+  }
+}
