@@ -119,9 +119,11 @@ def _table(found: list[Group], base: Group, metric: str, which: str) -> None:
             groups.difference(group.statistic(anchor), base.statistic(anchor), metric),
             "paper": group.printed or "", "parameters": " / ".join(f"{p:,}" for p in sorted(params)),
             "NFE": f"{nfe:.0f}" if nfe else "–", "time": labels.duration(seconds)})
-    st.dataframe(rows, hide_index=True)
-    if not any(g.printed for g in found):
-        st.caption("The paper's numbers stand here for runs on the full data; these are not.")
+    if any(g.printed for g in found):
+        st.dataframe(rows, hide_index=True)
+        return
+    st.dataframe([{k: v for k, v in row.items() if k != "paper"} for row in rows], hide_index=True)
+    st.caption("The paper's numbers stand beside runs on the full data only.")
 
 
 def _differences(chosen: list[Entry]) -> None:

@@ -111,4 +111,4 @@ def difference(statistic: Statistic, base: Statistic, metric: str) -> str:
     if statistic.mean is None or base.mean is None:
         return "–"
     gap = statistic.mean - base.mean
-    return f"{100 * gap:+.2f}" if metric == "accuracy" else f"{gap:+.4g}"
+    return (f"{100 * gap:+.2f}" if metric == "accuracy" else f"{gap:+.4g}").replace("-", "−")

@@ -69,9 +69,9 @@ class ImageSet:
             "penalty_weight": self.penalty_weight, "detach_attention": False, "f_layers": f_layers,
             "q_layers": q_layers, "snapshots": 12, "checkpoint_seconds": 20.0, "analysis": True,
         }
-        if data == "sample":
+        if data == "sample":  # 24 + 4 channels are normalised in pairs; 24 + 5 is prime and would be one group
             values |= {"epochs": 12, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
-                       "rtol": 1e-2, "atol": 1e-2}
+                       "rtol": 1e-2, "atol": 1e-2, "augment": 4}
         return {**values, **METHODS[method].defaults, **self.of_method.get(method, {})}
 
 

@@ -24,7 +24,7 @@ export function mount(element, data, send) {
   const lost = make("p", { className: "lost", role: "status", hidden: true }, "Connection lost, trying again…"), legend = make("div", "legend");
   const root = make("div", "ace-curves", strips.node, lost, controls.node, legend, cards.node);
   const feed = new Feed(view.runs, {
-    interval: () => cards.pace.interval,
+    next: () => cards.pace.next(),
     heard: (news) => { if (news) cards.news(); strips.write(view.runs, view.metric); },
     state: (run, state) => send?.("state", { id: run.given.id, state }),
     lost: (away) => { lost.hidden = !away; },

@@ -5,7 +5,7 @@ const REST = 5000, AGAIN = 500, PATIENCE = 15000;  // milliseconds
 const AT_ONCE = 40;  // runs in one question
 
 export class Feed {
-  // tell: { interval() in milliseconds, heard(changed), state(run, state), lost(whether) }
+  // tell: { next() in milliseconds, heard(changed), state(run, state), lost(whether) }
   constructor(runs, tell) {
     Object.assign(this, { runs, tell, base: "", failures: 0, timer: 0, request: null, ended: false });
   }
@@ -61,7 +61,7 @@ export class Feed {
     const changed = run.take(known, asked);
     const state = run.gone ? "gone" : run.status.state;
     if (known.more) run.due = 0;
-    else if (run.busy && run.due) run.due = performance.now() + this.tell.interval();
+    else if (run.busy && run.due) run.due = performance.now() + this.tell.next();
     if (before !== undefined && state !== before) this.tell.state(run, state);
     return changed || state !== before;
   }

@@ -3,6 +3,7 @@
 import { clamp } from "./theme.js";
 
 const LEAST = 500, MOST = 900;  // milliseconds between two flushes
+const NEAR = 20, GRACE = 200;  // so much too early is in time; so long a flush waits for the answer that is due with it
 const SHARE = 8;  // an interval is so many times what a flush costs
 const MEMORY = 0.7;  // of the moving average of that cost
 
@@ -72,10 +73,10 @@ export class Pace {
 
   flush() {
     clearTimeout(this.timer);
-    const dirty = [...this.panels.values()].filter((panel) => panel.dirty), early = this.flushed + this.interval - 20 - performance.now();
+    const dirty = [...this.panels.values()].filter((panel) => panel.dirty), early = this.early();
     if (!dirty.length || this.ended) return;
-    if (early > 0) {
-      this.timer = setTimeout(() => this.flush(), early);
+    if (early > NEAR) {
+      this.timer = setTimeout(() => this.flush(), early + GRACE);
       return;
     }
     this.flushed = performance.now();
@@ -83,6 +84,12 @@ export class Pace {
     for (const panel of dirty) this.queue.add(panel);
     this.soon();
   }
+
+  // Milliseconds until what is new may be drawn again.
+  early() { return this.flushed + this.interval - performance.now(); }
+
+  // When to ask for more, so that the answer can be drawn as it comes.
+  next() { return this.early() > NEAR ? this.early() : this.interval; }
 
   // Everything that is seen, at once; the milliseconds it took.
   redraw() {

@@ -1,5 +1,3 @@
-// Records as growing columns.
-
 // Records as growing columns; what a record lacks is NaN. `version` changes whenever the content does.
 export class Table {
   constructor(wanted) {

@@ -59,7 +59,8 @@ export const ATTENTION = {
       g.strokeStyle = theme.line;
       g.lineWidth = 1;
       g.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1);
-      if (over) text(g, i === 0 ? "over the input" : "by itself", box.x + box.w / 2, box.y + box.h + 5, { align: "center", base: "top", colour: theme.ink, faint: true });
+      if (over) text(g, i === 0 ? "over the input" : "by itself", box.x + box.w / 2, box.y + box.h + 5,
+        { align: "center", base: "top", colour: theme.ink, faint: true });
       if (pairwise) {
         countTicks(g, box, columns, true, theme, about.full[1]);
         countTicks(g, box, rows, false, theme, about.full[0]);

@@ -22,8 +22,9 @@ export const FEATURES = {
     return overTime(g, w, h, view, theme, level, theme.signed, vector.low, vector.high, d);
   },
   draw(g, w, h, view, state, theme, still) {
-    if (view.film.meta.features) multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table: theme.features, changed: false, gain: 1, slot: "featureTiles" });
-    else {
+    if (view.film.meta.features) {
+      multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table: theme.features, changed: false, gain: 1, slot: "featureTiles" });
+    } else {
       view.states = still;
       drawNow(g, still.X(state.t), still, theme);
     }
@@ -32,7 +33,8 @@ export const FEATURES = {
     const { film } = view, { features } = film.meta;
     if (!features) {
       const cell = overTimeCell(x, y, view.states), { data, shape: [, P, d] } = view.block.arrays.state;
-      return cell && [`coordinate ${cell.i + 1}, t = ${film.meta.t[cell.f].toFixed(2)}`, `h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, film.title(state.probe)];
+      return cell && [`coordinate ${cell.i + 1}, t = ${film.meta.t[cell.f].toFixed(2)}`,
+        `h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, film.title(state.probe)];
     }
     const cell = multiplesCell(x, y, view.featureTiles);
     if (!cell) return null;

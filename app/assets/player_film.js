@@ -14,7 +14,7 @@ function decode(buffer) {
     const type = dtype === "float32" ? Float32Array : Uint8Array;
     arrays[name] = { shape, data: new type(buffer, 4 + size + offset, shape.reduce((a, b) => a * b, 1)) };
   }
-  return { version: header.version, epoch: header.epoch, bytes: buffer.byteLength, arrays };
+  return { version: header.version, bytes: buffer.byteLength, arrays };
 }
 
 export class Film {

@@ -2,7 +2,7 @@
 import { scratch } from "./player_colours.js";
 import { BAR, colourBar, countTicks, inside, number, text, ticks } from "./player_draw.js";
 
-// A vector over time as a picture: coordinates down, t across.
+// The picture: coordinates down, t across.
 export function overTime(g, w, h, view, theme, level, table, low, high, size) {
   const T = view.film.meta.t.length, box = { x: 44, y: 8, w: w - 44 - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);
   for (let i = 0; i < size; i++) for (let f = 0; f < T; f++) cells[i * T + f] = table[level(f, i)];

@@ -2,7 +2,7 @@
 import { fill, scratch } from "./player_colours.js";
 import { BAR } from "./player_draw.js";
 
-// The largest equal cells of that shape: how many columns, and how large a cell is.
+// The largest equal cells of that shape: how large one is, and where each is placed.
 export function tiling(count, aspect, w, h, gap, caption = 0) {
   let best = { columns: 1, width: 0 };
   for (let columns = 1; columns <= count; columns++) {
@@ -13,7 +13,7 @@ export function tiling(count, aspect, w, h, gap, caption = 0) {
   const width = Math.max(Math.floor(best.width), 1), height = Math.max(Math.floor(width / aspect), 1);
   const rows = Math.ceil(count / best.columns);
   const x = Math.max(0, (w - best.columns * (width + gap) + gap) / 2), y = Math.max(0, (h - rows * (height + gap + caption) + gap) / 2);
-  return { columns: best.columns, width, height,
+  return { width, height,
     place: (i) => ({ x: Math.round(x + i % best.columns * (width + gap)), y: Math.round(y + Math.floor(i / best.columns) * (height + gap + caption)) }) };
 }
 
