@@ -15,7 +15,6 @@ import { plotly } from "./load_plotly.js";
 import { make } from "./theme.js";
 
 const WATCH = 500, RETRY = 2000;  // milliseconds: looking at the page's colours, loading Plotly again
-let scrolled = null;  // what was scrolled for last: a page that mounts its curves again does not jump
 
 export function mount(element, data, send) {
   const view = { runs: new Map(), series: [], hidden: new Set(), settings: settingsOf(data.settings), metric: "", theme: null };
@@ -29,7 +28,7 @@ export function mount(element, data, send) {
     state: (run, state) => send?.("state", { id: run.given.id, state }),
     lost: (away) => { lost.hidden = !away; },
   });
-  let said = "", destroyed = false;
+  let said = "", scrolled = null, destroyed = false;
 
   // Whether the page has changed its colours.
   function readTheme() {
@@ -45,9 +44,8 @@ export function mount(element, data, send) {
     said = text;
     if (!same) show(given);
     feed.refresh(given.base);  // the same again: perhaps a run was resumed, but there is nothing to draw yet
-    if (scroll === null || scroll === scrolled) return;
+    if (scroll !== null && scroll !== scrolled) requestAnimationFrame(() => element.scrollIntoView({ behavior: "smooth", block: "start" }));
     scrolled = scroll;
-    requestAnimationFrame(() => element.scrollIntoView({ behavior: "smooth", block: "start" }));
   }
 
   function show(given) {

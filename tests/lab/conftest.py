@@ -15,7 +15,9 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from acenode import experiments
+from acenode.bench.driving import browser
 from acenode.config import Config
+from acenode.errors import UserError
 from acenode.execute import create, execute
 from acenode.files import write_json
 from acenode.process import identity
@@ -49,6 +51,16 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     yield made
     made.launcher.close()
     labs.use(None)
+
+
+@pytest.fixture(scope="session")
+def chrome() -> Iterator[Any]:
+    """A browser, if there is one."""
+    try:
+        with browser() as found:
+            yield found
+    except UserError as error:
+        pytest.skip(str(error))
 
 
 @dataclass(frozen=True)
