@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from acenode.errors import SolveError, UserError
 from acenode.runge_kutta import Evaluations
+from acenode.task import Listener, Recipe, Task
 
 NUMBERS = {"L_h": "the loss L_h", "L_a": "the loss L_a",
            "grad_h": "the gradient of L_h", "grad_a": "the gradient of L_a"}
@@ -21,77 +22,6 @@ NUMBERS = {"L_h": "the loss L_h", "L_a": "the loss L_a",
 
 class TrainingError(RuntimeError):
     """Training that cannot go on, in words."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What validation is judged by."""
-
-    name: str
-    higher_is_better: bool = True
-
-    def better(self, value: float, best: float | None) -> bool:
-        if best is None or not math.isfinite(best):
-            return True
-        return value > best if self.higher_is_better else value < best  # never for NaN
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Who trains when. `attention` is θ_g (and θ_q where a(t) is detached in phase one); `penalised` is θ_g alone."""
-
-    main: list[nn.Parameter]
-    attention: list[nn.Parameter]
-    penalised: list[nn.Parameter]
-
-
-@dataclass(frozen=True)
-class Loss:
-    """L_task of a batch, what else is worth a curve, and the solve behind it."""
-
-    task: Tensor
-    metrics: dict[str, Tensor]
-    evaluations: Evaluations | None = None
-
-
-class Task(Protocol):
-    """What is trained. `batch` is a pure function of its arguments, so a run can go on from any point."""
-
-    @property
-    def model(self) -> nn.Module: ...
-    @property
-    def metric(self) -> Metric: ...
-    @property
-    def iterations(self) -> int: ...  # batches an epoch
-
-    def groups(self, detach_attention: bool) -> Groups: ...
-    def batch(self, epoch: int, iteration: int) -> Any: ...
-    def loss(self, batch: Any, *, detach_attention: bool) -> Loss: ...
-    def evaluate(self, split: str) -> dict[str, float]: ...
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How it is trained. `rate(progress)` is the learning rate's factor at a fraction of the training."""
-
-    epochs: int
-    learning_rate: float
-    optimiser: Callable[[Sequence[nn.Parameter], float, bool], torch.optim.Optimizer]  # parameters, rate, is θ_g
-    rate: Callable[[float], float] = lambda progress: 1.0
-    schedule: str = "alternating"
-    penalty: str = "l2"
-    penalty_weight: float = 0.0
-    detach_attention: bool = False
-
-
-class Listener(Protocol):
-    """Who is told, and who may ask to stop."""
-
-    def stop_asked(self) -> bool: ...
-    def steps(self, records: list[dict[str, Any]]) -> None: ...
-    def epoch(self, record: dict[str, Any]) -> None: ...
-    def checkpoint(self, state: dict[str, Any]) -> None: ...
-    def checkpoint_due(self) -> bool: ...
 
 
 def norm_of(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:

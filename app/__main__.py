@@ -19,6 +19,7 @@ def main() -> int:
     try:
         # training takes all cores but one, which the page and the browser are left with
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(own_cores()) - 1)))
+        sys.setswitchinterval(0.001)  # a thread that trains, or imports torch, lets the page have its turn sooner
         from app.server import serve
 
         serve(options.port, options.runs, options.headless)

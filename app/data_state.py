@@ -6,7 +6,7 @@ import streamlit as st
 
 from acenode.data.images import SOURCES
 from acenode.experiments import Experiment
-from app import labels, say
+from app import say
 from app.lab import lab
 
 PERIOD = "1s"  # between looks at a download
@@ -18,7 +18,7 @@ def show(experiment: Experiment) -> bool:
         return True
     state = lab().fetcher.state(experiment.name)
     if state.data.state == "ready":
-        where = labels.plain(str(state.data.path))
+        where = say.plain(str(state.data.path))
         st.caption(f":material/database: {experiment.title}, {state.data.detail}, in {where}")
         return True
     if state.phase == "running":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,32 +13,39 @@ from acenode.fetching import Fetcher
 from acenode.runs import RunStore
 
 if TYPE_CHECKING:
-    from acenode.launch import Launcher  # needs torch, which takes seconds to import
+    from acenode.launch import Launcher
 
 
-@dataclass(frozen=True)
 class Lab:
     """What the pages work with."""
 
-    store: RunStore
-    data_root: Path
-    launcher: Launcher
-    catalogue: Catalogue
-    fetcher: Fetcher
+    def __init__(self, runs: Path | str, data_root: Path) -> None:
+        self.store, self.data_root = RunStore(runs), data_root
+        self.catalogue, self.fetcher = Catalogue(self.store), Fetcher(data_root)
+        self._making = threading.Lock()
+        self._launcher: Launcher | None = None
+
+    @property
+    def launcher(self) -> Launcher:
+        """Made when it is first asked for, since it needs torch, which takes seconds to import; what a dead process
+        left running is marked interrupted then."""
+        with self._making:
+            if self._launcher is None:
+                from acenode.launch import Launcher
+
+                self._launcher = Launcher(self.store, self.data_root)
+                self._launcher.recover()
+            return self._launcher
+
+    def close(self) -> None:
+        """Ask what runs to write a checkpoint and stop."""
+        with self._making:
+            if self._launcher is not None:
+                self._launcher.close()
 
 
 _lock = threading.Lock()
 _lab: Lab | None = None
-
-
-def make(runs: Path | str, data_root: Path) -> Lab:
-    """A lab over a folder of runs; what a dead process left there is marked interrupted."""
-    from acenode.launch import Launcher
-
-    store = RunStore(runs)
-    launcher = Launcher(store, data_root)
-    launcher.recover()
-    return Lab(store, data_root, launcher, Catalogue(store), Fetcher(data_root))
 
 
 def lab() -> Lab:
@@ -47,7 +53,7 @@ def lab() -> Lab:
     global _lab
     with _lock:
         if _lab is None:
-            _lab = make(os.environ.get("ACENODE_RUNS") or "runs", data_dir())
+            _lab = Lab(os.environ.get("ACENODE_RUNS") or "runs", data_dir())
         return _lab
 
 
@@ -60,7 +66,7 @@ def use(other: Lab | None) -> Lab | None:
 
 
 def close() -> None:
-    """Ask what runs to write a checkpoint and stop."""
+    """Close the one lab, if there is one."""
     before = use(None)
     if before is not None:
-        before.launcher.close()
+        before.close()

@@ -1,9 +1,8 @@
-"""How runs are called and coloured. Every text that a stranger may have written is made harmless here."""
+"""How runs are called and coloured."""
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterable
 from functools import lru_cache
@@ -18,12 +17,6 @@ from acenode.table import changed_settings
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
          "unreadable": "?"}
-MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
-
-
-def plain(text: str) -> str:
-    """The text as Markdown that shows it letter by letter."""
-    return MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 
 def method_title(experiment: str, method: str) -> str:

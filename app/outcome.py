@@ -13,7 +13,7 @@ from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.export import outcome
 from acenode.export.outcome import Outcome
-from app import labels
+from app import labels, say
 from app.lab import lab
 
 COLUMNS = 3
@@ -26,7 +26,7 @@ def tiles(entries: list[Entry]) -> None:
             continue
         with st.container(border=True):
             if len(entries) > 1:
-                st.caption(labels.plain(labels.label(entry)))
+                st.caption(say.plain(labels.label(entry)))
             with st.container(horizontal=True, gap="large"):
                 st.metric(f"test {entry.metric}", labels.percent(entry.value, entry.metric or ""))
                 st.metric(f"best validation {entry.metric}", labels.percent(entry.best, entry.metric or ""))
@@ -63,7 +63,7 @@ def _beside(found: list[tuple[Entry, Outcome]], draw: Callable[[Outcome], tuple[
     columns = st.columns(min(COLUMNS, len(found)))
     for i, (entry, result) in enumerate(found):
         with columns[i % len(columns)]:
-            st.caption(labels.plain(labels.label(entry)))
+            st.caption(say.plain(labels.label(entry)))
             figure, why = draw(result)
             if figure is None:
                 st.caption(why or "")

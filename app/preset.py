@@ -10,7 +10,7 @@ import streamlit as st
 
 from acenode.config import SETTINGS
 from acenode.experiments import Experiment
-from app import labels
+from app import say
 from app.lab import lab
 
 
@@ -32,7 +32,7 @@ def read(experiment: Experiment) -> Preset:
     entry = lab().catalogue.entry(name) if name else None
     if entry is None or entry.experiment != experiment.name or entry.method not in experiment.methods:
         return usual
-    st.info(f"The form below repeats {labels.plain(entry.id)}: change what you want to change.",
+    st.info(f"The form below repeats {say.plain(entry.id)}: change what you want to change.",
             icon=":material/content_copy:")
     values = {k: v for k, v in entry.config.items() if k in SETTINGS}
     return Preset(entry.method, entry.data, str(entry.seed), entry.id, values)

@@ -25,7 +25,7 @@ def show() -> None:
         st.page_link(navigation.home(), label="Train the demo", icon=":material/play_arrow:")
         return
     fitting = filters.show(entries)
-    st.caption(f"{len(fitting)} of {len(entries)} runs in {labels.plain(str(lab().store.root))}. "
+    st.caption(f"{len(fitting)} of {len(entries)} runs in {say.plain(str(lab().store.root))}. "
                "Click a column's head to sort.")
     chosen = _table(fitting)
     if not chosen:
@@ -41,7 +41,7 @@ def _workers() -> None:
     with st.expander("Devices", icon=":material/memory:"):
         for device in lab().launcher.read_outs():
             with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-                st.markdown(f"**{labels.plain(device.title)}**", width="content")
+                st.markdown(f"**{say.plain(device.title)}**", width="content")
                 count = st.number_input("runs at a time", 1, 64, device.workers, key=f"workers/{device.name}",
                                         width=160)
                 if count != device.workers:
@@ -142,7 +142,7 @@ def _delete(names: list[str]) -> None:
 
 def _one(entry: Entry) -> None:
     """Notes, tags and exports of one run."""
-    st.subheader(labels.plain(entry.id))
+    st.subheader(say.plain(entry.id))
     if entry.error:
         say.trouble(entry.error)
     left, right = st.columns(2, gap="large")

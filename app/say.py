@@ -1,10 +1,17 @@
-"""What went wrong, in one line that cannot be taken for markup."""
+"""Texts that cannot be taken for markup, and what went wrong in one line of them."""
 
 from __future__ import annotations
 
+import re
+
 import streamlit as st
 
-from app.labels import plain
+MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
+
+
+def plain(text: str) -> str:
+    """The text as Markdown that shows it letter by letter."""
+    return MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 
 def refused(why: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import tomllib
 import traceback
 from collections.abc import AsyncIterator
@@ -21,14 +22,20 @@ from app.routes import ROUTES
 
 ROOT = Path(__file__).parent.parent
 FIRST_PORT = 8501
+FIRST_PAGE = 3.0  # seconds
 
 
 @asynccontextmanager
 async def lifespan(_: Any) -> AsyncIterator[None]:
-    # torch takes seconds to import: meanwhile the browser can fetch the page
-    threading.Thread(target=lab.lab, name="acenode-lab", daemon=True).start()
+    threading.Thread(target=warm, name="acenode-warm", daemon=True).start()
     yield
     await anyio.to_thread.run_sync(lab.close)
+
+
+def warm() -> None:
+    """Import torch and start the launcher, once the browser has had time to fetch the first page."""
+    time.sleep(FIRST_PAGE)
+    lab.lab().launcher  # noqa: B018 - made by asking for it
 
 
 def on_script_error(trouble: Exception) -> bool:

@@ -58,7 +58,7 @@ def _choose(entries: dict[str, Entry]) -> list[str]:
     gone = [n for n in st.session_state["shown"] if n not in entries]
     if gone:
         st.session_state["shown"] = [n for n in st.session_state["shown"] if n in entries]
-        st.caption(f"Not there any more: {labels.plain(', '.join(gone))[:300]}")
+        st.caption(f"Not there any more: {say.plain(', '.join(gone))[:300]}")
     shown = st.multiselect("Runs shown", list(entries), key="shown", max_selections=MOST,
                            format_func=lambda n: labels.label(entries[n]))  # never the state: a choice is known by it
     if st.query_params.get("runs", "") != ",".join(shown):
@@ -69,7 +69,7 @@ def _choose(entries: dict[str, Entry]) -> list[str]:
 def _controls(entry: Entry) -> None:
     """What can be done with a run in its state."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"{labels.ICONS[entry.state]} {labels.plain(labels.label(entry))}", width="content")
+        st.markdown(f"{labels.ICONS[entry.state]} {say.plain(labels.label(entry))}", width="content")
         st.caption(entry.state, width="content")
         if entry.state in ("running", "queued"):
             _button("Stop", "stop", entry, lab().launcher.stop, "writes a checkpoint after this iteration")
@@ -82,7 +82,7 @@ def _controls(entry: Entry) -> None:
             st.switch_page(navigation.experiment(entry.experiment), query_params={"from": entry.id})
     if entry.error and entry.state in ("failed", "interrupted"):
         if entry.state == "failed":
-            st.error(f"{labels.plain(entry.error)}. Its curves up to there are below; Resume goes on from the last "
+            st.error(f"{say.plain(entry.error)}. Its curves up to there are below; Resume goes on from the last "
                      "good checkpoint.", icon=":material/error:")
         else:
             st.warning("The process that trained this run is gone. Its curves up to there are below; Resume goes on "

@@ -23,7 +23,7 @@ from acenode.execute import Outcome, create, execute
 from acenode.experiments.probes import LIMIT, fit
 from acenode.record import Recorder
 from acenode.runs import Run, RunStore
-from acenode.training import Loss
+from acenode.task import Loss
 
 Train = Callable[..., Outcome]
 

@@ -10,7 +10,8 @@ from problems import relative
 from torch import Tensor, nn
 
 from acenode import UserError
-from acenode.training import Groups, Loss, Metric, Recipe, Trainer, TrainingError, norm_of
+from acenode.task import Groups, Loss, Metric, Recipe
+from acenode.training import Trainer, TrainingError, norm_of
 
 RATE, WEIGHT = 0.1, 0.03
 

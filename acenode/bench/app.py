@@ -90,7 +90,7 @@ def drawing(root: Path) -> dict[str, float]:
             page.wait_for_function(f"() => {CURVES}?.__curves.points('{run.id}') === 20000", timeout=60_000)
         page.evaluate(f"() => {CURVES}.scrollIntoView()")
         page.wait_for_timeout(2000)
-        redraw = page.evaluate(f"() => {CURVES}.__curves.lag()")
+        redraw = page.evaluate(f"() => {CURVES}.__curves.redraw()")
         page.goto(f"{served.url}/mnist?runs={','.join(run.id for run in films)}")
         page.wait_for_function(f"() => {PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
         page.evaluate(f"() => {PLAYER}.scrollIntoView()")
@@ -115,18 +115,19 @@ def watching(root: Path) -> dict[str, float]:
         page.close()
         alone: list[float] = []
         watched: list[float] = []
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS):  # none, two, two, none: what drifts does so for both
             alone += _steps_in_a_window(trained)
             tabs = [chrome.new_page(viewport={"width": 1400, "height": 1000}) for _ in range(2)]
             for tab in tabs:
                 tab.goto(f"{served.url}/mnist?runs={trained.id}")
-                tab.wait_for_function(f"() => {CURVES}?.__curves.drawn() > 1")
+                tab.wait_for_function(f"() => {CURVES}?.__curves.points('{trained.id}') > 1")
                 tab.evaluate(f"() => {CURVES}.scrollIntoView()")
-            time.sleep(2)
-            watched += _steps_in_a_window(trained)
+            time.sleep(3)
+            watched += _steps_in_a_window(trained) + _steps_in_a_window(trained)
             for tab in tabs:
                 tab.close()
-            time.sleep(1)
+            time.sleep(3)
+            alone += _steps_in_a_window(trained)
     return {"watched_throughput": mean(alone) / mean(watched),
             "watched_throughput_median": median(alone) / median(watched), "iteration_seconds": mean(alone)}
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from acenode.config import Config, resolve
 from acenode.errors import UserError
-from acenode.training import Metric, Recipe, Task
+from acenode.task import Metric, Recipe, Task
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
 
 Shape = TypeVar("Shape")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments.base import Method
-from acenode.models.image import ImageModel, ImageShape, ace_ode_net, augmented_ode_net, ode_net, resnet
-from acenode.solve import Solver
+from acenode.solver import Solver
+
+if TYPE_CHECKING:
+    from acenode.models.image import ImageModel, ImageShape  # needs torch, which a list of methods does not
 
 COMMON = frozenset({"epochs", "batch_size", "learning_rate", "momentum", "weight_decay", "size", "crop", "stem_padding",
                     "snapshots", "checkpoint_seconds", "analysis"})
@@ -22,7 +26,27 @@ def solver_of(config: Config) -> Solver:
     return Solver(config.solver or "dopri5", **given)
 
 
+def build_resnet(shape: ImageShape, config: Config) -> ImageModel:
+    from acenode.models.image import resnet
+
+    return resnet(shape)
+
+
+def build_ode_net(shape: ImageShape, config: Config) -> ImageModel:
+    from acenode.models.image import ode_net
+
+    return ode_net(shape, solver_of(config))
+
+
+def build_augmented(shape: ImageShape, config: Config) -> ImageModel:
+    from acenode.models.image import augmented_ode_net
+
+    return augmented_ode_net(shape, solver_of(config), config.augment or 5)
+
+
 def build_ace(shape: ImageShape, config: Config) -> ImageModel:
+    from acenode.models.image import ace_ode_net
+
     if config.initial in ("dense", "correlation") and config.crop != shape.side:
         raise UserError(f"initial={config.initial} needs maps of one size: leave crop at {shape.side}")
     return ace_ode_net(shape, solver_of(config), f_layers=config.f_layers or 1, q_layers=config.q_layers or 1,
@@ -30,12 +54,10 @@ def build_ace(shape: ImageShape, config: Config) -> ImageModel:
 
 
 METHODS: dict[str, Method[ImageShape]] = {m.name: m for m in (
-    Method("resnet", "ResNet", lambda shape, config: resnet(shape), COMMON),
-    Method("rknet", "RKNet", lambda shape, config: ode_net(shape, solver_of(config)), COMMON | SOLVER,
+    Method("resnet", "ResNet", build_resnet, COMMON),
+    Method("rknet", "RKNet", build_ode_net, COMMON | SOLVER,
            {"solver": "rk4", "step_size": 1.0, "gradient": "adjoint"}),
-    Method("odenet", "ODE-Net", lambda shape, config: ode_net(shape, solver_of(config)), COMMON | SOLVER),
-    Method("augmented", "Augmented-ODE-Net",
-           lambda shape, config: augmented_ode_net(shape, solver_of(config), config.augment or 5),
-           COMMON | SOLVER | {"augment"}),
+    Method("odenet", "ODE-Net", build_ode_net, COMMON | SOLVER),
+    Method("augmented", "Augmented-ODE-Net", build_augmented, COMMON | SOLVER | {"augment"}),
     Method("ace", "ACE-ODE-Net", build_ace, COMMON | SOLVER | ATTENTION),
 )}

@@ -19,7 +19,7 @@ from acenode.errors import UserError
 from acenode.experiments.probes import Probes
 from acenode.models.image import ImageModel
 from acenode.models.initialise import initialise
-from acenode.training import Groups, Loss, Metric, Recipe
+from acenode.task import Groups, Loss, Metric, Recipe
 
 SPLIT_SEED = 20210814  # of the validation split alone
 EVALUATION_BATCH = 1000

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from acenode.config import Config
 from acenode.data import images as image_data
@@ -15,8 +13,13 @@ from acenode.data.images import ImageArrays
 from acenode.data.samples import digits
 from acenode.experiments.base import Experiment
 from acenode.experiments.image_methods import METHODS
-from acenode.experiments.image_task import ImageTask
-from acenode.models.image import ImageModel, ImageShape
+from acenode.task import Metric
+
+if TYPE_CHECKING:
+    import torch
+
+    from acenode.experiments.image_task import ImageTask
+    from acenode.models.image import ImageModel, ImageShape
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class ImageSet:
         return digits(colour=self.inputs == 3) if data == "sample" else image_data.load(self.name, root)
 
     def shape(self, config: Config) -> ImageShape:
+        from acenode.models.image import ImageShape
+
         width = 2 if config.size == "large" else 1
         padding = self.padding if config.stem_padding is None else config.stem_padding
         if config.data == "sample":
@@ -51,6 +56,8 @@ class ImageSet:
         return METHODS[config.method].build(self.shape(config), config)
 
     def make(self, config: Config, root: Path, device: torch.device) -> ImageTask:
+        from acenode.experiments.image_task import ImageTask
+
         arrays = self.load(config.data, root)
         held = self.validation if config.data == "full" else len(arrays.x_train) // 5
         pad = 4 if config.data == "full" else 0  # one pixel of eight is a different digit
@@ -82,7 +89,7 @@ def experiment(spec: ImageSet) -> Experiment:
         title=spec.title,
         summary=f"{spec.title}: images of ten classes, elementwise attention on a feature map",
         about_sample="scikit-learn's 1,797 digits of 8×8 pixels, with smaller networks of the same design",
-        metric=ImageTask.metric,
+        metric=Metric("accuracy"),
         methods=METHODS,
         defaults=spec.defaults,
         make=spec.make,

@@ -5,6 +5,7 @@ import { clamp } from "./theme.js";
 const LEAST = 500, MOST = 900;  // milliseconds between two flushes
 const NEAR = 20, GRACE = 200;  // so much too early is in time; so long a flush waits for the answer that is due with it
 const SHARE = 8;  // an interval is so many times what a flush costs
+const BUDGET = 45;  // milliseconds that a flush may cost: the losses first, the others in turn
 const MEMORY = 0.7;  // of the moving average of that cost
 
 export class Pace {
@@ -50,7 +51,12 @@ export class Pace {
     this.queue.delete(next);
     const begun = performance.now(), first = !next.plot._fullLayout;
     this.draw(next);
-    if (!first) this.spent += performance.now() - begun;  // the first drawing of a panel says nothing about the next
+    const took = performance.now() - begun;
+    next.when = begun;
+    if (!first) {  // the first drawing of a panel says nothing about the next
+      this.spent += took;
+      next.cost = next.cost === undefined ? took : MEMORY * next.cost + (1 - MEMORY) * took;
+    }
     this.soon();
   }
 
@@ -81,8 +87,18 @@ export class Pace {
     }
     this.flushed = performance.now();
     this.measured = true;
-    for (const panel of dirty) this.queue.add(panel);
+    const now = this.affordable(dirty);
+    for (const panel of now) this.queue.add(panel);
+    if (now.length < dirty.length) this.timer = setTimeout(() => this.flush(), this.interval);
     this.soon();
+  }
+
+  // As many of the panels as the budget allows: the first of the page always, then those that waited longest.
+  affordable(dirty) {
+    const [main] = this.panels.values(), seen = dirty.filter((panel) => panel.inView);
+    const order = seen.sort((a, b) => (b === main) - (a === main) || (a.when ?? 0) - (b.when ?? 0));
+    let cost = 0;
+    return order.filter((panel, i) => (cost += panel.cost ?? 0) <= BUDGET || i === 0);
   }
 
   // Milliseconds until what is new may be drawn again.

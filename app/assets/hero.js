@@ -32,7 +32,8 @@ export function mount(element, data) {
       canvas.height = Math.round(height * ratio);
       canvas.style.height = `${height}px`;
     }
-    const share = still ? 1 : Math.min(1, ((now - begun) % (PASS + REST)) / PASS);
+    const since = Math.max(0, now - begun);  // a frame's time may lie before the moment it was asked for
+    const share = still ? 1 : Math.min(1, (since % (PASS + REST)) / PASS);
     const c = canvas.getContext("2d"), colours = theme(element);
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, width, height);

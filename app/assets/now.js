@@ -1,7 +1,7 @@
 // What trains and waits now, and how busy the devices are: a small list that keeps itself up to date.
 import { at, duration, make } from "./theme.js";
 
-const PERIOD = 1500, SLOW = 6000;
+const PERIOD = 2000, SLOW = 6000;
 
 export function mount(element, data, send) {
   element.className = "now";

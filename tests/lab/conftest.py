@@ -46,10 +46,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     """A lab over an empty folder, in place of the process's own."""
-    made = labs.make(tmp_path / "runs", tmp_path / "data")
+    made = Lab(tmp_path / "runs", tmp_path / "data")
     labs.use(made)
     yield made
-    made.launcher.close()
+    made.close()
     labs.use(None)
 
 

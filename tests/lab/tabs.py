@@ -36,6 +36,6 @@ class Tab:
         return f"{CURVES}?.__curves.points('{run}')"
 
     def close(self) -> None:
-        assert self.troubles == []
+        assert not self.troubles, self.troubles
         assert "Traceback" not in self.page.inner_text("body")
         self.context.close()

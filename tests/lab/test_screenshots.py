@@ -13,7 +13,7 @@ from PIL import Image
 from tabs import Tab
 
 from acenode.bench.driving import CURVES, PLAYER, Served, server
-from acenode.runs import Run, RunStore
+from acenode.runs import Run
 from app.lab import Lab
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -26,7 +26,7 @@ def runs(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, R
     """Finished runs, one that failed and one that was interrupted, in one folder."""
     root = tmp_path_factory.mktemp("shots") / "runs"
     root.mkdir()
-    shelf = Shelf(Lab(RunStore(root), root, None, None, None), trained)  # type: ignore[arg-type]
+    shelf = Shelf(Lab(root, root), trained)
     first, second, third = sorted(shelf.finished(), key=lambda run: run.id)
     failed = shelf.failed("underflow in dt at t=0.31 with step 1e-9: loosen rtol and atol, or lower the learning rate")
     running = shelf.running()

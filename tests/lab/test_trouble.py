@@ -19,7 +19,7 @@ from test_pages import PAGES, said, sound
 
 from acenode import experiments
 from acenode.bench.folders import many_runs
-from app import labels, server
+from app import say, server
 from app.lab import Lab
 from app.routes import ROUTES
 
@@ -126,7 +126,7 @@ def test_two_people_press_stop(page: Page, lab: Lab) -> None:
 
 
 def test_markup_in_texts_is_shown_letter_by_letter() -> None:
-    assert labels.plain("<b> *x* [a](b) $1$ :red[x]") == "\\<b\\> \\*x\\* \\[a\\]\\(b\\) \\$1\\$ \\:red\\[x\\]"
+    assert say.plain("<b> *x* [a](b) $1$ :red[x]") == "\\<b\\> \\*x\\* \\[a\\]\\(b\\) \\$1\\$ \\:red\\[x\\]"
 
 
 def test_an_error_text_with_markup_is_no_markup(page: Page, shelf: Shelf) -> None:
