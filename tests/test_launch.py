@@ -20,7 +20,7 @@ from acenode.devices import CpuMeter, gpu_state
 from acenode.experiments.image_task import ImageTask
 from acenode.launch import Launcher
 from acenode.runs import Run, RunStore
-from acenode.training import Loss
+from acenode.task import Loss
 
 
 @pytest.fixture

@@ -93,6 +93,8 @@ def test_pages(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -
     keep(tab, "form", scheme)
 
     tab.open(f"mnist?runs={runs['failed'].id}")
+    page.get_by_role("button", name="Resume").wait_for()
+    tab.until(f"{tab.points(runs['failed'].id)} > 0")
     page.get_by_text("underflow in dt").first.scroll_into_view_if_needed()
     keep(tab, "failed", scheme)
     tab.close()

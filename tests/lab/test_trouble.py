@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -56,7 +57,8 @@ def get(target: str) -> Answer:
     scope = {"type": "http", "method": "GET", "path": unquote(path), "raw_path": path.encode(), "headers": [],
              "query_string": query.encode(), "root_path": "", "http_version": "1.1", "scheme": "http",
              "server": ("127.0.0.1", 80)}
-    asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))
+    with ThreadPoolExecutor(1) as other:  # this thread may have a loop of the browser's already
+        other.submit(lambda: asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))).result()
     return answer
 
 
