@@ -19,6 +19,7 @@ WATCHED = ("config.json", "status.json", "result.json", "notes.json")
 UNREADABLE = "unreadable"
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
+Values = dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Entry:
     last: float | None = None  # the last epoch's validation value
     metric: str = ""
     value: float | None = None  # the test metric
-    test: dict[str, float | None] = field(default_factory=dict)
+    test: Values = field(default_factory=dict)  # at the best parameters
+    test_last: Values = field(default_factory=dict)  # at the last ones, for comparison
     device: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
@@ -54,6 +56,11 @@ class Entry:
     @property
     def run(self) -> Run:
         return Run(self.path)
+
+    @property
+    def last_value(self) -> float | None:
+        """The test metric at the last parameters."""
+        return self.test_last.get(self.metric)
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ def _read(run: Run, stamp: Stamp) -> _Known:
     try:
         description, status = run.description(), run.status()
         config = Config.from_dict(description["config"])
-        metric, test = _outcome(run, status, stamp)
+        metric, test, test_last = _outcome(run, status, stamp)
         notes = read_notes(run) if stamp[3] else None
         environment = description.get("environment")
         entry = Entry(
@@ -138,7 +145,7 @@ def _read(run: Run, stamp: Stamp) -> _Known:
             epoch=int(_number(status.get("epoch")) or 0), epochs=int(_number(status.get("epochs")) or 0),
             seconds=_number(status.get("seconds")), seconds_left=_number(status.get("seconds_left")),
             best=_number(status.get("best")), last=_number(status.get("last")),
-            metric=metric, value=test.get(metric), test=test,
+            metric=metric, value=test.get(metric), test=test, test_last=test_last,
             device=_text(environment.get("device")) if isinstance(environment, dict) else "",
             notes=notes.notes if notes else "", tags=notes.tags if notes else (),
         )
@@ -153,17 +160,21 @@ def _unreadable(run: Run, stamp: Stamp, reason: str) -> _Known:
     return _Known(stamp, Entry(run.id, run.path, UNREADABLE, " ".join(reason.split())))
 
 
-def _outcome(run: Run, status: dict[str, Any], stamp: Stamp) -> tuple[str, dict[str, float | None]]:
-    """Name of the metric and the test values, from the status where it speaks of the result.json that is there."""
+def _outcome(run: Run, status: dict[str, Any], stamp: Stamp) -> tuple[str, Values, Values]:
+    """Name of the metric and the test values at the best and the last parameters, from the status where it speaks of
+    the result.json that is there."""
     result_stamp = stamp[2]
     if result_stamp is None:
-        return _text(status.get("metric")), {}
-    test = status.get("test")
-    source: dict[str, Any] | None = status
-    if not isinstance(test, dict) or status.get("result_bytes") != result_stamp[1]:
-        source = run.result()  # a run of an older version, or a file that was changed since
-    values = (source or {}).get("test", {})
-    return _text((source or {}).get("metric")), {str(k): _number(v) for k, v in values.items()}
+        return _text(status.get("metric")), {}, {}
+    source = status
+    told = isinstance(status.get("test"), dict) and isinstance(status.get("test_last"), dict)
+    if not told or status.get("result_bytes") != result_stamp[1]:
+        source = run.result() or {}  # a run of an older version, or a file that was changed since
+    return _text(source.get("metric")), _values(source.get("test")), _values(source.get("test_last"))
+
+
+def _values(found: Any) -> Values:
+    return {str(k): _number(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def _number(value: Any) -> float | None:

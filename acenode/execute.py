@@ -103,13 +103,15 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
     best = trainer.best
     recorder.keep_best({"value": best.value, "epoch": best.epoch, "model": best.model})
     result = _test(trainer, task)
+    if not result["test_last"] or not result["test"]:  # asked to stop meanwhile: resumed, it is tested again
+        return {}, trainer.seconds
     write_json(recorder.path / "result.json", plain(result))
     try:
         write_json(recorder.path / "result.json", plain(result | task.report()))
     except Exception as trouble:  # the numbers stand without their pictures
         recorder.log(f"no analysis: {_words(trouble)}")
     # what a list of runs shows, so that it need not read a result of many points; the size says which result it was
-    recorder.values |= plain({k: result[k] for k in ("test", "metric", "best_epoch")})
+    recorder.values |= plain({k: result[k] for k in ("test", "test_last", "metric", "best_epoch")})
     recorder.values["result_bytes"] = (recorder.path / "result.json").stat().st_size
     return result["test"], trainer.seconds
 
@@ -120,7 +122,7 @@ def _test(trainer: Trainer, task: LabTask) -> dict[str, Any]:
     assert best.model is not None
     last = task.evaluate("test")
     task.model.load_state_dict(best.model)
-    return {"test": task.evaluate("test"), "test_last": last, "metric": task.metric.name,
+    return {"test": task.evaluate("test") if last else {}, "test_last": last, "metric": task.metric.name,
             "best_epoch": (best.epoch or 0) + 1, "validation": best.value, "seconds": trainer.seconds,
             "steps": trainer.step}
 

@@ -17,9 +17,12 @@ from acenode.devices import CpuMeter, DeviceState, cpu_state, gpu_state, kinds
 from acenode.environment import device_of
 from acenode.errors import UserError
 from acenode.execute import create, execute
+from acenode.lock import try_lock
+from acenode.process import identity
 from acenode.runs import Run, RunStore
 
 IDLE = 0.2  # seconds between looks at an empty queue
+LEFT = "nobody trains it any more, and its last state could not be written"
 
 
 @dataclass
@@ -50,13 +53,10 @@ class Launcher:
 
     def start(self, config: Config) -> Run:
         """Queue a new run."""
-        self._check_open()
-        run = create(self.store, config)
-        try:
+        with self.changed:  # nobody may take it for one that was left behind before it waits
+            self._check_open()
+            run = create(self.store, config)
             self._enqueue(run, device_of(config.device).type)
-        except UserError:  # it closed in between: a run that never was
-            run.delete()
-            raise
         return run
 
     def resume(self, run: Run) -> None:
@@ -64,7 +64,7 @@ class Launcher:
         with self.changed:  # held throughout: of two who ask, one is told that it waits already
             if self._find(run.id) is not None:
                 raise UserError(f"{run.id} is already waiting or running")
-            state = run.status()["state"]
+            state = self._state(run)
             if state in ("finished", "running", "queued"):  # the latter two by another process
                 raise UserError(f"{run.id} is {state}: there is nothing to resume")
             device = device_of(run.config().device).type
@@ -87,8 +87,10 @@ class Launcher:
                 self.changed.notify_all()
             elif job is not None:
                 job.stop.set()
-            elif run.status()["state"] in ("running", "queued"):  # by another process
+            elif self._state(run) in ("running", "queued"):  # by another process
                 run.ask_to_stop()
+            elif run.stored_state() in ("running", "queued"):  # nobody is left to hear it
+                run.mark("interrupted", error=run.status()["error"] or LEFT)
 
     def delete(self, run: Run) -> None:
         """Remove a run that nobody trains."""
@@ -97,7 +99,7 @@ class Launcher:
                 raise UserError(f"{run.id} is running: stop it first")
             state = "unreadable"
             with contextlib.suppress(UserError):  # a torn run may be deleted all the same
-                state = run.status()["state"]
+                state = self._state(run)
             if state == "running":
                 raise UserError(f"{run.id} is trained by another process: stop it first")
             self.waiting = [job for job in self.waiting if job.run.id != run.id]
@@ -199,6 +201,12 @@ class Launcher:
     def _find(self, run_id: str) -> _Job | None:
         return self.running.get(run_id) or next((j for j in self.waiting if j.run.id == run_id), None)
 
+    def _state(self, run: Run) -> str:
+        """The state; `interrupted` too where this process was to train it and does not: its last write failed."""
+        status = run.status()
+        here = status["state"] in ("queued", "running") and status["process"] == identity()
+        return "interrupted" if here and self._find(run.id) is None and _free(run) else status["state"]
+
     def _ready(self) -> Iterator[_Job]:
         """Waiting jobs whose device has room, in order."""
         busy = {name: sum(j.device == name for j in self.running.values()) for name in self.limits}
@@ -235,3 +243,14 @@ class Launcher:
             with self.changed:
                 self.running.pop(job.run.id, None)
                 self.changed.notify_all()
+
+
+def _free(run: Run) -> bool:
+    """Whether no thread trains the run; a lock that is not there is not made, as the disk may be full."""
+    path = run.path / "lock"
+    if not path.exists():
+        return True
+    lock = try_lock(path)
+    if lock is not None:
+        lock.close()
+    return lock is not None

@@ -41,6 +41,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
     size = _first_size(y, k1, k2, h0, d1, tableau.order, rtol, atol)
     rows = [y] + [tuple(torch.zeros_like(b) for b in y) for _ in times[1:]]
     ratio = torch.zeros_like(t)
+    inner = torch.tensor(times[1:-1], dtype=t.dtype, device=t.device)[:, None]  # (times between, 1)
 
     for _ in range(solver.max_steps):
         rest = sign * (end - t)
@@ -61,17 +62,18 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
         accepted = active & (ratio <= 1)  # False for NaN
         mean = torch.where(accepted, dt, 0).sum() / accepted.sum().clamp(min=1)
         over = ~(active & ~(accepted & last)).any()
-        seen = torch.stack((stuck.any().double(), accepted.any().double(), mean, over.double())).tolist()
+        here = accepted & (sign * (inner - t) > 0) & ((sign * (inner - (t + dt)) <= 0) | last)  # (times between, B)
+        facts = torch.stack((stuck.any().double(), accepted.any().double(), mean, over.double()))
+        seen = torch.cat((facts, here.any(1).double())).tolist()
         if seen[0]:
             i = int(stuck.nonzero()[0])
             reason = "the field gave NaN or infinity" if bool(broken.any()) else "underflow in dt"
             raise SolveError(reason, float(t[i]), float(dt[i]), ADVICE)
-        for n, s in enumerate(times[1:-1], start=1):
-            here = accepted & (sign * (s - t) > 0) & ((sign * (s - (t + dt)) <= 0) | last)
-            if bool(here.any()):
-                x = torch.where(here, (s - t) / dt, 0)
+        for n, s in enumerate(times[1:-1]):
+            if seen[4 + n]:
+                x = torch.where(here[n], (s - t) / dt, 0)
                 inside = _move(y, dt, _slope(dense_weights(x, tableau, len(ks)), ks))
-                rows[n] = _choose(here, inside, rows[n])
+                rows[n + 1] = _choose(here[n], inside, rows[n + 1])
         y, k1 = _choose(accepted, y1, y), _choose(accepted, ks[-1], k1)
         t = torch.where(accepted, torch.where(last, end, t + dt), t)
         if seen[1]:
@@ -82,7 +84,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
             return tuple(torch.stack(block) for block in zip(*rows[:-1], y, strict=True))
         size = _next_size(dt.abs(), ratio, accepted, tableau.order)
     raise SolveError(f"the step limit of {solver.max_steps} was reached", float((sign * t).min() * sign),
-                     sign * float(size.min()),
+                     sign * float(size[sign * (end - t) > 0].min()),
                      "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4")
 
 

@@ -71,7 +71,7 @@ def _row(experiment: Experiment, key: tuple, members: list[tuple[float, Config, 
     # one value a seed: repeating a seed is no new evidence, the latest counts
     by_seed = {config.seed: value * 100 for _, config, value, _ in members}
     config = members[0][1] if members else experiment.configure(method, data)
-    printed = paper.accuracy(config) if data == "full" else None
+    printed = paper.accuracy(config) if data == "full" and set(dict(changed)) <= {"size"} else None
     values = list(by_seed.values())
     return Row(
         method=method, title=experiment.methods[method].title, data=data, changed=dict(changed),

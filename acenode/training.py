@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,13 @@ def only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) ->
             p.requires_grad_(True)
 
 
+@runtime_checkable
+class Interruptible(Protocol):
+    """A task that asks between the batches of an evaluation whether to go on; it answers {} where it did not."""
+
+    interrupted: Callable[[], bool]
+
+
 @dataclass
 class Best:
     value: float | None = None
@@ -56,6 +63,8 @@ class Trainer:
 
     def __init__(self, task: Task, recipe: Recipe, listener: Listener) -> None:
         self.task, self.recipe, self.listener = task, recipe, listener
+        if isinstance(task, Interruptible):
+            task.interrupted = listener.stop_asked
         self.groups = task.groups(recipe.detach_attention)
         if self.groups.attention and recipe.schedule == "epoch" and recipe.epochs < 2:
             raise UserError("schedule=epoch trains θ_g in every second epoch: give it at least 2 epochs")
@@ -168,8 +177,9 @@ class Trainer:
                     last_flush = time.monotonic()
                     if self.listener.checkpoint_due() and self.iteration < self.task.iterations:
                         self._save()
-            self._flush()
-            self._end_epoch()
+            self._save()  # nothing of the epoch is lost, however its validation ends
+            if self.listener.stop_asked() or not self._end_epoch():
+                return False
             self._save()
         return True
 
@@ -191,10 +201,12 @@ class Trainer:
                 raise TrainingError(f"{NUMBERS[bad[0]]} became {record[bad[0]]} at step {record['step']}: lower the "
                                     f"learning rate (now {record['lr']:g}) or tighten rtol and atol")
 
-    def _end_epoch(self) -> None:
-        """Validate and update the best parameters."""
+    def _end_epoch(self) -> bool:
+        """Validate and update the best parameters; whether it came to that before somebody asked to stop."""
         self.task.model.eval()
         validation = self.task.evaluate("validation")
+        if not validation:
+            return False
         value = validation[self.task.metric.name]
         improved = self.task.metric.better(value, self.best.value)
         if improved:
@@ -205,6 +217,7 @@ class Trainer:
         self.listener.epoch({"step": self.step, "epoch": self.epoch, **means,
                              **{f"validation_{k}": v for k, v in validation.items()},
                              "best": improved, "elapsed": self.seconds})
+        return True
 
     # State ----------------------------------------------------------------------------------------------------
 

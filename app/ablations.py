@@ -39,10 +39,10 @@ def show(experiment: Experiment, wish: Wish, ready: bool) -> None:
         except UserError as error:
             say.refused(error)
             return
-        _offer(configs, ready and not wish.faults)
+        _offer(experiment, configs, ready and not wish.faults)
 
 
-def _offer(configs: list[Config], ready: bool) -> None:
+def _offer(experiment: Experiment, configs: list[Config], ready: bool) -> None:
     if not configs:
         st.caption("Choose at least one method.")
         return
@@ -51,14 +51,14 @@ def _offer(configs: list[Config], ready: bool) -> None:
         st.markdown(f"**{len(configs)} run{'s' * (len(configs) > 1)}**")
         if st.session_state.get("grid/estimate", (None,))[0] == key:
             st.caption(st.session_state["grid/estimate"][1])
-        elif st.button("How long?", key="grid/how_long", disabled=not ready, icon=":material/timer:"):
+            if st.button("Queue them", key="grid/queue", disabled=not ready, type="primary",
+                         icon=":material/playlist_add:"):
+                watch.start(experiment, configs)
+        elif st.button("How long will they take?", key="grid/how_long", disabled=not ready, icon=":material/timer:"):
             with st.spinner("Looking at earlier runs, and timing an iteration where there is none"):
                 found = estimate(configs, lab().catalogue, lab().data_root)
             words = f"about {labels.duration(found.seconds)} one after the other" if found.seconds else "time unknown"
             st.session_state["grid/estimate"] = (key, f"{words} ({found.basis})")
-            st.rerun()
-        if st.button("Queue them", key="grid/queue", disabled=not ready, icon=":material/playlist_add:"):
-            watch.look_at([lab().launcher.start(config).id for config in configs])
             st.rerun()
 
 

@@ -7,6 +7,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.catalogue import Entry
 from app import components, filters, groups, labels, navigation, outcome, watch
+from app.address import options
 from app.groups import Group
 from app.lab import lab
 
@@ -80,17 +81,18 @@ def _alike(entries: list[Entry]) -> list[int]:
 
 
 def _arrange(chosen: list[Entry]) -> tuple[list[Group], Group, str]:
-    """How to group, which group the others are measured against, and which epoch's validation counts."""
+    """How to group, which group the others are measured against, and which epoch's parameters count."""
     with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
-        options = groups.keys(chosen)
-        by = st.selectbox("Group by", options, key="by", bind="query-params", width=220,
+        by = st.selectbox("Group by", options("by", groups.keys(chosen)), key="by", bind="query-params", width=220,
                           format_func=lambda k: "all settings but the seed" if k == groups.ALL_BUT_SEED else k)
         found = groups.gather(chosen, by or groups.ALL_BUT_SEED)
         names = [g.name for g in found]
-        base = st.selectbox("Baseline", names, _plain(names), key=f"base/{hash(tuple(names))}", width=320)
-        which = st.segmented_control("Validation at", ["best", "last"], default="best", key="which", required=True,
-                                     bind="query-params", help="the best epoch's value, or the last one's")
-    return found, next((g for g in found if g.name == base), found[0]), which or "best"
+        base = st.selectbox("Baseline", options("base", names), _plain(names), key="base",
+                            bind="query-params", width=320)
+        which = st.segmented_control("Parameters of", ["best", "last"], default="best", key="which", required=True,
+                                     bind="query-params", format_func=lambda w: f"{w} epoch",
+                                     help="the epoch that validation found best, or the last one")
+    return found, next((g for g in found if g.name == base), found[_plain(names)]), which or "best"
 
 
 def _plain(names: list[str]) -> int:
@@ -103,7 +105,7 @@ def _table(found: list[Group], base: Group, metric: str, which: str) -> None:
         return entry.best if which == "best" else entry.last
 
     def test(entry: Entry) -> float | None:
-        return entry.value
+        return entry.value if which == "best" else entry.last_value
 
     anchor = test if base.statistic(test).values else validation
     rows = []
@@ -112,9 +114,9 @@ def _table(found: list[Group], base: Group, metric: str, which: str) -> None:
         nfe = group.statistic(lambda e: e.test.get("nfe")).mean
         seconds = group.statistic(lambda e: e.seconds).mean
         rows.append({
-            "group": group.name + (" — baseline" if group is base else ""), "n": len(group.seeds),
+            "group": group.name + (" — baseline" if group is base else ""), "n": len(group.statistic(anchor).values),
             f"test {metric}": group.statistic(test).text(metric),
-            f"validation, {which}": group.statistic(validation).text(metric),
+            f"validation {metric}": group.statistic(validation).text(metric),
             "to baseline": "" if group is base else
             groups.difference(group.statistic(anchor), base.statistic(anchor), metric),
             "paper": group.printed or "", "parameters": " / ".join(f"{p:,}" for p in sorted(params)),
@@ -130,7 +132,7 @@ def _differences(chosen: list[Entry]) -> None:
     st.subheader("Settings that differ")
     keys = groups.differing(chosen)
     if not keys:
-        st.caption("None: these runs differ in nothing but their seed.")
+        st.caption("None that changes a number, but the seed.")
         return
     columns = {f"{labels.method_title(e.experiment, e.method)} · seed {e.seed} · {e.id[-4:]}": e
                for e in chosen[:DRAWN]}

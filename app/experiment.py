@@ -11,7 +11,6 @@ from acenode.errors import UserError
 from acenode.experiments import Experiment
 from app import ablations, data_state, form, labels, preset, say, watch
 from app.form import Wish
-from app.lab import lab
 
 
 def show(name: str) -> None:
@@ -32,6 +31,10 @@ def show(name: str) -> None:
 def _what(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
     """The data and the method, both kept in the URL."""
     methods = list(experiment.methods)
+    if st.session_state.get("preset", "") != start.mark:  # another run is to be repeated
+        st.session_state["preset"] = start.mark
+        if start.mark:
+            st.session_state["data"], st.session_state["method"] = start.data, start.method
     for key, options, begin in (("data", ("sample", "full"), start.data), ("method", methods, start.method)):
         if st.session_state.get(key, begin) not in options:  # from another experiment's page
             st.session_state.pop(key, None)
@@ -50,8 +53,11 @@ def _launch(experiment: Experiment, wish: Wish, ready: bool, start: preset.Prese
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
         text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.mark}", width=160,
                              help="one, several (0, 1, 2) or a range (0-4): a run each")
-        device = st.selectbox("Device", ["auto", *kinds()], key="device", width=120,
-                              help=FIELDS["device"].metadata["help"]) if len(kinds()) > 1 else "auto"
+        device = "auto"
+        if len(kinds()) > 1:
+            known = ["auto", *kinds()]
+            device = st.selectbox("Device", known, known.index(start.device) if start.device in known else 0, width=120,
+                                  key=f"device/{start.mark}", help=FIELDS["device"].metadata["help"])
         try:
             seeds = form.seeds(text)
         except UserError as error:
@@ -74,10 +80,4 @@ def _launch(experiment: Experiment, wish: Wish, ready: bool, start: preset.Prese
 
 
 def _start(experiment: Experiment, wish: Wish, seeds: list[int], device: str) -> None:
-    try:
-        begun = [lab().launcher.start(wish.configure(experiment, seed=seed, device=device)) for seed in seeds]
-    except (UserError, OSError) as error:
-        say.trouble(error)
-        return
-    watch.look_at([run.id for run in begun])
-    st.rerun()
+    watch.start(experiment, [wish.configure(experiment, seed=seed, device=device) for seed in seeds])

@@ -61,12 +61,19 @@ class Cache(Generic[T]):
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         if key not in self.values:
-            self.values[key] = value = make()
-            self.bytes += self.size_of(value)
+            return self.put(key, make())
         self.values.move_to_end(key)
+        return self.values[key]
+
+    def put(self, key: Any, value: T) -> T:
+        """Keep a value in place of what was there; one that is kept does not change its size."""
+        if key in self.values:
+            self.bytes -= self.size_of(self.values.pop(key))
+        self.values[key] = value
+        self.bytes += self.size_of(value)
         while self.bytes > CACHE_BYTES and len(self.values) > 1:
             self.bytes -= self.size_of(self.values.popitem(last=False)[1])
-        return self.values[key]
+        return value
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ _LOADED: Cache[snapshots.Snapshot | str] = Cache(
 _DIGESTS: Cache[Digest] = Cache(lambda d: d.sketch.nbytes + 1000)
 _REELS: Cache[Reel] = Cache(lambda r: r.basis.nbytes + 100_000)
 _BLOCKS: Cache[bytes] = Cache(len)
-_BASES: Cache[list[np.ndarray]] = Cache(lambda b: sum(x.nbytes for x in b) + 1000)  # the last one of each run
+_BASES: Cache[np.ndarray] = Cache(lambda b: b.nbytes + 1000)  # the last one of each run
 
 
 def _files(run: Run) -> list[File]:
@@ -238,10 +245,10 @@ def _plane(path: str, own: list[Digest]) -> tuple[np.ndarray, np.ndarray, dict[s
     squares = np.square(found.points).sum(0)
     real = squares > 1e-10 * max(squares.max(), 1e-300)  # an axis of rounding errors is none
     basis = (rows - centre).T @ found.points * real / np.where(real, squares, 1.0)  # XᵀXV = VΛ
-    before = _BASES.get(path, list)
-    if before and before[0].shape == basis.shape:  # an axis has no sign of its own: what is watched does not flip
-        basis *= np.where((before[0] * basis).sum(0) < 0, -1.0, 1.0)
-    before[:] = [basis]
+    before = _BASES.values.get(path)
+    if before is not None and before.shape == basis.shape:  # an axis has no sign of its own: what is watched stays
+        basis *= np.where((before * basis).sum(0) < 0, -1.0, 1.0)
+    _BASES.put(path, basis)
     points = np.concatenate([(d.sketch - centre) @ basis for d in own])
     low, high = points.min(0).tolist(), points.max(0).tolist()
     return centre, basis, {"shares": [float(f"{s:.5g}") for s in found.shares.tolist()],

@@ -5,18 +5,17 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode.catalogue import Entry
+from acenode.experiments import EXPERIMENTS
+from acenode.runs import STATES
+from app.address import options
 
 
 def show(entries: list[Entry]) -> list[Entry]:
     """The entries that fit what is chosen in one row of filters."""
-    kinds = sorted({e.experiment for e in entries if e.experiment})
-    methods = sorted({e.method for e in entries if e.method})
-    states = list(dict.fromkeys(e.state for e in entries))
-    tags = sorted({t for e in entries for t in e.tags})
-    for key, options in (("experiment", kinds), ("methods", methods), ("states", states), ("tags", tags)):
-        kept = st.session_state.get(key)
-        if isinstance(kept, list) and not set(kept) <= set(options):  # of runs that are gone
-            st.session_state[key] = [v for v in kept if v in options]
+    kinds = options("experiment", [*EXPERIMENTS, *sorted({e.experiment for e in entries if e.experiment})])
+    methods = options("methods", sorted({e.method for e in entries if e.method}))
+    states = options("states", [*STATES, "unreadable"])
+    tags = options("tags", sorted({t for e in entries for t in e.tags}))
     columns = st.columns([2, 2, 2, 2, 3] if tags else [2, 2, 2, 3], vertical_alignment="bottom")
     experiment = columns[0].multiselect("Experiment", kinds, key="experiment", bind="query-params", placeholder="all")
     method = columns[1].multiselect("Method", methods, key="methods", bind="query-params", placeholder="all")

@@ -79,7 +79,7 @@ def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any
         elif kind is int:
             value = check(name, st.number_input(title, value=start, step=1, key=key, help=_help(meta)))
         else:
-            text = st.text_input(title, f"{start:g}", key=key, help=_help(meta),
+            text = st.text_input(title, repr(start), key=key, help=_help(meta),
                                  width=140 if _toggle(meta) else "stretch")
             value = parse(name, text.strip())
     except UserError as error:
@@ -122,11 +122,7 @@ def seeds(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
+@lru_cache(maxsize=256)
 def parameters(config: Config) -> int:
     """How many parameters the model has; a UserError says why there is none."""
-    return _parameters(config)
-
-
-@lru_cache(maxsize=256)
-def _parameters(config: Config) -> int:
     return experiments.get(config.experiment).count(config)

@@ -14,7 +14,7 @@ from acenode.errors import UserError
 from app import labels
 
 ALL_BUT_SEED = "settings"
-IGNORED = frozenset({"experiment", "seed", "device", "snapshots", "checkpoint_seconds", "analysis"})
+IGNORED = frozenset({"seed", "device", "snapshots", "checkpoint_seconds", "analysis"})  # they change no number
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,18 @@ class Group:
         for entry in sorted(self.entries, key=lambda e: e.created):
             found = value(entry)
             if found is not None:
-                by_seed[(labels.group(entry), entry.data, entry.seed)] = found
+                by_seed[(entry.experiment, labels.group(entry), entry.data, entry.seed)] = found
         return Statistic(tuple(by_seed.values()))
 
     @property
-    def seeds(self) -> list[int]:
-        return sorted({e.seed for e in self.entries})
-
-    @property
     def printed(self) -> str | None:
-        """The paper's number, where every run used the full data and is what the paper trained."""
+        """The paper's number, where every run used the full data and the paper's settings."""
         found = {_printed(e) for e in self.entries}
         return found.pop() if len(found) == 1 else None
 
 
 def _printed(entry: Entry) -> str | None:
-    if entry.data != "full":
+    if entry.data != "full" or set(labels.settings(entry)) - {"size"}:
         return None
     try:
         value = paper.accuracy(Config.from_dict(entry.config))
@@ -77,13 +73,14 @@ def _printed(entry: Entry) -> str | None:
 
 
 def gather(entries: Iterable[Entry], by: str) -> list[Group]:
-    """In order of first appearance; the sample and the full data are never mixed."""
+    """In order of first appearance; experiments are never mixed, nor the sample with the full data."""
     entries = list(entries)
-    both = len({e.data for e in entries}) > 1
+    both, several = len({e.data for e in entries}) > 1, len({e.experiment for e in entries}) > 1
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         name = labels.group(entry) if by == ALL_BUT_SEED else _by(entry, by)
-        found.setdefault(f"{name} ({entry.data})" if both else name, []).append(entry)
+        words = [entry.experiment] * several + [name] + [f"({entry.data})"] * both
+        found.setdefault(" ".join(words), []).append(entry)
     return [Group(name, tuple(members)) for name, members in found.items()]
 
 

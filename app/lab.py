@@ -37,6 +37,11 @@ class Lab:
                 self._launcher.recover()
             return self._launcher
 
+    @property
+    def ready(self) -> bool:
+        """Whether the launcher is there to be asked."""
+        return self._launcher is not None
+
     def close(self) -> None:
         """Ask what runs to write a checkpoint and stop."""
         with self._making:

@@ -50,8 +50,8 @@ def group(entry: Entry) -> str:
 def label(entry: Entry) -> str:
     if entry.state == "unreadable":
         return entry.id
-    when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
-    return f"{group(entry)} · seed {entry.seed} · {when}"
+    when = time.strftime("%d %b %H:%M", time.localtime(entry.created))
+    return f"{group(entry)} · seed {entry.seed} · {when} · {entry.id[-4:]}"
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from acenode.export.outcome import Outcome
 from app import labels, say
 from app.lab import lab
 
-COLUMNS = 3
+COLUMNS, MOST = 3, 12  # beside each other, and in all
 
 
 def tiles(entries: list[Entry]) -> None:
@@ -28,8 +28,9 @@ def tiles(entries: list[Entry]) -> None:
             if len(entries) > 1:
                 st.caption(say.plain(labels.label(entry)))
             with st.container(horizontal=True, gap="large"):
-                st.metric(f"test {entry.metric}", labels.percent(entry.value, entry.metric or ""))
-                st.metric(f"best validation {entry.metric}", labels.percent(entry.best, entry.metric or ""))
+                metric = say.plain(entry.metric)
+                st.metric(f"test {metric}", labels.percent(entry.value, entry.metric or ""))
+                st.metric(f"best validation {metric}", labels.percent(entry.best, entry.metric or ""))
                 if entry.test.get("nfe"):
                     st.metric("NFE", f"{entry.test['nfe']:.0f}")
                 st.metric("parameters", f"{entry.params:,}")
@@ -38,9 +39,12 @@ def tiles(entries: list[Entry]) -> None:
 
 def tabs(entries: list[Entry], key: str) -> None:
     """Who is taken for whom, and where the features lie, for every finished run."""
-    found = [(e, _read(e)) for e in entries if e.state == "finished"]
-    if not found:
+    done = [e for e in entries if e.state == "finished"]
+    if not done:
         return
+    if len(done) > MOST:
+        st.caption(f"The first {MOST} of {len(done)} finished runs.")
+    found = [(e, _read(e)) for e in done[:MOST]]
     confusion, plane, silhouettes = st.tabs(["Confusion matrices", "t-SNE", "Silhouettes"])
     with confusion:
         _beside(found, lambda o: (_confusion(o), o.no_confusion), f"{key}/confusion")

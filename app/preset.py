@@ -21,6 +21,7 @@ class Preset:
     method: str
     data: str = "sample"
     seeds: str = "0"
+    device: str = "auto"
     mark: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -35,4 +36,4 @@ def read(experiment: Experiment) -> Preset:
     st.info(f"The form below repeats {say.plain(entry.id)}: change what you want to change.",
             icon=":material/content_copy:")
     values = {k: v for k, v in entry.config.items() if k in SETTINGS}
-    return Preset(entry.method, entry.data, str(entry.seed), entry.id, values)
+    return Preset(entry.method, entry.data, str(entry.seed), entry.config.get("device", "auto"), entry.id, values)

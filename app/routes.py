@@ -27,7 +27,7 @@ ASSETS = Path(__file__).parent / "assets"
 CHUNK = 4_000_000  # bytes of metrics in one answer
 MOST = 60  # runs in one question
 SHOWN = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "error", "began")
-FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+A_DAY = {"Cache-Control": "private, max-age=86400"}
 NEVER = {"Cache-Control": "no-store"}
 
 
@@ -54,7 +54,7 @@ def _plotly() -> bytes:
 
 
 def plotly(request: Request) -> Response:
-    return Response(_plotly(), media_type="text/javascript", headers=FOR_EVER if request.query_params.get("v") else {})
+    return Response(_plotly(), media_type="text/javascript", headers=A_DAY)
 
 
 def live(request: Request) -> Response:
@@ -93,8 +93,8 @@ def _live(name: str, offset: int) -> dict[str, Any]:
 
 def active(request: Request) -> Response:
     """What trains or waits now, in order, and how the devices are."""
-    launcher, now = lab().launcher, []
-    waiting = launcher.queue()
+    launcher, now = lab().launcher if lab().ready else None, []  # a look does not wait for torch
+    waiting = launcher.queue() if launcher else []
     for entry in lab().catalogue.entries():
         if entry.state in ("running", "queued"):
             place = waiting.index(entry.id) + 1 if entry.id in waiting else 0
@@ -102,8 +102,9 @@ def active(request: Request) -> Response:
                         "seed": entry.seed, "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs,
                         "seconds_left": entry.seconds_left, "place": place})
     now.sort(key=lambda e: (e["state"] != "running", e["place"]))
+    states = launcher.read_outs() if launcher else []
     devices = [{"title": d.title, "running": d.running, "workers": d.workers, "memory_used": d.memory_used,
-                "memory_total": d.memory_total, "utilisation": d.utilisation} for d in launcher.read_outs()]
+                "memory_total": d.memory_total, "utilisation": d.utilisation} for d in states]
     return JSONResponse({"runs": now, "devices": devices}, headers=NEVER)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import streamlit as st
 
 from acenode import experiments, notes
 from acenode.catalogue import Entry
 from acenode.errors import UserError
+from acenode.runs import Run
 from app import export, filters, labels, navigation, say
 from app.lab import lab
 
@@ -42,15 +44,19 @@ def _workers() -> None:
         for device in lab().launcher.read_outs():
             with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
                 st.markdown(f"**{say.plain(device.title)}**", width="content")
-                count = st.number_input("runs at a time", 1, 64, device.workers, key=f"workers/{device.name}",
-                                        width=160)
-                if count != device.workers:
-                    lab().launcher.set_workers(device.name, int(count))
+                key = f"workers/{device.name}"
+                st.session_state[key] = device.workers  # as it is now, whoever changed it
+                st.number_input("runs at a time", 1, 64, key=key, width=160, on_change=_set_workers,
+                                args=(device.name,))
                 if device.memory_used is not None and device.memory_total:
                     st.caption(f"{device.memory_used / 2**30:.1f} of {device.memory_total / 2**30:.1f} GiB in use",
                                width="content")
                 if device.utilisation is not None:
                     st.caption(f"{100 * device.utilisation:.0f}% busy", width="content")
+
+
+def _set_workers(device: str) -> None:
+    lab().launcher.set_workers(device, int(st.session_state[f"workers/{device}"]))
 
 
 def _table(entries: list[Entry]) -> list[Entry]:
@@ -103,14 +109,16 @@ def _actions(chosen: list[Entry]) -> None:
                 _each(chosen, lambda run: launcher.move(run, waiting.index(run.id) + 1))
         if st.button("Delete", icon=":material/delete:", disabled=bool(busy), key="runs/delete"):
             st.session_state["deleting"] = [e.id for e in chosen]
+    if not set(st.session_state.get("deleting", [])) <= {e.id for e in chosen}:
+        _keep()  # of runs that are not chosen any more
     if st.session_state.get("deleting"):
         _delete(st.session_state["deleting"])
 
 
-def _each(entries: list[Entry], act: object) -> None:
+def _each(entries: list[Entry], act: Callable[[Run], None]) -> None:
     for entry in entries:
         try:
-            act(lab().store.open(entry.id))  # type: ignore[operator]
+            act(lab().store.open(entry.id))
         except (UserError, OSError) as error:  # somebody else was faster
             say.late(error)
     st.rerun()
@@ -140,6 +148,15 @@ def _delete(names: list[str]) -> None:
             st.rerun()
 
 
+def _annotate(name: str) -> None:
+    """Keep what was just written; only whoever writes changes anything."""
+    try:
+        notes.write_notes(lab().store.open(name), st.session_state[f"notes/{name}"], st.session_state[f"tags/{name}"])
+    except (UserError, OSError) as error:
+        say.late(error)
+    st.session_state.pop(f"said/{name}", None)
+
+
 def _one(entry: Entry) -> None:
     """Notes, tags and exports of one run."""
     st.subheader(say.plain(entry.id))
@@ -147,14 +164,14 @@ def _one(entry: Entry) -> None:
         say.trouble(entry.error)
     left, right = st.columns(2, gap="large")
     with left:
-        text = st.text_area("Notes", entry.notes, key=f"notes/{entry.id}", max_chars=notes.LONGEST_NOTES)
-        tags = st.multiselect("Tags", sorted({t for e in lab().catalogue.entries() for t in e.tags}), list(entry.tags),
-                              accept_new_options=True, key=f"tags/{entry.id}", placeholder="type a new one, or choose")
-        if (text, tuple(tags)) != (entry.notes, entry.tags):
-            try:
-                notes.write_notes(lab().store.open(entry.id), text, tags)
-                st.rerun()
-            except (UserError, OSError) as error:
-                say.refused(error)
+        if st.session_state.get(f"said/{entry.id}") != (entry.notes, entry.tags):  # here or in another tab
+            st.session_state[f"said/{entry.id}"] = (entry.notes, entry.tags)
+            st.session_state[f"notes/{entry.id}"] = entry.notes
+            st.session_state[f"tags/{entry.id}"] = list(entry.tags)
+        known = sorted({t for e in lab().catalogue.entries() for t in e.tags})
+        st.text_area("Notes", key=f"notes/{entry.id}", max_chars=notes.LONGEST_NOTES, on_change=_annotate,
+                     args=(entry.id,))
+        st.multiselect("Tags", known, accept_new_options=True, key=f"tags/{entry.id}", on_change=_annotate,
+                       args=(entry.id,), placeholder="type a new one, or choose")
     with right:
         export.show(entry)

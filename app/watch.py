@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from acenode.catalogue import Entry
+from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
+from acenode.runs import Run
 from app import components, labels, navigation, outcome, say
 from app.lab import lab
 
 MOST = 8  # runs on one page
 
 
-def look_at(ids: list[str]) -> None:
+def start(experiment: Experiment, configs: list[Config]) -> None:
+    """Queue runs and show them; what began stays in view, even if a later one could not."""
+    begun: list[str] = []
+    try:
+        for config in configs:
+            begun.append(lab().launcher.start(config).id)
+    except (UserError, OSError) as error:
+        say.trouble(error)
+        if begun:
+            say.late(f"{len(begun)} of {len(configs)} runs were queued before that")
+            look_at(experiment, begun)
+        return
+    look_at(experiment, begun)
+    st.rerun()
+
+
+def look_at(experiment: Experiment, ids: list[str]) -> None:
     """Show these runs at the next run of the page, and bring them into view."""
-    st.session_state["shown"] = ids[-MOST:]
+    st.session_state[f"shown/{experiment.name}"] = ids[-MOST:]
     st.session_state["scroll"] = ",".join(ids)
 
 
@@ -27,12 +46,12 @@ def show(experiment: Experiment) -> None:
         st.info("No run of this experiment yet. Press **Train**: the sample needs no download and takes about a "
                 "minute, and its curves and attention appear here while it trains.", icon=":material/play_arrow:")
         return
-    chosen = [entries[name] for name in _choose(entries)]
+    chosen = [entries[name] for name in _choose(entries, f"shown/{experiment.name}")]
     if not chosen:
         st.info("Choose a run above to see its curves, its attention and its results.", icon=":material/touch_app:")
         return
     for entry in chosen:
-        _controls(entry)
+        _controls(experiment, entry)
     drawn = traces(chosen, each=True)
     components.curves("curves", drawn, experiment.metric.name, scroll=st.session_state.pop("scroll", None))
     st.subheader("h(t) and its attention")
@@ -49,24 +68,24 @@ def traces(entries: list[Entry], *, each: bool) -> list[dict[str, object]]:
              "live": e.state in ("running", "queued")} for e, name in zip(entries, names, strict=True)]
 
 
-def _choose(entries: dict[str, Entry]) -> list[str]:
+def _choose(entries: dict[str, Entry], key: str) -> list[str]:
     """Which runs, kept in the URL; to begin with what trains, or the latest."""
-    if "shown" not in st.session_state:
+    if key not in st.session_state:
         wanted = [n for n in st.query_params.get("runs", "").split(",") if n]
         busy = [e.id for e in entries.values() if e.state in ("running", "queued")]
-        st.session_state["shown"] = wanted or busy[:MOST] or list(entries)[:1]
-    gone = [n for n in st.session_state["shown"] if n not in entries]
+        st.session_state[key] = wanted or busy[:MOST] or list(entries)[:1]
+    gone = [n for n in st.session_state[key] if n not in entries]
     if gone:
-        st.session_state["shown"] = [n for n in st.session_state["shown"] if n in entries]
+        st.session_state[key] = [n for n in st.session_state[key] if n in entries]
         st.caption(f"Not there any more: {say.plain(', '.join(gone))[:300]}")
-    shown = st.multiselect("Runs shown", list(entries), key="shown", max_selections=MOST,
+    shown = st.multiselect("Runs shown", list(entries), key=key, max_selections=MOST,
                            format_func=lambda n: labels.label(entries[n]))  # never the state: a choice is known by it
     if st.query_params.get("runs", "") != ",".join(shown):
         st.query_params["runs"] = ",".join(shown)
     return shown
 
 
-def _controls(entry: Entry) -> None:
+def _controls(experiment: Experiment, entry: Entry) -> None:
     """What can be done with a run in its state."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"{labels.ICONS[entry.state]} {say.plain(labels.label(entry))}", width="content")
@@ -76,7 +95,8 @@ def _controls(entry: Entry) -> None:
         if entry.state in ("stopped", "failed", "interrupted"):
             _button("Resume", "play_arrow", entry, lab().launcher.resume, "goes on from the last good checkpoint")
         if entry.state in ("failed", "finished"):
-            _button("Once more", "replay", entry, _again, "the same configuration from the beginning")
+            _button("Once more", "replay", entry, partial(_again, experiment),
+                    "the same configuration from the beginning")
         if entry.state not in ("running", "queued") and st.button(
                 "Repeat with changes", key=f"Repeat/{entry.id}", icon=":material/edit:", help="fills the form above"):
             st.switch_page(navigation.experiment(entry.experiment), query_params={"from": entry.id})
@@ -89,11 +109,11 @@ def _controls(entry: Entry) -> None:
                        "from its last checkpoint.", icon=":material/bolt:")
 
 
-def _again(run: object) -> None:
-    look_at([*st.session_state.get("shown", []), lab().launcher.retry(run).id])  # type: ignore[arg-type]
+def _again(experiment: Experiment, run: Run) -> None:
+    look_at(experiment, [*st.session_state.get(f"shown/{experiment.name}", []), lab().launcher.retry(run).id])
 
 
-def _button(title: str, icon: str, entry: Entry, act: Callable[..., object], help: str) -> None:
+def _button(title: str, icon: str, entry: Entry, act: Callable[[Run], None], help: str) -> None:
     def pressed() -> None:
         try:
             act(lab().store.open(entry.id))

@@ -54,8 +54,7 @@ def main(root: Path, out: Path) -> None:
         page.wait_for_timeout(4000)
         page.screenshot(path=out / "player-dark.png")
     for name in ("curves", "compare", "player-dark"):
-        image = Image.open(out / f"{name}.png").convert("RGB")
-        image.quantize(128, dither=Image.Dither.NONE).save(out / f"{name}.png", optimize=True)
+        Image.open(out / f"{name}.png").convert("RGB").save(out / f"{name}.png", optimize=True)
 
 
 def animate(page: Any, player: Any, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -19,6 +20,8 @@ from acenode.config import Config
 from acenode.devices import CpuMeter, gpu_state
 from acenode.experiments.image_task import ImageTask
 from acenode.launch import Launcher
+from acenode.lock import locked
+from acenode.process import _started, identity
 from acenode.runs import Run, RunStore
 from acenode.task import Loss
 
@@ -37,6 +40,12 @@ def config(method: str = "odenet", **given: Any) -> Config:
 def forever(**given: Any) -> Config:
     """A run that is not done before it is stopped."""
     return config(epochs=10_000, batch_size=64, **given)
+
+
+def elsewhere(run: Run, state: str) -> Run:
+    """The run as another living process, the one that started this, would have marked it."""
+    run.mark(state, process=identity() | {"pid": os.getppid(), "started": _started(os.getppid())})
+    return run
 
 
 def until_running(launcher: Launcher, run: Run) -> None:
@@ -88,13 +97,12 @@ def test_a_waiting_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
     launcher.delete(waiting)
     assert not waiting.path.exists()
     launcher.delete(waiting)  # somebody else was faster
-    elsewhere = launcher.store.create(config(), {})
-    elsewhere.mark("running")  # as another process would
+    other = elsewhere(launcher.store.create(config(), {}), "running")
     with pytest.raises(UserError, match="trained by another process"):
-        launcher.delete(elsewhere)
-    (elsewhere.path / "status.json").write_text("{")
-    launcher.delete(elsewhere)
-    assert not elsewhere.path.exists()
+        launcher.delete(other)
+    (other.path / "status.json").write_text("{")
+    launcher.delete(other)
+    assert not other.path.exists()
 
 
 def test_more_workers_train_side_by_side(launcher: Launcher) -> None:
@@ -212,7 +220,7 @@ def test_a_failed_run_resumes_from_its_checkpoint_and_retries_from_the_beginning
 
 
 def test_what_cannot_be_resumed_stays_as_it_is(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits_elsewhere = launcher.store.create(config(), {})
+    waits_elsewhere = elsewhere(launcher.store.create(config(), {}), "queued")
     with pytest.raises(UserError, match="is queued: there is nothing to resume"):
         launcher.resume(waits_elsewhere)
     needs_gpu = launcher.store.create(config(device="cuda"), {})
@@ -222,6 +230,58 @@ def test_what_cannot_be_resumed_stays_as_it_is(launcher: Launcher, monkeypatch: 
         launcher.resume(needs_gpu)
     assert needs_gpu.status()["state"] == "stopped"  # not queued for ever
     assert launcher.queue() == []
+
+
+def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Launcher,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk keeps `stopped` from being written, at the end of training and in the queue."""
+    run = launcher.start(forever())
+    until_running(launcher, run)
+    waiting = launcher.start(config())
+
+    def full(path: Path, value: Any, indent: int | None = None) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    while run.status()["state"] != "running":
+        assert run.id in launcher.active()
+    for place in ("acenode.record.write_json", "acenode.runs.write_json"):
+        monkeypatch.setattr(place, full)
+    with pytest.raises(OSError, match="No space"):
+        launcher.stop(waiting)
+    launcher.stop(run)
+    assert launcher.wait(60)
+    monkeypatch.undo()
+    assert (run.status()["state"], waiting.status()["state"]) == ("running", "queued")
+    with locked(run.path / "lock"), pytest.raises(UserError, match="is running: there is nothing to resume"):
+        launcher.resume(run)  # somebody does train it
+    launcher.stop(run)
+    assert run.stored_state() == "interrupted"
+    assert "nobody trains it" in run.status()["error"]
+    run.mark("running")
+    launcher.resume(run)
+    until_running(launcher, run)
+    launcher.delete(waiting)
+    launcher.stop(run)
+    assert launcher.wait(60)
+    assert run.status()["state"] == "stopped"
+    for state in ("running", "queued"):
+        run.mark(state)
+        launcher.resume(run)
+        launcher.stop(run)
+        assert launcher.wait(60)
+    run.mark("running")
+    launcher.delete(run)
+    assert list(launcher.store) == []
+
+
+@pytest.mark.parametrize("state", ["running", "queued"])
+def test_a_run_of_another_living_process_is_asked_to_stop(state: str, launcher: Launcher) -> None:
+    run = elsewhere(launcher.store.create(config(), {}), state)
+    with pytest.raises(UserError, match=f"is {state}: there is nothing to resume"):
+        launcher.resume(run)
+    launcher.stop(run)
+    assert (run.path / "stop").exists()
+    assert run.stored_state() == state
 
 
 def test_threads_that_stop_resume_and_delete_the_same_runs_break_nothing(launcher: Launcher) -> None:

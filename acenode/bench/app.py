@@ -8,18 +8,19 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
-from typing import Any
+from statistics import median
 
 from acenode import experiments
 from acenode.bench.driving import CURVES, PLAYER, browser, server
 from acenode.bench.folders import long_run, many_runs, wide_film
 from acenode.errors import UserError
 from acenode.execute import create
-from acenode.runs import RunStore
+from acenode.runs import Run, RunStore
 
-WINDOW, ROUNDS = 20.0, 3  # seconds with and without watchers, and how often
+WINDOW, ROUNDS = 20.0, 3  # seconds with and without watchers, at least, and how often
+LOOK = 0.02  # seconds between looks for an epoch's end
 
 
 def run(options: Namespace) -> int:
@@ -113,39 +114,70 @@ def watching(root: Path) -> dict[str, float]:
         page.get_by_role("button", name="Train", exact=True).click()
         trained = _wait_for_steps(store, pattern.id, 20)
         page.close()
-        alone: list[float] = []
-        watched: list[float] = []
+        alone: list[Window] = []
+        watched: list[Window] = []
         for _ in range(ROUNDS):  # none, two, two, none: what drifts does so for both
-            alone += _steps_in_a_window(trained)
+            alone.append(next_window(trained))
             tabs = [chrome.new_page(viewport={"width": 1400, "height": 1000}) for _ in range(2)]
             for tab in tabs:
                 tab.goto(f"{served.url}/mnist?runs={trained.id}")
                 tab.wait_for_function(f"() => {CURVES}?.__curves.points('{trained.id}') > 1")
                 tab.evaluate(f"() => {CURVES}.scrollIntoView()")
             time.sleep(3)
-            watched += _steps_in_a_window(trained) + _steps_in_a_window(trained)
+            watched += [next_window(trained), next_window(trained)]
             for tab in tabs:
                 tab.close()
             time.sleep(3)
-            alone += _steps_in_a_window(trained)
-    return {"watched_throughput": mean(alone) / mean(watched),
-            "watched_throughput_median": median(alone) / median(watched), "iteration_seconds": mean(alone)}
+            alone.append(next_window(trained))
+    return {"watched_throughput": throughput(watched) / throughput(alone),
+            "watched_throughput_median": _typical(alone) / _typical(watched),
+            "iterations_a_second": throughput(alone), "iteration_seconds": _typical(alone)}
 
 
-def _wait_for_steps(store: RunStore, but: str, count: int) -> Any:
+@dataclass(frozen=True)
+class Window:
+    """Some whole epochs of a run: how long they took by the clock, and each iteration by its own."""
+
+    seconds: float
+    iterations: list[float]
+
+
+def throughput(windows: list[Window]) -> float:
+    """Iterations a second by the clock: validation, flushing and every write count."""
+    return sum(len(w.iterations) for w in windows) / sum(w.seconds for w in windows)
+
+
+def _typical(windows: list[Window]) -> float:
+    return median(seconds for w in windows for seconds in w.iterations)
+
+
+def next_window(run: Run, least: float = WINDOW) -> Window:
+    """From the next epoch's end to the first one that comes at least that many seconds later.
+
+    Whole epochs, since step records arrive in bunches and a validation more or less would be as much as is looked for.
+    """
+    begun, iterations, offset = None, list[float](), run.metrics()[1]
+    while run.status()["state"] == "running":
+        time.sleep(LOOK)
+        records, offset = run.metrics(offset)
+        now = time.perf_counter()
+        for record in records:
+            if record["kind"] == "step":
+                iterations.append(record["seconds"])
+            elif begun is None:
+                begun, iterations = now, []
+            elif now - begun >= least:
+                return Window(now - begun, iterations)
+    raise UserError("training in the app ended while it was measured")
+
+
+def _wait_for_steps(store: RunStore, but: str, count: int) -> Run:
     for _ in range(600):
         for run in store:
             if run.id != but and len(run.metrics()[0]) >= count:
                 return run
         time.sleep(0.2)
     raise UserError("training did not start in the app")
-
-
-def _steps_in_a_window(run: Any) -> list[float]:
-    """Seconds of every iteration that fell into the next window."""
-    offset = run.metrics()[1]
-    time.sleep(WINDOW)
-    return [r["seconds"] for r in run.metrics(offset)[0] if r.get("kind") == "step"]
 
 
 def render(result: dict[str, float]) -> str:
@@ -156,7 +188,7 @@ def render(result: dict[str, float]) -> str:
         ("redrawing 2 runs of 20,000 points", f"{1000 * result['redraw_2x20000_seconds']:.0f} ms", "smooth"),
         ("player, 2 runs of 60 frames of 64×64 maps", f"{result['player_frames_a_second']:.0f} frames/s", "≥ 20"),
         ("training throughput, two tabs against none", f"{result['watched_throughput']:.3f}", "≥ 0.97"),
-        ("  the same of the medians", f"{result['watched_throughput_median']:.3f}", ""),
+        ("  the same of the medians of an iteration", f"{result['watched_throughput_median']:.3f}", ""),
     ]
     return "\n".join(f"{name:<48}{value:>16}   {target}" for name, value, target in lines)
 

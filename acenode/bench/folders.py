@@ -27,11 +27,10 @@ def many_runs(root: object, count: int) -> None:
         path = store.root / f"mnist-ace-{i:05d}"
         path.mkdir()
         write_json(path / "config.json", description | {"id": path.name, "created": time.time() - i, "format": FORMAT})
-        result = {"test": {"accuracy": 0.9}, "metric": "accuracy", "best_epoch": 3, "seconds": 9.0, "tsne": points}
-        write_json(path / "result.json", result)
+        tested = {"test": {"accuracy": 0.9}, "test_last": {"accuracy": 0.9}, "metric": "accuracy", "best_epoch": 3}
+        write_json(path / "result.json", {**tested, "seconds": 9.0, "tsne": points})
         status = {"state": "finished", "progress": 1.0, "error": None, "heartbeat": time.time(), "process": identity(),
-                  "test": result["test"], "metric": "accuracy", "best_epoch": 3, "seconds": 9.0,
-                  "result_bytes": (path / "result.json").stat().st_size}
+                  **tested, "seconds": 9.0, "result_bytes": (path / "result.json").stat().st_size}
         write_json(path / "status.json", status)
     first.delete()
 
@@ -52,8 +51,8 @@ def long_run(store: RunStore, steps: int, state: str = "finished") -> Run:
     return run
 
 
-def wide_film(store: RunStore, frames: int = 60, probes: int = 4, channels: int = 8, side: int = 64) -> Run:
-    """A run with one snapshot of large maps."""
+def wide_film(store: RunStore, frames: int = 60, probes: int = 2, channels: int = 4, side: int = 64) -> Run:
+    """A run with one snapshot of large maps, as many as the player is sent every frame of."""
     run = long_run(store, 50)
     rng = np.random.default_rng(0)
     start, end = (rng.normal(size=(probes, channels, side, side)).astype(np.float32) for _ in range(2))

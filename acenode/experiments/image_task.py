@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +29,10 @@ EVALUATION_BATCH = 1000
 DECAY = {"full": (60 / 160, 100 / 160, 140 / 160), "sample": (0.6, 0.85)}
 
 
+def never() -> bool:
+    return False
+
+
 def rate(shares: tuple[float, ...], progress: float) -> float:
     """The learning rate's factor: a tenth from each of these shares of the training on."""
     return 0.1 ** sum(progress >= share for share in shares)
@@ -35,11 +40,11 @@ def rate(shares: tuple[float, ...], progress: float) -> float:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the model makes of a whole split."""
+    """What the model makes of a whole split, or of as many of its samples as there was time for."""
 
     features: Tensor  # (N, C), after the head's average
     logits: Tensor  # (N, classes)
-    labels: Tensor  # (N,)
+    labels: Tensor  # (N,), of the whole split
     nfe: float  # evaluations a batch, on average
 
 
@@ -51,6 +56,7 @@ class ImageTask:
     def __init__(self, config: Config, arrays: ImageArrays, held: int, model: ImageModel, pad: int,
                  device: torch.device) -> None:
         self.config, self.classes = config, arrays.classes
+        self.interrupted: Callable[[], bool] = never  # asked between the batches of an evaluation
         side, crop = arrays.x_train.shape[1] + 2 * pad, config.crop or arrays.x_train.shape[1]
         if crop > side:
             raise UserError(f"crop must be at most {side}, the padded image's side, not {crop}")
@@ -94,8 +100,8 @@ class ImageTask:
         return Loss(F.cross_entropy(logits, y), {"accuracy": accuracy}, trajectory.evaluations)
 
     @torch.no_grad()
-    def outputs(self, split: str) -> Outputs:
-        """Every sample of a split through the model in evaluation."""
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never) -> Outputs:
+        """Every sample of a split through the model in evaluation, until interrupted."""
         self.model.eval()
         images, features, nfe = self.splits[split], [], []
         for start in range(0, len(images), EVALUATION_BATCH):
@@ -103,11 +109,16 @@ class ImageTask:
             trajectory = self.model.evolve(self.model.encode(x))
             features.append(self.model.head.features(trajectory.h[-1]))
             nfe.append(trajectory.evaluations.forward)
+            if interrupted():
+                break
         together = torch.cat(features)
         return Outputs(together, self.model.head.linear(together), images.y, sum(nfe) / len(nfe))
 
     def evaluate(self, split: str) -> dict[str, float]:
-        out = self.outputs(split)
+        """The split's metrics; none where it was interrupted before the last sample."""
+        out = self.outputs(split, self.interrupted)
+        if len(out.logits) < len(out.labels):
+            return {}
         return {"accuracy": float((out.logits.argmax(1) == out.labels).float().mean()),
                 "loss": float(F.cross_entropy(out.logits, out.labels)), "nfe": out.nfe}
 

@@ -89,7 +89,7 @@ export class Pace {
     this.measured = true;
     const now = this.affordable(dirty);
     for (const panel of now) this.queue.add(panel);
-    if (now.length < dirty.length) this.timer = setTimeout(() => this.flush(), this.interval);
+    if (now.length < dirty.filter((panel) => panel.inView).length) this.timer = setTimeout(() => this.flush(), this.interval);
     this.soon();
   }
 

@@ -5,7 +5,7 @@ const PERIOD = 2000, SLOW = 6000;
 
 export function mount(element, data, send) {
   element.className = "now";
-  let seen = null, timer = 0, gone = false;
+  let seen = null, timer = 0, gone = false, asking = false;
 
   function row(run) {
     const line = make("a", "now-run");
@@ -31,6 +31,9 @@ export function mount(element, data, send) {
   }
 
   async function look() {
+    if (asking) return;  // its end asks again
+    asking = true;
+    clearTimeout(timer);
     let pause = PERIOD;
     try {
       const answer = await (await fetch(at(`${data.base}active`))).json();
@@ -46,9 +49,10 @@ export function mount(element, data, send) {
     } catch {
       pause = SLOW;  // the server restarts; Streamlit says so itself
     }
+    asking = false;
     if (!gone) timer = setTimeout(look, document.hidden ? SLOW : pause);
   }
 
   look();
-  return { update() { clearTimeout(timer); look(); }, destroy() { gone = true; clearTimeout(timer); } };
+  return { update() { look(); }, destroy() { gone = true; clearTimeout(timer); } };
 }

@@ -37,5 +37,7 @@ class Tab:
 
     def close(self) -> None:
         assert not self.troubles, self.troubles
-        assert "Traceback" not in self.page.inner_text("body")
+        text = self.page.inner_text("body")
+        assert "Traceback" not in text
+        assert "This page stumbled" not in text
         self.context.close()

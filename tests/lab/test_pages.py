@@ -50,7 +50,7 @@ def test_with_a_running_run(name: str, page: Page, shelf: Shelf) -> None:
     run = shelf.running()
     app = sound(page(name))
     if name == "mnist":
-        assert app.multiselect(key="shown").value == [run.id]
+        assert app.multiselect(key="shown/mnist").value == [run.id]
         assert app.button(key=f"Stop/{run.id}")
 
 
@@ -83,7 +83,7 @@ def test_train_starts_a_run_and_shows_it(page: Page, lab: Lab) -> None:
     assert [e.state in ("queued", "running") for e in lab.catalogue.entries()] == [True]
     (entry,) = lab.catalogue.entries()
     assert (entry.method, entry.data, entry.seed) == ("ace", "sample", 0)
-    assert app.multiselect(key="shown").value == [entry.id]
+    assert app.multiselect(key="shown/mnist").value == [entry.id]
     assert app.query_params["runs"] == entry.id
     app.button(key=f"Stop/{entry.id}").click().run()
     sound(app)
@@ -158,9 +158,16 @@ def test_the_ablation_set_says_how_many(page: Page, lab: Lab) -> None:
     app.text_input(key="grid/seeds").set_value("0, 1").run()
     sound(app)
     assert "**8 runs**" in said(app)  # ODE-Net has no attention to vary: 1 + 3, twice
+    assert not [b for b in app.button if b.key == "grid/queue"]  # not before it is said how long
     app.button(key="grid/how_long").click().run()
     sound(app)
-    assert "about" in said(app)
+    assert "one after the other" in said(app)
+    app.button(key="grid/queue").click().run()
+    sound(app)
+    assert len(lab.catalogue.entries()) == 8
+    for entry in lab.catalogue.entries():
+        lab.launcher.stop(entry.run)
+    assert lab.launcher.wait(60)
 
 
 def test_full_data_that_is_not_there_offers_its_download(page: Page) -> None:

@@ -164,6 +164,8 @@ def test_routes_refuse_what_is_no_run(lab: Lab, shelf: Shelf) -> None:
     assert get("/lab/assets/..%2Flab.py").status == 404
     assert get("/lab/assets/curves.js").kind.startswith("text/javascript")
     assert len(get("/lab/plotly.js").body) > 1_000_000
+    assert get("/lab/active").json()["devices"] == []  # a look does not wait for torch
+    assert lab.launcher.read_outs()
     assert get("/lab/active").json()["devices"]
 
 
