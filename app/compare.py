@@ -34,10 +34,7 @@ def show() -> None:
     found, base, which = _arrange(chosen)
     _table(found, base, metric, which)
     st.subheader("Curves")
-    names = {e.id: g.name for g in found for e in g.entries}
-    colour = labels.colours(g.name for g in found)
-    drawn = [t | {"group": names[str(t["id"])], "colour": colour[names[str(t["id"])]]}
-             for t in watch.traces(chosen[:DRAWN], each=True)]
+    drawn = watch.traces(chosen[:DRAWN], {e.id: g.name for g in found for e in g.entries})
     bands = st.toggle("One line a group, with a band over its seeds", True, key="bands", bind="query-params")
     components.curves("compare-curves", drawn, metric, bands=bands)
     _differences(chosen)

@@ -52,7 +52,7 @@ def show(experiment: Experiment) -> None:
         return
     for entry in chosen:
         _controls(experiment, entry)
-    drawn = traces(chosen, each=True)
+    drawn = traces(chosen)
     components.curves("curves", drawn, experiment.metric.name, scroll=st.session_state.pop("scroll", None))
     st.subheader("h(t) and its attention")
     components.player("player", drawn)
@@ -60,9 +60,9 @@ def show(experiment: Experiment) -> None:
     outcome.tabs(chosen, "watch")
 
 
-def traces(entries: list[Entry], *, each: bool) -> list[dict[str, object]]:
-    """The runs as the charts want them; a colour a run, or a group."""
-    names = [labels.label(e) if each else labels.group(e) for e in entries]
+def traces(entries: list[Entry], groups: dict[str, str] | None = None) -> list[dict[str, object]]:
+    """The runs as the charts want them, a colour a run, or a group where runs' ids are given one."""
+    names = [groups[e.id] if groups else labels.label(e) for e in entries]
     colour = labels.colours(names)
     return [{"id": e.id, "label": labels.label(e), "group": name, "colour": colour[name],
              "live": e.state in ("running", "queued")} for e, name in zip(entries, names, strict=True)]
@@ -71,7 +71,7 @@ def traces(entries: list[Entry], *, each: bool) -> list[dict[str, object]]:
 def _choose(entries: dict[str, Entry], key: str) -> list[str]:
     """Which runs, kept in the URL; to begin with what trains, or the latest."""
     if key not in st.session_state:
-        wanted = [n for n in st.query_params.get("runs", "").split(",") if n]
+        wanted = list(dict.fromkeys(n for n in st.query_params.get("runs", "").split(",") if n))[:MOST]
         busy = [e.id for e in entries.values() if e.state in ("running", "queued")]
         st.session_state[key] = wanted or busy[:MOST] or list(entries)[:1]
     gone = [n for n in st.session_state[key] if n not in entries]

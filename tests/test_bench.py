@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,12 +13,14 @@ import torch.nn.functional as F
 from problems import relative
 
 from acenode import Solver, solve
-from acenode.bench import image
+from acenode.bench import app, image
 from acenode.bench.direct import DirectACE
+from acenode.bench.folders import long_run
 from acenode.bench.image import product
 from acenode.cli import main
 from acenode.models.image import ImageShape
 from acenode.node import CoEvolving
+from acenode.runs import RunStore
 
 
 def test_direct_and_product_agree_to_rounding_on_the_same_steps() -> None:
@@ -50,3 +55,28 @@ def test_it_prints_ratios(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert result["seconds"].keys() == result["gradient_error"].keys() == names
     assert result["where"]["evaluations"] > 0
     assert f"{result['seconds']['checkpointed']:.3f}" in image.render(result)
+
+
+def test_throughput_is_by_the_clock_over_whole_epochs(tmp_path: Path) -> None:
+    """Iterations that say they took 1 ms, with 0.3 s of validation after every 4: the clock decides."""
+    run = long_run(RunStore(tmp_path), 3, state="running")
+    over = threading.Event()
+
+    def train() -> None:
+        while not over.wait(0.3):
+            records = [{"kind": "step", "seconds": 0.001}] * 4 + [{"kind": "epoch"}]
+            with open(run.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write("".join(json.dumps(r) + "\n" for r in records))
+
+    trainer = threading.Thread(target=train)
+    begun = time.perf_counter()
+    trainer.start()
+    try:
+        windows = [app.next_window(run, 0.7) for _ in range(2)]
+    finally:
+        over.set()
+        trainer.join()
+    assert all(0.7 <= w.seconds < time.perf_counter() - begun for w in windows)
+    assert all(len(w.iterations) in (12, 8, 16) for w in windows)  # nothing of an epoch that was not whole
+    assert app.throughput(windows) == pytest.approx(4 / 0.3, rel=0.2)
+    assert app.throughput([app.Window(2.0, [0.1] * 3), app.Window(1.0, [0.1] * 3)]) == 2.0

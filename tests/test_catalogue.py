@@ -58,6 +58,8 @@ def test_a_trained_run_tells_all_that_a_list_shows(train: Train, tmp_path: Path,
     assert entry.seconds == pytest.approx(outcome.seconds, abs=1e-3)
     assert entry.params == outcome.params
     assert (entry.metric, entry.value, entry.test) == ("accuracy", outcome.metrics["accuracy"], outcome.metrics)
+    last = outcome.run.result()["test_last"]  # type: ignore[index]
+    assert (entry.test_last, entry.last_value) == (last, last["accuracy"])
     assert entry.best == max(e["validation_accuracy"] for e in epochs)
     assert entry.last == epochs[-1]["validation_accuracy"]
     assert status["best_epoch"] == outcome.run.result()["best_epoch"]  # type: ignore[index]
@@ -71,12 +73,15 @@ def test_a_trained_run_tells_all_that_a_list_shows(train: Train, tmp_path: Path,
 
 def test_hundreds_of_runs_cost_two_small_files_each_and_nothing_again(tmp_path: Path, reads: list[str]) -> None:
     made = finished_runs(tmp_path, 60)
+    for run in made:
+        edit(run, "status.json", test_last={"accuracy": 0.5})
     catalogue = Catalogue(RunStore(tmp_path))
     entries = catalogue.entries()
     assert [e.id for e in entries] == [run.id for run in reversed(made)]  # newest first
     assert "result.json" not in reads
     assert len(reads) <= 2 * len(made)
     assert entries[0].value == entries[0].test["accuracy"] == pytest.approx(0.959)
+    assert entries[0].last_value == 0.5
     assert entries[0].created == CREATED + 59
     reads.clear()
     assert catalogue.entries() == entries
@@ -92,12 +97,13 @@ def test_older_runs_are_read_from_their_results(tmp_path: Path, reads: list[str]
     finished_runs(tmp_path, 2, old=True)
     (newer, older) = Catalogue(RunStore(tmp_path)).entries()
     assert (newer.metric, newer.value, older.value) == ("accuracy", 0.901, 0.9)
+    assert newer.last_value == 0.901
     assert newer.last is None
     assert reads.count("result.json") == 2
 
 
 def test_a_result_that_is_not_the_one_trained_is_read(tmp_path: Path) -> None:
-    lost, changed = finished_runs(tmp_path, 2)
+    lost, changed, before = finished_runs(tmp_path, 3)
     (lost.path / "result.json").unlink()
     edit(changed, "result.json", test={"accuracy": 0.5})
     catalogue = Catalogue(RunStore(tmp_path))
@@ -105,6 +111,14 @@ def test_a_result_that_is_not_the_one_trained_is_read(tmp_path: Path) -> None:
     entry = catalogue.entry(lost.id)
     assert entry is not None
     assert (entry.state, entry.value, entry.test) == ("finished", None, {})
+    assert (entry.last_value, entry.test_last) == (None, {})
+    entry = catalogue.entry(before.id)  # its status tells nothing of the last parameters, its result does
+    assert entry is not None
+    assert (entry.value, entry.last_value) == (0.902, 0.902)
+    edit(before, "result.json", test_last=[1])
+    entry = catalogue.entry(before.id)
+    assert entry is not None
+    assert (entry.value, entry.last_value) == (0.902, None)
 
 
 @pytest.mark.parametrize(("name", "content", "words"), [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from problems import Linear, central_difference, co_evolving, relative
@@ -82,6 +84,39 @@ def test_trouble_of_one_sample_is_named() -> None:
         solve(lambda t, y: (torch.log(-y[0]),), y, [0.0, 1.0], Solver(), per_sample=True)
     with pytest.raises(SolveError, match="initial state"):
         solve(blow_up, (y[0] * torch.nan,), [0.0, 1.0], Solver(), per_sample=True)
+
+
+def test_the_step_limit_names_a_step_of_who_has_not_arrived() -> None:
+    """The still sample arrives in its first step and wants none after."""
+    def turn(t: Tensor, y: State) -> State:
+        return (40 * torch.stack((-y[0][:, 1], y[0][:, 0]), 1),)
+
+    y = (torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64),)
+    with pytest.raises(SolveError, match="step limit of 30") as caught:
+        solve(turn, y, [0.0, 2.0], Solver(max_steps=30), per_sample=True)
+    with pytest.raises(SolveError) as alone:
+        solve(turn, (y[0][1:],), [0.0, 2.0], Solver(max_steps=30), per_sample=True)
+    assert caught.value.dt == pytest.approx(alone.value.dt)
+    assert caught.value.dt > 0
+    with pytest.raises(SolveError) as back:
+        solve(turn, y, [0.0, -2.0], Solver(max_steps=30), per_sample=True)
+    assert back.value.dt < 0
+
+
+@pytest.mark.parametrize("times", [[0.0, 1.0], [0.0, 0.2, 0.21, 0.5, 0.9, 1.0]])
+def test_a_pass_reads_the_device_once(times: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    field, y = problem()
+    reads: list[str] = []
+
+    def counted(name: str) -> Any:
+        whole = getattr(Tensor, name)
+        return lambda self: (reads.append(name), whole(self))[1]
+
+    for name in ("tolist", "item", "__bool__", "__float__", "__int__"):
+        monkeypatch.setattr(Tensor, name, counted(name))
+    with torch.no_grad():
+        cost = solve(field, y, times, Solver(rtol=1e-3, atol=1e-3), per_sample=True).evaluations
+    assert len(reads) == len(y) + cost.accepted + cost.rejected  # the initial state's blocks are looked at first
 
 
 def test_shared_steps_keep_a_scalar_time() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from problems import relative
+from quick import QUICK
 from torch import Tensor, nn
 
-from acenode import UserError
+from acenode import UserError, experiments
+from acenode.data.batches import DeviceImages
+from acenode.execute import create, execute
+from acenode.experiments import image_task
+from acenode.experiments.image_task import ImageTask
+from acenode.runs import RunStore
 from acenode.task import Groups, Loss, Metric, Recipe
 from acenode.training import Trainer, TrainingError, norm_of
 
@@ -137,7 +146,7 @@ def test_validation_keeps_the_best_and_never_reads_the_test_set() -> None:
 
 
 def test_stopping_and_going_on_changes_nothing() -> None:
-    whole, part = Ear(), Ear(stop_at=4)
+    whole, part = Ear(), Ear(stop_at=5)  # asked before every iteration and every validation
     uninterrupted = trainer(epochs=3, ear=whole)
     uninterrupted.run()
     first = trainer(epochs=3, ear=part)
@@ -151,6 +160,80 @@ def test_stopping_and_going_on_changes_nothing() -> None:
     strip = [{k: v for k, v in r.items() if k != "seconds"} for r in whole.records]
     assert strip == [{k: v for k, v in r.items() if k != "seconds"} for r in part.records]
     assert torch.equal(again.task.model["g"], uninterrupted.task.model["g"])  # type: ignore[index]
+
+
+def records_of(ear: Ear) -> list[dict[str, Any]]:
+    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in ear.records + ear.epochs]
+
+
+@pytest.mark.parametrize("how", ["dies", "is stopped before", "is stopped within"])
+def test_an_epoch_whose_validation_does_not_end_is_not_lost(how: str) -> None:
+    """Its checkpoint is there before validation begins, so no iteration is done twice."""
+    whole, part = Ear(), Ear(stop_at=7 if how == "is stopped before" else None)
+    trainer(epochs=3, ear=whole).run()
+    first = trainer(epochs=3, ear=part)
+    evaluate, seen = first.task.evaluate, []
+
+    def ends_early(split: str) -> dict[str, float]:
+        seen.append(split)
+        if len(seen) < 2:
+            return evaluate(split)
+        if how == "dies":
+            raise InterruptedError
+        return {}
+
+    first.task.evaluate = ends_early  # type: ignore[method-assign]
+    with contextlib.suppress(InterruptedError):
+        assert first.run() is False
+    assert (first.epoch, first.iteration, len(part.epochs)) == (1, 3, 1)
+    again = trainer(epochs=3, ear=part)
+    again.task.validation = iter([1.0, 2.0])  # type: ignore[attr-defined]
+    again.load_state_dict(part.states[-1])
+    part.stop_at = None
+    assert again.run() is True
+    assert again.task.asked.count("main") == 3  # type: ignore[attr-defined]
+    assert records_of(part) == records_of(whole)
+    assert again.best.value == 1.0
+
+
+def test_an_evaluation_of_images_stops_between_its_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in validation and in testing, and resumed: the numbers of a run that never was."""
+    monkeypatch.setattr(image_task, "EVALUATION_BATCH", 50)
+    store, settings = RunStore(tmp_path), experiments.get("mnist").configure("odenet", **QUICK | {"epochs": 2})
+    whole, part = create(store, settings), create(store, settings)
+    assert execute(whole, tmp_path).state == "finished"
+    evaluate, take = ImageTask.evaluate, DeviceImages.take
+    stop, asked, wanted = threading.Event(), list[str](), "validation"
+
+    def told(self: ImageTask, split: str) -> dict[str, float]:
+        asked.append(split)
+        found = evaluate(self, split)
+        asked[-1] += "" if found else " given up"
+        return found
+
+    def counted(self: DeviceImages, rows: Any) -> Any:
+        if asked[-1] == wanted:
+            stop.set()
+        return take(self, rows)
+
+    monkeypatch.setattr(ImageTask, "evaluate", told)
+    monkeypatch.setattr(DeviceImages, "take", counted)
+    assert execute(part, tmp_path, stop=stop).state == "stopped"
+    assert asked == ["validation given up"]
+    stop.clear()
+    asked, wanted = [], "test"
+    assert execute(part, tmp_path, stop=stop).state == "stopped"
+    assert asked == ["validation", "validation", "test given up"]
+    assert part.result() is None
+    stop.clear()
+    asked, wanted = [], "nothing"
+    assert execute(part, tmp_path, stop=stop).state == "finished"
+    assert asked == ["test", "test"]
+    first, second = ([{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
+                     for run in (part, whole))
+    assert first == second
+    for key in ("test", "test_last", "confusion"):
+        assert part.result()[key] == whole.result()[key]  # type: ignore[index]
 
 
 def test_learning_rate_follows_the_schedule() -> None:

@@ -32,12 +32,12 @@ class Served:
 
 
 @contextmanager
-def server(root: Path, port: int | None = None) -> Iterator[Served]:
+def server(root: Path, port: int | None = None, **environment: str) -> Iterator[Served]:
     """The app over a folder of runs, on a free port unless one is given; stopped politely at the end."""
     port = port or _free_port()
     words = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--port", str(port), "--runs", str(root)]
     log = open(Path(root).parent / f"server-{port}.log", "ab")  # noqa: SIM115 - the process writes to it
-    process = subprocess.Popen(words, stdout=log, stderr=log)
+    process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **environment})
     served = Served(f"http://127.0.0.1:{port}", port, process)
     try:
         _wait(served)

@@ -12,7 +12,7 @@ export function seriesOf(data, runs) {
     groups.get(key).runs.push(runs.get(given.id));
   });
   const series = [...groups.values()];
-  for (const one of series) if (one.runs.length > 1) one.label += ` · ${one.runs.length} seeds`;
+  for (const one of series) if (one.runs.length > 1) one.label += ` · ${one.runs.length} runs`;
   return series;
 }
 

@@ -1,10 +1,10 @@
 // The trajectory player: one time, one epoch and one probe drive every panel of every run.
 //
-//   mount(element, data, send) → { update(data), destroy() }
-//   data = { runs: [{ id, label, colour, live }], base: "lab/", frame: { t, epoch, probe } }
+//   mount(element, data) → { update(data), destroy() }
+//   data = { runs: [{ id, label, colour, live }], base: "lab/" }
 //
 // A run's film comes from app/film.py: `${base}film/${id}` describes it, `${base}film/${id}/${epoch}` has the arrays of
-// one epoch. `send`, where given and `data.report` is set, is told ("frame", { t, epoch, probe }) whenever they come to rest.
+// one epoch. Where the player stands (t, epoch, probe) is kept in the page's address.
 import { Address, readAddress } from "./player_address.js";
 import { Bar } from "./player_bar.js";
 import { Clock } from "./player_clock.js";
@@ -18,8 +18,7 @@ const PASS_SECONDS = 4;  // one pass of t at 1×
 const POLL_MS = 3000, REST_MS = 400, WATCH_MS = 500;
 
 class Player {
-  constructor(element, data, send) {
-    this.send = send;
+  constructor(element, data) {
     this.views = [];
     this.epochs = [];  // of all runs together
     this.ends = [0, 1];  // of t
@@ -29,11 +28,10 @@ class Player {
     this.ended = false;
     this.loop = true;
     this.speed = 1;
-    this.rested = this.given = null;
+    this.rested = null;
     this.address = new Address();
     this.build(element);
     this.theme = readTheme(this.node);
-    this.read(data.frame);
     this.read(readAddress());
     this.update(data);
     this.poll = setInterval(() => { if (!document.hidden) for (const { film } of this.views) if (film.spec.live) film.read(); }, POLL_MS);
@@ -105,7 +103,6 @@ class Player {
     if (this.ended || !this.epochs.length || !this.node.isConnected) return;
     const { t, epoch, probe } = this.state;
     this.address.write({ t, epoch, probe });
-    if (this.report) this.send?.("frame", { t, epoch, probe });
   }
 
   // Twice a second: has the page changed its colours, is our place still in the address?
@@ -137,7 +134,6 @@ class Player {
   // The runs ----------------------------------------------------------------------------------------------------------
 
   update(data) {
-    this.report = data.report === true;
     const address = (id) => (path) => at(`${data.base ?? ""}film/${encodeURIComponent(id)}${path}`);
     const runs = data.runs ?? [], kept = new Map(this.views.map((view) => [view.film.spec.id, view]));
     this.views = runs.map((spec) => {
@@ -159,9 +155,6 @@ class Player {
     const nodes = this.views.map((view) => view.node);
     if (nodes.length !== this.runs.children.length || nodes.some((node, i) => node !== this.runs.children[i])) this.runs.replaceChildren(...nodes);
     this.runs.dataset.count = String(nodes.length);
-    const given = JSON.stringify(data.frame ?? null);
-    if (this.given !== null && given !== this.given && data.frame) this.seek(data.frame);
-    this.given = given;
     this.merge();
   }
 
@@ -233,8 +226,8 @@ class Player {
   }
 }
 
-export function mount(element, data, send) {
-  const player = new Player(element, data, send);
+export function mount(element, data) {
+  const player = new Player(element, data);
   element.__player = {
     fps: () => player.clock.fps(),
     cost: () => player.clock.cost(),

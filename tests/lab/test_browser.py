@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -24,8 +23,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 @pytest.fixture(scope="module")
 def served(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    with server(tmp_path_factory.mktemp("lab") / "runs") as found:
+    with server(tmp_path_factory.mktemp("lab") / "runs", OMP_NUM_THREADS="1") as found:
         yield found
 
 

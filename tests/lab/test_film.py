@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from films import decoded, run_of, snapshot, values
 
+from acenode.bench.folders import wide_film
 from acenode.errors import UserError
-from acenode.runs import Run
+from acenode.runs import Run, RunStore
 from app import film
 
 
@@ -244,6 +245,22 @@ def test_large_snapshots_are_thinned(tmp_path: Path) -> None:
     _, arrays = decoded(film.frames(run, 1))
     assert arrays["features"].shape == (len(about["t"]), 4, about["features"]["channels"], 24, 24)
     assert arrays["pca"].shape == (len(about["t"]), 4, 2)
+
+
+def test_the_film_of_the_benchmark_is_sent_whole(tmp_path: Path) -> None:
+    run = wide_film(RunStore(tmp_path))
+    about = film.meta(run)
+    assert len(about["t"]) == 60
+    assert about["attention"]["shape"] == about["features"]["shape"] == [64, 64]
+    assert decoded(film.frames(run, 0))[1]["features"].shape[0] == 60
+
+
+def test_every_cache_knows_its_size(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {0: snapshot(0)})
+    for epoch in (1, 2):
+        film.frames(run_of(run.path, {epoch: snapshot(epoch)}), epoch)
+    for cache in (film._LOADED, film._DIGESTS, film._REELS, film._BLOCKS, film._BASES):
+        assert cache.bytes == sum(map(cache.size_of, cache.values.values()))  # type: ignore[arg-type]
 
 
 def test_the_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,7 @@ def test_a_deleted_run_in_the_url_is_no_trouble(page: Page, shelf: Shelf) -> Non
     shelf.finished()
     for name in ("mnist", "compare", "runs"):
         sound(page(name, runs="mnist-ace-gone,../../etc,<b>"))
+        sound(page(name, runs=",".join([run.id for run in shelf.lab.store] * 6)))  # too many, and twice
 
 
 def test_compare_knows_mean_spread_and_baseline(page: Page, shelf: Shelf) -> None:
