@@ -21,8 +21,8 @@ MOST = 200
 
 def show(experiment: Experiment, wish: Wish, ready: bool) -> None:
     with st.expander("Train the ablation set", icon=":material/grid_on:"):
-        st.caption("Every combination becomes a run; what a method has no use for is left out. The form's settings hold "
-                   "for its own method, and its training settings for the other methods too.")
+        st.caption("Every combination becomes a run; what a method has no use for is left out. The form's settings "
+                   "hold for its own method, and its training settings for the other methods too.")
         methods = st.multiselect("Methods", list(experiment.methods), _usual(experiment), key="grid/methods",
                                  format_func=lambda m: labels.method_title(experiment.name, m))
         varied = _toggles(experiment)
