@@ -54,7 +54,10 @@ def _offer(experiment: Experiment, configs: list[Config], ready: bool) -> None:
             if st.button("Queue them", key="grid/queue", disabled=not ready, type="primary",
                          icon=":material/playlist_add:"):
                 watch.start(experiment, configs)
-        elif st.button("How long will they take?", key="grid/how_long", disabled=not ready, icon=":material/timer:"):
+            return
+        st.button("Queue them", key="grid/queue", disabled=True, icon=":material/playlist_add:",
+                  help="once it is said how long they take")
+        if st.button("How long will they take?", key="grid/how_long", disabled=not ready, icon=":material/timer:"):
             with st.spinner("Looking at earlier runs, and timing an iteration where there is none"):
                 found = estimate(configs, lab().catalogue, lab().data_root)
             words = f"about {labels.duration(found.seconds)} one after the other" if found.seconds else "time unknown"
@@ -83,7 +86,7 @@ def grid(experiment: Experiment, wish: Wish, methods: list[str], chosen: dict[st
 def _fitting(experiment: Experiment, wish: Wish, method: str, picked: dict[str, Any]) -> dict[str, Any]:
     """The form's settings and the picked ones, less those that have no meaning here."""
     given: dict[str, Any] = {}
-    own = wish.given if method == wish.method else {k: v for k, v in wish.given.items() if _shared(k)}
+    own = wish.given if method == wish.method else {k: v for k, v in wish.given.items() if form.shared(k)}
     for key, value in {**own, **picked}.items():
         try:
             experiment.configure(method, wish.data, **{**given, key: value})
@@ -91,10 +94,6 @@ def _fitting(experiment: Experiment, wish: Wish, method: str, picked: dict[str, 
             continue
         given[key] = value
     return given
-
-
-def _shared(key: str) -> bool:
-    return FIELDS[key].metadata["group"] in ("training", "record")
 
 
 def _toggles(experiment: Experiment) -> list[str]:

@@ -7,7 +7,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.catalogue import Entry
 from app import components, filters, groups, labels, navigation, outcome, watch
-from app.address import options
+from app.address import chosen_first, options
 from app.groups import Group
 from app.lab import lab
 
@@ -55,14 +55,12 @@ def _choose(entries: list[Entry]) -> list[Entry]:
         st.caption("No run fits these filters.")
         return []
     names = [e.id for e in entries]
-    wanted = set(st.query_params.get("runs", "").split(","))
-    rows = [i for i, name in enumerate(names) if name in wanted] or _alike(entries)
     state = st.dataframe(
         [{"run": labels.group(e), "seed": e.seed, "data": e.data, "state": f"{labels.ICONS[e.state]} {e.state}",
           "test": labels.percent(e.value, e.metric or ""), "best validation": labels.percent(e.best, e.metric or ""),
           "tags": ", ".join(e.tags), "id": e.id} for e in entries],
         hide_index=True, height=min(38 + 35 * len(entries), 320), on_select="rerun", selection_mode="multi-row",
-        key=f"chosen/{hash(tuple(names))}", selection_default={"selection": {"rows": rows}})
+        key=f"chosen/{hash(tuple(names))}", selection_default=chosen_first("chosen", names, _alike(entries)))
     chosen = [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
     text = ",".join(e.id for e in chosen)
     if text and st.query_params.get("runs", "") != text:

@@ -16,7 +16,7 @@ from app.form import Wish
 def show(name: str) -> None:
     experiment = experiments.get(name)
     st.title(experiment.title)
-    st.caption(experiment.summary)
+    st.caption(experiment.summary.removeprefix(f"{experiment.title}: "))
     start = preset.read(experiment)
     data, method = _what(experiment, start)
     ready = data == "sample" or data_state.show(experiment)

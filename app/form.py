@@ -39,6 +39,8 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
     was chosen so far is not shown.
     """
     wish = Wish(method, data)
+    carried = f"carried/{experiment.name}/{data}"  # training settings outlive a change of the method
+    preset = {**st.session_state.get(carried, {}), **preset}
     fields = [name for name in SETTINGS if name in experiment.methods[method].uses]
     toggles = [name for name in fields if FIELDS[name].metadata["group"] == "attention"]
     if toggles:
@@ -56,7 +58,13 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
                 for name in fields:
                     if FIELDS[name].metadata["group"] == title:
                         _ask(experiment, wish, name, preset, mark)
+    st.session_state[carried] = {k: v for k, v in wish.given.items() if shared(k)}
     return wish
+
+
+def shared(name: str) -> bool:
+    """Whether a setting means the same for every method."""
+    return FIELDS[name].metadata["group"] in ("training", "record")
 
 
 def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any], mark: str) -> None:

@@ -7,7 +7,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.catalogue import Entry
 from acenode.errors import UserError
-from app import components, labels, navigation, say
+from app import components, labels, navigation, say, watch
 from app.lab import lab
 
 LATEST = 8
@@ -21,14 +21,15 @@ def show() -> None:
     components.hero("hero")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         pressed = st.button("Train the demo", type="primary", icon=":material/play_arrow:", key="demo",
-                            help="ACE-ODE-Net on the bundled digits, about a minute on two CPU cores")
-        st.caption("ACE-ODE-Net on scikit-learn's digits: no download, about a minute on two CPU cores.")
+                            help="ACE-ODE-Net on the bundled digits")
+        st.caption("ACE-ODE-Net on scikit-learn's digits: no download, a minute or two on a CPU.")
     if pressed:
         try:
             run = lab().launcher.start(experiments.get("mnist").configure("ace"))
         except (UserError, OSError) as error:
             say.trouble(error)
             return
+        watch.look_at(experiments.get("mnist"), [run.id])
         st.switch_page(navigation.experiment("mnist"), query_params={"runs": run.id})
     left, right = st.columns([3, 2], gap="large")
     with left:

@@ -104,7 +104,8 @@ def _tsne(result: Outcome) -> go.Figure | None:
                              name=name,
                              customdata=[points["index"][i] for i in own],
                              hovertemplate=f"{name}, test sample %{{customdata}}<extra></extra>")
-    figure.update_layout(height=420, margin={"l": 10, "r": 10, "t": 10, "b": 10}, legend={"itemsizing": "constant"})
+    figure.update_layout(height=420, margin={"l": 10, "r": 10, "t": 10, "b": 10},
+                         legend={"itemsizing": "constant", "orientation": "h", "y": 0})
     figure.update_xaxes(showticklabels=False, zeroline=False)
     figure.update_yaxes(showticklabels=False, zeroline=False)
     return figure

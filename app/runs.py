@@ -12,6 +12,7 @@ from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.runs import Run
 from app import export, filters, labels, navigation, say
+from app.address import chosen_first
 from app.lab import lab
 
 RESUMABLE = ("stopped", "failed", "interrupted")
@@ -34,7 +35,9 @@ def show() -> None:
         st.caption("Choose runs by their left edge to stop, resume, annotate, export, compare or delete them.")
         return
     _actions(chosen)
-    if len(chosen) == 1 and chosen[0].state != "unreadable":
+    if len(chosen) > 1:
+        st.caption("Notes, tags, exports and repeating are for one run at a time.")
+    elif chosen[0].state != "unreadable":
         _one(chosen[0])
 
 
@@ -61,7 +64,6 @@ def _set_workers(device: str) -> None:
 
 def _table(entries: list[Entry]) -> list[Entry]:
     names = [e.id for e in entries]
-    wanted = set(st.query_params.get("runs", "").split(","))
     rows = [{"state": f"{labels.ICONS[e.state]} {e.state}", "experiment": e.experiment or "", "run": labels.group(e)
              if e.state != "unreadable" else e.error or "", "data": e.data or "", "seed": e.seed,
              "progress": e.progress, "test": None if e.value is None else round(e.value, 4),
@@ -70,11 +72,10 @@ def _table(entries: list[Entry]) -> list[Entry]:
              "tags": list(e.tags), "notes": e.notes, "id": e.id} for e in entries]
     state = st.dataframe(
         rows, hide_index=True, height=min(38 + 35 * max(len(rows), 1), 480), on_select="rerun",
-        selection_mode="multi-row", key=f"runs/{hash(tuple(names))}",
-        selection_default={"selection": {"rows": [i for i, n in enumerate(names) if n in wanted]}},
+        selection_mode="multi-row", key=f"runs/{hash(tuple(names))}", selection_default=chosen_first("runs", names, []),
         column_config={"progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent"),
                        "time": st.column_config.NumberColumn("seconds", format="%.0f"),
-                       "run": st.column_config.TextColumn(width="large"),
+                       "run": st.column_config.TextColumn(width="medium"),
                        "tags": st.column_config.ListColumn()})
     chosen = [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
     text = ",".join(e.id for e in chosen)
@@ -164,7 +165,8 @@ def _one(entry: Entry) -> None:
         say.trouble(entry.error)
     left, right = st.columns(2, gap="large")
     with left:
-        if st.session_state.get(f"said/{entry.id}") != (entry.notes, entry.tags):  # here or in another tab
+        fresh = f"notes/{entry.id}" not in st.session_state  # the widgets forget what they held while they were away
+        if fresh or st.session_state.get(f"said/{entry.id}") != (entry.notes, entry.tags):
             st.session_state[f"said/{entry.id}"] = (entry.notes, entry.tags)
             st.session_state[f"notes/{entry.id}"] = entry.notes
             st.session_state[f"tags/{entry.id}"] = list(entry.tags)

@@ -29,6 +29,7 @@ FIRST_PAGE = 3.0  # seconds
 async def lifespan(_: Any) -> AsyncIterator[None]:
     threading.Thread(target=warm, name="acenode-warm", daemon=True).start()
     yield
+    print("stopping: what trains writes its checkpoint first", flush=True)
     await anyio.to_thread.run_sync(lab.close)
 
 
@@ -81,5 +82,6 @@ def serve(port: int | None, runs: str | None, headless: bool) -> None:
     """Serve until told to stop."""
     if runs is not None:
         os.environ["ACENODE_RUNS"] = str(Path(runs).resolve())
+    print("ACE-NODE Lab. Ctrl-C stops it, once every run has written its checkpoint.", flush=True)
     more = {"server.port": free_port(port)} | ({"server.headless": True} if headless else {})
     app.run(config=settings() | more)

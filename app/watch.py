@@ -43,8 +43,8 @@ def look_at(experiment: Experiment, ids: list[str]) -> None:
 def show(experiment: Experiment) -> None:
     entries = {e.id: e for e in lab().catalogue.entries() if e.experiment == experiment.name}
     if not entries:
-        st.info("No run of this experiment yet. Press **Train**: the sample needs no download and takes about a "
-                "minute, and its curves and attention appear here while it trains.", icon=":material/play_arrow:")
+        st.info("No run of this experiment yet. Press **Train**: the sample needs no download and takes a minute "
+                "or two, and its curves and attention appear here while it trains.", icon=":material/play_arrow:")
         return
     chosen = [entries[name] for name in _choose(entries, f"shown/{experiment.name}")]
     if not chosen:

@@ -105,3 +105,22 @@ def test_what_a_file_calls_its_metric_is_no_markup(page: Page, shelf: Shelf) -> 
     (run.path / "status.json").write_text(status)
     app = sound(page("mnist", runs=run.id))
     assert not [m for m in app.metric if "![x](" in m.label]
+
+
+def test_notes_are_there_when_one_comes_back_to_a_run(page: Page, shelf: Shelf) -> None:
+    first, second = shelf.finished()[:2]
+    app = page("runs", runs=first.id)
+    app.text_area(key=f"notes/{first.id}").set_value("keep me").run()
+    app = go(app, "compare")
+    app = go(app, "runs", runs=first.id)
+    assert app.text_area(key=f"notes/{first.id}").value == "keep me"
+    assert second.path.exists()
+
+
+def test_training_settings_outlive_a_change_of_the_method(page: Page) -> None:
+    app = page("mnist")
+    field(app, "number_input", "epochs").set_value(2).run()  # type: ignore[attr-defined]
+    app.session_state["method"] = "augmented"
+    sound(app.run())
+    assert field(app, "number_input", "epochs").value == 2  # type: ignore[attr-defined]
+    assert not [w for w in app.text_input if "/penalty_weight/" in (w.key or "")]
