@@ -5,7 +5,7 @@ import { clamp } from "./theme.js";
 const LEAST = 500, MOST = 900;  // milliseconds between two flushes
 const NEAR = 20, GRACE = 200;  // so much too early is in time; so long a flush waits for the answer that is due with it
 const SHARE = 8;  // an interval is so many times what a flush costs
-const BUDGET = 45;  // milliseconds that a flush may cost: the losses first, the others in turn
+const BUDGET = 70;  // milliseconds that a flush may cost: the losses first, the others in turn
 const MEMORY = 0.7;  // of the moving average of that cost
 
 export class Pace {
@@ -93,12 +93,12 @@ export class Pace {
     this.soon();
   }
 
-  // As many of the panels as the budget allows: the first of the page always, then those that waited longest.
+  // As many of the panels as the budget allows: the first of the page and the one that waited longest in any case.
   affordable(dirty) {
     const [main] = this.panels.values(), seen = dirty.filter((panel) => panel.inView);
     const order = seen.sort((a, b) => (b === main) - (a === main) || (a.when ?? 0) - (b.when ?? 0));
     let cost = 0;
-    return order.filter((panel, i) => (cost += panel.cost ?? 0) <= BUDGET || i === 0);
+    return order.filter((panel, i) => (cost += panel.cost ?? 0) <= BUDGET || i < 2);
   }
 
   // Milliseconds until what is new may be drawn again.
