@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acenode import runs
+from acenode import files, runs
 from acenode.config import Config
 from acenode.errors import UserError
+from acenode.files import Stamp
 from acenode.notes import read_notes
-from acenode.runs import NAME, Run, RunStore
+from acenode.runs import Run, RunStore
 
 WATCHED = ("config.json", "status.json", "result.json", "notes.json")
 UNREADABLE = "unreadable"
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
+Stamps = tuple[Stamp | None, ...]
 Values = dict[str, float | None]
 
 
@@ -58,6 +58,11 @@ class Entry:
         return Run(self.path)
 
     @property
+    def busy(self) -> bool:
+        """Whether it waits or trains."""
+        return self.state in runs.BUSY
+
+    @property
     def last_value(self) -> float | None:
         """The test metric at the last parameters."""
         return self.test_last.get(self.metric)
@@ -67,15 +72,14 @@ class Entry:
 class _Known:
     """An entry, the files it was read from, and who was to train it."""
 
-    stamp: Stamp
+    stamp: Stamps
     entry: Entry
     process: dict[str, Any] = field(default_factory=dict)
     heartbeat: float = 0.0
 
-    def holds(self, stamp: Stamp) -> bool:
+    def holds(self, stamp: Stamps) -> bool:
         """Whether it still is so: a process may also have died without a file changing."""
-        waits = self.entry.state in ("queued", "running")
-        return self.stamp == stamp and (not waits or runs.alive(self.process, self.heartbeat))
+        return self.stamp == stamp and (not self.entry.busy or runs.alive(self.process, self.heartbeat))
 
 
 class Catalogue:
@@ -97,8 +101,8 @@ class Catalogue:
 
     def entry(self, run_id: str) -> Entry | None:
         """One run by its whole id; None where there is no such folder."""
-        run = Run(self.store.root / run_id)
-        if not NAME.fullmatch(run_id) or not run.path.is_dir():
+        run = self.store.find(run_id)
+        if run is None:
             return None
         with self._lock:
             return self._look(run)
@@ -110,26 +114,15 @@ class Catalogue:
             return []
 
     def _look(self, run: Run) -> Entry:
-        stamp = _stamp(run.path)  # before reading: a change in between is read again next time
+        # before reading: a change in between is read again next time
+        stamp = tuple(files.stamp(f"{run.path}/{name}") for name in WATCHED)
         known = self._known.get(run.id)
         if known is None or not known.holds(stamp):
             known = self._known[run.id] = _read(run, stamp)
         return known.entry
 
 
-def _stamp(path: Path) -> Stamp:
-    """What tells a file from its earlier self; the inode, as a clock's tick may hold two writes of one length."""
-    def of(name: str) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(f"{path}/{name}")
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    return tuple(of(name) for name in WATCHED)
-
-
-def _read(run: Run, stamp: Stamp) -> _Known:
+def _read(run: Run, stamp: Stamps) -> _Known:
     try:
         description, status = run.description(), run.status()
         config = Config.from_dict(description["config"])
@@ -156,11 +149,11 @@ def _read(run: Run, stamp: Stamp) -> _Known:
         return _unreadable(run, stamp, f"{run.path} cannot be read ({type(error).__name__}): delete it, or restore it")
 
 
-def _unreadable(run: Run, stamp: Stamp, reason: str) -> _Known:
+def _unreadable(run: Run, stamp: Stamps, reason: str) -> _Known:
     return _Known(stamp, Entry(run.id, run.path, UNREADABLE, " ".join(reason.split())))
 
 
-def _outcome(run: Run, status: dict[str, Any], stamp: Stamp) -> tuple[str, Values, Values]:
+def _outcome(run: Run, status: dict[str, Any], stamp: Stamps) -> tuple[str, Values, Values]:
     """Name of the metric and the test values at the best and the last parameters, from the status where it speaks of
     the result.json that is there."""
     result_stamp = stamp[2]

@@ -92,9 +92,11 @@ def _execute(run: Any, options: Namespace) -> int:
 
 
 def stop(options: Namespace) -> int:
+    from acenode.runs import BUSY
+
     run = _store(options).open(options.run_id)
     state = run.status()["state"]
-    if state not in ("running", "queued"):
+    if state not in BUSY:
         raise UserError(f"{run.id} is {state}: only a running run can be stopped")
     run.ask_to_stop()
     print(f"{run.id} will stop after its current iteration")

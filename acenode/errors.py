@@ -5,6 +5,10 @@ class UserError(Exception):
     """Something the user can put right: one line that says what is wrong and what to do."""
 
 
+LOOSEN = "loosen rtol and atol, lower the learning rate, or use a fixed-step solver such as rk4"
+RAISE_LIMIT = "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4"
+
+
 class SolveError(RuntimeError):
     """An ODE solve that cannot go on: where it stopped, the step it tried, and what to try instead."""
 

@@ -11,8 +11,7 @@ from typing import Literal
 from acenode.data import images
 from acenode.data.images import SOURCES, DataState, ImageSource
 from acenode.errors import UserError
-
-Stamp = tuple[int, int, int] | None
+from acenode.files import Stamp, stamp
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Fetcher:
     def __init__(self, data_root: Path, sources: Mapping[str, ImageSource] = SOURCES) -> None:
         self.data_root, self.sources = data_root, sources
         self._fetches: dict[str, _Fetch] = {}
-        self._checked: dict[str, tuple[Stamp, DataState]] = {}
+        self._checked: dict[str, tuple[Stamp | None, DataState]] = {}
         self._lock, self._checking = threading.Lock(), threading.Lock()
 
     def start(self, name: str) -> None:
@@ -92,16 +91,8 @@ class Fetcher:
 
     def _data(self, source: ImageSource) -> DataState:
         with self._checking:  # one reads a hundred megabytes, the others wait for its answer
-            stamp = _stamp(self.data_root / f"{source.name}.npz")
+            now = stamp(self.data_root / f"{source.name}.npz")
             known = self._checked.get(source.name)
-            if known is None or known[0] != stamp:
-                known = self._checked[source.name] = stamp, images.check(source.name, self.data_root, source)
+            if known is None or known[0] != now:
+                known = self._checked[source.name] = now, images.check(source.name, self.data_root, source)
             return known[1]
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        found = path.stat()
-    except OSError:  # not there, or in a folder that may not be searched
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -19,7 +19,7 @@ from acenode.errors import UserError
 from acenode.execute import create, execute
 from acenode.lock import try_lock
 from acenode.process import identity
-from acenode.runs import Run, RunStore
+from acenode.runs import BUSY, Run, RunStore
 
 IDLE = 0.2  # seconds between looks at an empty queue
 LEFT = "nobody trains it any more, and its last state could not be written"
@@ -87,9 +87,9 @@ class Launcher:
                 self.changed.notify_all()
             elif job is not None:
                 job.stop.set()
-            elif self._state(run) in ("running", "queued"):  # by another process
+            elif self._state(run) in BUSY:  # by another process
                 run.ask_to_stop()
-            elif run.stored_state() in ("running", "queued"):  # nobody is left to hear it
+            elif run.stored_state() in BUSY:  # nobody is left to hear it
                 run.mark("interrupted", error=run.status()["error"] or LEFT)
 
     def delete(self, run: Run) -> None:
@@ -204,7 +204,7 @@ class Launcher:
     def _state(self, run: Run) -> str:
         """The state; `interrupted` too where this process was to train it and does not: its last write failed."""
         status = run.status()
-        here = status["state"] in ("queued", "running") and status["process"] == identity()
+        here = status["state"] in BUSY and status["process"] == identity()
         return "interrupted" if here and self._find(run.id) is None and _free(run) else status["state"]
 
     def _ready(self) -> Iterator[_Job]:

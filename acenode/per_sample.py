@@ -11,13 +11,11 @@ import math
 import torch
 from torch import Tensor
 
-from acenode.errors import SolveError
+from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
 from acenode.native import VectorField
 from acenode.runge_kutta import GROW, SAFETY, SHRINK, Evaluations, State, combine, dense_weights
 from acenode.solver import Solver
 from acenode.tableaus import TABLEAUS
-
-ADVICE = "loosen rtol and atol, lower the learning rate, or use a fixed-step solver such as rk4"
 
 
 def solve_per_sample(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations) -> State:
@@ -68,7 +66,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
         if seen[0]:
             i = int(stuck.nonzero()[0])
             reason = "the field gave NaN or infinity" if bool(broken.any()) else "underflow in dt"
-            raise SolveError(reason, float(t[i]), float(dt[i]), ADVICE)
+            raise SolveError(reason, float(t[i]), float(dt[i]), LOOSEN)
         for n, s in enumerate(times[1:-1]):
             if seen[4 + n]:
                 x = torch.where(here[n], (s - t) / dt, 0)
@@ -85,7 +83,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
         size = _next_size(dt.abs(), ratio, accepted, tableau.order)
     raise SolveError(f"the step limit of {solver.max_steps} was reached", float((sign * t).min() * sign),
                      sign * float(size[sign * (end - t) > 0].min()),
-                     "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4")
+                     RAISE_LIMIT)
 
 
 def _along(v: Tensor, like: Tensor) -> Tensor:

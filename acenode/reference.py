@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acenode.errors import SolveError
+from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
 from acenode.native import VectorField, parameters_of
 from acenode.runge_kutta import Evaluations, State
 from acenode.solver import Solver
@@ -37,16 +37,15 @@ class _Watched(nn.Module):
     def watch(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.tries += 1
         time, size = float(t.detach()), float(dt.detach())
-        advice = "loosen rtol and atol, lower the learning rate, or use a fixed-step solver such as rk4"
         finite = size != 0 and math.isfinite(size) and all(
             bool(torch.isfinite(b).all()) for b in (y if isinstance(y, tuple) else (y,)))
         if not finite or time + size == time:
-            raise SolveError("underflow in dt" if finite else "the field gave NaN or infinity", time, size, advice)
+            raise SolveError("underflow in dt" if finite else "the field gave NaN or infinity", time, size, LOOSEN)
         if not self.adaptive and not self.backward_pass:
             self.cost.step_sizes.append(size)
         if self.tries > self.limit:
             raise SolveError(f"the step limit of {self.solver.max_steps} was reached", time, size,
-                             "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4")
+                             RAISE_LIMIT)
 
     def accepted(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.cost.step_sizes.append(float(dt.detach()))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.errors import SolveError
+from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
 from acenode.tableaus import Tableau
 
 State = tuple[Tensor, ...]
@@ -160,7 +160,7 @@ def adaptive_steps(F: Field, tableau: Tableau, y: State, t0: float, t1: float, *
             broken = not math.isfinite(size) or not math.isfinite(ratio)
             raise SolveError(
                 "the field gave NaN or infinity" if broken else "underflow in dt", t, dt,
-                "loosen rtol and atol, lower the learning rate, or use a fixed-step solver such as rk4")
+                LOOSEN)
         step = take_step(F, tableau, t, dt, y, k1)
         error = combine(tuple(torch.zeros_like(b) for b in y), [dt * w for w in tableau.error],
                         [tuple(b.detach() for b in k) for k in step.ks])
@@ -182,7 +182,7 @@ def adaptive_steps(F: Field, tableau: Tableau, y: State, t0: float, t1: float, *
         else:
             size = abs(dt) * SHRINK
     raise SolveError(f"the step limit of {max_steps} was reached", t, sign * size,
-                     "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4")
+                     RAISE_LIMIT)
 
 
 def fixed_steps(F: Field, tableau: Tableau, y: State, grid: Sequence[float], cost: Evaluations) -> Iterator[Step]:

@@ -28,6 +28,7 @@ from acenode.files import read_json, write_json
 from acenode.process import alive, identity
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
+BUSY = frozenset({"queued", "running"})  # somebody is to train it, or does
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
@@ -76,7 +77,7 @@ class Run:
         process, heartbeat, progress = (status.get(k) for k in ("process", "heartbeat", "progress"))
         if not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
             raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
-        if status["state"] in ("queued", "running") and not alive(process, float(heartbeat or 0)):
+        if status["state"] in BUSY and not alive(process, float(heartbeat or 0)):
             status |= {"state": "interrupted", "error": "the process that was to train it is gone"}
         return status
 
@@ -184,6 +185,11 @@ class RunStore:
             return near[0]
         raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
                         f"{name!r} fits {len(near)} runs in {self.root}: write more of its name")
+
+    def find(self, name: str) -> Run | None:
+        """The run of exactly that id, if there is one."""
+        run = Run(self.root / name)
+        return run if NAME.fullmatch(name) and run.path.is_dir() else None
 
     def folder(self, name: str) -> Run:
         """The folder of that exact name, be it a run or not: to delete what cannot be read."""

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from acenode import files
 from acenode.errors import UserError
 from acenode.export import maps, snapshots
 from acenode.export.curves import listed
@@ -49,7 +50,7 @@ def frames(run: Run, epoch: int) -> bytes:
 # What is kept between two calls -------------------------------------------------------------------------------
 
 T = TypeVar("T")
-File = tuple[Path, int, int]  # path, size, time of the last change: another value, another content
+File = tuple[Path, files.Stamp]  # another value, another content
 
 
 class Cache(Generic[T]):
@@ -110,14 +111,8 @@ _BASES: Cache[np.ndarray] = Cache(lambda b: b.nbytes + 1000)  # the last one of 
 
 
 def _files(run: Run) -> list[File]:
-    found = []
-    for path in run.snapshots():
-        try:
-            stat = path.stat()
-        except OSError:  # deleted meanwhile
-            continue
-        found.append((path, stat.st_size, stat.st_mtime_ns))
-    return found
+    stamps = ((path, files.stamp(path)) for path in run.snapshots())
+    return [(path, stamp) for path, stamp in stamps if stamp is not None]  # None: deleted meanwhile
 
 
 def _load(run: Run, file: File) -> snapshots.Snapshot | str:
@@ -147,16 +142,16 @@ def _load(run: Run, file: File) -> snapshots.Snapshot | str:
 # One run ------------------------------------------------------------------------------------------------------
 
 def _reel(run: Run) -> Reel:
-    files = _files(run)
-    stamp = repr([(path.name, size, changed) for path, size, changed in files])
-    version = hashlib.sha256(stamp.encode()).hexdigest()[:12]
-    return _REELS.get((str(run.path), version), lambda: _make_reel(run, files, version))
+    found = _files(run)
+    words = repr([(path.name, stamp) for path, stamp in found])
+    version = hashlib.sha256(words.encode()).hexdigest()[:12]
+    return _REELS.get((str(run.path), version), lambda: _make_reel(run, found, version))
 
 
-def _make_reel(run: Run, files: list[File], version: str) -> Reel:
-    digests = [_DIGESTS.get(file, lambda file=file: _digest(run, file)) for file in files]  # type: ignore[misc]
+def _make_reel(run: Run, found: list[File], version: str) -> Reel:
+    digests = [_DIGESTS.get(file, lambda file=file: _digest(run, file)) for file in found]  # type: ignore[misc]
     notes = [d.note for d in digests if d.note is not None]
-    good = {d.epoch: (d, file) for d, file in zip(digests, files, strict=True) if d.note is None}
+    good = {d.epoch: (d, file) for d, file in zip(digests, found, strict=True) if d.note is None}
     newest = good[max(good)][0] if good else None
     if newest is not None:
         other = [e for e, (d, _) in good.items() if d.shapes != newest.shapes]
@@ -292,37 +287,16 @@ def _pictures(arrays: dict[str, np.ndarray], kind: maps.Kind | None, only: list[
     found: dict[str, np.ndarray] = {}
     if kind is not None:
         a = arrays["a"][chosen, :probes].astype(np.float32)
-        found["attention"] = _weights(a, kind)
+        found["attention"] = maps.weights(a, kind, SIDE)
         if kind is maps.ELEMENTWISE:
-            found["attention_channels"] = _narrow(_sigmoid(a[:, :, :CHANNELS]))
+            found["attention_channels"] = maps.pooled(maps.sigmoid(a[:, :, :CHANNELS]), SIDE)
     if h.ndim == 5:
-        found["features"] = _narrow(h[:, :, :CHANNELS])
+        found["features"] = maps.pooled(h[:, :, :CHANNELS], SIDE)
     elif h.ndim == 4:
-        found["features"] = _narrow(h[:, :, None])
+        found["features"] = maps.pooled(h[:, :, None], SIDE)
     elif h.ndim == 3:
         found["state"] = h
     return found
-
-
-def _weights(a: np.ndarray, kind: maps.Kind) -> np.ndarray:
-    """The weights that act on h as maps (T, P, rows, columns), every cell of them where a screen can show it."""
-    if max(a.shape[3:], default=a.shape[-1]) > SIDE:
-        return maps.weights(a, kind)
-    if kind is maps.PAIRWISE:
-        e = np.exp(a - a.max(-1, keepdims=True))
-        return np.asarray(e / e.sum(-1, keepdims=True))
-    passed = _sigmoid(a)
-    if a.ndim > 3:
-        passed = passed.mean(2)
-    return passed if a.ndim == 5 else passed[:, :, None]
-
-
-def _sigmoid(a: np.ndarray) -> np.ndarray:
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * a)))
-
-
-def _narrow(x: np.ndarray) -> np.ndarray:
-    return maps.pooled(x) if max(x.shape[-2:]) > SIDE else x
 
 
 def _shown(arrays: dict[str, np.ndarray], kind: maps.Kind | None) -> tuple[list[int], dict[str, tuple[int, ...]]]:

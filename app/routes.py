@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from acenode.errors import UserError
-from acenode.runs import NAME, Run
+from acenode.runs import NAME
 from app import film
 from app.lab import lab
 
@@ -29,12 +29,6 @@ MOST = 60  # runs in one question
 SHOWN = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "error", "began")
 A_DAY = {"Cache-Control": "private, max-age=86400"}
 NEVER = {"Cache-Control": "no-store"}
-
-
-def run_of(name: str) -> Run | None:
-    """The run of that exact name, if there is one."""
-    run = Run(lab().store.root / name)
-    return run if NAME.fullmatch(name) and run.path.is_dir() else None
 
 
 def asset(request: Request) -> Response:
@@ -68,7 +62,7 @@ def live(request: Request) -> Response:
 
 
 def _live(name: str, offset: int) -> dict[str, Any]:
-    run = run_of(name)
+    run = lab().store.find(name)
     if run is None:
         return {"gone": True}
     try:
@@ -96,7 +90,7 @@ def active(request: Request) -> Response:
     launcher, now = lab().launcher if lab().ready else None, []  # a look does not wait for torch
     waiting = launcher.queue() if launcher else []
     for entry in lab().catalogue.entries():
-        if entry.state in ("running", "queued"):
+        if entry.busy:
             place = waiting.index(entry.id) + 1 if entry.id in waiting else 0
             now.append({"id": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
                         "seed": entry.seed, "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs,
@@ -109,14 +103,14 @@ def active(request: Request) -> Response:
 
 
 def film_meta(request: Request) -> Response:
-    run = run_of(request.path_params["run"])
+    run = lab().store.find(request.path_params["run"])
     if run is None:
         return JSONResponse({"why": "This run is not there any more."}, 404)
     return Response(json.dumps(film.meta(run), allow_nan=False), media_type="application/json", headers=NEVER)
 
 
 def film_frames(request: Request) -> Response:
-    run = run_of(request.path_params["run"])
+    run = lab().store.find(request.path_params["run"])
     try:
         if run is None:
             raise UserError("this run is not there any more")

@@ -90,7 +90,7 @@ def _table(entries: list[Entry]) -> list[Entry]:
 def _actions(chosen: list[Entry]) -> None:
     launcher = lab().launcher
     with st.container(horizontal=True, gap="small"):
-        busy = [e for e in chosen if e.state in ("running", "queued")]
+        busy = [e for e in chosen if e.busy]
         still = [e for e in chosen if e.state in RESUMABLE]
         readable = [e for e in chosen if e.state != "unreadable"]
         if st.button("Stop", icon=":material/stop:", disabled=not busy, key="runs/stop"):

@@ -65,14 +65,14 @@ def traces(entries: list[Entry], groups: dict[str, str] | None = None) -> list[d
     names = [groups[e.id] if groups else labels.label(e) for e in entries]
     colour = labels.colours(names)
     return [{"id": e.id, "label": labels.label(e), "group": name, "colour": colour[name],
-             "live": e.state in ("running", "queued")} for e, name in zip(entries, names, strict=True)]
+             "live": e.busy} for e, name in zip(entries, names, strict=True)]
 
 
 def _choose(entries: dict[str, Entry], key: str) -> list[str]:
     """Which runs, kept in the URL; to begin with what trains, or the latest."""
     if key not in st.session_state:
         wanted = list(dict.fromkeys(n for n in st.query_params.get("runs", "").split(",") if n))[:MOST]
-        busy = [e.id for e in entries.values() if e.state in ("running", "queued")]
+        busy = [e.id for e in entries.values() if e.busy]
         st.session_state[key] = wanted or busy[:MOST] or list(entries)[:1]
     gone = [n for n in st.session_state[key] if n not in entries]
     if gone:
@@ -90,14 +90,14 @@ def _controls(experiment: Experiment, entry: Entry) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"{labels.ICONS[entry.state]} {say.plain(labels.label(entry))}", width="content")
         st.caption(entry.state, width="content")
-        if entry.state in ("running", "queued"):
+        if entry.busy:
             _button("Stop", "stop", entry, lab().launcher.stop, "writes a checkpoint after this iteration")
         if entry.state in ("stopped", "failed", "interrupted"):
             _button("Resume", "play_arrow", entry, lab().launcher.resume, "goes on from the last good checkpoint")
         if entry.state in ("failed", "finished"):
             _button("Once more", "replay", entry, partial(_again, experiment),
                     "the same configuration from the beginning")
-        if entry.state not in ("running", "queued") and st.button(
+        if not entry.busy and st.button(
                 "Repeat with changes", key=f"Repeat/{entry.id}", icon=":material/edit:", help="fills the form above"):
             st.switch_page(navigation.experiment(entry.experiment), query_params={"from": entry.id})
     if entry.error and entry.state in ("failed", "interrupted"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from acenode.bench.driving import CURVES, PLAYER, browser, server
+from acenode.bench.driving import CURVES, PLAYER, browser, server, show_curves, show_player
 from acenode.runs import RunStore
 
 FRAMES, WIDTH = 30, 900  # of the animation
@@ -27,12 +27,10 @@ def finished(root: Path, method: str, **settings: Any) -> str:
 
 def main(root: Path, out: Path) -> None:
     ace = finished(root, "ace", attention="evolving", schedule="alternating")
-    others = [finished(root, "odenet"), finished(root, "augmented"), finished(root, "ace", attention="fixed")]
+    fixed = finished(root, "ace", attention="fixed")
     with browser() as chrome, server(root) as served:
         page = chrome.new_page(viewport={"width": 1400, "height": 900})
-        page.goto(f"{served.url}/mnist?runs={ace}")
-        page.wait_for_function(f"() => {CURVES}?.__curves.points('{ace}') > 0")
-        page.evaluate(f"() => {CURVES}.scrollIntoView()")
+        show_curves(page, served, f"mnist?runs={ace}", ace)
         page.wait_for_timeout(3000)
         page.screenshot(path=out / "curves.png")
         player = page.evaluate_handle(f"() => {PLAYER}").as_element()
@@ -48,9 +46,7 @@ def main(root: Path, out: Path) -> None:
         page.screenshot(path=out / "compare.png")
         page.close()
         page = chrome.new_page(viewport={"width": 1400, "height": 1000}, color_scheme="dark")
-        page.goto(f"{served.url}/mnist?runs={ace},{others[2]}&t=0.6&probe=3")
-        page.wait_for_function(f"() => {PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
-        page.evaluate(f"() => {PLAYER}.scrollIntoView()")
+        show_player(page, served, f"mnist?runs={ace},{fixed}&t=0.6&probe=3")
         page.wait_for_timeout(4000)
         page.screenshot(path=out / "player-dark.png")
     for name in ("curves", "compare", "player-dark"):

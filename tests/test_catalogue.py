@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from many import CREATED, finished_runs
 from quick import QUICK
 
 from acenode import experiments, runs
+from acenode.bench.folders import CREATED, finished_runs
 from acenode.catalogue import Catalogue
 from acenode.config import FORMAT
 from acenode.execute import Outcome

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from many import finished_runs
 
 from acenode import SolveError, UserError, estimate, experiments
+from acenode.bench.folders import finished_runs
 from acenode.catalogue import Catalogue
 from acenode.config import Config
 from acenode.runs import RunStore

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from acenode import experiments
-from acenode.bench.driving import CURVES, PLAYER, browser, server
-from acenode.bench.folders import long_run, many_runs, wide_film
+from acenode.bench.driving import CURVES, PLAYER, browser, server, show_curves, show_player
+from acenode.bench.folders import finished_runs, long_run, wide_film
 from acenode.errors import UserError
 from acenode.execute import create
 from acenode.runs import Run, RunStore
@@ -33,7 +33,7 @@ def measure() -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        many_runs(root / "many", 500)
+        finished_runs(root / "many", 500)
         found |= listing(root / "many")
         found |= first_page(root / "empty")
         found |= drawing(root / "drawn")
@@ -72,9 +72,7 @@ def drawing(root: Path) -> dict[str, float]:
     films = [wide_film(store) for _ in range(2)]
     with browser() as chrome, server(root) as served:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
-        page.goto(f"{served.url}/mnist?runs={live.id}")
-        page.wait_for_function(f"() => {CURVES}?.__curves.points('{live.id}') === 200")
-        page.evaluate(f"() => {CURVES}.scrollIntoView()")
+        show_curves(page, served, f"mnist?runs={live.id}", live.id, 200)
         page.wait_for_timeout(1500)
         delays = []
         for i in range(200, 215):
@@ -86,15 +84,11 @@ def drawing(root: Path) -> dict[str, float]:
                                    f"{CURVES}.__curves.drawn() > {before}", polling=20)
             delays.append(time.perf_counter() - written)
             page.wait_for_timeout(137 * (i % 5))  # at different moments of the watching cycle
-        page.goto(f"{served.url}/mnist?runs={','.join(run.id for run in long)}")
-        for run in long:
-            page.wait_for_function(f"() => {CURVES}?.__curves.points('{run.id}') === 20000", timeout=60_000)
-        page.evaluate(f"() => {CURVES}.scrollIntoView()")
+        show_curves(page, served, f"mnist?runs={long[0].id},{long[1].id}", long[0].id, 20_000)
+        page.wait_for_function(f"() => {CURVES}.__curves.points('{long[1].id}') === 20000", timeout=60_000)
         page.wait_for_timeout(2000)
         redraw = page.evaluate(f"() => {CURVES}.__curves.redraw()")
-        page.goto(f"{served.url}/mnist?runs={','.join(run.id for run in films)}")
-        page.wait_for_function(f"() => {PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
-        page.evaluate(f"() => {PLAYER}.scrollIntoView()")
+        show_player(page, served, f"mnist?runs={','.join(run.id for run in films)}")
         page.wait_for_timeout(3000)
         page.evaluate(f"() => {PLAYER}.__player.play()")
         page.wait_for_timeout(4000)
@@ -120,9 +114,7 @@ def watching(root: Path) -> dict[str, float]:
             alone.append(next_window(trained))
             tabs = [chrome.new_page(viewport={"width": 1400, "height": 1000}) for _ in range(2)]
             for tab in tabs:
-                tab.goto(f"{served.url}/mnist?runs={trained.id}")
-                tab.wait_for_function(f"() => {CURVES}?.__curves.points('{trained.id}') > 1")
-                tab.evaluate(f"() => {CURVES}.scrollIntoView()")
+                show_curves(tab, served, f"mnist?runs={trained.id}", trained.id)
             time.sleep(3)
             watched += [next_window(trained), next_window(trained)]
             for tab in tabs:

@@ -51,6 +51,20 @@ def server(root: Path, port: int | None = None, **environment: str) -> Iterator[
         log.close()
 
 
+def show_curves(page: Any, served: Served, path: str, run: str, points: int = 1) -> None:
+    """Open a page and bring a run's curves into view, once they have at least that many points."""
+    page.goto(f"{served.url}/{path}")
+    page.wait_for_function(f"() => {CURVES}?.__curves.points('{run}') >= {points}", timeout=60_000)
+    page.evaluate(f"() => {CURVES}.scrollIntoView()")
+
+
+def show_player(page: Any, served: Served, path: str) -> None:
+    """Open a page and bring its player into view, once it has something to draw on."""
+    page.goto(f"{served.url}/{path}")
+    page.wait_for_function(f"() => {PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
+    page.evaluate(f"() => {PLAYER}.scrollIntoView()")
+
+
 def _wait(served: Served) -> None:
     for _ in range(1200):
         if served.process.poll() is not None:

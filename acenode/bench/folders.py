@@ -4,35 +4,56 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from acenode import experiments
-from acenode.config import FORMAT
 from acenode.execute import create
-from acenode.files import write_json
 from acenode.process import identity
 from acenode.record import Recorder
 from acenode.runs import Run, RunStore
 
+CREATED = 1_750_000_000.0
+SIZE = 100_000  # bytes of a result.json with t-SNE points
 
-def many_runs(root: object, count: int) -> None:
-    """Finished runs with results of about 100 KB each."""
-    store = RunStore(str(root))
-    first = create(store, experiments.get("mnist").configure("ace"))
-    description = json.loads((first.path / "config.json").read_text(encoding="utf-8"))
-    points = {"x": [0.123] * 5000, "y": [0.456] * 5000, "label": [1] * 5000, "index": list(range(5000))}
-    for i in range(count):
-        path = store.root / f"mnist-ace-{i:05d}"
-        path.mkdir()
-        write_json(path / "config.json", description | {"id": path.name, "created": time.time() - i, "format": FORMAT})
-        tested = {"test": {"accuracy": 0.9}, "test_last": {"accuracy": 0.9}, "metric": "accuracy", "best_epoch": 3}
-        write_json(path / "result.json", {**tested, "seconds": 9.0, "tsne": points})
-        status = {"state": "finished", "progress": 1.0, "error": None, "heartbeat": time.time(), "process": identity(),
-                  **tested, "seconds": 9.0, "result_bytes": (path / "result.json").stat().st_size}
-        write_json(path / "status.json", status)
-    first.delete()
+
+def finished_runs(root: Path, count: int, *, seconds: float = 30.0, old: bool = False, **given: Any) -> list[Run]:
+    """`count` finished runs on the digits, oldest first; `old` ones have no test metrics in their status."""
+    config = experiments.get("mnist").configure("ace", **{"device": "cpu", **given}).to_dict()
+    points = _points()
+    return [_finished(root / f"mnist-ace-{i:05d}", i, {**config, "seed": i}, points, seconds, old)
+            for i in range(count)]
+
+
+def _finished(path: Path, i: int, config: dict[str, Any], points: list[list[float]], seconds: float,
+              old: bool) -> Run:
+    test = {"accuracy": 0.9 + i % 100 / 1000, "loss": 0.3, "nfe": 20.0}
+    result = json.dumps({"test": test, "test_last": test, "metric": "accuracy", "best_epoch": 7, "validation": 0.95,
+                         "seconds": seconds, "steps": 276, "tsne": points})
+    known = {} if old else {"test": test, "metric": "accuracy", "test_last": test, "best_epoch": 7,
+                            "result_bytes": len(result), "began": CREATED + i, "last": 0.94}
+    path.mkdir(parents=True)
+    for name, value in (
+        ("config.json", {"format": 1, "id": path.name, "created": CREATED + i, "config": config, "params": 31_690,
+                         "environment": {"device": "cpu (x86_64)", "threads": 1, "python": "3.12.3",
+                                         "versions": {"acenode": "0.1.0", "torch": "2.13.0"}}}),
+        ("status.json", {"state": "finished", "error": None, "progress": 1.0, "phase": "testing",
+                         "epoch": config["epochs"], "epochs": config["epochs"], "step": 276, "seconds": seconds,
+                         "seconds_left": 0.0, "best": 0.95, **known, "heartbeat": CREATED + i + seconds,
+                         "process": identity()}),
+    ):
+        (path / name).write_text(json.dumps(value))
+    (path / "result.json").write_text(result)
+    return Run(path)
+
+
+def _points() -> list[list[float]]:
+    rng = random.Random(0)
+    return [[rng.uniform(-50, 50), rng.uniform(-50, 50)] for _ in range(SIZE // 42)]
 
 
 def long_run(store: RunStore, steps: int, state: str = "finished") -> Run:

@@ -33,20 +33,27 @@ def kind_of(h: np.ndarray, a: np.ndarray) -> Kind | None:
     return {3: COORDINATES, 4: COORDINATES, 5: ELEMENTWISE}.get(h.ndim)
 
 
-def weights(a: np.ndarray, kind: Kind) -> np.ndarray:
-    """The map of each frame and probe, (T, B, rows, columns), no wider than `SIDE`."""
+def sigmoid(a: np.ndarray) -> np.ndarray:
+    """Without overflow."""
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * a)))
+
+
+def weights(a: np.ndarray, kind: Kind, widest: int = SIDE) -> np.ndarray:
+    """The map of each frame and probe, (T, B, rows, columns), averaged down where it is wider than `widest`."""
     a = a.astype(np.float32)
     if kind is PAIRWISE:
         e = np.exp(a - a.max(-1, keepdims=True))
-        return pooled(e / e.sum(-1, keepdims=True))
-    passed = 0.5 * (1 + np.tanh(0.5 * a))  # the sigmoid, without overflow
+        return pooled(e / e.sum(-1, keepdims=True), widest)
+    passed = sigmoid(a)
     if a.ndim > 3:
         passed = passed.mean(2)  # over channels
-    return pooled(passed if a.ndim == 5 else passed[:, :, None])
+    return pooled(passed if a.ndim == 5 else passed[:, :, None], widest)
 
 
-def pooled(maps: np.ndarray) -> np.ndarray:
-    """Neighbouring cells averaged until neither side is above `SIDE`."""
+def pooled(maps: np.ndarray, widest: int = SIDE) -> np.ndarray:
+    """Neighbouring cells averaged until neither side is above `SIDE`, where one is above `widest`."""
+    if max(maps.shape[-2:]) <= widest:
+        return maps
     for axis in (-2, -1):
         size = maps.shape[axis]
         if size > SIDE:

@@ -1,15 +1,9 @@
 // The picture that moves: h(t) of ten digits on the left, their attention σ(a(t)) on the right, each feeding the other.
+import { classColour, viridis } from "./colours.js";
 import { at, theme } from "./theme.js";
 
 const PASS = 5000, REST = 900;  // milliseconds for t from 0 to 1, and at its end
 const PERIOD = 40;  // milliseconds between frames: whoever trains on this machine needs the processor more
-const CLASSES = ["#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"];
-const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-
-function ramp(x) {
-  const place = Math.min(Math.max(x, 0), 0.9999) * (RAMP.length - 1), low = Math.floor(place), share = place - low;
-  return RAMP[low].map((v, k) => Math.round(v + (RAMP[low + 1][k] - v) * share));
-}
 
 export function mount(element, data) {
   element.className = "hero";
@@ -57,7 +51,7 @@ export function mount(element, data) {
     c.strokeRect(box.x + 0.5, box.y + 0.5, box.w, box.h);
     const [a, b, part] = between(film.plane, share), last = Math.floor(share * (film.plane.length - 1));
     film.labels.forEach((label, p) => {
-      c.strokeStyle = CLASSES[label % 10];
+      c.strokeStyle = classColour(label);
       c.globalAlpha = 0.25;
       c.lineWidth = 1;
       c.beginPath();
@@ -72,7 +66,7 @@ export function mount(element, data) {
       c.stroke();
       c.beginPath();
       c.arc(X(head[0]), Y(head[1]), 9, 0, 7);
-      c.fillStyle = CLASSES[label % 10];
+      c.fillStyle = classColour(label);
       c.fill();
       c.fillStyle = "#fff";
       c.font = "600 11px system-ui, sans-serif";
@@ -92,7 +86,7 @@ export function mount(element, data) {
       const size = a[p].length, cell = side / size, pixels = film.image[p], dot = side / pixels.length;
       for (let i = 0; i < size; i++) for (let j = 0; j < size; j++) {
         const v = (a[p][i][j] + (b[p][i][j] - a[p][i][j]) * part - film.low) / (film.high - film.low);
-        c.fillStyle = `rgb(${ramp(v)})`;
+        c.fillStyle = `rgb(${viridis(v)})`;
         c.fillRect(x + j * cell, y + i * cell, cell + 0.5, cell + 0.5);
       }
       c.fillStyle = "#fff";
@@ -102,7 +96,7 @@ export function mount(element, data) {
         c.fillRect(x + j * dot + dot * 0.2, y + i * dot + dot * 0.2, dot * 0.6, dot * 0.6);
       }));
       c.globalAlpha = 1;
-      c.strokeStyle = CLASSES[label % 10];
+      c.strokeStyle = classColour(label);
       c.lineWidth = 2;
       c.strokeRect(x, y, side, side);
     });

@@ -8,7 +8,7 @@
 import { Address, readAddress } from "./player_address.js";
 import { Bar } from "./player_bar.js";
 import { Clock } from "./player_clock.js";
-import { readTheme } from "./player_colours.js";
+import { readTheme } from "./colours.js";
 import { Film } from "./player_film.js";
 import { Tip } from "./player_tip.js";
 import { View } from "./player_view.js";

@@ -1,5 +1,5 @@
 // The attention made from a(t): a map over the input, a matrix from state to state, or a vector over time.
-import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./player_colours.js";
+import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
 import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
 import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
 import { tiling } from "./player_tiles.js";

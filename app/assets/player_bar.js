@@ -1,5 +1,5 @@
 // The player's controls: play, time, epoch, what maps show, and the probes to pick from.
-import { paintInput } from "./player_colours.js";
+import { paintInput } from "./colours.js";
 import { span } from "./player_draw.js";
 import { make, say } from "./theme.js";
 

@@ -1,5 +1,5 @@
 // The attention of every channel by itself.
-import { gainOf, scaleOf, tableOf, valueOf } from "./player_colours.js";
+import { gainOf, scaleOf, tableOf, valueOf } from "./colours.js";
 import { cellName, colourBar, onlySome, weightLines } from "./player_draw.js";
 import { multiples, multiplesCell } from "./player_tiles.js";
 

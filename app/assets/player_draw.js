@@ -1,5 +1,5 @@
 // What panels are drawn with: words, numbers, axes and bars of colours on a canvas.
-import { scratch } from "./player_colours.js";
+import { scratch } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";

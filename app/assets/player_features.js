@@ -1,5 +1,5 @@
 // The state h(t) itself: feature maps, or a vector over time.
-import { valueOf } from "./player_colours.js";
+import { valueOf } from "./colours.js";
 import { cellName, colourBar, number, onlySome } from "./player_draw.js";
 import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
 import { multiples, multiplesCell } from "./player_tiles.js";

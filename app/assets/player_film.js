@@ -1,5 +1,5 @@
 // The film of one run, from app/film.py: its description, and the arrays of the epochs that are looked at.
-import { classColour } from "./player_colours.js";
+import { classColour } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const KEPT_BYTES = 96e6;  // of a run's epochs

@@ -1,5 +1,5 @@
 // A vector over time as one picture, with a line at now.
-import { scratch } from "./player_colours.js";
+import { scratch } from "./colours.js";
 import { BAR, colourBar, countTicks, inside, number, text, ticks } from "./player_draw.js";
 
 // The picture: coordinates down, t across.

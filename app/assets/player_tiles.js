@@ -1,5 +1,5 @@
 // Many maps side by side, such as the channels of a layer.
-import { fill, scratch } from "./player_colours.js";
+import { fill, scratch } from "./colours.js";
 import { BAR } from "./player_draw.js";
 
 // The largest equal cells of that shape: how large one is, and where each is placed.

@@ -10,7 +10,7 @@ from streamlit.util import calc_hash
 from test_pages import field, said, sound
 
 from acenode import experiments
-from acenode.bench.folders import many_runs
+from acenode.bench.folders import finished_runs
 from acenode.execute import create
 from app.lab import Lab
 
@@ -93,7 +93,7 @@ def test_the_baseline_stays_when_more_runs_are_chosen(page: Page, shelf: Shelf) 
 
 
 def test_all_of_five_hundred_runs_compared(page: Page, lab: Lab) -> None:
-    many_runs(lab.store.root, 500)
+    finished_runs(lab.store.root, 500)
     app = sound(page("compare", runs=",".join(e.id for e in lab.catalogue.entries())))
     assert app.dataframe[1].value["n"].sum() >= 1
     assert "The first 12 of 500" in said(app)

@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from test_pages import PAGES, said, sound
 
 from acenode import experiments
-from acenode.bench.folders import many_runs
+from acenode.bench.folders import finished_runs
 from app import say, server
 from app.lab import Lab
 from app.routes import ROUTES
@@ -108,7 +108,7 @@ def test_a_run_deleted_while_it_is_open(name: str, page: Page, shelf: Shelf) -> 
 
 @pytest.mark.parametrize("name", ["", "mnist", "compare", "runs"])
 def test_five_hundred_runs(name: str, page: Page, lab: Lab) -> None:
-    many_runs(lab.store.root, 500)
+    finished_runs(lab.store.root, 500)
     app = sound(page(name))
     if name == "runs":
         assert len(app.dataframe[0].value) == 500

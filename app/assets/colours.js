@@ -11,6 +11,12 @@ export const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 
 const blend = (a, b, w) => a.map((v, i) => Math.round(v + (b[i] - v) * w));
 const pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 
+// The colour [r, g, b] of a level between 0 and 1.
+export function viridis(x) {
+  const place = clamp(x, 0, 1) * (VIRIDIS.length - 1), k = Math.min(Math.floor(place), VIRIDIS.length - 2);
+  return blend(VIRIDIS[k], VIRIDIS[k + 1], place - k);
+}
+
 function colourTable(stops, size) {
   return Uint32Array.from({ length: size }, (_, i) => {
     const place = i / (size - 1) * (stops.length - 1), k = Math.min(Math.floor(place), stops.length - 2);
