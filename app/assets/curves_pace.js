@@ -1,5 +1,6 @@
 // When to draw: one panel a frame, only what is seen, and what is new at most once an interval that follows the cost of
-// drawing, because the training that is watched often needs the same processor.
+// drawing, because the training that is watched often needs the same processor. A page that nobody touches is calm: its
+// first panel stays within a second of what is written, the others take turns.
 import { clamp } from "./theme.js";
 
 const LEAST = 500, MOST = 900;  // milliseconds between two flushes
@@ -7,17 +8,29 @@ const NEAR = 20, GRACE = 200;  // so much too early is in time; so long a flush 
 const SHARE = 8;  // an interval is so many times what a flush costs
 const BUDGET = 70;  // milliseconds that a flush may cost: the losses first, the others in turn
 const MEMORY = 0.7;  // of the moving average of that cost
+const CALM = 5000, CALM_INTERVAL = 850;  // milliseconds without a touch, and between two flushes from then on
+const TURN = 3;  // of a calm page: every so many flushes another panel has its turn beside the first
+const TOUCHES = ["pointermove", "pointerdown", "wheel", "keydown"];
 
 export class Pace {
   constructor(panels, draw) {
     Object.assign(this, { panels, draw, begun: false, ended: false, queue: new Set(), frame: 0, timer: 0 });
     Object.assign(this, { interval: LEAST, cost: null, spent: 0, measured: false, flushed: -LEAST, received: 0, lag: 0 });
+    Object.assign(this, { touched: performance.now(), turn: 0 });
     this.look = () => {
       this.received = 0;  // how long a page was hidden is no lag
       this.soon();
     };
+    this.touch = () => {
+      const rested = this.calm();
+      this.touched = performance.now();
+      if (rested) this.flush();
+    };
     document.addEventListener("visibilitychange", this.look);
+    for (const kind of TOUCHES) window.addEventListener(kind, this.touch, { capture: true, passive: true });
   }
+
+  calm() { return performance.now() - this.touched > CALM; }
 
   begin() {
     this.begun = true;
@@ -46,18 +59,21 @@ export class Pace {
     if (this.ended || !this.begun) return;
     for (const panel of this.panels.values()) if (panel.dirty && !panel.plot._fullLayout) this.queue.add(panel);
     for (const panel of this.queue) if (!panel.dirty || this.panels.get(panel.name) !== panel) this.queue.delete(panel);
-    const next = [...this.queue].find((panel) => this.ready(panel));
-    if (!next) return this.rest();
-    this.queue.delete(next);
-    const begun = performance.now(), first = !next.plot._fullLayout;
-    this.draw(next);
-    const took = performance.now() - begun;
-    next.when = begun;
-    if (!first) {  // the first drawing of a panel says nothing about the next
-      this.spent += took;
-      next.cost = next.cost === undefined ? took : MEMORY * next.cost + (1 - MEMORY) * took;
-    }
+    const ready = [...this.queue].filter((panel) => this.ready(panel));
+    if (!ready.length) return this.rest();
+    for (const panel of this.calm() ? ready : ready.slice(0, 1)) this.drawNext(panel);  // one frame is cheaper than two
     this.soon();
+  }
+
+  drawNext(panel) {
+    this.queue.delete(panel);
+    const begun = performance.now(), first = !panel.plot._fullLayout;
+    this.draw(panel);
+    const took = performance.now() - begun;
+    panel.when = begun;
+    if (first) return;  // the first drawing of a panel says nothing about the next
+    this.spent += took;
+    panel.cost = panel.cost === undefined ? took : MEMORY * panel.cost + (1 - MEMORY) * took;
   }
 
   // All that can be drawn is drawn.
@@ -89,7 +105,7 @@ export class Pace {
     this.measured = true;
     const now = this.affordable(dirty);
     for (const panel of now) this.queue.add(panel);
-    if (now.length < dirty.filter((panel) => panel.inView).length) this.timer = setTimeout(() => this.flush(), this.interval);
+    if (now.length < dirty.filter((panel) => panel.inView).length) this.timer = setTimeout(() => this.flush(), this.pause() + GRACE);
     this.soon();
   }
 
@@ -98,14 +114,17 @@ export class Pace {
     const [main] = this.panels.values(), seen = dirty.filter((panel) => panel.inView);
     const order = seen.sort((a, b) => (b === main) - (a === main) || (a.when ?? 0) - (b.when ?? 0));
     let cost = 0;
+    if (this.calm()) return order.slice(0, ++this.turn % TURN ? 1 : 2);
     return order.filter((panel, i) => (cost += panel.cost ?? 0) <= BUDGET || i < 2);
   }
 
   // Milliseconds until what is new may be drawn again.
-  early() { return this.flushed + this.interval - performance.now(); }
+  early() { return this.flushed + this.pause() - performance.now(); }
+
+  pause() { return this.calm() ? Math.max(this.interval, CALM_INTERVAL) : this.interval; }
 
   // When to ask for more, so that the answer can be drawn as it comes.
-  next() { return this.early() > NEAR ? this.early() : this.interval; }
+  next() { return this.early() > NEAR ? this.early() : this.pause(); }
 
   // Everything that is seen, at once; the milliseconds it took.
   redraw() {
@@ -119,5 +138,6 @@ export class Pace {
     clearTimeout(this.timer);
     cancelAnimationFrame(this.frame);
     document.removeEventListener("visibilitychange", this.look);
+    for (const kind of TOUCHES) window.removeEventListener(kind, this.touch, { capture: true });
   }
 }
