@@ -69,9 +69,33 @@ class Config:
                               group="model")
     f_layers: int | None = option("convolutions in f", low=1, high=2, group="model")
     q_layers: int | None = option("convolutions in q", low=1, high=2, group="model")
-    augment: int | None = option("zero channels appended to h(0)", low=1, high=64, group="model")
+    augment: int | None = option("zero channels, or coordinates, appended to h(0)", low=1, high=64, group="model")
     crop: int | None = option("side of the random crops in training", low=6, high=40, group="model")
     stem_padding: int | None = option("padding of the stem's first convolution", low=0, high=1, group="model")
+
+    task: str | None = option("interpolation: say again what was seen; extrapolation: the second half from the first",
+                              choices=("interpolation", "extrapolation"), group="training")
+    cut: str | None = option("where the halves meet. half: at the middle of a batch's distinct times; 24h: at 24 hours",
+                             choices=("half", "24h"), group="training")
+    normalisation: str | None = option(
+        "comparable: (x − min)/max over all records, as published; standard: mean 0, deviation 1 of the training ones",
+        choices=("comparable", "standard"), group="training")
+    split: str | None = option("window: windows at random, as published; recording: whole recordings are held out",
+                               choices=("window", "recording"), group="training")
+    latent: int | None = option("coordinates of z, or of the hidden state", low=2, high=256, group="model")
+    recognition: int | None = option("coordinates of the encoder's state", low=2, high=512, group="model")
+    units: int | None = option("units of every hidden layer", low=2, high=2048, group="model")
+    gru_units: int | None = option("units in the gates of the encoder", low=2, high=512, group="model")
+    f_maps: int | None = option("linear maps in f and g", low=2, high=10, group="model")
+    encoder_maps: int | None = option("linear maps in the encoder's f", low=2, high=10, group="model")
+    bounded: bool | None = option("a tanh on the output of f, as the paper's table has it", group="model")
+    trajectories: int | None = option("samples of z0 a record", low=1, high=50, group="model")
+    classify_from: str | None = option("start: the class is read off z0, as published; end: off z(1)",
+                                       choices=("start", "end"), group="model")
+    attention_in: str | None = option("generative: attention in the ODE of z alone; both: in the encoder's ODE too",
+                                      choices=("generative", "both"), group="attention")
+    grid: str | None = option("own: every record walks its own times; union: all those of its batch, as published",
+                              choices=("own", "union"), group="model")
 
     solver: str | None = option("ODE solver", choices=METHODS, group="solver")
     rtol: float | None = option("relative tolerance of an adaptive solver", above=0, high=1, group="solver")
@@ -127,6 +151,8 @@ DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
     "penalty": ("attention", frozenset({"evolving"})),
     "penalty_weight": ("penalty", frozenset({"l1", "l2"})),
     "detach_attention": ("schedule", frozenset({"alternating", "epoch"})),
+    "attention_in": ("attention", frozenset({"evolving"})),
+    "cut": ("task", frozenset({"extrapolation"})),
     "rtol": ("solver", TOLERANT),
     "atol": ("solver", TOLERANT),
     "step_size": ("solver", FIXED_STEP),

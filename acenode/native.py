@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ VectorField = Callable[[Tensor, State], State]
 
 def solve_native(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations) -> State:
     """The state at the times by explicit Runge–Kutta steps that end exactly at the last of them."""
-    F = _Counted(field, y, cost)
+    F = Counted(field, y, cost)
     if solver.gradient == "checkpointed" and torch.is_grad_enabled():
         flat = _Checkpointed.apply(F, times, solver, len(y), *y, *parameters_of(field))
         states = tuple(torch.stack(flat[n::len(y)]) for n in range(len(y)))
@@ -34,7 +34,7 @@ def parameters_of(field: VectorField) -> list[Tensor]:
     return [p for p in field.parameters() if p.requires_grad] if isinstance(field, nn.Module) else []
 
 
-class _Counted:
+class Counted:
     """The field with times as numbers, counting its evaluations."""
 
     def __init__(self, field: VectorField, like: State, cost: Evaluations) -> None:
@@ -76,17 +76,20 @@ class _Mark:
     at_end: int
 
 
-def _march(F: _Counted, y: State, times: list[float], solver: Solver) -> tuple[list[State], list[_Mark]]:
+def steps_of(F: Counted, tableau: Tableau, y: State, times: list[float], solver: Solver) -> Iterator[Step]:
+    """The accepted steps of a method from the first of the times to the last."""
+    if not tableau.adaptive:
+        return fixed_steps(F, tableau, y, _grid(times, solver.step_size, solver.max_steps), F.cost)
+    return adaptive_steps(F, tableau, y, times[0], times[-1], rtol=solver.rtol, atol=solver.atol,
+                          max_steps=solver.max_steps, cost=F.cost)
+
+
+def _march(F: Counted, y: State, times: list[float], solver: Solver) -> tuple[list[State], list[_Mark]]:
     """States at the times, and a mark of every step."""
     tableau = TABLEAUS[solver.method]
     sign = math.copysign(1.0, times[-1] - times[0])
-    steps = (
-        adaptive_steps(F, tableau, y, times[0], times[-1], rtol=solver.rtol, atol=solver.atol,
-                       max_steps=solver.max_steps, cost=F.cost)
-        if tableau.adaptive else fixed_steps(F, tableau, y, _grid(times, solver.step_size, solver.max_steps), F.cost)
-    )
     rows, marks, wanted = [y], [], 1
-    for step in steps:
+    for step in steps_of(F, tableau, y, times, solver):
         end = step.t + step.dt
         near = 4 * math.ulp(max(abs(step.t), abs(end)))  # rounding of t + dt
         inside: list[float] = []
@@ -103,7 +106,7 @@ def _march(F: _Counted, y: State, times: list[float], solver: Solver) -> tuple[l
     return rows, marks
 
 
-def _outputs(F: _Counted, tableau: Tableau, step: Step, inside: list[float], at_end: int) -> list[State]:
+def _outputs(F: Counted, tableau: Tableau, step: Step, inside: list[float], at_end: int) -> list[State]:
     if inside and len(step.ks) == len(tableau.b):
         step = with_end_slope(F, tableau, step)
     return [step.dense(t, tableau) for t in inside] + [step.y1] * at_end
@@ -117,7 +120,7 @@ class _Checkpointed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, F: _Counted, times: list[float], solver: Solver, blocks: int, *tensors: Tensor) -> State:
+    def forward(ctx: Any, F: Counted, times: list[float], solver: Solver, blocks: int, *tensors: Tensor) -> State:
         start = tuple(b.clone() for b in tensors[:blocks])  # kept here, so nobody may change it in place
         rows, marks = _march(F, start, times, solver)
         ctx.F, ctx.marks, ctx.tableau, ctx.blocks = F, marks, TABLEAUS[solver.method], blocks

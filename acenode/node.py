@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode.attention import Attend, Pairwise
+from acenode.dense import Answers, solve_at
 from acenode.errors import UserError
 from acenode.runge_kutta import Evaluations, State
 from acenode.solve import Solver, solve
@@ -50,16 +51,35 @@ def _check_solver(solver: Solver | None) -> Solver:
     return solver or Solver()
 
 
-class NODE(nn.Module):
+class _Layer(nn.Module):
+    """What every ODE layer does with its `system`: the field and the state at t_0."""
+
+    solver: Solver
+
+    def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
+        raise NotImplementedError
+
+    def at(self, h0: Tensor, times: Tensor, span: tuple[float, float] = (0.0, 1.0), *,
+           detach_attention: bool = False) -> Answers:
+        """h at times (B, T) of every sample's own, within the span."""
+        field, state = self.system(h0, detach_attention)
+        return solve_at(field, state, span, times, self.solver, per_sample=not self.training)
+
+
+class NODE(_Layer):
     """dh/dt = f(h, t; θ_f) (Eq. 1)."""
 
     def __init__(self, f: nn.Module, solver: Solver | None = None) -> None:
         super().__init__()
         self.f, self.solver = f, _check_solver(solver)
 
+    def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
+        return _Plain(self.f), (h0,)
+
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
         """`detach_attention` is there so that all layers are called alike; there is none here."""
-        solution = solve(_Plain(self.f), (h0,), t, self.solver, per_sample=not self.training)
+        field, state = self.system(h0, detach_attention)
+        solution = solve(field, state, t, self.solver, per_sample=not self.training)
         return Trajectory(_times(t), solution.states[0], None, solution.evaluations)
 
 
@@ -72,10 +92,10 @@ class AugmentedNODE(NODE):
             raise UserError(f"augmentation appends at least one dimension, not {extra}")
         self.extra, self.dim = extra, dim
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+    def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         shape = list(h0.shape)
         shape[self.dim] = self.extra
-        return super().forward(torch.cat((h0, h0.new_zeros(shape)), dim=self.dim), t)
+        return _Plain(self.f), (torch.cat((h0, h0.new_zeros(shape)), dim=self.dim),)
 
 
 class CoEvolving(nn.Module):
@@ -108,7 +128,7 @@ class _Fixed(nn.Module):
         return (_same("f", self.f(self.attend(h, self.q(h, t)), t), "h", h),)
 
 
-class ACENODE(nn.Module):
+class ACENODE(_Layer):
     """Attentive co-evolving NODE: dh/dt = f(h', t), da/dt = g(h', t), a(0) = q(h(0)), integrated as one state.
 
     f(h, t), g(h, t) and q(h) are any modules; g(h, t, a) with `g_reads_attention`, and q(h, t) where attention is
@@ -131,23 +151,26 @@ class ACENODE(nn.Module):
         self.attend, self.attention = (attend() if isinstance(attend, type) else attend) or Pairwise(), attention
         self.solver, self.g_reads_attention = _check_solver(solver), g_reads_attention
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
-        """`detach_attention` takes a(t) as a constant in the gradient, as the paper's first formula reads."""
-        times = _times(t)
+    def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         if self.attention == "none":
-            solution = solve(_Plain(self.f), (h0,), t, self.solver, per_sample=not self.training)
-            return Trajectory(times, solution.states[0], None, solution.evaluations)
+            return _Plain(self.f), (h0,)
         assert self.q is not None
         if self.attention == "fixed":
-            solution = solve(_Fixed(self), (h0,), t, self.solver, per_sample=not self.training)
-            h = solution.states[0]
-            with torch.no_grad():  # to look at; h already felt it
-                a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
-            return Trajectory(times, h, a, solution.evaluations)
+            return _Fixed(self), (h0,)
         a0 = self.q(h0)
         self.attend.check(h0, a0)
-        solution = solve(CoEvolving(self, detach_attention), (h0, a0), t, self.solver, per_sample=not self.training)
-        h, a = solution.states
+        return CoEvolving(self, detach_attention), (h0, a0)
+
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+        """`detach_attention` takes a(t) as a constant in the gradient, as the paper's first formula reads."""
+        field, state = self.system(h0, detach_attention)
+        solution = solve(field, state, t, self.solver, per_sample=not self.training)
+        times, h = _times(t), solution.states[0]
+        a = solution.states[1] if self.attention == "evolving" else None
+        if self.attention == "fixed":
+            assert self.q is not None
+            with torch.no_grad():  # to look at; h already felt it
+                a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
         return Trajectory(times, h, a, solution.evaluations)
 
 

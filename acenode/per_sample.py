@@ -15,10 +15,31 @@ from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
 from acenode.native import VectorField
 from acenode.runge_kutta import GROW, SAFETY, SHRINK, Evaluations, State, combine, dense_weights
 from acenode.solver import Solver
-from acenode.tableaus import TABLEAUS
+from acenode.tableaus import TABLEAUS, Tableau
 
 
-def solve_per_sample(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations) -> State:
+class OwnTimes:
+    """The first block at times of every sample's own, (B, T), taken from each step as it is accepted."""
+
+    def __init__(self, times: Tensor, h: Tensor) -> None:
+        self.times, self.h0 = times.double(), h
+        self.rows = h.unsqueeze(1).expand(-1, times.shape[1], *h.shape[1:])  # at the start until a step covers it
+
+    def take(self, t: Tensor, dt: Tensor, took: Tensor, last: Tensor, h: Tensor, ks: list[State],
+             tableau: Tableau) -> None:
+        """From a step that the samples `took`; what lies after the last one is answered by that one."""
+        after = self.times - t[:, None]
+        here = took[:, None] & (after > 0) & ((after <= dt[:, None]) | last[:, None])
+        x = torch.where(here, after / dt[:, None], 0.0)
+        weights = [w * dt[:, None] for w in dense_weights(x, tableau, len(ks))]
+        W = torch.stack([torch.ones_like(x), *weights], dim=-1).to(h.dtype)  # (B, T, 1+stages)
+        stages = torch.stack([h, *(k[0] for k in ks)], dim=1).flatten(2)  # (B, 1+stages, d)
+        inside = torch.bmm(W, stages).unflatten(-1, h.shape[1:])
+        self.rows = torch.where(here.view(*here.shape, *[1] * (h.dim() - 1)), inside, self.rows)
+
+
+def solve_per_sample(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations,
+                     own: OwnTimes | None = None) -> State:
     """The state at the times; the first axis of every block is the batch. `cost` counts evaluations of the batch."""
     tableau, rtol, atol = TABLEAUS[solver.method], solver.rtol, solver.atol
     assert tableau.error is not None
@@ -72,6 +93,8 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
                 x = torch.where(here[n], (s - t) / dt, 0)
                 inside = _move(y, dt, _slope(dense_weights(x, tableau, len(ks)), ks))
                 rows[n + 1] = _choose(here[n], inside, rows[n + 1])
+        if own is not None:
+            own.take(t, dt, accepted, last, y[0], ks, tableau)
         y, k1 = _choose(accepted, y1, y), _choose(accepted, ks[-1], k1)
         t = torch.where(accepted, torch.where(last, end, t + dt), t)
         if seen[1]:

@@ -29,7 +29,7 @@ def show(experiment: Experiment, wish: Wish, ready: bool) -> None:
         chosen: dict[str, list[str]] = {}
         for column, name in zip(st.columns(len(varied)) if varied else [], varied, strict=True):
             with column:
-                chosen[name] = st.multiselect(name, list(FIELDS[name].metadata["choices"]), key=f"grid/{name}",
+                chosen[name] = st.multiselect(name, list(experiment.choices(name)), key=f"grid/{name}",
                                               help=FIELDS[name].metadata["help"], placeholder="as above")
         text = st.text_input("Seeds", "0", key="grid/seeds", width=160)
         try:

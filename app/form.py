@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -81,7 +81,7 @@ def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any
     title = name.replace("_", " ")
     try:
         if meta["choices"]:
-            value = _choose(title, meta, start, key)
+            value = _choose(title, meta, experiment.choices(name), start, key)
         elif kind is bool:
             value = st.toggle(title, start, key=key, help=meta["help"])
         elif kind is int:
@@ -98,8 +98,7 @@ def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any
         wish.given[name] = value
 
 
-def _choose(title: str, meta: Mapping[str, Any], start: Any, key: str) -> Any:
-    choices = list(meta["choices"])
+def _choose(title: str, meta: Mapping[str, Any], choices: Sequence[str], start: Any, key: str) -> Any:
     if _toggle(meta):
         return st.segmented_control(title, choices, default=start, key=key, help=meta["help"], required=True)
     return st.selectbox(title, choices, choices.index(start), key=key, help=meta["help"])

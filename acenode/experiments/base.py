@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from acenode.config import Config, resolve
+from acenode.config import FIELDS, Config, resolve
 from acenode.errors import UserError
 from acenode.task import Metric, Recipe, Task
 
@@ -50,6 +50,7 @@ class Experiment:
     defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, what is given -> settings
     make: Callable[[Config, Path, torch.device], LabTask]
     count: Callable[[Config], int]  # parameters of the model a configuration describes
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # choices of a setting that there are here
 
     def method(self, name: str) -> Method:
         if name not in self.methods:
@@ -59,5 +60,12 @@ class Experiment:
     def configure(self, method: str, data: str = "sample", **given: Any) -> Config:
         """A complete configuration: this experiment's defaults with what was given."""
         entry = self.method(method)
+        for key, value in given.items():
+            if key in self.only and value not in self.only[key]:
+                raise UserError(f"{key}={value} has no meaning in {self.name}: choose one of {', '.join(self.only[key])}")
         defaults = self.defaults(method, data, given)
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})
+
+    def choices(self, key: str) -> tuple[str, ...]:
+        """What a setting can be here."""
+        return self.only.get(key) or FIELDS[key].metadata["choices"]

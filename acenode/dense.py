@@ -1,0 +1,93 @@
+"""The state at times of every sample's own, from one solve: the dense output of all steps in one product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acenode.errors import UserError
+from acenode.native import Counted, VectorField, steps_of
+from acenode.per_sample import OwnTimes, solve_per_sample
+from acenode.runge_kutta import Evaluations, State, Step, dense_weights, with_end_slope
+from acenode.solve import solve
+from acenode.solver import Solver
+from acenode.tableaus import TABLEAUS, Tableau
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The state's first block at every sample's times, (B, T, ...), all blocks at the end, and what they cost."""
+
+    h: Tensor
+    end: State
+    evaluations: Evaluations
+
+
+def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, float], times: Tensor,
+             solver: Solver | None = None, *, per_sample: bool = False) -> Answers:
+    """Integrate over `span` and return the first block at `times` (B, T), which lie within it, in any order.
+
+    Native steps answer for all times of all samples together. Where the gradient asks for something else, every
+    distinct time is a time of an ordinary solve.
+    """
+    solver = solver or Solver()
+    y, cost = tuple(state), Evaluations()
+    start, end = (float(t) for t in span)
+    if not start < end:
+        raise UserError(f"solve_at goes forward in time, not from {start:g} to {end:g}")
+    if times.shape[:1] != y[0].shape[:1] or times.dim() != 2:
+        raise UserError(f"solve_at needs a row of times for each of {y[0].shape[0]} samples, not {tuple(times.shape)}")
+    if per_sample and solver.own_steps:
+        own = OwnTimes(times, y[0])
+        blocks = solve_per_sample(field, y, [start, end], solver, cost, own)
+        return Answers(own.rows, tuple(b[-1] for b in blocks), cost)
+    if solver.native and solver.gradient == "backprop" or solver.native and not torch.is_grad_enabled():
+        tableau, F = TABLEAUS[solver.method], Counted(field, y, cost)
+        steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, _coarse(start, end, times, solver), solver)]
+        return Answers(_combine(steps, tableau, times), steps[-1].y1, cost)
+    return _by_union(field, y, start, end, times, solver)
+
+
+def _coarse(start: float, end: float, times: Tensor, solver: Solver) -> list[float]:
+    """Where a fixed-step method without a step size steps: at the distinct times, like an ordinary solve."""
+    if solver.step_size is not None or TABLEAUS[solver.method].adaptive:
+        return [start, end]
+    return _union(start, end, times)
+
+
+def _combine(steps: list[Step], tableau: Tableau, times: Tensor) -> Tensor:
+    """y0 + Σ dt w_i(x) k_i of the step that holds each time: weights (B, T, S·(1+stages)) on the stages of all steps."""
+    dtype, h = times.dtype, steps[0].y0[0]
+    with torch.no_grad():
+        weights = []
+        for n, step in enumerate(steps):
+            here = torch.ones_like(times, dtype=torch.bool)
+            if n > 0:
+                here = times > step.t
+            if n < len(steps) - 1:
+                here = here & (times <= step.t + step.dt)
+            x = (times.double() - step.t) / step.dt
+            own = [torch.ones_like(x), *(step.dt * w for w in dense_weights(x, tableau, len(step.ks)))]
+            weights += [torch.where(here, w, 0.0).to(dtype) for w in own]
+        W = torch.stack(weights, dim=-1).to(h.dtype)  # (B, T, S·(1+stages))
+    blocks = [b for step in steps for b in (step.y0[0], *(k[0] for k in step.ks))]
+    stages = torch.stack(blocks, dim=1).flatten(2)  # (B, S·(1+stages), d)
+    return torch.bmm(W, stages).unflatten(-1, h.shape[1:])
+
+
+def _union(start: float, end: float, times: Tensor) -> list[float]:
+    inner = torch.unique(times.double()).tolist()
+    return [start, *(t for t in inner if start < t < end), end]
+
+
+def _by_union(field: VectorField, y: State, start: float, end: float, times: Tensor, solver: Solver) -> Answers:
+    union = _union(start, end, times)
+    solution = solve(field, y, union, solver)
+    grid = torch.tensor(union, dtype=torch.float64, device=times.device)
+    index = torch.searchsorted(grid, times.double().contiguous()).clamp(max=len(union) - 1)
+    rows = solution.states[0].transpose(0, 1)  # (B, T_union, ...)
+    picked = rows[torch.arange(len(rows), device=times.device)[:, None], index]
+    return Answers(picked, tuple(b[-1] for b in solution.states), solution.evaluations)
