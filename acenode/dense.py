@@ -44,9 +44,10 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
         own = OwnTimes(times, y[0])
         blocks = solve_per_sample(field, y, [start, end], solver, cost, own)
         return Answers(own.rows, tuple(b[-1] for b in blocks), cost)
-    if solver.native and solver.gradient == "backprop" or solver.native and not torch.is_grad_enabled():
+    if (solver.native and solver.gradient == "backprop") or (solver.native and not torch.is_grad_enabled()):
         tableau, F = TABLEAUS[solver.method], Counted(field, y, cost)
-        steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, _coarse(start, end, times, solver), solver)]
+        grid = _coarse(start, end, times, solver)
+        steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, grid, solver)]
         return Answers(_combine(steps, tableau, times), steps[-1].y1, cost)
     return _by_union(field, y, start, end, times, solver)
 
@@ -59,7 +60,7 @@ def _coarse(start: float, end: float, times: Tensor, solver: Solver) -> list[flo
 
 
 def _combine(steps: list[Step], tableau: Tableau, times: Tensor) -> Tensor:
-    """y0 + Σ dt w_i(x) k_i of the step that holds each time: weights (B, T, S·(1+stages)) on the stages of all steps."""
+    """y0 + Σ dt w_i(x) k_i of the step that holds each time: one product with the stages of all steps."""
     dtype, h = times.dtype, steps[0].y0[0]
     with torch.no_grad():
         weights = []

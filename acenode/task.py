@@ -75,6 +75,11 @@ class Recipe:
     detach_attention: bool = False
 
 
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
 class Listener(Protocol):
     """Who is told, and who may ask to stop."""
 

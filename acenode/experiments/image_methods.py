@@ -7,23 +7,15 @@ from typing import TYPE_CHECKING
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments.base import Method
-from acenode.solver import Solver
+from acenode.experiments.solver_settings import SOLVER, solver_of
 
 if TYPE_CHECKING:
     from acenode.models.image import ImageModel, ImageShape  # needs torch, which a list of methods does not
 
 COMMON = frozenset({"epochs", "batch_size", "learning_rate", "momentum", "weight_decay", "size", "crop", "stem_padding",
                     "snapshots", "checkpoint_seconds", "analysis"})
-SOLVER = frozenset({"solver", "rtol", "atol", "step_size", "max_steps", "gradient", "seminorm", "engine"})
 ATTENTION = frozenset({"attention", "initial", "schedule", "penalty", "penalty_weight", "detach_attention", "f_layers",
                        "q_layers"})
-
-
-def solver_of(config: Config) -> Solver:
-    """The solver that a configuration describes."""
-    names = ("rtol", "atol", "step_size", "max_steps", "gradient", "seminorm", "engine")
-    given = {k: getattr(config, k) for k in names if getattr(config, k) is not None}
-    return Solver(config.solver or "dopri5", **given)
 
 
 def build_resnet(shape: ImageShape, config: Config) -> ImageModel:

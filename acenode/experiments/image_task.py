@@ -20,17 +20,13 @@ from acenode.errors import UserError
 from acenode.experiments.probes import Probes
 from acenode.models.image import ImageModel
 from acenode.models.initialise import initialise
-from acenode.task import Groups, Loss, Metric, Recipe
+from acenode.task import Groups, Loss, Metric, Recipe, never
 
 SPLIT_SEED = 20210814  # of the validation split alone
 EVALUATION_BATCH = 1000
 
 
 DECAY = {"full": (60 / 160, 100 / 160, 140 / 160), "sample": (0.6, 0.85)}
-
-
-def never() -> bool:
-    return False
 
 
 def rate(shares: tuple[float, ...], progress: float) -> float:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.data.points import Batch, Points
-from acenode.models.dense_layers import GRUCell, Map, Perceptron
+from acenode.models.dense_layers import GRUCell, Perceptron
 from acenode.models.latent import Predictions
 from acenode.models.recognition import GRU, ODERecurrence, gaps
 
@@ -113,6 +113,3 @@ class Autoregressive(nn.Module):
         count = ((seen.t[:, None] <= times[:, None]) & seen.there[:, None]).sum(-1)  # (B, F)
         states = torch.cat((torch.zeros_like(h[:, :1]), h), 1)
         return states[torch.arange(len(h), device=h.device)[:, None], count].transpose(0, 1), None
-
-
-__all__ = ["Autoregressive", "Decay", "Map", "Recurrence", "since"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 FEW = 512  # rows of a product that is small
-DEAR = platform.machine() in ("aarch64", "arm64")  # torch gives x Wᵀ to a library whose call costs more than the product
+DEAR = platform.machine() in ("aarch64", "arm64")  # there a library does x Wᵀ, whose call costs more than a small one
 
 
 class _SmallAffine(torch.autograd.Function):
@@ -52,7 +53,7 @@ class Perceptron(nn.Sequential):
     def __init__(self, inputs: int, outputs: int, units: int, maps: int, activation: type[nn.Module] = nn.Tanh) -> None:
         sizes = [inputs, *[units] * (maps - 1), outputs]
         layers: list[nn.Module] = []
-        for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+        for a, b in pairwise(sizes):
             layers += [activation(), Map(a, b)] if layers else [Map(a, b)]
         super().__init__(*layers)
 

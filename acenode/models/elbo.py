@@ -18,7 +18,7 @@ POISSON = 0.1  # weight of the log-likelihood of the observation times
 
 
 def diluted(values: Tensor, m: Tensor) -> Tensor:
-    """Values (..., B, T, D) at observed targets: the mean over a variable's targets, then over variables and records."""
+    """Values (..., B, T, D) at observed targets: the mean over a variable's targets, then variables, then records."""
     count = m.sum(-2)  # (B, D)
     return ((values * m).sum(-2) / count.clamp(min=1)).mean((-2, -1))
 
@@ -41,7 +41,7 @@ def divergence(mean: Tensor, deviation: Tensor) -> Tensor:
 
 
 def poisson_likelihood(log_rate: Tensor, integral: Tensor, m: Tensor) -> Tensor:
-    """Σ log λ_j(t_i) over a variable's observations − Λ_j, zero for one never observed: log_rate (K, B, T, D) → (K,)."""
+    """Σ_i log λ_j(t_i) − Λ_j, zero for a variable never observed: log_rate (K, B, T, D) → (K,)."""
     seen = (m.sum(-2) > 0).to(log_rate)
     return (((log_rate * m).sum(-2) - integral) * seen).mean((-2, -1))
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from acenode.attention import Correlation
 from acenode.data.points import Batch, Points, Walk
 from acenode.dense import Answers
-from acenode.models.dense_layers import Field, GRUCell, Map, Perceptron
+from acenode.models.dense_layers import GRUCell, Perceptron
 from acenode.models.elbo import poisson_likelihood
 from acenode.node import NODE
 from acenode.runge_kutta import Evaluations, State
@@ -187,4 +187,5 @@ def record_classifier(inputs: int) -> Perceptron:
     return Perceptron(inputs, 1, CLASSIFIER, 3, nn.ReLU)
 
 
-__all__ = ["Field", "LatentODE", "LatentPoisson", "Map", "PerTrajectory", "PoissonODE", "Predictions", "RecurrentVAE"]
+def point_classifier(inputs: int, classes: int) -> Perceptron:
+    return Perceptron(inputs, classes, CLASSIFIER, 3, nn.ReLU)

@@ -33,7 +33,7 @@ class Drift(nn.Module):
 
 
 class AttentiveDrift(Drift):
-    """dμ/dt = f(μ'), da/dt = g(μ') with μ' = σ(a) μ: pairwise attention that begins as the identity, since μ is zero."""
+    """dμ/dt = f(μ'), da/dt = g(μ') with μ' = σ(a) μ; a begins as the identity, the correlation of μ = 0."""
 
     def __init__(self, f: Field, g: Field) -> None:
         super().__init__(f)
@@ -131,7 +131,7 @@ class ODEEncoder(nn.Module):
 
     backwards = True
 
-    def __init__(self, variables: int, latent: int, recurrence: ODERecurrence, hidden: int = 100) -> None:
+    def __init__(self, latent: int, recurrence: ODERecurrence, hidden: int = 100) -> None:
         super().__init__()
         self.recurrence, self.latent = recurrence, latent
         self.out = Perceptron(2 * recurrence.size, 2 * latent, hidden, 2)

@@ -1,0 +1,119 @@
+"""The latent family's experiments: they differ in data, in what is asked of a model, and in hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acenode.config import Config
+from acenode.data import activity, physionet, simulated
+from acenode.data.series import Scale, SeriesArrays
+from acenode.data.splits import record_split, trial_split
+from acenode.experiments.base import Experiment, Method
+from acenode.experiments.latent_methods import SeriesShape
+from acenode.task import Metric
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from acenode.experiments.series_batches import Records
+    from acenode.experiments.series_task import SeriesTask
+
+COMMON: dict[str, Any] = {
+    "batch_size": 50, "learning_rate": 1e-2, "trajectories": 3, "grid": "own", "bounded": False, "f_maps": 4,
+    "classify_from": "start", "augment": 5, "solver": "dopri5", "rtol": 1e-4, "atol": 1e-5, "step_size": 0.05,
+    "max_steps": 1000, "gradient": "backprop", "seminorm": False, "engine": "auto", "attention": "evolving",
+    "initial": "correlation", "schedule": "alternating", "penalty": "l2", "penalty_weight": 1e-2,
+    "detach_attention": False, "attention_in": "generative", "normalisation": "comparable", "split": "window",
+    "task": "interpolation", "cut": "half", "snapshots": 12, "checkpoint_seconds": 20.0,
+}
+SAMPLE: dict[str, Any] = {
+    "epochs": 15, "batch_size": 32, "latent": 8, "recognition": 16, "units": 32, "gru_units": 32, "f_maps": 3,
+    "encoder_maps": 3, "rtol": 1e-3, "atol": 1e-4, "normalisation": "standard",
+}
+
+
+@dataclass(frozen=True)
+class SeriesSet:
+    """What sets one of them apart."""
+
+    name: str
+    title: str
+    summary: str
+    about_sample: str
+    kind: str  # record, points or vitals
+    source: str
+    metric: Metric
+    methods: Mapping[str, Method]
+    sample: Callable[[], SeriesArrays]
+    full: Callable[[Path], SeriesArrays]
+    variables: tuple[int, int]  # of the sample and of the full data
+    classes: int
+    values: Mapping[str, Any]  # the paper's best
+    of_sample: Mapping[str, Any]
+
+    def shape(self, config: Config) -> SeriesShape:
+        classify = None if self.kind == "vitals" else self.kind
+        return SeriesShape(self.variables[config.data == "full"], classify, self.classes)
+
+    def build(self, config: Config) -> nn.Module:
+        """The model that a configuration describes, not yet initialised."""
+        return self.methods[config.method].build(self.shape(config), config)
+
+    def make(self, config: Config, root: Path, device: torch.device) -> SeriesTask:
+        from acenode.experiments.series_task import SeriesTask, Splits
+
+        arrays = self.sample() if config.data == "sample" else self.full(root)
+        by_recording = config.split == "recording"
+        parts = trial_split(arrays.group) if by_recording else record_split(len(arrays))
+        train, validation, test = (records_of(arrays, part, s) for part, s in
+                                   zip(parts, [self.scale(arrays, parts[0], config)] * 3, strict=True))
+        splits = Splits(train, validation, test, arrays.classes, arrays.coupling)
+        return SeriesTask(config, splits, self.build(config), self.kind, self.metric, device)
+
+    def scale(self, arrays: SeriesArrays, train: np.ndarray, config: Config) -> Scale:
+        """How values are normalised: over everything, as published, over the training records, or not at all."""
+        if config.normalisation is None:
+            return Scale.none(arrays.x.shape[1])
+        if config.normalisation == "comparable":
+            return Scale.comparable(arrays.x, arrays.m)
+        chosen = arrays.take(train)
+        return Scale.standard(chosen.x, chosen.m)
+
+    def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        own = {**SAMPLE, **self.of_sample} if data == "sample" else {}
+        return {**COMMON, **self.values, **own, **self.methods[method].defaults}
+
+
+def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
+    """Those records, normalised, with their times in units of the horizon."""
+    from acenode.data.points import Record
+    from acenode.experiments.series_batches import Records
+
+    series, labels = [], []
+    by_point = len(arrays.label) != len(arrays)
+    for i in index:
+        here = slice(int(arrays.offsets[i]), int(arrays.offsets[i + 1]))
+        m = arrays.m[here]
+        t = (arrays.t[here] / arrays.horizon).astype(np.float32)
+        series.append(Record(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
+        labels.append(arrays.label[here] if by_point else np.asarray(arrays.label[i]))
+    return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names)
+
+
+def experiment(spec: SeriesSet) -> Experiment:
+    """The registry entry of a series experiment."""
+    return Experiment(
+        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
+        methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,
+        count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
+        only={"initial": ("correlation", "dense")},
+    )
+
+
+__all__ = ["SeriesSet", "activity", "experiment", "physionet", "simulated"]

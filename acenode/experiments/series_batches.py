@@ -1,0 +1,101 @@
+"""Irregular records as batches of a task: a batch is a pure function of (seed, epoch, iteration)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acenode.data.batches import mixed_seed
+from acenode.data.points import Batch, Points, Record, cut_at, pad, walk
+from acenode.models.elbo import kl_weight
+
+NOISE = 1  # tells the draws of z0 from the order of the records
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Normalised records with their labels: one each, or one for every point (a list of arrays)."""
+
+    series: list[Record]
+    labels: list[np.ndarray]
+    ids: list[str]
+    horizon: float
+    unit: str
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def take(self, index: Sequence[int] | np.ndarray) -> Records:
+        pick = [int(i) for i in index]
+        return Records([self.series[i] for i in pick], [self.labels[i] for i in pick], [self.ids[i] for i in pick],
+                       self.horizon, self.unit, self.names)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model wants its batches."""
+
+    backwards: bool | None  # which way it walks, None for one that does not
+    union: bool
+    trajectories: int
+    latent: int
+    points: bool  # whether every point has a label
+    cut: str | None  # "half" or "24h" where the second half is to be foretold
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+def assemble(records: Records, layout: Layout, noise: Tensor | None, kl: float, cut: float | None = None) -> Batch:
+    """A batch of these records; with `cut` the points from there on are the targets and the others are seen."""
+    series, device = records.series, layout.device
+    if cut is None:
+        seen = target = pad(series, device)
+        seen_records, span = series, (0.0, 1.0)
+    else:
+        seen_records = [r.part(r.t < cut) for r in series]
+        seen = pad(seen_records, device)
+        target = pad([r.part(r.t >= cut) for r in series], device)
+        target = Points(target.t.clamp(min=cut), target.x, target.m, target.there)  # where there is none at all
+        span = (cut, 1.0)
+    steps = None
+    if layout.backwards is not None:
+        steps = walk(seen_records, seen, backwards=layout.backwards, union=layout.union)
+    return Batch(seen, target, _labels(records, target, layout), span, steps,
+                 None if noise is None else noise.to(device), kl)
+
+
+def _labels(records: Records, target: Points, layout: Layout) -> Tensor:
+    if not layout.points:
+        return torch.tensor([float(label) for label in records.labels], device=layout.device)
+    label = np.full(target.t.shape, -1, np.int64)
+    for b, own in enumerate(records.labels):
+        label[b, :len(own)] = own
+    return torch.from_numpy(label).to(layout.device)
+
+
+class SeriesBatches:
+    """Shuffled mini-batches of the training records, with the draws of z0 that go with them."""
+
+    def __init__(self, records: Records, layout: Layout, batch_size: int, seed: int) -> None:
+        self.records, self.layout, self.size, self.seed = records, layout, min(batch_size, len(records)), seed
+        self.iterations = len(records) // self.size  # the last partial batch is left out
+        self.epoch = -1
+
+    def batch(self, epoch: int, iteration: int) -> Batch:
+        if epoch != self.epoch:
+            self.order = np.random.default_rng(mixed_seed(self.seed, epoch)).permutation(len(self.records))
+            self.epoch = epoch
+        chosen = self.records.take(self.order[iteration * self.size:(iteration + 1) * self.size])
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch, iteration, NOISE))
+        noise = torch.randn(self.layout.trajectories, self.size, self.layout.latent, generator=generator)
+        return assemble(chosen, self.layout, noise, kl_weight(epoch), cut_of(chosen, self.layout))
+
+
+def cut_of(records: Records, layout: Layout) -> float | None:
+    if layout.cut is None:
+        return None
+    return cut_at(records.series) if layout.cut == "half" else 24.0 / records.horizon
