@@ -50,6 +50,7 @@ class Experiment:
     defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, what is given -> settings
     make: Callable[[Config, Path, torch.device], LabTask]
     count: Callable[[Config], int]  # parameters of the model a configuration describes
+    source: str | None = None  # the name of its full data in the catalogue of data sets
 
     def method(self, name: str) -> Method:
         if name not in self.methods:
