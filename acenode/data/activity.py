@@ -122,7 +122,8 @@ def windows(recordings: Mapping[str, Recording], skipped: Counter[str]) -> Serie
         bins, classes = np.array(recording.bins), np.array(recording.classes, np.int64)
         values, mask = recording.arrays()
         starts = range(0, len(bins) - WINDOW, STRIDE)  # while start + 50 < length
-        skipped[SHORT] += not starts
+        if not starts:
+            skipped[SHORT] += 1
         for start in starts:
             here = slice(start, start + WINDOW)
             ids.append(f"{name}/{start:04d}")

@@ -62,7 +62,8 @@ def read_record(text: str, q: float, skipped: Counter[str]) -> Record | None:
     for line in lines[1:]:
         fields = line.split(",")
         if len(fields) != 3:
-            skipped[MALFORMED] += bool(line.strip())
+            if line.strip():
+                skipped[MALFORMED] += 1
             continue
         clock, name, number = fields
         if clock not in known:
@@ -140,8 +141,10 @@ def _members(path: Path, progress: Progress | None) -> Iterator[tuple[str, str]]
                     yield found[1], entry.read().decode("utf-8", errors="replace")
                 if progress is not None and number % 100 == 0:
                     progress(raw.tell(), size, f"reading {path.name}")
-        while stream.read(1 << 20):  # to the end, where gzip keeps its checksum
-            pass
+            stream.seek(archive.offset)  # where the reader saw no further member
+        while tail := stream.read(1 << 20):  # to the end, where gzip keeps its checksum
+            if any(tail):
+                raise tarfile.ReadError("a member is torn")
     if progress is not None:
         progress(size, size, f"reading {path.name}")
 
@@ -160,8 +163,8 @@ def read_outcomes(path: Path, skipped: Counter[str] | None = None) -> dict[str, 
         fields = [field.strip() for field in line.split(",")]
         if len(fields) == width and fields[0].isdecimal() and fields[-1] in ("0", "1"):
             outcomes[fields[0]] = float(fields[-1])
-        else:
-            skipped[OUTCOMES] += bool(line.strip())
+        elif line.strip():
+            skipped[OUTCOMES] += 1
     return outcomes
 
 
