@@ -159,7 +159,7 @@ def movement(seed: int = 0) -> SeriesArrays:
 
 
 def _between_tags() -> np.ndarray:
-    """Which coordinate drives which (12, 12): those of one axis, but ankles keep to the floor whatever the belt does."""
+    """Which coordinate drives which (12, 12): those of one axis, but ankles keep to the floor."""
     coupling = np.zeros((4, 3, 4, 3))
     for (driven, driver), rate in _FOLLOWS.items():
         for axis in range(2 if driver == _BELT and driven != _CHEST else 3):
