@@ -257,27 +257,27 @@ def export(options: Namespace) -> int:
 
 
 def data(options: Namespace) -> int:
-    from acenode.data import images
+    from acenode.data.catalogue import CATALOGUE, source_of
     from acenode.data.store import data_dir
 
     root: Path = data_dir()
     if options.action != "list" and options.name is None:
-        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(images.SOURCES)}")
-    names = list(images.SOURCES) if options.name is None else [images.source_of(options.name).name]
+        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(CATALOGUE)}")
+    sources = list(CATALOGUE.values()) if options.name is None else [source_of(options.name)]
     if options.action == "get":
         from acenode.progress import DownloadBar
 
         with DownloadBar() as bar:
-            path = images.prepare(names[0], root, progress=bar.show)
+            path = sources[0].prepare(root, bar.show)
         print(path)
         return 0
-    states = [images.check(name, root) for name in names]
+    states = [source.check(root) for source in sources]
     if options.json:
         _print_json([{"name": s.name, "state": s.state, "path": str(s.path), "bytes": s.bytes, "detail": s.detail}
                      for s in states])
     else:
         for s in states:
-            print(f"{s.name:<10} {s.state:<8} {s.detail}")
+            print(f"{s.name:<13} {s.state:<8} {s.detail}")
     return 0 if options.action == "list" or all(s.state == "ready" for s in states) else 1
 
 

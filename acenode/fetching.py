@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from acenode.data import images
-from acenode.data.images import SOURCES, DataState, ImageSource
+from acenode.data.base import DataSource, DataState
+from acenode.data.catalogue import CATALOGUE
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 
@@ -38,9 +38,9 @@ class _Fetch:
 
 
 class Fetcher:
-    """Brings image sets here, one download a set at a time; threads may share one."""
+    """Brings data sets here, one download a set at a time; threads may share one."""
 
-    def __init__(self, data_root: Path, sources: Mapping[str, ImageSource] = SOURCES) -> None:
+    def __init__(self, data_root: Path, sources: Mapping[str, DataSource] = CATALOGUE) -> None:
         self.data_root, self.sources = data_root, sources
         self._fetches: dict[str, _Fetch] = {}
         self._checked: dict[str, tuple[Stamp | None, DataState]] = {}
@@ -68,17 +68,17 @@ class Fetcher:
             fetch = self._fetches.get(name)
         return fetch is None or fetch.ended.wait(timeout)
 
-    def _source(self, name: str) -> ImageSource:
+    def _source(self, name: str) -> DataSource:
         if name not in self.sources:
-            raise UserError(f"there is no image set {name!r}: choose one of {', '.join(self.sources)}")
+            raise UserError(f"there is no data set {name!r}: choose one of {', '.join(self.sources)}")
         return self.sources[name]
 
-    def _work(self, fetch: _Fetch, source: ImageSource) -> None:
+    def _work(self, fetch: _Fetch, source: DataSource) -> None:
         def show(done: int, total: int | None, label: str) -> None:
             fetch.shown = (done, total, label)
 
         try:
-            images.prepare(source.name, self.data_root, show, source)
+            source.prepare(self.data_root, show)
             phase: Literal["done", "failed"] = "done"
             error = None
         except UserError as trouble:
@@ -89,10 +89,10 @@ class Fetcher:
             fetch.phase, fetch.error = phase, error
         fetch.ended.set()
 
-    def _data(self, source: ImageSource) -> DataState:
+    def _data(self, source: DataSource) -> DataState:
         with self._checking:  # one reads a hundred megabytes, the others wait for its answer
-            now = stamp(self.data_root / f"{source.name}.npz")
+            now = stamp(source.path(self.data_root))
             known = self._checked.get(source.name)
             if known is None or known[0] != now:
-                known = self._checked[source.name] = now, images.check(source.name, self.data_root, source)
+                known = self._checked[source.name] = now, source.check(self.data_root)
             return known[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from acenode.data.images import SOURCES
 from acenode.experiments import Experiment
 from app import say
 from app.lab import lab
@@ -14,15 +13,15 @@ PERIOD = "1s"  # between looks at a download
 
 def show(experiment: Experiment) -> bool:
     """Whether the full data can be trained on; if not, how to get it."""
-    if experiment.name not in SOURCES:
+    if (source := experiment.source) is None:
         return True
-    state = lab().fetcher.state(experiment.name)
+    state = lab().fetcher.state(source)
     if state.data.state == "ready":
         where = say.plain(str(state.data.path))
         st.caption(f":material/database: {experiment.title}, {state.data.detail}, in {where}")
         return True
     if state.phase == "running":
-        _progress(experiment.name)
+        _progress(source)
         return False
     with st.container(border=True):
         if state.phase == "failed" and state.error:
@@ -33,7 +32,7 @@ def show(experiment: Experiment) -> bool:
             st.markdown(f"The full **{experiment.title}** set is not on this machine yet. The sample needs no "
                         "download.")
         if st.button("Download and prepare", icon=":material/download:", key="download"):
-            lab().fetcher.start(experiment.name)
+            lab().fetcher.start(source)
             st.rerun()
     return False
 

@@ -110,7 +110,8 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--json"]) == 0
     assert {"attention", "penalty_weight", "solver"} <= {s["key"] for s in json.loads(capsys.readouterr().out)}
     assert main(["data", "list", "--json"]) == 0
-    assert {d["name"] for d in json.loads(capsys.readouterr().out)} == {"mnist", "svhn", "cifar10"}
+    assert [d["name"] for d in json.loads(capsys.readouterr().out)] == [
+        "mnist", "svhn", "cifar10", "physionet2012", "activity"]
     for words in (["experiments"], ["methods", "svhn"], ["settings"], ["data", "list"]):
         assert main(words) == 0
         assert capsys.readouterr().out

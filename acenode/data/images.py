@@ -1,17 +1,16 @@
 """The image sets as arrays: prepared once into one npz each, then loaded from it."""
 
-import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
+from acenode.data.base import DataState, RemoteFile, is_there
 from acenode.data.download import fetch
 from acenode.data.formats import read_cifar_archive, read_idx, read_svhn_mat
-from acenode.data.sources import SOURCES, ImageSource, RemoteFile, source_of
+from acenode.data.sources import SOURCES, ImageSource, source_of
 from acenode.data.store import Progress, read_npz, sweep, write_npz
 from acenode.errors import UserError
 from acenode.lock import locked
@@ -45,23 +44,12 @@ class ImageArrays:
     classes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class DataState:
-    """What stands at a data set's place: `detail` says it in words."""
-
-    name: str
-    state: Literal["ready", "missing", "broken"]
-    path: Path
-    bytes: int
-    detail: str
-
-
 def prepare(
     name: str, root: Path, progress: Progress | None = None, source: ImageSource | None = None
 ) -> Path:
     """Download, check and lay out an image set as `root/name.npz`; a sound one is left as it is."""
     source = source or source_of(name)
-    path = _path(name, root)
+    path = source.path(root)
     # Asked before the lock too: a folder that cannot be written may still hold a sound file.
     if check(name, root, source).state == "ready":
         return path
@@ -96,8 +84,8 @@ def prepare(
 def load(name: str, root: Path, source: ImageSource | None = None) -> ImageArrays:
     """A prepared image set."""
     source = source or source_of(name)
-    path = _path(name, root)
-    if not _is_there(path):
+    path = source.path(root)
+    if not is_there(path):
         raise UserError(
             f"{name} is not there yet: run `acenode data get {name}`, or train with --data sample"
         )
@@ -112,8 +100,8 @@ def load(name: str, root: Path, source: ImageSource | None = None) -> ImageArray
 def check(name: str, root: Path, source: ImageSource | None = None) -> DataState:
     """Whether the set is ready. The whole file is read, so that a damaged byte is found here too."""
     source = source or source_of(name)
-    path = _path(name, root)
-    if not _is_there(path):
+    path = source.path(root)
+    if not is_there(path):
         return DataState(name, "missing", path, 0, f"not there yet: run `acenode data get {name}`")
     size = path.stat().st_size
     try:
@@ -121,14 +109,6 @@ def check(name: str, root: Path, source: ImageSource | None = None) -> DataState
     except ValueError as error:
         return DataState(name, "broken", path, size, f"{error}: run `acenode data get {name}`")
     return DataState(name, "ready", path, size, f"{source.train} training and {source.test} test images")
-
-
-def _path(name: str, root: Path) -> Path:
-    return root / f"{name}.npz"
-
-
-def _is_there(path: Path) -> bool:
-    return os.path.isfile(path)  # unlike Path.is_file, False in a folder that may not be searched
 
 
 def _read(source: ImageSource, path: Path) -> ImageArrays:

@@ -6,17 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from acenode.data.base import DataState, RemoteFile
 from acenode.data.formats import Split, Splits, read_cifar_archive, read_idx, read_svhn_mat
+from acenode.data.store import Progress
 from acenode.errors import UserError
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file by name, with its mirrors in order and the checksum its publisher gives."""
-
-    name: str
-    urls: tuple[str, ...]
-    md5: str
 
 
 @dataclass(frozen=True)
@@ -31,6 +24,19 @@ class ImageSource:
     test: int
     classes: tuple[str, ...]
     read: Callable[[Path], Splits]
+
+    def path(self, root: Path) -> Path:
+        return root / f"{self.name}.npz"
+
+    def prepare(self, root: Path, progress: Progress | None = None) -> Path:
+        from acenode.data import images  # which is built on this module
+
+        return images.prepare(self.name, root, progress, self)
+
+    def check(self, root: Path) -> DataState:
+        from acenode.data import images
+
+        return images.check(self.name, root, self)
 
 
 def _read_mnist(folder: Path) -> Splits:

@@ -51,6 +51,7 @@ class Experiment:
     make: Callable[[Config, Path, torch.device], LabTask]
     count: Callable[[Config], int]  # parameters of the model a configuration describes
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # choices of a setting that there are here
+    source: str | None = None  # the name of its full data in the catalogue of data sets
 
     def method(self, name: str) -> Method:
         if name not in self.methods:

@@ -94,4 +94,5 @@ def experiment(spec: ImageSet) -> Experiment:
         defaults=spec.defaults,
         make=spec.make,
         count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
+        source=spec.name,
     )

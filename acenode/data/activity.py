@@ -1,0 +1,171 @@
+"""Localization Data for Person Activity (UCI 196): four body tags of five people, an activity at every time point."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from acenode.data.base import RemoteFile
+from acenode.data.series import SeriesArrays
+from acenode.data.series_source import Reading, SeriesSource
+from acenode.data.store import Progress
+from acenode.errors import UserError
+
+FILE = "ConfLongDemo_JSI.txt"
+TAGS = {"010-000-024-033": "left ankle", "010-000-030-096": "right ankle", "020-000-033-111": "chest",
+        "020-000-032-221": "belt"}
+NAMES = tuple(f"{tag} {axis}" for tag in TAGS.values() for axis in "xyz")
+CLASSES = ("walking", "falling", "lying", "sitting", "standing up", "on all fours", "sitting on the ground")
+CLASS_OF = {
+    "walking": 0, "falling": 1, "lying": 2, "lying down": 2, "sitting": 3, "sitting down": 3,
+    "standing up from lying": 4, "standing up from sitting": 4, "standing up from sitting on the ground": 4,
+    "on all fours": 5, "sitting on the ground": 6,
+}
+RECORDINGS = 25  # five people, five trials each
+ROWS = 164_860
+BIN_TICKS = 100_000  # of 100 ns: 10 ms
+BIN_SECONDS = 0.01
+WINDOW, STRIDE = 50, 25
+
+_RECORDING = re.compile(r"[A-Z](\d\d)")
+_TAG = {tag: number for number, tag in enumerate(TAGS)}
+
+MALFORMED, UNKNOWN, DISORDER = "malformed lines", "unknown tags or activities", "times out of order"
+SHORT = "recordings shorter than a window"
+
+
+@dataclass
+class Recording:
+    """One recording as it is read: its time points in order, and the readings at each."""
+
+    first: int  # tick
+    bins: list[int] = field(default_factory=list)  # (R,) time points in 10 ms
+    classes: list[int] = field(default_factory=list)  # (R,)
+    point: list[int] = field(default_factory=list)  # of each reading
+    tag: list[int] = field(default_factory=list)
+    xyz: list[tuple[float, float, float]] = field(default_factory=list)
+
+    def add(self, bin: int, tag: int, xyz: tuple[float, float, float], label: int) -> None:
+        if not self.bins or bin > self.bins[-1]:
+            self.bins.append(bin)
+            self.classes.append(label)
+        else:  # two labels in one bin: the lower
+            self.classes[-1] = min(self.classes[-1], label)
+        self.point.append(len(self.bins) - 1)
+        self.tag.append(tag)
+        self.xyz.append(xyz)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values (R, 12), readings of a tag in one bin averaged, and their mask."""
+        R, tags = len(self.bins), len(TAGS)
+        cell = np.array(self.point) * tags + np.array(self.tag)
+        count = np.bincount(cell, minlength=R * tags)
+        total = np.stack([np.bincount(cell, column, minlength=R * tags) for column in np.array(self.xyz).T], axis=1)
+        x = (total / np.maximum(count, 1)[:, None]).reshape(R, 3 * tags).astype(np.float32)
+        return x, np.repeat(count > 0, 3).reshape(R, 3 * tags)
+
+
+def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[dict[str, Recording], int]:
+    """The recordings by name, and how many rows there were."""
+    recordings: dict[str, Recording] = {}
+    rows = done = 0
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as handle:
+            for raw in handle:
+                done += len(raw)
+                if rows % 5000 == 0 and progress is not None:
+                    progress(done, size, f"reading {path.name}")
+                if line := raw.decode("utf-8", errors="replace").strip():
+                    rows += 1
+                    if trouble := _read_row(line.split(","), recordings):
+                        skipped[trouble] += 1
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror or error})") from error
+    if not recordings:
+        raise UserError(f"{path} is not the official {FILE}: delete it and get it again")
+    return recordings, rows
+
+
+def _read_row(fields: list[str], recordings: dict[str, Recording]) -> str | None:
+    """Add a row to its recording; why not, where it cannot be."""
+    if len(fields) != 8 or not _RECORDING.fullmatch(fields[0]) or not fields[2].isdecimal():
+        return MALFORMED
+    name, tag, tick, activity = fields[0], fields[1], int(fields[2]), fields[7]
+    try:
+        x, y, z = (float(number) for number in fields[4:7])
+    except ValueError:
+        return MALFORMED
+    if not math.isfinite(x + y + z):
+        return MALFORMED
+    if tag not in _TAG or activity not in CLASS_OF:
+        return UNKNOWN
+    recording = recordings.get(name)
+    bin = 0 if recording is None else round((tick - recording.first) / BIN_TICKS)
+    if recording is None:
+        recording = recordings[name] = Recording(tick)
+    elif bin < recording.bins[-1]:
+        return DISORDER
+    recording.add(bin, _TAG[tag], (x, y, z), CLASS_OF[activity])
+    return None
+
+
+def windows(recordings: Mapping[str, Recording], skipped: Counter[str]) -> SeriesArrays:
+    """Half overlapping windows of 50 time points, each with its own time from 0."""
+    ids, group, t, x, m, label = [], [], [], [], [], []
+    for name in sorted(recordings):
+        recording = recordings[name]
+        bins, classes = np.array(recording.bins), np.array(recording.classes, np.int64)
+        values, mask = recording.arrays()
+        starts = range(0, len(bins) - WINDOW, STRIDE)  # while start + 50 < length
+        if not starts:
+            skipped[SHORT] += 1
+        for start in starts:
+            here = slice(start, start + WINDOW)
+            ids.append(f"{name}/{start:04d}")
+            group.append(int(name[1:]))
+            t.append(bins[here] - bins[start])
+            x.append(values[here])
+            m.append(mask[here])
+            label.append(classes[here])
+    if not ids:
+        raise UserError(f"no recording has more than {WINDOW} time points: get the whole data set")
+    times = np.concatenate(t) * BIN_SECONDS
+    return SeriesArrays(
+        ids=np.array(ids), offsets=np.arange(len(ids) + 1, dtype=np.int64) * WINDOW, t=times.astype(np.float32),
+        x=np.concatenate(x), m=np.concatenate(m), label=np.concatenate(label), names=NAMES, classes=CLASSES,
+        group=np.array(group, np.int64), unit="s", horizon=float(times.max()),
+    )
+
+
+def read(files: Mapping[str, Path], progress: Progress | None = None) -> Reading:
+    """The windows of the official file, or of a part of it."""
+    skipped: Counter[str] = Counter()
+    recordings, rows = read_rows(files[FILE], skipped, progress)
+    return Reading(windows(recordings, skipped), skipped, rows)
+
+
+def describe(arrays: SeriesArrays) -> str:
+    count = len({name.partition("/")[0] for name in arrays.ids.tolist()})
+    partial = "" if count >= RECORDINGS else ", a part: its numbers do not compare with the paper's"
+    return f"{len(arrays):,} windows of {count} of {RECORDINGS} recordings{partial}"
+
+
+def load(root: Path, source: SeriesSource | None = None) -> SeriesArrays:
+    """The prepared windows."""
+    return (source or ACTIVITY).load(root)
+
+
+ACTIVITY = SeriesSource(
+    name="activity",
+    title="Localization data for person activity",
+    # UCI gives no checksum: the number of rows tells whether a download is whole.
+    files=(RemoteFile(FILE, (f"https://archive.ics.uci.edu/ml/machine-learning-databases/00196/{FILE}",)),),
+    read=read,
+    describe=describe,
+    rows=ROWS,
+)

@@ -1,0 +1,138 @@
+"""Irregular time series as flat arrays: records of any length one after another, and their file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode.data.store import read_npz, write_npz
+
+FORMAT = 1  # of the prepared file
+UNITS = ("h", "s")
+_STORED = ("ids", "offsets", "t", "values", "mask", "label", "group", "coupling", "about")
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesArrays:
+    """Irregular series of N records, one after another: record i has the points offsets[i]:offsets[i+1]."""
+
+    ids: np.ndarray  # (N,) str
+    offsets: np.ndarray  # (N+1,) int64
+    t: np.ndarray  # (P,) float32 in `unit`, strictly increasing within a record
+    x: np.ndarray  # (P, D) float32, raw units, 0 where unobserved
+    m: np.ndarray  # (P, D) bool
+    label: np.ndarray  # (N,) float32, NaN where unknown; or (P,) int64, one a time point
+    names: tuple[str, ...]  # of the D variables
+    classes: tuple[str, ...]
+    group: np.ndarray  # (N,) int64, which trial or set a record is from; zeros where there is none
+    unit: str  # "h" or "s"
+    horizon: float  # the time every t is divided by before a model sees it
+    coupling: np.ndarray | None = None  # (D, D) of a simulated set: [i, j] > 0 where variable j drives variable i
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether there is a label a time point, not a record."""
+        return self.label.dtype.kind == "i"
+
+    def fault(self) -> str | None:
+        """What is wrong with the arrays, in a few words, or None."""
+        return _shape_fault(self) or _value_fault(self)
+
+    def take(self, indices: np.ndarray) -> SeriesArrays:
+        """The records at these places, in this order."""
+        indices = np.asarray(indices)
+        if indices.dtype == bool:
+            indices = np.flatnonzero(indices)
+        indices = indices.astype(np.int64)
+        lengths = np.diff(self.offsets)[indices]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        points = np.arange(offsets[-1]) + np.repeat(self.offsets[indices] - offsets[:-1], lengths)
+        return replace(self, ids=self.ids[indices], offsets=offsets, t=self.t[points], x=self.x[points],
+                       m=self.m[points], label=self.label[points if self.pointwise else indices],
+                       group=self.group[indices])
+
+
+def _shape_fault(a: SeriesArrays) -> str | None:
+    N, P, D = len(a.ids), len(a.t), len(a.names)
+    pointwise = a.label.dtype.kind == "i"
+    expected = {"ids": ("U", (N,)), "offsets": ("int64", (N + 1,)), "t": ("float32", (P,)), "x": ("float32", (P, D)),
+                "m": ("bool", (P, D)), "group": ("int64", (N,)),
+                "label": ("int64", (P,)) if pointwise else ("float32", (N,))}
+    for name, (kind, shape) in expected.items():
+        array = getattr(a, name)
+        if array.shape != shape or (array.dtype.kind if kind == "U" else array.dtype) != kind:
+            return f"{name} is {array.dtype} {array.shape}, where {'str' if kind == 'U' else kind} {shape} belongs"
+    if a.coupling is not None and a.coupling.shape != (D, D):
+        return f"coupling is {a.coupling.shape}, where {(D, D)} belongs"
+    return None
+
+
+def _value_fault(a: SeriesArrays) -> str | None:
+    lengths = np.diff(a.offsets)
+    if a.offsets[0] != 0 or a.offsets[-1] != len(a.t) or (lengths < 1).any():
+        return "offsets do not cut the points into records"
+    if len(np.unique(a.ids)) != len(a.ids):
+        return "two records have one id"
+    steps = np.diff(a.t)
+    steps[a.offsets[1:-1] - 1] = 1.0  # from one record to the next
+    if not (steps > 0).all() or not np.isfinite(a.t).all():  # a NaN is no step forward either
+        return "times do not increase within a record"
+    if a.unit not in UNITS or not 0 < a.horizon < np.inf:
+        return f"the horizon is {a.horizon} {a.unit}"
+    if len(a.t) and (a.t.min() < 0 or a.t.max() > a.horizon * (1 + 1e-6)):
+        return f"times leave 0 to {a.horizon:g} {a.unit}"
+    if not np.isfinite(a.x).all():
+        return "a value is not a number"
+    if (a.x[~a.m] != 0).any():
+        return "an unobserved value is not 0"
+    known = a.label if a.pointwise else a.label[~np.isnan(a.label)]
+    if ((known < 0) | (known >= len(a.classes)) | (known != np.rint(known))).any():
+        return f"a label is none of the {len(a.classes)} classes"
+    return None
+
+
+def save(path: Path, arrays: SeriesArrays, notes: Mapping[str, Any] | None = None) -> None:
+    """Write the series as one npz: observed values alone, the mask in bits, the rest and `notes` as JSON."""
+    about = {"format": FORMAT, "names": arrays.names, "classes": arrays.classes, "unit": arrays.unit,
+             "horizon": arrays.horizon, "notes": dict(notes or {})}
+    coupling = np.zeros((0, 0)) if arrays.coupling is None else arrays.coupling
+    write_npz(path, {
+        "ids": arrays.ids, "offsets": arrays.offsets, "t": arrays.t, "values": arrays.x[arrays.m],
+        "mask": np.packbits(arrays.m, axis=1), "label": arrays.label, "group": arrays.group, "coupling": coupling,
+        "about": np.array(json.dumps(about, allow_nan=False)),
+    })
+
+
+def load(path: Path) -> tuple[SeriesArrays, dict[str, Any]]:
+    """The series of a file and the notes kept with it. ValueError says what is wrong with the file."""
+    stored = read_npz(path, _STORED)
+    try:
+        about = json.loads(str(stored["about"]))
+        version = about["format"]
+        arrays, notes = _unpacked(stored, about), dict(about["notes"])
+        fault = arrays.fault()
+    except (KeyError, TypeError, ValueError, IndexError) as error:  # of anything but what `save` writes
+        raise ValueError("its arrays do not fit together") from error
+    if version != FORMAT:
+        raise ValueError("it was prepared by another version")
+    if fault:
+        raise ValueError(fault)
+    return arrays, notes
+
+
+def _unpacked(stored: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> SeriesArrays:
+    names = tuple(about["names"])
+    m = np.unpackbits(stored["mask"], axis=1, count=len(names)).astype(bool)
+    x = np.zeros(m.shape, np.float32)
+    x[m] = stored["values"]
+    return SeriesArrays(stored["ids"], stored["offsets"], stored["t"], x, m, stored["label"], names,
+                        tuple(about["classes"]), stored["group"], about["unit"], float(about["horizon"]),
+                        stored["coupling"] if stored["coupling"].size else None)
