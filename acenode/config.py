@@ -82,6 +82,8 @@ class Config:
         choices=("comparable", "standard"), group="training")
     split: str | None = option("window: windows at random, as published; recording: whole recordings are held out",
                                choices=("window", "recording"), group="training")
+    deviation: float | None = option("standard deviation of an observation, in normalised units", above=0, high=100,
+                                     group="training")
     latent: int | None = option("coordinates of z, or of the hidden state", low=2, high=256, group="model")
     recognition: int | None = option("coordinates of the encoder's state", low=2, high=512, group="model")
     units: int | None = option("units of every hidden layer", low=2, high=2048, group="model")

@@ -20,7 +20,8 @@ def binary_auc(scores: np.ndarray, labels: np.ndarray) -> float:
 
 def macro_auc(scores: np.ndarray, labels: np.ndarray) -> float:
     """One class against the rest, (N, classes), the mean over the classes that occur and are not all there is."""
-    found = [binary_auc(scores[:, c], labels == c) for c in range(scores.shape[1]) if 0 < (labels == c).sum() < len(labels)]
+    shown = [c for c in range(scores.shape[1]) if 0 < (labels == c).sum() < len(labels)]
+    found = [binary_auc(scores[:, c], labels == c) for c in shown]
     return float(np.mean(found)) if found else 0.5
 
 

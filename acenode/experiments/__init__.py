@@ -1,12 +1,14 @@
 """The experiments by name."""
 
 from acenode.errors import UserError
+from acenode.experiments.activity import ACTIVITY
 from acenode.experiments.base import Experiment, Method
 from acenode.experiments.cifar10 import CIFAR10
 from acenode.experiments.mnist import MNIST
+from acenode.experiments.physionet import PHYSIONET, VITALS
 from acenode.experiments.svhn import SVHN
 
-EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10)}
+EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10, PHYSIONET, VITALS, ACTIVITY)}
 
 __all__ = ["EXPERIMENTS", "Experiment", "Method", "get"]
 

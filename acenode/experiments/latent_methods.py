@@ -168,7 +168,7 @@ GENERATIVE = ("rnn-vae", "latent-rnn", "latent-poisson", "latent-ode", "augmente
 
 
 def methods(names: tuple[str, ...] | None, extra: frozenset[str], record: bool = False) -> dict[str, Method]:
-    """The methods of those names, each with an experiment's own settings."""
+    """The methods of those names, each with an experiment's own settings; of a `record` one class is said."""
     found = {}
     for m in _METHODS:
         if names is None or m.name in names:

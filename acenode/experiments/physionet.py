@@ -14,7 +14,7 @@ PHYSIONET = experiment(SeriesSet(
     name="physionet", title="PhysioNet mortality",
     summary="PhysioNet 2012: death in hospital from 48 irregular hours of 41 variables, pairwise attention on z",
     about_sample=SIMULATED, kind="record", source="physionet2012", metric=Metric("auc"),
-    methods=methods(None, frozenset({"normalisation"}), record=True),
+    methods=methods(None, frozenset({"normalisation", "deviation"}), record=True),
     sample=simulated.icu, full=lambda root: physionet.load(root, "a"), variables=(12, 41), classes=1,
     values=BEST, of_sample={},
 ))
@@ -23,7 +23,7 @@ VITALS = experiment(SeriesSet(
     name="physionet-vitals", title="PhysioNet vitals",
     summary="PhysioNet 2012: reconstruct 48 hours of 41 variables, or foretell their second half",
     about_sample=SIMULATED, kind="vitals", source="physionet2012", metric=Metric("mse", higher_is_better=False),
-    methods=methods(GENERATIVE, frozenset({"normalisation", "task", "cut"})),
+    methods=methods(GENERATIVE, frozenset({"normalisation", "deviation", "task", "cut"})),
     sample=simulated.icu, full=lambda root: physionet.load(root, "ab"), variables=(12, 41), classes=1,
     values=BEST, of_sample={},
 ))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acenode.config import Config
-from acenode.data import activity, physionet, simulated
-from acenode.data.series import Scale, SeriesArrays
+from acenode.data.scale import Scale
+from acenode.data.series import SeriesArrays
 from acenode.data.splits import record_split, trial_split
 from acenode.experiments.base import Experiment, Method
 from acenode.experiments.latent_methods import SeriesShape
@@ -29,12 +29,12 @@ COMMON: dict[str, Any] = {
     "classify_from": "start", "augment": 5, "solver": "dopri5", "rtol": 1e-4, "atol": 1e-5, "step_size": 0.05,
     "max_steps": 1000, "gradient": "backprop", "seminorm": False, "engine": "auto", "attention": "evolving",
     "initial": "correlation", "schedule": "alternating", "penalty": "l2", "penalty_weight": 1e-2,
-    "detach_attention": False, "attention_in": "generative", "normalisation": "comparable", "split": "window",
-    "task": "interpolation", "cut": "half", "snapshots": 12, "checkpoint_seconds": 20.0,
+    "detach_attention": False, "attention_in": "generative", "normalisation": "comparable", "deviation": 0.01,
+    "split": "window", "task": "interpolation", "cut": "half", "snapshots": 12, "checkpoint_seconds": 20.0,
 }
 SAMPLE: dict[str, Any] = {
     "epochs": 15, "batch_size": 32, "latent": 8, "recognition": 16, "units": 32, "gru_units": 32, "f_maps": 3,
-    "encoder_maps": 3, "rtol": 1e-3, "atol": 1e-4, "normalisation": "standard",
+    "encoder_maps": 3, "rtol": 1e-3, "atol": 1e-4,
 }
 
 
@@ -69,17 +69,16 @@ class SeriesSet:
         from acenode.experiments.series_task import SeriesTask, Splits
 
         arrays = self.sample() if config.data == "sample" else self.full(root)
-        by_recording = config.split == "recording"
-        parts = trial_split(arrays.group) if by_recording else record_split(len(arrays))
-        train, validation, test = (records_of(arrays, part, s) for part, s in
-                                   zip(parts, [self.scale(arrays, parts[0], config)] * 3, strict=True))
-        splits = Splits(train, validation, test, arrays.classes, arrays.coupling)
+        parts = trial_split(arrays.group) if config.split == "recording" else record_split(len(arrays))
+        scale = self.scale(arrays, parts.train, config)
+        splits = Splits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
+                        records_of(arrays, parts.test, scale), arrays.classes, arrays.coupling)
         return SeriesTask(config, splits, self.build(config), self.kind, self.metric, device)
 
     def scale(self, arrays: SeriesArrays, train: np.ndarray, config: Config) -> Scale:
         """How values are normalised: over everything, as published, over the training records, or not at all."""
         if config.normalisation is None:
-            return Scale.none(arrays.x.shape[1])
+            return Scale(np.zeros(arrays.x.shape[1], np.float32), np.ones(arrays.x.shape[1], np.float32))
         if config.normalisation == "comparable":
             return Scale.comparable(arrays.x, arrays.m)
         chosen = arrays.take(train)
@@ -87,7 +86,8 @@ class SeriesSet:
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         own = {**SAMPLE, **self.of_sample} if data == "sample" else {}
-        return {**COMMON, **self.values, **own, **self.methods[method].defaults}
+        loose = {"deviation": 0.3} if given.get("normalisation") == "standard" else {}
+        return {**COMMON, **self.values, **own, **loose, **self.methods[method].defaults}
 
 
 def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
@@ -96,13 +96,12 @@ def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records
     from acenode.experiments.series_batches import Records
 
     series, labels = [], []
-    by_point = len(arrays.label) != len(arrays)
     for i in index:
         here = slice(int(arrays.offsets[i]), int(arrays.offsets[i + 1]))
         m = arrays.m[here]
         t = (arrays.t[here] / arrays.horizon).astype(np.float32)
         series.append(Record(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
-        labels.append(arrays.label[here] if by_point else np.asarray(arrays.label[i]))
+        labels.append(arrays.label[here] if arrays.pointwise else np.asarray(arrays.label[i]))
     return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names)
 
 
@@ -114,6 +113,3 @@ def experiment(spec: SeriesSet) -> Experiment:
         count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
         only={"initial": ("correlation", "dense")},
     )
-
-
-__all__ = ["SeriesSet", "activity", "experiment", "physionet", "simulated"]

@@ -149,7 +149,7 @@ def _at_grid(task: SeriesTask, batch: Batch, grid: np.ndarray) -> Tensor:
 
 def between_variables(task: SeriesTask, batch: Batch) -> np.ndarray | None:
     """How much of variable j flows into variable i: |E| σ(a) |E|ᵀ with the emission E, rows that sum to one."""
-    emission = getattr(task.model, "emission", None)
+    emission: Any = getattr(task.model, "emission", None)
     _, a = task.model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]
     if a is None or not hasattr(emission, "weight"):
         return None

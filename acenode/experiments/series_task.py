@@ -67,7 +67,7 @@ class SeriesTask:
         self.iterations = self.batches.iterations
         initialise(model, config.seed)
         self.model = model.to(device)
-        recurrence = getattr(model, "recurrence", None)
+        recurrence: Any = getattr(model, "recurrence", None)
         if hasattr(recurrence, "mean"):
             recurrence.mean.copy_(torch.from_numpy(observed_mean(splits.train)))
         self.probes = splits.validation.take(report.choose(splits.validation, kind, PROBES))
@@ -104,7 +104,7 @@ class SeriesTask:
             entropy, right = self._point_terms(said, batch)
             return Loss(entropy, {"accuracy": right}, said.evaluations)
         assert said.x is not None
-        likelihood = log_likelihood(said.x, batch.target)
+        likelihood = log_likelihood(said.x, batch.target, self.config.deviation or 1.0)
         if said.posterior is None:
             total = -likelihood.mean()
         else:
@@ -146,7 +146,8 @@ class SeriesTask:
         edges = torch.linspace(cut or 0.0, 1.0, bins + 1, device=self.layout.device) if bins else None
         for start in range(0, len(records), EVALUATION_BATCH):
             chosen = range(start, min(start + EVALUATION_BATCH, len(records)))
-            batch = assemble(records.take(list(chosen)), self.layout, self.noise(split, len(records))[:, chosen], 0.0, cut)
+            noise = self.noise(split, len(records))[:, chosen]
+            batch = assemble(records.take(chosen), self.layout, noise, 0.0, cut)
             self._gather(out, self.model(batch), batch, edges)
             if interrupted():
                 return None

@@ -34,7 +34,7 @@ class Decay(nn.Module):
 
 
 def since(points: Points) -> tuple[Tensor, Tensor]:
-    """δ and x_last (B, T, D): the time since a variable was last seen before a point, and what was seen; zeros before."""
+    """δ and x_last (B, T, D): the time since a variable was last seen before a point, and what it was; zeros before."""
     t, seen = points.t.unsqueeze(-1), points.m > 0
     index = torch.arange(t.shape[1], device=t.device).view(1, -1, 1).expand_as(points.x)
     last = torch.where(seen, index, -1).cummax(1).values
@@ -68,7 +68,8 @@ class Recurrence(nn.Module):
         given = torch.cat((x, points.m, *((gaps(points).unsqueeze(-1),) if self.gap else ())), -1)
         if self.gru is not None:
             return self.gru(given, points.observed)
-        assert self.cell is not None and self.decay is not None
+        assert self.cell is not None
+        assert self.decay is not None
         h, states = x.new_zeros(len(x), self.size), []
         shares, read = self.decay(delta).unbind(1), points.observed.unsqueeze(-1).unbind(1)
         for i, row in enumerate(self.cell.input(given).unbind(1)):

@@ -57,6 +57,9 @@ class Perceptron(nn.Sequential):
             layers += [activation(), Map(a, b)] if layers else [Map(a, b)]
         super().__init__(*layers)
 
+    def maps(self) -> list[Map]:
+        return [layer for layer in self if isinstance(layer, Map)]
+
 
 class Field(nn.Module):
     """f(h): autonomous, t is not read. With `square` it gives a matrix, as g does for pairwise attention."""

@@ -73,7 +73,8 @@ class LatentODE(nn.Module):
         z0 = draw(*posterior, batch.noise)
         K, B, _ = z0.shape
         times = batch.target.t.expand(K, -1, -1).flatten(0, 1)  # (K·B, T)
-        found: Answers = self.ode.at(z0.flatten(0, 1), times, batch.span, detach_attention=detach_attention)
+        found: Answers = self.ode.at(  # type: ignore[operator]
+            z0.flatten(0, 1), times, batch.span, detach_attention=detach_attention)
         z = found.h.unflatten(0, (K, B))  # (K, B, T, d)
         return Predictions(self.emission(z), self._logits(z0, z, found, K), posterior,
                            self._times(z, found, batch.target), found.evaluations)
@@ -98,24 +99,24 @@ class LatentODE(nn.Module):
 class PoissonField(nn.Module):
     """dz/dt = f(z) with the observation rates' integrals beside it: dΛ/dt = λ/100, log λ = MLP(z_λ)."""
 
-    def __init__(self, f: nn.Module, rate: nn.Module, half: int) -> None:
+    def __init__(self, f: nn.Module, rate: nn.Module, part: int) -> None:
         super().__init__()
-        self.f, self.rate, self.half = f, rate, half
+        self.f, self.rate, self.part = f, rate, part
 
     def forward(self, t: Tensor, state: State) -> State:
         z, _ = state
-        return self.f(z, t), self.rate(z[..., self.half:]).exp() / 100
+        return self.f(z, t), self.rate(z[..., self.part:]).exp() / 100
 
 
 class PoissonODE(NODE):
     """z = (z_y, z_λ) with Λ, a hundredth of the expected number of observations of each variable."""
 
-    def __init__(self, f: nn.Module, rate: nn.Module, half: int, variables: int, solver: Solver | None = None) -> None:
+    def __init__(self, f: nn.Module, rate: nn.Module, part: int, variables: int, solver: Solver | None = None) -> None:
         super().__init__(f, solver)
-        self.rate, self.half, self.variables = rate, half, variables
+        self.rate, self.part, self.variables = rate, part, variables
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
-        return PoissonField(self.f, self.rate, self.half), (h0, h0.new_zeros(*h0.shape[:-1], self.variables))
+        return PoissonField(self.f, self.rate, self.part), (h0, h0.new_zeros(*h0.shape[:-1], self.variables))
 
 
 class LatentPoisson(LatentODE):
@@ -129,7 +130,7 @@ class LatentPoisson(LatentODE):
 
     def _times(self, z: Tensor, found: Answers, target: Points) -> Tensor:
         integral = 100 * found.end[1].unflatten(0, z.shape[:2])  # (K, B, D)
-        return poisson_likelihood(self.ode.rate(z[..., self.ode.half:]), integral, target.m)
+        return poisson_likelihood(self.ode.rate(z[..., self.ode.part:]), integral, target.m)
 
 
 class _First(nn.Module):
@@ -156,7 +157,8 @@ class RecurrentVAE(nn.Module):
 
     def forward(self, batch: Batch, *, detach_attention: bool = False) -> Predictions:
         posterior = self.encoder(batch.seen, batch.walk)
-        z0 = draw(*posterior, None if batch.noise is None else batch.noise[:1])[0]
+        mean, deviation = posterior
+        z0 = draw(mean, deviation, None if batch.noise is None else batch.noise[:1])[0]
         h, x = self.decode(z0, batch.target.t - batch.span[0])
         if self.classifier is None:
             logits = None

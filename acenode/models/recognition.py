@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from acenode.attention import Pairwise
 from acenode.data.points import Points, Walk
-from acenode.models.dense_layers import Field, Map, Perceptron
+from acenode.models.dense_layers import Field, Perceptron
 from acenode.models.scan import Scan
 
 
@@ -74,7 +74,7 @@ class GaussianGRU(nn.Module):
     def fuse(self, x: Tensor, point: Tensor) -> _Fused:
         """x (B, T, inputs) with the rows' points (S, B)."""
         r, u = self.size, self.units
-        update, reset, state = ((net[0], net[2]) for net in (self.update, self.reset, self.state))
+        update, reset, state = (net.maps() for net in (self.update, self.reset, self.state))
         first = torch.cat([net[0].weight for net in (update, reset, state)])  # (3u, 2r + inputs)
         bias = torch.cat([net[0].bias for net in (update, reset, state)])
         given = F.linear(x, first[:, 2 * r:], bias)  # (B, T, 3u)
@@ -110,7 +110,7 @@ class ODERecurrence(nn.Module):
         f = self.drift.f
         if isinstance(self.drift, AttentiveDrift) or f.bounded:
             return self._by_rows(points, w, dt, read)
-        maps = [p for layer in f.layers if isinstance(layer, Map) for p in (layer.weight.t(), layer.bias)]
+        maps = [p for layer in f.layers.maps() for p in (layer.weight.t(), layer.bias)]
         return Scan.apply(w.given, dt, read, w.gates, w.gates_out, w.gates_bias, w.new, w.new_out, w.new_bias, *maps)
 
     def _by_rows(self, points: Points, w: _Fused, dt: Tensor, read: Tensor) -> Tensor:
