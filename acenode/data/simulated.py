@@ -14,7 +14,7 @@ from acenode.data.series import SeriesArrays
 
 RECORDS = 480
 DEATHS = 0.225
-CHANCE = 0.6  # what is not in the dynamics, beside the spread of what is
+CHANCE = 0.45  # what is not in the dynamics, beside the spread of what is
 STEP = 0.25  # hours between the times at which something may be measured
 
 # Of each variable: usual value, spread, the range it can have, how often it is measured at a time point, and how many
