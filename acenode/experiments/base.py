@@ -63,7 +63,7 @@ class Experiment:
         entry = self.method(method)
         for key, value in given.items():
             if key in self.only and value not in self.only[key]:
-                raise UserError(f"{key}={value} has no meaning in {self.name}: choose one of {', '.join(self.only[key])}")
+                raise UserError(f"{key}={value} has no meaning in {self.name}: choose {' or '.join(self.only[key])}")
         defaults = self.defaults(method, data, given)
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})
 

@@ -34,7 +34,7 @@ COMMON: dict[str, Any] = {
 }
 SAMPLE: dict[str, Any] = {
     "epochs": 15, "batch_size": 32, "latent": 8, "recognition": 16, "units": 32, "gru_units": 32, "f_maps": 3,
-    "encoder_maps": 3, "rtol": 1e-3, "atol": 1e-4,
+    "encoder_maps": 3, "rtol": 1e-3, "atol": 1e-4, "normalisation": "standard",
 }
 
 
@@ -86,8 +86,10 @@ class SeriesSet:
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         own = {**SAMPLE, **self.of_sample} if data == "sample" else {}
-        loose = {"deviation": 0.3} if given.get("normalisation") == "standard" else {}
-        return {**COMMON, **self.values, **own, **loose, **self.methods[method].defaults}
+        values = {**COMMON, **self.values, **own, **self.methods[method].defaults}
+        if given.get("normalisation", values["normalisation"]) == "standard":
+            values["deviation"] = 0.3  # of values that vary by one
+        return values
 
 
 def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
