@@ -115,7 +115,8 @@ def _row(experiment: Experiment, key: Key, members: list[_Member]) -> Row:
 def render(experiment: Experiment, table: list[Row]) -> str:
     """The table as text, the full data first, parts of it and the sample apart."""
     unit = measure.of(experiment.metric.name, experiment.name)
-    said = {"%": " in percent", "": ""}.get(unit.unit, unit.unit) + ("" if unit.higher_is_better else ", less is better")
+    said = " in percent" if unit.unit == "%" else unit.unit
+    said += "" if unit.higher_is_better else ", less is better"
     lines = [f"{experiment.title}: test {unit.title}{said}, mean ± sample standard deviation (seeds)"]
     full = [r for r in table if r.data == "full" and not r.partial]
     heads = ("method", "parameters", "measured", "n", "paper", "paper's size", "settings changed")

@@ -36,7 +36,7 @@ def bands(found: list[tuple[Line, Band]]) -> go.Figure:
     height = 90 + sum(ROW * n + HEAD for n in counts)
     gap = HEAD / height if len(records) > 1 else 0
     figure = make_subplots(len(records), 1, subplot_titles=[escape(name) for name in records], row_heights=counts,
-                           vertical_spacing=min(gap, 0.9 / max(len(records) - 1, 1)))
+                           shared_xaxes=True, vertical_spacing=min(gap, 0.9 / max(len(records) - 1, 1)))
     classes = next((run.classes for run, _ in found if run.classes), [])
     named: set[int] = set()
     for i, lanes in enumerate(rows):
@@ -72,5 +72,5 @@ def _rows(found: list[tuple[Line, Band]]) -> list[tuple[str, list[tuple[float, f
             truths.append(band.true)
             lanes.append(("true" + " " * len(truths[1:]), band.true))
         right = f" ({band.right:.0%} right)" if band.right is not None else ""
-        lanes.append((run.name + right, band.predicted))
+        lanes.append((run.tag + right, band.predicted))
     return lanes

@@ -116,7 +116,8 @@ def _table(found: list[Group], base: Group, which: str) -> None:
         rows.append({
             "group": group.name + marks, "n": len(group.statistic(anchor).values),
             **({} if len(units) == 1 else {"metric": unit.title}),
-            f"test{said}": group.statistic(test).text(unit), f"validation{said}": group.statistic(validation).text(unit),
+            f"test{said}": group.statistic(test).text(unit),
+            f"validation{said}": group.statistic(validation).text(unit),
             "to baseline": "" if group is base else "–" if unit != base.measure else
             groups.difference(group.statistic(anchor), base.statistic(anchor), unit),
             "paper": group.printed or "", "parameters": " / ".join(f"{p:,}" for p in sorted(params)),

@@ -8,27 +8,26 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.export.series import Coupling, Gappy
+from acenode.export.series import Coupling
 from app import say
-from app.series import Line
+from app.series import Line, missing
 
 # Nothing is see-through, so that it looks like nothing on light and on dark.
 SCALE = [[0.0, "rgba(43,98,217,1)"], [0.5, "rgba(128,128,128,0.04)"], [1.0, "rgba(217,102,43,1)"]]
-FEW = 8  # variables whose numbers fit into their cells
 
 
 def show(runs: list[Line], key: str) -> None:
-    st.caption("Row i, column j: how much variable i is moved by variable j. Orange is more than nothing, blue is less; "
-               "each matrix has a scale of its own.")
+    st.caption("Row i, column j: how much variable i is moved by variable j. Orange is above nothing, blue below; each "
+               "matrix has a scale of its own.")
     for run in runs:
         found = run.series.coupling
-        st.markdown(say.plain(run.name) if found is None else f"**{say.plain(run.name)}**")
         if found is None:
-            st.caption("The result of this run has no coupling.")
             continue
+        st.markdown(f"**{say.plain(run.name)}**")
         st.plotly_chart(heatmaps(found), key=f"{key}/{run.id}", config={"displaylogo": False})
         if found.how:
             st.caption(f"Learned: {say.plain(found.how)}")
+    missing([run for run in runs if run.series.coupling is None])
 
 
 def heatmaps(found: Coupling) -> go.Figure:
@@ -40,15 +39,9 @@ def heatmaps(found: Coupling) -> go.Figure:
         edge = figure.layout["xaxis" if i == 0 else f"xaxis{i + 1}"].domain[1]
         figure.add_heatmap(
             z=z, x=names, y=names, zmin=-most, zmax=most, colorscale=SCALE, xgap=1, ygap=1,
-            colorbar={"x": edge + 0.01, "thickness": 10, "outlinewidth": 0, "nticks": 5}, **_numbers(z),
+            colorbar={"x": edge + 0.01, "thickness": 10, "outlinewidth": 0, "nticks": 5},
             hovertemplate="%{y} ← %{x}: %{z:.3g}<extra></extra>", row=1, col=i + 1)
     figure.update_layout(height=min(240 + 22 * len(names), 640), margin={"l": 10, "r": 10, "t": 34, "b": 10})
     figure.update_xaxes(type="category", showgrid=False, zeroline=False)
     figure.update_yaxes(type="category", showgrid=False, zeroline=False, autorange="reversed")
     return figure
-
-
-def _numbers(z: list[Gappy]) -> dict[str, object]:
-    if len(z) > FEW:
-        return {}
-    return {"text": [["" if v is None else f"{v:.2g}" for v in row] for row in z], "texttemplate": "%{text}"}

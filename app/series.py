@@ -14,7 +14,7 @@ from acenode.catalogue import Entry
 from acenode.export.outcome import Outcome
 from acenode.export.series import Series
 from acenode.measure import Measure
-from app import labels
+from app import labels, say
 
 QUIET = "#8a94a3"  # seen on light and dark: what belongs to no run
 MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
@@ -22,7 +22,7 @@ MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
 
 @dataclass(frozen=True)
 class Line:
-    """A run as these charts show it; its name is safe in a chart."""
+    """A run as these charts show it."""
 
     id: str
     name: str
@@ -31,6 +31,11 @@ class Line:
     classes: list[str]
     series: Series
 
+    @property
+    def tag(self) -> str:
+        """The name as a chart takes it, which knows some markup."""
+        return escape(self.name)
+
 
 def lines(chosen: list[Entry], found: list[tuple[Entry, Outcome]], groups: dict[str, str] | None = None) -> list[Line]:
     """The runs in the colours that they have among all that are chosen; equal names are told apart by the id."""
@@ -38,13 +43,13 @@ def lines(chosen: list[Entry], found: list[tuple[Entry, Outcome]], groups: dict[
     twice = Counter(names.values())
     kinds = {e.id: groups[e.id] if groups else labels.label(e) for e in chosen}
     colour = labels.colours(kinds.values())
-    return [Line(e.id, escape(names[e.id] + (f" · {e.id[-4:]}" if twice[names[e.id]] > 1 else "")),
-                 colour[kinds[e.id]], labels.measure_of(e), o.classes, o.series) for e, o in found]
+    return [Line(e.id, names[e.id] + (f" · {e.id[-4:]}" if twice[names[e.id]] > 1 else ""), colour[kinds[e.id]],
+                 labels.measure_of(e), o.classes, o.series) for e, o in found]
 
 
 def show_roc(runs: list[Line], key: str) -> None:
-    draw(roc(runs), key, "The share of the positives that is found for the share of the negatives that is taken for one, as the "
-         "threshold falls. The diagonal is chance.", [r for r in runs if not r.series.roc])
+    draw(roc(runs), key, "The share of the positives that is found against the share of the negatives that is taken "
+         "for one, as the threshold falls. The diagonal is chance.", [r for r in runs if not r.series.roc])
 
 
 def show_calibration(runs: list[Line], key: str) -> None:
@@ -61,8 +66,13 @@ def show_over_time(runs: list[Line], key: str) -> None:
 def draw(figure: go.Figure, key: str, caption: str, without: list[Line]) -> None:
     st.caption(caption)
     st.plotly_chart(figure, key=key, config={"displaylogo": False})
-    if without:
-        st.caption(f"Nothing of this in the result of {len(without)} of the runs.")
+    missing(without)
+
+
+def missing(runs: list[Line]) -> None:
+    """Who is not in the picture."""
+    if runs:
+        st.caption(f"Not in the result of {say.plain(', '.join(run.name for run in runs))}.")
 
 
 def roc(runs: list[Line]) -> go.Figure:
@@ -71,9 +81,9 @@ def roc(runs: list[Line]) -> go.Figure:
         found = run.series.roc
         if found:
             said = f" · AUC {found.auc:.3f}" if found.auc is not None else ""
-            figure.add_scatter(x=found.fpr, y=found.tpr, mode="lines", name=run.name + said,
-                               line={"color": run.colour, "width": 2, "shape": "hv" if len(found.fpr) > 50 else "linear"},
-                               hovertemplate="%{y:.1%} found, %{x:.1%} false alarms<extra>" + run.name + "</extra>")
+            figure.add_scatter(x=found.fpr, y=found.tpr, mode="lines", name=run.tag + said,
+                               line={"color": run.colour, "width": 2},
+                               hovertemplate="%{y:.1%} found, %{x:.1%} false alarms<extra>" + run.tag + "</extra>")
     return figure
 
 
@@ -85,10 +95,10 @@ def calibration(runs: list[Line]) -> go.Figure:
         if found:
             sizes = [6 + 12 * ((n or 0) / most) ** 0.5 for n in found.count]
             figure.add_scatter(
-                x=found.predicted, y=found.observed, mode="lines+markers", name=run.name,
+                x=found.predicted, y=found.observed, mode="lines+markers", name=run.tag,
                 line={"color": run.colour, "width": 1.5}, marker={"size": sizes, "color": run.colour, "opacity": 0.85},
                 customdata=["?" if n is None else f"{n:,}" for n in found.count],
-                hovertemplate="predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases<extra>" + run.name
+                hovertemplate="predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases<extra>" + run.tag
                               + "</extra>")
     return figure
 
@@ -101,11 +111,11 @@ def over_time(runs: list[Line]) -> go.Figure:
     scale = scales.pop() if len(scales) == 1 and all(m.name.startswith("mse") for _, _, m in drawn) else 1.0
     for run, found, _ in drawn:
         figure.add_scatter(
-            x=found.t, y=[None if v is None else v * scale for v in found.mse], mode="lines+markers", name=run.name,
+            x=found.t, y=[None if v is None else v * scale for v in found.mse], mode="lines+markers", name=run.tag,
             line={"color": run.colour, "width": 2}, marker={"size": 5}, connectgaps=False,
             customdata=["?" if n is None else f"{n:,}" for n in found.count],
             hovertemplate="%{y:.4g} at %{x:.3~g}" + escape(f" {found.unit}") + ", %{customdata} points<extra>"
-                          + run.name + "</extra>")
+                          + run.tag + "</extra>")
     units = {found.unit for _, found, _ in drawn if found.unit}
     figure.update_layout(height=440, margin=MARGIN, legend=LEGEND)
     figure.update_xaxes(title=time_axis(units.pop() if len(units) == 1 else ""), zeroline=False)
@@ -126,7 +136,7 @@ def _square(x: str, y: str) -> go.Figure:
     figure = go.Figure()
     figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": QUIET, "width": 1.5, "dash": "dot"},
                        hoverinfo="skip", showlegend=False)
-    figure.update_layout(height=520, margin=MARGIN, legend={"x": 1.02, "y": 1, "yanchor": "top"})
-    figure.update_xaxes(title=x, range=[-0.02, 1.02], constrain="domain", zeroline=False)
+    figure.update_layout(height=520, margin=MARGIN, legend=LEGEND)
+    figure.update_xaxes(title=x, range=[-0.02, 1.02], constrain="domain", constraintoward="left", zeroline=False)
     figure.update_yaxes(title=y, range=[-0.02, 1.02], scaleanchor="x", constrain="domain", zeroline=False)
     return figure

@@ -72,6 +72,7 @@ def _scatter(figure: go.Figure, kind: str, points: tuple[tuple[float, ...], tupl
              cell: dict[str, int]) -> None:
     open_mark = {"symbol": "diamond-open", "size": 7, "line": {"width": 1.5}}
     figure.add_scatter(x=points[0], y=points[1], mode="markers", name=kind, legendgroup=kind, showlegend=first,
+                       legendrank=2000,
                        marker={"color": QUIET, "size": 5, **(open_mark if kind == "held out" else {})},
                        hovertemplate=f"%{{y:.4g}} at %{{x:.3~f}}<extra>{kind}</extra>", **cell)
 
@@ -85,6 +86,6 @@ def _model(figure: go.Figure, run: Line, variable: Variable, first: bool, cell: 
                            fill="toself", fillcolor=run.colour, opacity=0.2, line={"width": 0}, mode="lines",
                            hoverinfo="skip", legendgroup=run.id, showlegend=False, **cell)
     if variable.grid:
-        figure.add_scatter(x=variable.grid, y=variable.mean, mode="lines", name=run.name, legendgroup=run.id,
+        figure.add_scatter(x=variable.grid, y=variable.mean, mode="lines", name=run.tag, legendgroup=run.id,
                            showlegend=first, line={"color": run.colour, "width": 2}, connectgaps=False,
-                           hovertemplate="%{y:.4g} at %{x:.3~f}<extra>" + run.name + "</extra>", **cell)
+                           hovertemplate="%{y:.4g} at %{x:.3~f}<extra>" + run.tag + "</extra>", **cell)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from acenode.export.records import number
@@ -179,9 +180,9 @@ def _band(value: dict[str, Any]) -> Band | None:
 def _stretches(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, float, int]]:
     """A point holds from halfway to the one before it to halfway to the next."""
     half = (t[-1] - t[0]) / (2 * (len(t) - 1)) if t[-1] > t[0] else 0.5
-    edges = [t[0] - half, *((a + b) / 2 for a, b in zip(t, t[1:], strict=False)), t[-1] + half]
+    edges = [t[0] - half, *((a + b) / 2 for a, b in pairwise(t)), t[-1] + half]
     found: list[tuple[float, float, int]] = []
-    for begin, end, kind in zip(edges, edges[1:], classes, strict=False):
+    for (begin, end), kind in zip(pairwise(edges), classes, strict=True):
         if kind is None:
             continue
         if found and found[-1][2] == kind and found[-1][1] == begin:
