@@ -13,6 +13,7 @@ from acenode.config import FIELDS
 from acenode.errors import UserError
 from acenode.export.records import Records, number
 from acenode.export.tables import flat
+from acenode.measure import Measure
 from acenode.runs import Run
 
 
@@ -26,7 +27,7 @@ class Facts:
     state: str
     error: str | None
     metric: str  # what validation is judged by
-    measure: str  # that metric as people call it
+    measure: Measure  # that metric as people read it
     tiles: list[tuple[str, str]]  # label, value
     settings: list[tuple[str, str, str]]  # key, value, meaning
     environment: list[tuple[str, str]]
@@ -45,7 +46,7 @@ def gather(run: Run, found: Records) -> Facts:
         state=str(status["state"]),
         error=str(status["error"]) if status.get("error") else None,
         metric=metric,
-        measure=measure.of(metric, str(config.get("experiment"))).title,
+        measure=measure.of(metric, str(config.get("experiment"))),
         tiles=list(_tiles(description, status, result, metric)),
         settings=[(key, _text(value), _help(key)) for key, value in config.items() if key != "format"],
         environment=[(name.removeprefix("environment."), _text(value)) for key, part in description.items()
