@@ -13,7 +13,8 @@ from app import say
 from app.series import Line, missing
 
 # Nothing is see-through, so that it looks like nothing on light and on dark.
-SCALE = [[0.0, "rgba(43,98,217,1)"], [0.5, "rgba(128,128,128,0.04)"], [1.0, "rgba(217,102,43,1)"]]
+SCALE = [[0.0, "rgba(43,98,217,1)"], [0.499, "rgba(43,98,217,0.03)"], [0.501, "rgba(217,102,43,0.03)"],
+         [1.0, "rgba(217,102,43,1)"]]
 
 
 def show(runs: list[Line], key: str) -> None:

@@ -21,9 +21,11 @@ def show(runs: list[Line], key: str) -> None:
     if not found:
         st.caption("None of these runs kept this record: choose another one.")
         return
+    caption = ("Points are measurements: filled ones the model saw, open ones were held out. Lines are the mean over "
+               "the latent samples, bands their spread")
+    cut = any(record.cut is not None for record in found.values())
     draw(small_multiples([(run, found[run.id]) for run in runs if run.id in found]), key,
-         "Points are measurements: filled ones the model saw, open ones were held out. Lines are the mean over the "
-         "latent samples, bands their spread; left of the dotted line is what was observed.",
+         caption + ("; left of the dotted line is what was observed." if cut else "."),
          [run for run in runs if run.id not in found])
 
 

@@ -98,12 +98,13 @@ def _series(found: Series) -> str:
         parts.append(page.figure("calibration", "Calibration on the test set", None,
                                  note="A larger mark stands for more cases."))
     if found.over_time:
-        parts.append(page.figure("over_time", "Error by the time that was predicted for", None))
+        parts.append(page.figure("over_time", "Error by the time that was predicted for", None, kind="wide"))
     if found.records:
         parts.append('<div class="controls wide"><label>record <select id="record"></select></label></div>'
                      + page.figure("records", "Records of the test set", None, kind="wide",
-                                   note="The mean over the latent samples and their spread; left of the dotted line is "
-                                        "what was observed."))
+                                   note="The mean over the latent samples and their spread"
+                                        + ("; left of the dotted line is what was observed."
+                                           if any(r.cut is not None for r in found.records) else ".")))
     if found.bands:
         parts.append(page.figure("bands", "Classes over time", None, kind="wide"))
     if found.coupling:
