@@ -33,6 +33,7 @@ class Entry:
     experiment: str = ""
     method: str = ""
     data: str = ""
+    partial: bool = False  # only a part of the full data was there
     seed: int = 0
     config: dict[str, Any] = field(default_factory=dict)
     created: float = 0.0
@@ -132,6 +133,7 @@ def _read(run: Run, stamp: Stamps) -> _Known:
         entry = Entry(
             id=run.id, path=run.path, state=status["state"], error=_text(status.get("error")) or None,
             experiment=config.experiment, method=config.method, data=config.data, seed=config.seed,
+            partial=bool(description.get("partial")),
             config={k: v for k, v in description["config"].items() if k != "format"},
             created=_number(description.get("created")) or 0.0, began=_number(status.get("began")),
             params=int(description.get("params", 0)), progress=_number(status.get("progress")) or 0.0,

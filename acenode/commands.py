@@ -66,7 +66,7 @@ def resume(options: Namespace) -> int:
 def _execute(run: Any, options: Namespace) -> int:
     from acenode.data.store import data_dir
     from acenode.execute import execute, stop_on_interrupt
-    from acenode.progress import Bar
+    from acenode.progress import Bar, brief
     from acenode.record import plain
 
     config = run.config()
@@ -79,7 +79,7 @@ def _execute(run: Any, options: Namespace) -> int:
                      "seconds": round(outcome.seconds, 3), "params": outcome.params,
                      **({"error": outcome.error} if outcome.error else {})})
     elif outcome.state == "finished":
-        shown = ", ".join(f"{k} {v:.4f}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
+        shown = ", ".join(f"{k} {brief(v)}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
         print(f"finished in {outcome.seconds:.1f} s of training: test {shown}; {outcome.params:,} parameters")
         print(run.path)
     if outcome.state == "stopped":
@@ -143,6 +143,7 @@ def _summary(entry: Any) -> dict[str, Any]:
 
 def list_runs(options: Namespace) -> int:
     from acenode.catalogue import Catalogue
+    from acenode.progress import brief
 
     store = _store(options)
     lines = [_summary(entry) for entry in reversed(Catalogue(store).entries())]
@@ -156,7 +157,7 @@ def list_runs(options: Namespace) -> int:
         if x["state"] == "unreadable":
             print(f"{x['run']:<{width}}  unreadable   {x['error']}")
             continue
-        value = f"{x['metric']:.4f}" if x["metric"] is not None else f"{100 * (x['progress'] or 0):.0f}%"
+        value = brief(x["metric"]) if x["metric"] is not None else f"{100 * (x['progress'] or 0):.0f}%"
         print(f"{x['run']:<{width}}  {x['state']:<11}  {x['data']:<6}  seed {x['seed']:<6}  {value:>7}"
               + (f"  {x['error']}" if x["error"] else ""))
     return 0

@@ -1,8 +1,10 @@
-"""The paper's tables as data: mean and standard deviation over five seeds, as printed."""
+"""The paper's tables as data: mean and standard deviation over five seeds, in the unit that measured values have."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from acenode.config import Config
 
@@ -14,9 +16,12 @@ class Value:
     mean: float
     std: float | None = None
     params: str | None = None  # as printed
+    digits: int = 2
+    unit: str = ""
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
+        spread = "" if self.std is None else f" ± {self.std:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f}{spread}{self.unit}"
 
 
 # Tables 2 to 4: accuracy in percent and printed size. experiment -> method -> value.
@@ -57,10 +62,85 @@ SILHOUETTE: dict[str, dict[str, Value]] = {
 }
 
 
-def accuracy(config: Config) -> Value | None:
-    """The paper's value for what a configuration trains, if it has one: evolving attention begun by convolutions."""
+def _auc(mean: float, std: float | None = None) -> Value:
+    return Value(mean, std, digits=3)
+
+
+def _mse(mean: float, std: float | None = None) -> Value:
+    return Value(mean, std, digits=3, unit=" ×10⁻³")
+
+
+def _share(mean: float, std: float | None = None) -> Value:
+    """Printed as a share, measured in percent."""
+    return Value(100 * mean, None if std is None else 100 * std, digits=1)
+
+
+# The tables of the time series. (experiment, task) -> method -> value; "ace:dense" and "ace:fixed" are the ablation on
+# the type of attention: a(0) by fully connected layers, and a(t) = the correlation of h(t).
+SERIES: dict[tuple[str, str | None], dict[str, Value]] = {
+    ("physionet", None): {
+        "rnn-dt": _auc(0.787, 0.014), "rnn-impute": _auc(0.764, 0.016), "rnn-decay": _auc(0.807, 0.003),
+        "gru-d": _auc(0.818, 0.008), "rnn-vae": _auc(0.515, 0.040), "latent-rnn": _auc(0.781, 0.018),
+        "ode-rnn": _auc(0.833, 0.009), "latent-poisson": _auc(0.826, 0.007), "latent-ode": _auc(0.829, 0.004),
+        "augmented": _auc(0.851, 0.002), "ace": _auc(0.853, 0.003),
+        "ace:dense": _auc(0.793), "ace:fixed": _auc(0.838),
+    },
+    ("physionet-vitals", "interpolation"): {
+        "rnn-vae": _mse(5.930, 0.249), "latent-rnn": _mse(3.907, 0.252), "latent-ode": _mse(2.118, 0.271),
+        "latent-poisson": _mse(2.789, 0.771), "augmented": _mse(2.697, 0.771), "ace": _mse(2.560, 0.08),
+    },
+    ("physionet-vitals", "extrapolation"): {
+        "rnn-vae": _mse(3.055, 0.145), "latent-rnn": _mse(3.162, 0.052), "latent-ode": _mse(2.231, 0.029),
+        "latent-poisson": _mse(2.208, 0.050), "augmented": _mse(2.042, 0.061), "ace": _mse(2.025, 0.028),
+        "ace:dense": _mse(2.108), "ace:fixed": _mse(2.113),
+    },
+    ("activity", None): {  # the paper's column says AUC and holds accuracies
+        "rnn-dt": _share(0.797, 0.003), "rnn-impute": _share(0.795, 0.008), "rnn-decay": _share(0.800, 0.010),
+        "gru-d": _share(0.806, 0.007), "rnn-vae": _share(0.343, 0.040), "latent-rnn": _share(0.835, 0.010),
+        "ode-rnn": _share(0.829, 0.016), "latent-ode": _share(0.846, 0.013), "augmented": _share(0.811, 0.031),
+        "ace": _share(0.859, 0.011), "ace:dense": _share(0.569), "ace:fixed": _share(0.551),
+    },
+}
+ABLATIONS: dict[str, dict[str, Any]] = {"ace:dense": {"initial": "dense"}, "ace:fixed": {"attention": "fixed"}}
+
+# What `value` looks at itself: a run with any other setting changed is none of the paper's.
+TOLD = frozenset({"size", "task", "attention", "initial"})
+
+
+def value(config: Config) -> Value | None:
+    """The paper's value for what a configuration trains, if it has one."""
+    if config.experiment in ACCURACY:
+        return _image(config)
+    table = SERIES.get((config.experiment, getattr(config, "task", None)))
+    return table.get(_row(config)) if table else None
+
+
+def beside(config: Config, changed: Mapping[str, Any], partial: object = False) -> Value | None:
+    """The value that may stand beside a run with these settings changed: on the whole of the full data alone."""
+    return value(config) if config.data == "full" and not partial and set(changed) <= TOLD else None
+
+
+def printed(experiment: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The method and the settings of every row of the time series' tables."""
+    for (name, task), table in SERIES.items():
+        for row in table if name == experiment else ():
+            yield row.partition(":")[0], ({"task": task} if task else {}) | ABLATIONS.get(row, {})
+
+
+def _image(config: Config) -> Value | None:
+    """Evolving attention, begun by convolutions."""
     if config.attention not in (None, "evolving") or config.initial not in (None, "conv"):
         return None
     if config.size == "large":
         return LARGE.get(config.experiment) if config.method == "ace" else None
-    return ACCURACY.get(config.experiment, {}).get(config.method)
+    return ACCURACY[config.experiment].get(config.method)
+
+
+def _row(config: Config) -> str:
+    """The method, and the ablation that its attention makes of it; no row of the paper's for any other attention."""
+    kind = (config.attention, config.initial)
+    if config.method != "ace" or kind in ((None, None), ("evolving", None), ("evolving", "correlation")):
+        return config.method
+    if kind == ("evolving", "dense"):
+        return "ace:dense"
+    return "ace:fixed" if kind in (("fixed", None), ("fixed", "correlation")) else ""

@@ -21,6 +21,11 @@ class _Closing:
             self.bar.close()
 
 
+def brief(value: float) -> str:
+    """Four digits after the point, or four that count where those would be nothing."""
+    return f"{value:.4g}" if 0 < abs(value) < 0.1 else f"{value:.4f}"
+
+
 class Bar(_Closing):
     """Training: epochs done, the losses, the best validation value, the time left; a line an epoch in a log file."""
 
@@ -40,7 +45,7 @@ class Bar(_Closing):
             self._begin()
         if not self.terminal and not self.quiet and status.get("validation") is not None:
             left = f", {status['seconds_left']:.0f} s left" if status["seconds_left"] else ""
-            print(f"epoch {status['epoch']}/{status['epochs']}: validation {status['validation']:.4f}, "
+            print(f"epoch {status['epoch']}/{status['epochs']}: validation {brief(status['validation'])}, "
                   f"{status['seconds']:.1f} s{left}", file=sys.stderr, flush=True)
         self.bar.n = 100 * status["progress"]
         self.bar.set_description_str(
@@ -48,7 +53,7 @@ class Bar(_Closing):
             f"/{status['epochs']}", refresh=False)
         parts = {k: f"{status[k]:.3f}" for k in ("L_h", "L_a") if status.get(k) is not None}
         if status.get("best") is not None:
-            parts["best validation"] = f"{status['best']:.4f}"
+            parts["best validation"] = brief(status["best"])
         self.bar.set_postfix(parts, refresh=False)
         self.bar.refresh()
 

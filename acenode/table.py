@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from acenode import paper
+from acenode import measure, paper
 from acenode.config import SETTINGS, Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.runs import Run
 
 IGNORED = frozenset({"snapshots", "checkpoint_seconds", "analysis"})  # they change no number
+LEADING = ("size", "attention", "task")  # other defaults follow from these
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,12 @@ class Row:
     changed: dict[str, Any]  # settings that are not the experiment's defaults
     params: int
     seeds: list[int]
-    mean: float | None  # percent
+    mean: float | None  # in the metric's unit: accuracies in percent
     std: float | None  # sample standard deviation, from two seeds on
     paper: str | None
     paper_params: str | None
+    unit: str = "%"
+    partial: bool = False  # a part of the full data, which stands beside no number of the paper
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "n": len(self.seeds)}
@@ -37,66 +41,100 @@ class Row:
 
 def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
     """What a run has that a run with the same method and data has not by default."""
-    chosen = {k: v for k, v in (("size", config.size), ("attention", config.attention)) if v is not None}
-    plain = experiment.configure(config.method, config.data, **chosen)  # with the defaults that follow from those two
+    chosen = {k: v for k in LEADING if (v := getattr(config, k, None)) is not None}
+    plain = experiment.configure(config.method, config.data, **chosen)  # with the defaults that follow from those
     usual = experiment.configure(config.method, config.data)
     return {k: getattr(config, k) for k in SETTINGS if k not in IGNORED and getattr(config, k) is not None
             and getattr(config, k) != getattr(usual if k in chosen else plain, k)}
 
 
+@dataclass(frozen=True)
+class _Member:
+    """A finished run."""
+
+    created: float
+    config: Config
+    value: float
+    params: int
+
+
+Key = tuple[str, bool, str, tuple[tuple[str, Any], ...]]  # data, whether a part of it, method, changed settings
+
+
 def rows(experiment: Experiment, runs: Iterable[Run]) -> list[Row]:
-    """One row for every method of the paper, and for every other setting that has a finished run."""
-    found: dict[tuple, list[tuple[float, Config, float, int]]] = {}
+    """One row for every method and every row of the paper, and for every other setting that has a finished run."""
+    found: dict[Key, list[_Member]] = {}
     for run in runs:
         try:
             description, config, result = run.description(), run.config(), run.result()
             if config.experiment != experiment.name or result is None:
                 continue
-            changed = changed_settings(experiment, config)
+            key = _key(experiment, config, bool(description.get("partial")))
             value = float(result["test"][experiment.metric.name])
         except (UserError, KeyError, TypeError, ValueError):  # torn, foreign or of another version: listed by `list`
             continue
-        key = (config.data, config.method, tuple(sorted(changed.items())))
         created, params = float(description.get("created", 0)), int(description.get("params", 0))
-        found.setdefault(key, []).append((created, config, value, params))
+        found.setdefault(key, []).append(_Member(created, config, value, params))
     for method in experiment.methods:
-        found.setdefault(("full", method, ()), [])
+        found.setdefault(("full", False, method, ()), [])
+    for method, given in paper.printed(experiment.name):
+        with suppress(UserError):  # a method or a setting that this version has not
+            found.setdefault(_key(experiment, experiment.configure(method, "full", **given), False), [])
     order = list(experiment.methods)
-    keys = sorted(found, key=lambda k: (k[0] != "full", order.index(k[1]), len(k[2]), str(k[2])))
-    return [_row(experiment, key, sorted(found[key], key=lambda member: member[0])) for key in keys]
+    keys = sorted(found, key=lambda k: (k[0] != "full", k[1], _task(k), order.index(k[2]), len(k[3]), str(k[3])))
+    return [_row(experiment, key, sorted(found[key], key=lambda member: member.created)) for key in keys]
 
 
-def _row(experiment: Experiment, key: tuple, members: list[tuple[float, Config, float, int]]) -> Row:
-    data, method, changed = key
+def _key(experiment: Experiment, config: Config, partial: bool) -> Key:
+    changed = changed_settings(experiment, config)
+    return config.data, partial, config.method, tuple(sorted(changed.items()))
+
+
+def _task(key: Key) -> str:
+    """Another task than the usual one has a table of its own in the paper."""
+    return str(dict(key[3]).get("task", ""))
+
+
+def _row(experiment: Experiment, key: Key, members: list[_Member]) -> Row:
+    data, partial, method, changed = key
+    unit = measure.of(experiment.metric.name, experiment.name)
     # one value a seed: repeating a seed is no new evidence, the latest counts
-    by_seed = {config.seed: value * 100 for _, config, value, _ in members}
-    config = members[0][1] if members else experiment.configure(method, data)
-    printed = paper.accuracy(config) if data == "full" and set(dict(changed)) <= {"size"} else None
+    by_seed = {member.config.seed: member.value * unit.scale for member in members}
+    config = members[0].config if members else experiment.configure(method, data, **dict(changed))
+    printed = paper.beside(config, dict(changed), partial)
     values = list(by_seed.values())
     return Row(
         method=method, title=experiment.methods[method].title, data=data, changed=dict(changed),
-        params=members[0][3] if members else experiment.count(config), seeds=sorted(by_seed),
+        params=members[0].params if members else experiment.count(config), seeds=sorted(by_seed),
         mean=mean(values) if values else None, std=stdev(values) if len(values) > 1 else None,
         paper=str(printed) if printed else None, paper_params=printed.params if printed else None,
+        unit=unit.unit.strip(), partial=partial,
     )
 
 
 def render(experiment: Experiment, table: list[Row]) -> str:
-    """The table as text, the full data first and the sample apart."""
-    lines = [f"{experiment.title}: test {experiment.metric.name} in percent, mean ± sample standard deviation (seeds)"]
-    full = [r for r in table if r.data == "full"]
-    sample = [r for r in table if r.data == "sample"]
-    lines += _block(full, ("method", "parameters", "measured", "n", "paper", "paper's size", "settings changed"), True)
-    if sample:
-        lines += ["", f"On the bundled sample ({experiment.about_sample}); not comparable with the paper:"]
-        lines += _block(sample, ("method", "parameters", "measured", "n", "settings changed"), False)
+    """The table as text, the full data first, parts of it and the sample apart."""
+    unit = measure.of(experiment.metric.name, experiment.name)
+    said = " in percent" if unit.unit == "%" else unit.unit
+    said += "" if unit.higher_is_better else ", less is better"
+    lines = [f"{experiment.title}: test {unit.title}{said}, mean ± sample standard deviation (seeds)"]
+    full = [r for r in table if r.data == "full" and not r.partial]
+    heads = ("method", "parameters", "measured", "n", "paper", "paper's size", "settings changed")
+    lines += _block(full, heads, True, unit.digits)
+    apart = ((f"On the bundled sample ({experiment.about_sample})", [r for r in table if r.data == "sample"]),
+             ("On a part of the full data", [r for r in table if r.data == "full" and r.partial]))
+    for title, some in apart:
+        if some:
+            lines += ["", f"{title}; not comparable with the paper:"]
+            lines += _block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)
     return "\n".join(lines)
 
 
-def _block(rows: list[Row], heads: tuple[str, ...], with_paper: bool) -> list[str]:
+def _block(rows: list[Row], heads: tuple[str, ...], with_paper: bool, digits: int | None) -> list[str]:
+    form = ".4g" if digits is None else f".{digits}f"
     cells = [heads]
     for r in rows:
-        measured = "-" if r.mean is None else f"{r.mean:.2f}" + (f" ± {r.std:.2f}" if r.std is not None else "")
+        measured = "-" if r.mean is None else f"{r.mean:{form}}" + (f" ± {r.std:{form}}" if r.std is not None else "")
         changed = " ".join(f"{k}={v}" for k, v in r.changed.items())
         middle = (r.paper or "-", r.paper_params or "-") if with_paper else ()
         cells.append((r.title, f"{r.params:,}", measured, str(len(r.seeds)), *middle, changed))

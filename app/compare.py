@@ -6,6 +6,7 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.catalogue import Entry
+from acenode.measure import Measure
 from app import components, filters, groups, labels, navigation, outcome, watch
 from app.address import chosen_first, options
 from app.groups import Group
@@ -30,13 +31,12 @@ def show() -> None:
         st.info("Choose runs in the table above: click its left edge, or the box at its top for all of them.",
                 icon=":material/touch_app:")
         return
-    metric = chosen[0].metric or experiments.get(chosen[0].experiment).metric.name
     found, base, which = _arrange(chosen)
-    _table(found, base, metric, which)
+    _table(found, base, which)
     st.subheader("Curves")
     drawn = watch.traces(chosen[:DRAWN], {e.id: g.name for g in found for e in g.entries})
     bands = st.toggle("One line a group, with a band over its seeds", True, key="bands", bind="query-params")
-    components.curves("compare-curves", drawn, metric, bands=bands)
+    components.curves("compare-curves", drawn, labels.measure_of(chosen[0]), bands=bands)
     _differences(chosen)
     st.subheader("Players")
     played = chosen[:PLAYED]
@@ -46,7 +46,7 @@ def show() -> None:
     st.subheader("Results")
     if not any(e.state == "finished" for e in chosen):
         st.caption("None of these runs is finished yet.")
-    outcome.tabs(chosen, "compare")
+    outcome.tabs(chosen, "compare", {e.id: g.name for g in found for e in g.entries})
 
 
 def _choose(entries: list[Entry]) -> list[Entry]:
@@ -56,8 +56,8 @@ def _choose(entries: list[Entry]) -> list[Entry]:
         return []
     names = [e.id for e in entries]
     state = st.dataframe(
-        [{"run": labels.group(e), "seed": e.seed, "data": e.data, "state": f"{labels.ICONS[e.state]} {e.state}",
-          "test": labels.percent(e.value, e.metric or ""), "best validation": labels.percent(e.best, e.metric or ""),
+        [{"run": labels.group(e), "seed": e.seed, "data": labels.data(e), "state": f"{labels.ICONS[e.state]} {e.state}",
+          "test": labels.value(e, e.value), "best validation": labels.value(e, e.best),
           "tags": ", ".join(e.tags), "id": e.id} for e in entries],
         hide_index=True, height=min(38 + 35 * len(entries), 320), on_select="rerun", selection_mode="multi-row",
         key=f"chosen/{hash(tuple(names))}", selection_default=chosen_first("chosen", names, _alike(entries)))
@@ -71,8 +71,8 @@ def _choose(entries: list[Entry]) -> list[Entry]:
 def _alike(entries: list[Entry]) -> list[int]:
     """The finished runs on the newest finished run's experiment and data."""
     done = [e for e in entries if e.state == "finished"] or entries
-    kind = (done[0].experiment, done[0].data)
-    return [i for i, e in enumerate(entries) if e in done and (e.experiment, e.data) == kind][:12]
+    kind = (done[0].experiment, labels.data(done[0]))
+    return [i for i, e in enumerate(entries) if e in done and (e.experiment, labels.data(e)) == kind][:12]
 
 
 def _arrange(chosen: list[Entry]) -> tuple[list[Group], Group, str]:
@@ -91,11 +91,11 @@ def _arrange(chosen: list[Entry]) -> tuple[list[Group], Group, str]:
 
 
 def _plain(names: list[str]) -> int:
-    """ODE-Net, where there is one."""
-    return next((i for i, name in enumerate(names) if name.startswith("ODE-Net")), 0)
+    """ODE-Net, or Latent-ODE, where there is one."""
+    return next((i for i, name in enumerate(names) if name.startswith(("ODE-Net", "Latent-ODE"))), 0)
 
 
-def _table(found: list[Group], base: Group, metric: str, which: str) -> None:
+def _table(found: list[Group], base: Group, which: str) -> None:
     def validation(entry: Entry) -> float | None:
         return entry.best if which == "best" else entry.last
 
@@ -103,17 +103,23 @@ def _table(found: list[Group], base: Group, metric: str, which: str) -> None:
         return entry.value if which == "best" else entry.last_value
 
     anchor = test if base.statistic(test).values else validation
+    units = {g.measure for g in found}
+    said = _said(units)
+    best = groups.best(found, anchor)
     rows = []
     for group in found:
+        unit = group.measure
         params = {e.params for e in group.entries}
         nfe = group.statistic(lambda e: e.test.get("nfe")).mean
         seconds = group.statistic(lambda e: e.seconds).mean
+        marks = " — baseline" * (group is base) + " — best" * (group in best)
         rows.append({
-            "group": group.name + (" — baseline" if group is base else ""), "n": len(group.statistic(anchor).values),
-            f"test {metric}": group.statistic(test).text(metric),
-            f"validation {metric}": group.statistic(validation).text(metric),
-            "to baseline": "" if group is base else
-            groups.difference(group.statistic(anchor), base.statistic(anchor), metric),
+            "group": group.name + marks, "n": len(group.statistic(anchor).values),
+            **({} if len(units) == 1 else {"metric": unit.title}),
+            f"test{said}": group.statistic(test).text(unit),
+            f"validation{said}": group.statistic(validation).text(unit),
+            "to baseline": "" if group is base else "–" if unit != base.measure else
+            groups.difference(group.statistic(anchor), base.statistic(anchor), unit),
             "paper": group.printed or "", "parameters": " / ".join(f"{p:,}" for p in sorted(params)),
             "NFE": f"{nfe:.0f}" if nfe else "–", "time": labels.duration(seconds)})
     if any(g.printed for g in found):
@@ -121,6 +127,14 @@ def _table(found: list[Group], base: Group, metric: str, which: str) -> None:
         return
     st.dataframe([{k: v for k, v in row.items() if k != "paper"} for row in rows], hide_index=True)
     st.caption("The paper's numbers stand beside runs on the full data only.")
+
+
+def _said(units: set[Measure]) -> str:
+    """What the columns hold, where all groups hold the same."""
+    if len(units) > 1:
+        return ""
+    (unit,) = units
+    return f" {unit.title}" + ("" if unit.higher_is_better else " (less is better)")
 
 
 def _differences(chosen: list[Entry]) -> None:

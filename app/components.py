@@ -13,6 +13,8 @@ from typing import Any
 
 import streamlit as st
 
+from acenode.measure import Measure
+
 ASSETS = Path(__file__).parent / "assets"
 BASE = "lab/"
 EVENTS = ("state",)  # what a component may send, each at most one rerun
@@ -63,10 +65,11 @@ def _mount(name: str, key: str, data: dict[str, Any]) -> Any:
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
 
-def curves(key: str, runs: list[dict[str, Any]], metric: str, *, bands: bool = False,
+def curves(key: str, runs: list[dict[str, Any]], metric: Measure, *, bands: bool = False,
            scroll: str | None = None) -> Any:
     """Training curves that follow the runs; a change of a run's state reruns the page. A new `scroll` shows them."""
-    return _mount("curves", key, {"runs": runs, "metric": metric, "bands": bands, "panels": None, "scroll": scroll})
+    return _mount("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "bands": bands,
+                                  "panels": None, "scroll": scroll})
 
 
 def player(key: str, runs: list[dict[str, Any]]) -> Any:

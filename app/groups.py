@@ -11,6 +11,7 @@ from acenode import paper
 from acenode.catalogue import Entry
 from acenode.config import Config
 from acenode.errors import UserError
+from acenode.measure import Measure
 from app import labels
 
 ALL_BUT_SEED = "settings"
@@ -32,12 +33,8 @@ class Statistic:
         """Sample standard deviation, from two seeds on."""
         return stdev(self.values) if len(self.values) > 1 else None
 
-    def text(self, metric: str) -> str:
-        if self.mean is None:
-            return "–"
-        scale, unit = (100, "%") if metric == "accuracy" else (1, "")
-        spread = f" ± {self.std * scale:.2f}" if self.std is not None else ""
-        return f"{self.mean * scale:.2f}{spread}{unit}" if unit else f"{self.mean:.4g}{spread and f' ± {self.std:.2g}'}"
+    def text(self, unit: Measure) -> str:
+        return unit.text(self.mean, self.std)
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,13 @@ class Group:
         for entry in sorted(self.entries, key=lambda e: e.created):
             found = value(entry)
             if found is not None:
-                by_seed[(entry.experiment, labels.group(entry), entry.data, entry.seed)] = found
+                by_seed[(entry.experiment, labels.group(entry), labels.data(entry), entry.seed)] = found
         return Statistic(tuple(by_seed.values()))
+
+    @property
+    def measure(self) -> Measure:
+        """Of the first run that has one: experiments are never mixed."""
+        return labels.measure_of(next((e for e in self.entries if e.metric), self.entries[0]))
 
     @property
     def printed(self) -> str | None:
@@ -63,23 +65,23 @@ class Group:
 
 
 def _printed(entry: Entry) -> str | None:
-    if entry.data != "full" or set(labels.settings(entry)) - {"size"}:
-        return None
     try:
-        value = paper.accuracy(Config.from_dict(entry.config))
+        value = paper.beside(Config.from_dict(entry.config), labels.settings(entry), entry.partial)
     except UserError:
         return None
     return str(value) if value else None
 
 
 def gather(entries: Iterable[Entry], by: str) -> list[Group]:
-    """In order of first appearance; experiments are never mixed, nor the sample with the full data."""
+    """In order of first appearance; experiments and tasks are never mixed, nor the sample with the full data."""
     entries = list(entries)
-    both, several = len({e.data for e in entries}) > 1, len({e.experiment for e in entries}) > 1
+    both, several = len({labels.data(e) for e in entries}) > 1, len({e.experiment for e in entries}) > 1
+    tasks = by not in (ALL_BUT_SEED, "task") and len({e.config.get("task") for e in entries}) > 1
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         name = labels.group(entry) if by == ALL_BUT_SEED else _by(entry, by)
-        words = [entry.experiment] * several + [name] + [f"({entry.data})"] * both
+        words = [entry.experiment] * several + [name] + [f"({labels.data(entry)})"] * both
+        words += [f"({entry.config['task']})"] if tasks and entry.config.get("task") else []
         found.setdefault(" ".join(words), []).append(entry)
     return [Group(name, tuple(members)) for name, members in found.items()]
 
@@ -103,9 +105,20 @@ def differing(entries: Iterable[Entry]) -> list[str]:
     return [k for k in names if len({repr(e.config.get(k)) for e in entries}) > 1]
 
 
-def difference(statistic: Statistic, base: Statistic, metric: str) -> str:
+def difference(statistic: Statistic, base: Statistic, unit: Measure) -> str:
     """How far a mean is from the baseline's."""
     if statistic.mean is None or base.mean is None:
         return "–"
-    gap = statistic.mean - base.mean
-    return (f"{100 * gap:+.2f}" if metric == "accuracy" else f"{gap:+.4g}").replace("-", "−")
+    return unit.gap(statistic.mean - base.mean)
+
+
+def best(found: Iterable[Group], value: Callable[[Entry], float | None]) -> list[Group]:
+    """The best of the groups that compare with each other; which end is best, their measure says."""
+    rivals: dict[Any, list[tuple[float, Group]]] = {}
+    for group in found:
+        mean, first = group.statistic(value).mean, group.entries[0]
+        if mean is not None:
+            kind = (group.measure, first.experiment, labels.data(first), first.config.get("task"))
+            rivals.setdefault(kind, []).append((mean, group))
+    return [(max if kind[0].higher_is_better else min)(some, key=lambda one: one[0])[1]
+            for kind, some in rivals.items() if len(some) > 1]

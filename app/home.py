@@ -48,8 +48,8 @@ def _results(entries: list[Entry]) -> None:
         st.info("No finished run yet. **Train the demo** above makes the first one.", icon=":material/flag:")
         return
     st.dataframe(
-        [{"test": labels.percent(e.value, e.metric or ""), "run": labels.group(e), "experiment": e.experiment,
-          "data": e.data, "seed": e.seed, "time": labels.duration(e.seconds),
+        [{"test": labels.value(e, e.value), "run": labels.group(e), "experiment": e.experiment,
+          "data": labels.data(e), "seed": e.seed, "time": labels.duration(e.seconds),
           "open": f"/{e.experiment}?runs={e.id}"} for e in done],
         hide_index=True, column_config={"open": st.column_config.LinkColumn("", display_text="open"),
                                         "run": st.column_config.TextColumn(width="medium")})

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from acenode import experiments
+from acenode import experiments, measure
 from acenode.catalogue import Entry
 from acenode.config import Config
 from acenode.errors import UserError
+from acenode.measure import Measure
 from acenode.table import changed_settings
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
@@ -59,11 +60,18 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(names))}
 
 
-def percent(value: float | None, metric: str) -> str:
-    """A metric as people read it."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.2f}%" if metric == "accuracy" else f"{value:.4g}"
+def value(entry: Entry, number: float | None) -> str:
+    """A value of the run's metric as people read it."""
+    return measure_of(entry).text(number)
+
+
+def measure_of(entry: Entry) -> Measure:
+    return measure.of(entry.metric or measure.name_of(entry.experiment), entry.experiment)
+
+
+def data(entry: Entry) -> str:
+    """Which data, and whether only a part of it was there."""
+    return f"{entry.data}, in part" if entry.partial else entry.data
 
 
 def duration(seconds: float | None) -> str:

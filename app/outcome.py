@@ -1,8 +1,9 @@
-"""Results of finished runs: tiles, confusion matrices, t-SNE and silhouettes, side by side."""
+"""Results of finished runs: tiles, and tabs with what there is to see of them, side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -13,7 +14,7 @@ from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.export import outcome
 from acenode.export.outcome import Outcome
-from app import labels, say
+from app import bands, coupling, labels, say, series, vitals
 from app.lab import lab
 
 COLUMNS, MOST = 3, 12  # beside each other, and in all
@@ -28,32 +29,62 @@ def tiles(entries: list[Entry]) -> None:
             if len(entries) > 1:
                 st.caption(say.plain(labels.label(entry)))
             with st.container(horizontal=True, gap="large"):
-                metric = say.plain(entry.metric)
-                st.metric(f"test {metric}", labels.percent(entry.value, entry.metric or ""))
-                st.metric(f"best validation {metric}", labels.percent(entry.best, entry.metric or ""))
+                unit = labels.measure_of(entry)
+                st.metric(say.plain(f"test {unit.title}"), unit.text(entry.value))
+                st.metric(say.plain(f"best validation {unit.title}"), unit.text(entry.best))
                 if entry.test.get("nfe"):
                     st.metric("NFE", f"{entry.test['nfe']:.0f}")
                 st.metric("parameters", f"{entry.params:,}")
                 st.metric("training time", labels.duration(entry.seconds))
 
 
-def tabs(entries: list[Entry], key: str) -> None:
-    """Who is taken for whom, and where the features lie, for every finished run."""
+def tabs(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:
+    """What the test set says of every finished run, a tab for all that any of them has. Runs are coloured as the curves
+    are: each alone, or by the groups given."""
     done = [e for e in entries if e.state == "finished"]
     if not done:
         return
     if len(done) > MOST:
         st.caption(f"The first {MOST} of {len(done)} finished runs.")
     found = [(e, _read(e)) for e in done[:MOST]]
-    confusion, plane, silhouettes = st.tabs(["Confusion matrices", "t-SNE", "Silhouettes"])
-    with confusion:
-        _beside(found, lambda o: (_confusion(o), o.no_confusion), f"{key}/confusion")
-    with plane:
-        _beside(found, lambda o: (_tsne(o), o.no_tsne), f"{key}/tsne")
-    with silhouettes:
-        rows = [{"run": labels.label(e), **{k: v for k, v in o.silhouettes.items() if v is not None}} for e, o in found]
-        st.caption("K-means of each representation with as many clusters as classes; 1 is far apart, 0 is mixed.")
-        st.dataframe(rows, hide_index=True)
+    shown = [*_series(series.lines(entries, found, groups), key), *_classic(found, key)]
+    for place, (_, draw) in zip(st.tabs([title for title, _ in shown]), shown, strict=True):
+        with place:
+            draw()
+
+
+Tab = tuple[str, Callable[[], None]]  # its title, and what draws it
+
+
+def _series(runs: list[series.Line], key: str) -> list[Tab]:
+    """The tabs of time series that there is something to draw in."""
+    def any_has(part: str) -> bool:
+        return any(getattr(run.series, part) for run in runs)
+
+    every: list[tuple[str, str, Callable[[list[series.Line], str], None]]] = [
+        ("roc", "ROC", series.show_roc), ("calibration", "Calibration", series.show_calibration),
+        ("records", "Records", vitals.show), ("over_time", "Error over time", series.show_over_time),
+        ("bands", "Classes over time", bands.show), ("coupling", "Coupling", coupling.show)]
+    return [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in every if any_has(part)]
+
+
+def _classic(found: list[tuple[Entry, Outcome]], key: str) -> list[Tab]:
+    """Who is taken for whom, and where the features lie; of time series only what they have."""
+    results = [o for _, o in found]
+    bare = not any(o.series for o in results)
+    every: list[tuple[bool, Tab]] = [
+        (any(o.confusion for o in results), ("Confusion matrices", lambda: _beside(
+            found, lambda o: (_confusion(o), o.no_confusion), f"{key}/confusion"))),
+        (any(o.tsne for o in results), ("t-SNE", lambda: _beside(
+            found, lambda o: (_tsne(o), o.no_tsne), f"{key}/tsne"))),
+        (any(o.silhouettes for o in results), ("Silhouettes", lambda: _silhouettes(found)))]
+    return [tab for there, tab in every if there or bare]
+
+
+def _silhouettes(found: list[tuple[Entry, Outcome]]) -> None:
+    rows = [{"run": labels.label(e), **{k: v for k, v in o.silhouettes.items() if v is not None}} for e, o in found]
+    st.caption("K-means of each representation with as many clusters as classes; 1 is far apart, 0 is mixed.")
+    st.dataframe(rows, hide_index=True)
 
 
 def _read(entry: Entry) -> Outcome:

@@ -7,6 +7,7 @@ from functools import partial
 
 import streamlit as st
 
+from acenode import measure
 from acenode.catalogue import Entry
 from acenode.config import Config
 from acenode.errors import UserError
@@ -53,7 +54,8 @@ def show(experiment: Experiment) -> None:
     for entry in chosen:
         _controls(experiment, entry)
     drawn = traces(chosen)
-    components.curves("curves", drawn, experiment.metric.name, scroll=st.session_state.pop("scroll", None))
+    unit = measure.of(experiment.metric.name, experiment.name)
+    components.curves("curves", drawn, unit, scroll=st.session_state.pop("scroll", None))
     st.subheader("h(t) and its attention")
     components.player("player", drawn)
     outcome.tiles(chosen)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from acenode import measure
 from acenode.config import FIELDS
 from acenode.errors import UserError
 from acenode.export.records import Records, number
 from acenode.export.tables import flat
+from acenode.measure import Measure
 from acenode.runs import Run
 
 
@@ -21,10 +23,11 @@ class Facts:
 
     title: str
     data: str  # which data, in a sentence
-    sample: bool  # the bundled sample, whose numbers stand beside no number of the paper
+    sample: bool  # the bundled sample or a part of the data, whose numbers stand beside no number of the paper
     state: str
     error: str | None
     metric: str  # what validation is judged by
+    measure: Measure  # that metric as people read it
     tiles: list[tuple[str, str]]  # label, value
     settings: list[tuple[str, str, str]]  # key, value, meaning
     environment: list[tuple[str, str]]
@@ -34,15 +37,16 @@ def gather(run: Run, found: Records) -> Facts:
     description, status, result = run.description(), run.status(), run.result()
     config: dict[str, Any] = description["config"]
     names = _names(config)
-    sample = config.get("data") != "full"
+    sample, partial = config.get("data") != "full", bool(description.get("partial"))
     metric = _metric(result, names.metric, found)
     return Facts(
         title=f"{names.method} on {names.experiment}",
-        data=_data(sample, names),
-        sample=sample,
+        data=_data(sample, partial, names),
+        sample=sample or partial,
         state=str(status["state"]),
         error=str(status["error"]) if status.get("error") else None,
         metric=metric,
+        measure=measure.of(metric, str(config.get("experiment"))),
         tiles=list(_tiles(description, status, result, metric)),
         settings=[(key, _text(value), _help(key)) for key, value in config.items() if key != "format"],
         environment=[(name.removeprefix("environment."), _text(value)) for key, part in description.items()
@@ -71,7 +75,10 @@ def _names(config: dict[str, Any]) -> _Names:
         return _Names(name, method, "", None)
 
 
-def _data(sample: bool, names: _Names) -> str:
+def _data(sample: bool, partial: bool, names: _Names) -> str:
+    if not sample and partial:
+        return (f"Data: a part of the full {names.experiment} set. Numbers on a part of it are not comparable with the "
+                "paper’s.")
     if not sample:
         return f"Data: the full {names.experiment} set."
     about = f" ({names.about_sample})" if names.about_sample else ""
@@ -88,12 +95,13 @@ def _metric(result: dict[str, Any] | None, known: str | None, found: Records) ->
 
 def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str, Any] | None,
            metric: str) -> Iterator[tuple[str, str]]:
+    experiment = str(description["config"].get("experiment"))
     if result is not None and isinstance(result.get("test"), dict):
         for key, value in sorted(result["test"].items(), key=lambda item: item[0] != metric):  # the metric first
-            yield f"test {key.upper() if key == 'nfe' else key}", shown(key, value)
+            yield f"test {measure.of(key).title}", shown(key, value, experiment)
         yield "best epoch", str(result.get("best_epoch", "?"))
     elif status.get("best") is not None:
-        yield f"best validation {metric} so far", shown(metric, status["best"])
+        yield f"best validation {measure.of(metric).title} so far", shown(metric, status["best"], experiment)
     if status.get("state") != "finished" and status.get("progress") is not None:
         yield "progress", shown("progress", status["progress"])
     params = number(description.get("params"))
@@ -105,12 +113,12 @@ def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str
     yield "seed", str(description["config"].get("seed", "?"))
 
 
-def shown(key: str, value: Any) -> str:
+def shown(key: str, value: Any, experiment: str = "") -> str:
     """A metric as people read it."""
     given = number(value)
     if given is None or not math.isfinite(given):
         return "not a number"
-    return f"{100 * given:.2f} %" if key in ("accuracy", "progress") else f"{given:.4g}"
+    return measure.of("accuracy" if key == "progress" else key, experiment).text(given).replace("%", " %")
 
 
 def duration(seconds: float) -> str:

@@ -9,10 +9,11 @@ from string import Template
 from typing import Any
 
 from acenode.export import curves, facts, outcome, page, player, records
+from acenode.export.series import Series
 from acenode.files import write_atomic
 from acenode.runs import Run
 
-SCRIPTS = ("base.js", "curves.js", "outcome.js", "film.js", "panels.js", "player.js")
+SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "film.js", "panels.js", "player.js")
 
 
 def write(run: Run, out: Path) -> Path:
@@ -31,8 +32,10 @@ def render(run: Run) -> str:
     result = outcome.gather(run.result(), about.state)
     film = player.gather(run)
     steps, epochs = curves.over_steps(found.steps), curves.over_epochs(found.epochs, about.metric)
+    epochs["title"] = about.measure.title
     data = page.embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
-                          "tsne": result.tsne, "player": film.data})
+                          "tsne": result.tsne, "series": result.series.to_dict(), "scale": about.measure.scale,
+                          "player": film.data})
     plotly = page.script(get_plotlyjs())
     code = page.script("\n".join(page.asset(name) for name in SCRIPTS))
     return Template(page.asset("page.html")).substitute(
@@ -57,11 +60,11 @@ def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: facts.Facts) -
     no_steps = None if series else "No training step has been recorded yet."
     no_solver = no_steps or (None if solved else "This method solves no ODE.")
     no_sizes = no_solver or (None if any(k.startswith("dt_") for k in series) else "No step sizes were recorded.")
-    no_metric = f"The epochs recorded no {about.metric}." if epochs["epoch"] else "No epoch has ended yet."
+    no_metric = f"The epochs recorded no {about.measure.title}." if epochs["epoch"] else "No epoch has ended yet."
     return "".join((
         page.figure("losses", "Losses L_h and L_a", no_steps if "L_h" not in series and "L_a" not in series else None,
                     note="" if "L_a" in series or no_steps else "L_a is absent: no attention is trained apart."),
-        page.figure("metric", f"Training and validation {about.metric}",
+        page.figure("metric", f"Training and validation {about.measure.title}",
                     None if epochs["series"] else no_metric),
         page.figure("nfe", "Evaluations of f for one mini-batch (NFE)", no_solver),
         page.figure("dt", "Step sizes of the solver", no_sizes),
@@ -73,14 +76,42 @@ def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: facts.Facts) -
 
 
 def _outcome(result: outcome.Outcome) -> str:
+    """What there is of a time series, then of the classes; of a time series only what it has."""
     said = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
                      for name, value in result.silhouettes.items())
-    return "".join((
-        page.figure("confusion", "Confusion matrix of the test set", result.no_confusion),
-        page.figure("recall", "Accuracy of each class on the test set", result.no_confusion),
-        page.figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="last",
-                    note=f"Silhouettes of K-means clusters: {said}." if said else ""),
-    ))
+    bare = not result.series
+    parts = [_series(result.series)]
+    if result.confusion or bare:
+        parts += [page.figure("confusion", "Confusion matrix of the test set", result.no_confusion),
+                  page.figure("recall", "Accuracy of each class on the test set", result.no_confusion)]
+    if result.tsne or bare:
+        parts.append(page.figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="last",
+                                 note=f"Silhouettes of K-means clusters: {said}." if said else ""))
+    return "".join(parts)
+
+
+def _series(found: Series) -> str:
+    parts = []
+    if found.roc:
+        parts.append(page.figure("roc", "ROC curve of the test set", None))
+    if found.calibration:
+        parts.append(page.figure("calibration", "Calibration on the test set", None,
+                                 note="A larger mark stands for more cases."))
+    if found.over_time:
+        parts.append(page.figure("over_time", "Error by the time that was predicted for", None, kind="wide"))
+    if found.records:
+        parts.append('<div class="controls wide"><label>record <select id="record"></select></label></div>'
+                     + page.figure("records", "Records of the test set", None, kind="wide",
+                                   note="The mean over the latent samples and their spread"
+                                        + ("; left of the dotted line is what was observed."
+                                           if any(r.cut is not None for r in found.records) else ".")))
+    if found.bands:
+        parts.append(page.figure("bands", "Classes over time", None, kind="wide"))
+    if found.coupling:
+        parts += [page.figure(f"coupling-{side}", f"Coupling of the variables, {side}",
+                              None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
+                              note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
+    return "".join(parts)
 
 
 def _player(film: player.Player) -> str:

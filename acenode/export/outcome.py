@@ -1,11 +1,14 @@
-"""What result.json holds for a report: the confusion of the classes and the t-SNE, or why they are missing."""
+"""What result.json holds for a report: the confusion of the classes and the t-SNE, or why they are missing; series.py
+has what is said of time series."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from acenode.export import series
 from acenode.export.records import number
+from acenode.export.series import Series
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Outcome:
     tsne: dict[str, Any] | None
     no_tsne: str | None
     silhouettes: dict[str, float | None]
+    series: Series = field(default_factory=Series)
 
 
 def gather(result: dict[str, Any] | None, state: str) -> Outcome:
@@ -32,6 +36,7 @@ def gather(result: dict[str, Any] | None, state: str) -> Outcome:
         classes, confusion, None if confusion else "This experiment's result has no classes to confuse.",
         tsne, None if tsne else "The result has no t-SNE: the run was not asked to analyse its features.",
         {str(k): number(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
+        series.gather(result),
     )
 
 

@@ -1,7 +1,7 @@
 // The training curves of one or several runs, live: records are polled, kept in columns and drawn thinned.
 //
 //   mount(element, data, send) → { update(data), destroy() }
-//   data = { runs: [{ id, label, group, colour, live }], metric, bands, panels, settings, scroll, base: "lab/" }
+//   data = { runs: [{ id, label, group, colour, live }], metric, title, bands, panels, settings, scroll, base: "lab/" }
 //
 // `send` is told ("state", { id, state }) when a run's state changes; a new `scroll` brings the curves into view once.
 import { bar, drawLegend, remember, settingsOf } from "./curves_bar.js";
@@ -17,14 +17,14 @@ import { make } from "./theme.js";
 const WATCH = 500, RETRY = 2000;  // milliseconds: looking at the page's colours, loading Plotly again
 
 export function mount(element, data, send) {
-  const view = { runs: new Map(), series: [], hidden: new Set(), settings: settingsOf(data.settings), metric: "", theme: null };
+  const view = { runs: new Map(), series: [], hidden: new Set(), settings: settingsOf(data.settings), metric: "", title: "", theme: null };
   const changed = () => { remember(view.settings); cards.pace.all(); };
   const strips = new Strips(), controls = bar(view.settings, changed), cards = new Cards(view, changed);
   const lost = make("p", { className: "lost", role: "status", hidden: true }, "Connection lost, trying again…"), legend = make("div", "legend");
   const root = make("div", "ace-curves", strips.node, lost, controls.node, legend, cards.node);
   const feed = new Feed(view.runs, {
     next: () => cards.pace.next(),
-    heard: (news) => { if (news) cards.news(); strips.write(view.runs, view.metric); },
+    heard: (news) => { if (news) cards.news(); strips.write(view.runs, view); },
     state: (run, state) => send?.("state", { id: run.given.id, state }),
     lost: (away) => { lost.hidden = !away; },
   });
@@ -55,11 +55,12 @@ export function mount(element, data, send) {
       if (runs.has(run.id)) runs.get(run.id).given = run; else runs.set(run.id, new Run(run));
     }
     view.metric = given.metric;
+    view.title = given.title ?? given.metric;
     view.series = seriesOf(given, runs);
     drawLegend(legend, view.series, view.hidden, () => cards.pace.all());
     cards.arrange(given.panels);
     controls.log.hidden = !cards.panels.has("losses");
-    strips.write(runs, view.metric);
+    strips.write(runs, view);
     readTheme();
     cards.pace.all();
   }

@@ -88,7 +88,7 @@ export class Cards {
     const { traces, key } = tracesOf(panel, this.view), runs = [...this.view.runs.values()], any = traces.some((trace) => trace.visible);
     panel.dirty = false;
     panel.stamp = this.stampOf(panel);
-    sayOrHide(panel.caption, panel.title(String(this.view.metric)).replace(/^./, (c) => c.toUpperCase()));
+    sayOrHide(panel.caption, panel.title(String(this.view.title)).replace(/^./, (c) => c.toUpperCase()));
     this.drawKey(panel, key);
     if (panel.two) panel.two.hidden = !runs.some((run) => run.steps.has("nfe_forward_a"));
     panel.plot.classList.toggle("away", !any);

@@ -7,7 +7,7 @@ export const AXES = { step: { title: "step", hover: "step %{x:.0f}" }, epoch: { 
 export const PANELS = [
   { name: "losses", title: () => "Losses", of: "steps", log: true,
     curves: () => [{ key: "L_h", name: "L_h" }, { key: "L_a", name: "L_a", dash: "dash", tint: "warm" }] },
-  { name: "metric", title: (metric) => metric, of: "epochs",
+  { name: "metric", title: (title) => title, of: "epochs",
     curves: (metric) => [{ key: `train_${metric}`, name: "training", dash: "dot", tint: "warm" },
       { key: `validation_${metric}`, name: "validation", best: true }] },
   { name: "nfe", title: () => "Function evaluations", of: "steps", ode: true, zero: true,

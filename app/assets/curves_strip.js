@@ -18,8 +18,8 @@ function stage(run) {
   return phase === "testing" ? "testing" : `epoch ${Math.min((epoch ?? 0) + 1, epochs)} of ${epochs}`;
 }
 
-function values(run, metric) {
-  const latest = [["L_h", "steps", "L_h"], ["L_a", "steps", "L_a"], [`validation ${metric}`, "epochs", `validation_${metric}`]];
+function values(run, { metric, title }) {
+  const latest = [["L_h", "steps", "L_h"], ["L_a", "steps", "L_a"], [`validation ${title}`, "epochs", `validation_${metric}`]];
   return latest.map(([name, of, key]) => [name, run.latest(of, key)]).filter(([, value]) => value !== null)
     .map(([name, value]) => `${name}\u00a0${number(value)}`).join("   ");
 }
@@ -31,10 +31,10 @@ export class Strips {
   }
 
   // A run has a strip while it is live or says what went wrong.
-  write(runs, metric) {
+  write(runs, view) {
     for (const [run, { box }] of this.shown) if (runs.get(run.given.id) !== run) { box.remove(); this.shown.delete(run); }
     for (const run of runs.values()) {
-      if (run.given.live || run.status?.error || this.shown.has(run)) this.writeOne(this.shown.get(run) ?? this.add(run), run, metric);
+      if (run.given.live || run.status?.error || this.shown.has(run)) this.writeOne(this.shown.get(run) ?? this.add(run), run, view);
     }
     this.node.hidden = ![...this.shown.values()].some((part) => !part.box.hidden);
   }
@@ -49,7 +49,7 @@ export class Strips {
     return part;
   }
 
-  writeOne(part, run, metric) {
+  writeOne(part, run, view) {
     const status = run.status ?? {}, error = String(status.error || ""), state = run.gone ? "deleted" : status.state ?? "…";
     part.box.hidden = !run.given.live && !error;
     part.box.dataset.state = state;
@@ -57,7 +57,7 @@ export class Strips {
     sayOrHide(part.state, state);
     sayOrHide(part.stage, stage(run));
     sayOrHide(part.left, state === "running" ? timeLeft(status.seconds_left) : "");
-    sayOrHide(part.values, values(run, metric));
+    sayOrHide(part.values, values(run, view));
     sayOrHide(part.error, error);
     const percent = Math.round(1000 * clamp(status.progress ?? 0, 0, 1)) / 10;
     part.track.hidden = !run.given.live;

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from acenode import experiments
+from acenode import experiments, measure
 from acenode.catalogue import Entry
 from app import filters, groups
+
+ACCURACY = measure.of("accuracy", "mnist")
 
 
 def entry(method: str = "ace", value: float | None = 0.9, *, experiment: str = "mnist", data: str = "sample",
@@ -30,7 +32,7 @@ def test_mean_and_sample_deviation_over_seeds() -> None:
     found = group.statistic(value)
     assert found.mean == pytest.approx(0.92)
     assert found.std == pytest.approx(0.0282842712)  # over n - 1
-    assert found.text("accuracy") == "92.00 ± 2.83%"
+    assert found.text(ACCURACY) == "92.00 ± 2.83%"
     assert len(found.values) == 2  # a run without a number is none of them
 
 
@@ -41,7 +43,7 @@ def test_the_latest_run_of_a_seed_counts() -> None:
 
 def test_one_seed_has_no_deviation() -> None:
     (group,) = groups.gather([entry(value=0.9)], "settings")
-    assert group.statistic(value).text("accuracy") == "90.00%"
+    assert group.statistic(value).text(ACCURACY) == "90.00%"
 
 
 def test_experiments_and_data_are_never_mixed() -> None:
@@ -62,8 +64,8 @@ def test_grouped_by_a_setting() -> None:
 
 def test_the_distance_from_the_baseline() -> None:
     base, other = groups.gather([entry("odenet", 0.95), entry(value=0.9)], "settings")
-    assert groups.difference(other.statistic(value), base.statistic(value), "accuracy") == "−5.00"
-    assert groups.difference(other.statistic(lambda e: None), base.statistic(value), "accuracy") == "–"
+    assert groups.difference(other.statistic(value), base.statistic(value), ACCURACY) == "−5.00"
+    assert groups.difference(other.statistic(lambda e: None), base.statistic(value), ACCURACY) == "–"
 
 
 def test_the_papers_number_stands_beside_its_own_settings_alone() -> None:

@@ -1,0 +1,114 @@
+// Time series: ROC, calibration, error over time, records, classes over time, coupling.
+const FOUND = DATA.series;
+const TIMES = { h: "time (hours)", s: "time (seconds)", min: "time (minutes)", d: "time (days)" };
+const timeTitle = (unit) => TIMES[unit] ?? (unit ? `time (${plain(unit)})` : "time");
+const shownCount = (n) => n === null ? "?" : String(n);
+const nothing = { type: "scatter", hoverinfo: "skip", showlegend: false };
+
+// A unit square with its diagonal.
+function square(c, x, y, traces) {
+  const line = { ...nothing, x: [0, 1], y: [0, 1], mode: "lines", line: { color: c.muted, width: 1.5, dash: "dot" } };
+  const unit = { range: [-0.02, 1.02], constrain: "domain", zeroline: false };
+  return { data: [line, ...traces], layout: layout(c, axis(c, x, unit), axis(c, y, { ...unit, scaleanchor: "x" })) };
+}
+
+chart("roc", (c) => square(c, "false positives", "true positives", [{ type: "scatter", mode: "lines", showlegend: FOUND.roc.auc !== null,
+  x: FOUND.roc.fpr, y: FOUND.roc.tpr, name: FOUND.roc.auc === null ? "" : `AUC ${FOUND.roc.auc.toFixed(3)}`, line: { color: c.accent, width: 2 },
+  hovertemplate: "%{y:.1%} found, %{x:.1%} false alarms<extra></extra>" }]));
+
+chart("calibration", (c) => {
+  const { predicted, observed, count } = FOUND.calibration, most = Math.max(1, ...count.map((n) => n ?? 0));
+  return square(c, "predicted probability", "observed share", [{ type: "scatter", mode: "lines+markers", showlegend: false,
+    x: predicted, y: observed, line: { color: c.accent, width: 1.5 }, customdata: count.map(shownCount),
+    marker: { color: c.accent, size: count.map((n) => 6 + 12 * Math.sqrt((n ?? 0) / most)) },
+    hovertemplate: "predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases<extra></extra>" }]);
+});
+
+chart("over_time", (c) => {
+  const { t, mse, count, unit } = FOUND.over_time, scale = DATA.scale;
+  const data = [{ type: "scatter", mode: "lines+markers", x: t, y: mse.map((v) => v === null ? null : v * scale), connectgaps: false,
+    line: { color: c.accent, width: 2 }, marker: { size: 6 }, customdata: count.map(shownCount),
+    hovertemplate: "%{y:.4g} at %{x:.3~g}, %{customdata} points<extra></extra>" }];
+  return { data, layout: layout(c, axis(c, timeTitle(unit), { zeroline: false }),
+    axis(c, scale === 1000 ? "MSE ×10⁻³" : "MSE", { rangemode: "tozero", zeroline: false })) };
+});
+
+// One record at a time, a small chart a variable.
+function fill(select, names) {
+  names.forEach((name, i) => { const option = document.createElement("option"); option.value = i; option.textContent = name; select.append(option); });
+}
+
+function variable(c, v, suffix, first) {
+  const place = { xaxis: "x" + suffix, yaxis: "y" + suffix, type: "scatter", showlegend: first };
+  const there = v.grid.map((_, i) => i).filter((i) => v.low[i] !== null && v.high[i] !== null && i < v.low.length);
+  const band = { ...place, ...nothing, mode: "lines", fill: "toself", fillcolor: c.accent, opacity: 0.22, line: { width: 0 }, legendgroup: "mean",
+    x: [...there, ...[...there].reverse()].map((i) => v.grid[i]), y: [...there.map((i) => v.high[i]), ...[...there].reverse().map((i) => v.low[i])] };
+  const hover = (name) => ({ name, legendgroup: name, hovertemplate: `%{y:.4g} at %{x:.3~f}<extra>${name}</extra>` });
+  return [...(there.length ? [band] : []),
+    { ...place, ...hover("mean"), mode: "lines", x: v.grid, y: v.mean, line: { color: c.accent, width: 2 }, connectgaps: false },
+    { ...place, ...hover("observed"), mode: "markers", x: v.t, y: v.x, marker: { color: c.muted, size: 5 } },
+    { ...place, ...hover("held out"), mode: "markers", x: v.target_t, y: v.target_x, showlegend: first && v.target_t.length > 0,
+      marker: { color: c.warm, size: 7, symbol: "diamond-open", line: { width: 1.5 } } }];
+}
+
+if (at("record")) {
+  fill(at("record"), FOUND.records.map((r) => r.id));
+  const show = (c) => {
+    const record = FOUND.records[Number(at("record").value)], { variables, cut } = record, n = variables.length;
+    const columns = Math.min(n, innerWidth > 900 ? 3 : 1), rows = Math.ceil(n / columns), gap = 0.05, rise = 0.3 / rows;
+    const wide = (1 - gap * (columns - 1)) / columns, high = (1 - rise * (rows - 1)) / rows, axes = {}, annotations = [], shapes = [];
+    const data = variables.flatMap((v, i) => {
+      const suffix = i ? String(i + 1) : "", column = i % columns, row = Math.floor(i / columns), last = row === rows - 1;
+      const across = [column * (wide + gap), column * (wide + gap) + wide], top = 1 - row * (high + rise);
+      axes["xaxis" + suffix] = { ...axis(c, last ? timeTitle(record.unit) : ""), domain: across, anchor: "y" + suffix, zeroline: false,
+        ...(i ? { matches: "x" } : {}) };
+      axes["yaxis" + suffix] = { ...axis(c, ""), domain: [Math.max(0, top - high), top], anchor: "x" + suffix, zeroline: false, nticks: 5 };
+      annotations.push({ text: brief(v.name, 24), x: (across[0] + across[1]) / 2, y: top, xref: "paper", yref: "paper", yanchor: "bottom", showarrow: false });
+      if (cut !== null) shapes.push({ type: "line", x0: cut, x1: cut, y0: 0, y1: 1, xref: "x" + suffix, yref: `y${suffix} domain`,
+        line: { color: c.muted, width: 1.5, dash: "dot" } });
+      return variable(c, v, suffix, i === 0);
+    });
+    const tall = 120 + 220 * rows;
+    at("records").style.height = `${tall}px`;
+    return { data, layout: { ...layout(c, undefined, undefined, { annotations, shapes, margin: { l: 46, r: 16, t: 64, b: 46 } }), ...axes,
+      legend: { orientation: "h", x: 0, y: 1 + 34 / tall, yanchor: "bottom" }, uirevision: record.id } };
+  };
+  chart("records", show);
+  at("record").addEventListener("change", () => draw("records"));
+}
+
+// What was true above what the run takes it for, all records below each other.
+chart("bands", (c) => {
+  const records = FOUND.bands, n = records.length, height = 100 + 108 * n, data = [], axes = {}, annotations = [], named = new Set();
+  at("bands").style.height = `${height}px`;
+  const part = 1 / n, inner = part * 0.64;
+  records.forEach((r, i) => {
+    const suffix = i ? String(i + 1) : "", top = 1 - i * part, low = top - inner;
+    axes["xaxis" + suffix] = { ...axis(c, i === n - 1 ? timeTitle(r.unit) : ""), domain: [0, 1], anchor: "y" + suffix, zeroline: false, showgrid: false };
+    axes["yaxis" + suffix] = { ...axis(c, ""), domain: [Math.max(0, low), top], anchor: "x" + suffix, type: "category", showgrid: false,
+      categoryorder: "array", categoryarray: ["predicted", "true"], range: [-0.5, 1.5] };
+    const right = r.right === null ? "" : `, ${(100 * r.right).toFixed(0)} % right`;
+    annotations.push({ text: brief(r.id, 60) + right, x: 0, y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
+    const lanes = [["true", r.true], ["predicted", r.predicted]].flatMap(([lane, list]) => list.map(([from, to, kind]) => ({ lane, from, to, kind })));
+    for (const kind of [...new Set(lanes.map((s) => s.kind))].sort((a, b) => a - b)) {
+      const own = lanes.filter((s) => s.kind === kind), name = plain(className(kind));
+      data.push({ type: "bar", orientation: "h", xaxis: "x" + suffix, yaxis: "y" + suffix, name, legendgroup: String(kind), showlegend: !named.has(kind),
+        legendrank: 1000 + kind % 100, base: own.map((s) => s.from), x: own.map((s) => s.to - s.from), y: own.map((s) => s.lane), width: 0.82,
+        marker: { color: classColour(kind), line: { width: 0 } }, customdata: own.map((s) => [s.from, s.to, name]),
+        hovertemplate: "%{customdata[2]}, %{customdata[0]:.3~f} to %{customdata[1]:.3~f}<extra>%{y}</extra>" });
+      named.add(kind);
+    }
+  });
+  return { data, layout: { ...layout(c, undefined, undefined, { annotations, barmode: "overlay", margin: { l: 70, r: 16, t: 64, b: 46 } }), ...axes,
+    legend: { orientation: "h", x: 0, y: 1 + 30 / height, yanchor: "bottom" } } };
+});
+
+for (const side of ["known", "learned"]) chart(`coupling-${side}`, (c) => {
+  const names = FOUND.coupling.names.map((name) => brief(name)), z = FOUND.coupling[side], places = names.map((_, i) => i);
+  const most = Math.max(...z.flat().map((v) => Math.abs(v ?? 0))) || 1;
+  const cells = { tickmode: "array", tickvals: places, ticktext: names, showgrid: false, zeroline: false, constrain: "domain" };
+  const data = [{ type: "heatmap", z, x: places, y: places, zmin: -most, zmax: most, xgap: 1, ygap: 1,
+    colorscale: [[0, "#2b62d9"], [0.5, c.panel], [1, "#d9662b"]], colorbar: { thickness: 12, outlinewidth: 0 },
+    text: z.map((row, i) => row.map((v, j) => `${names[i]} ← ${names[j]}: ${v === null ? "none" : v.toPrecision(3)}`)), hoverinfo: "text" }];
+  return { data, layout: layout(c, axis(c, "", cells), axis(c, "", { ...cells, autorange: "reversed", scaleanchor: "x" })) };
+});

@@ -1,0 +1,142 @@
+"""Results of time series that are lines: ROC, calibration, error over time, all chosen runs in one chart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from acenode.catalogue import Entry
+from acenode.export.outcome import Outcome
+from acenode.export.series import Series
+from acenode.measure import Measure
+from app import labels, say
+
+QUIET = "#8a94a3"  # seen on light and dark: what belongs to no run
+MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A run as these charts show it."""
+
+    id: str
+    name: str
+    colour: str
+    measure: Measure
+    classes: list[str]
+    series: Series
+
+    @property
+    def tag(self) -> str:
+        """The name as a chart takes it, which knows some markup."""
+        return escape(self.name)
+
+
+def lines(chosen: list[Entry], found: list[tuple[Entry, Outcome]], groups: dict[str, str] | None = None) -> list[Line]:
+    """The runs in the colours that they have among all that are chosen; equal names are told apart by the id."""
+    names = {e.id: f"{groups[e.id] if groups else labels.group(e)} · seed {e.seed}" for e, _ in found}
+    twice = Counter(names.values())
+    kinds = {e.id: groups[e.id] if groups else labels.label(e) for e in chosen}
+    colour = labels.colours(kinds.values())
+    return [Line(e.id, names[e.id] + (f" · {e.id[-4:]}" if twice[names[e.id]] > 1 else ""), colour[kinds[e.id]],
+                 labels.measure_of(e), o.classes, o.series) for e, o in found]
+
+
+def show_roc(runs: list[Line], key: str) -> None:
+    draw(roc(runs), key, "The share of the positives that is found against the share of the negatives that is taken "
+         "for one, as the threshold falls. The diagonal is chance.", [r for r in runs if not r.series.roc])
+
+
+def show_calibration(runs: list[Line], key: str) -> None:
+    draw(calibration(runs), key, "How often it happened where the model gave it a probability. On the diagonal the "
+         "probabilities can be taken at their word; a larger mark stands for more cases.",
+         [r for r in runs if not r.series.calibration])
+
+
+def show_over_time(runs: list[Line], key: str) -> None:
+    draw(over_time(runs), key, "Mean squared error of what was predicted, by the time it was predicted for.",
+         [r for r in runs if not r.series.over_time])
+
+
+def draw(figure: go.Figure, key: str, caption: str, without: list[Line]) -> None:
+    st.caption(caption)
+    st.plotly_chart(figure, key=key, config={"displaylogo": False})
+    missing(without)
+
+
+def missing(runs: list[Line]) -> None:
+    """Who is not in the picture."""
+    if runs:
+        st.caption(f"Not in the result of {say.plain(', '.join(run.name for run in runs))}.")
+
+
+def roc(runs: list[Line]) -> go.Figure:
+    figure = _square("false positives", "true positives")
+    for run in runs:
+        found = run.series.roc
+        if found:
+            said = f" · AUC {found.auc:.3f}" if found.auc is not None else ""
+            figure.add_scatter(x=found.fpr, y=found.tpr, mode="lines", name=run.tag + said,
+                               line={"color": run.colour, "width": 2},
+                               hovertemplate="%{y:.1%} found, %{x:.1%} false alarms<extra>" + run.tag + "</extra>")
+    return figure
+
+
+def calibration(runs: list[Line]) -> go.Figure:
+    figure = _square("predicted probability", "observed share")
+    most = max((n for r in runs if r.series.calibration for n in r.series.calibration.count if n), default=1)
+    for run in runs:
+        found = run.series.calibration
+        if found:
+            sizes = [6 + 12 * ((n or 0) / most) ** 0.5 for n in found.count]
+            figure.add_scatter(
+                x=found.predicted, y=found.observed, mode="lines+markers", name=run.tag,
+                line={"color": run.colour, "width": 1.5}, marker={"size": sizes, "color": run.colour, "opacity": 0.85},
+                customdata=["?" if n is None else f"{n:,}" for n in found.count],
+                hovertemplate="predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases<extra>" + run.tag
+                              + "</extra>")
+    return figure
+
+
+def over_time(runs: list[Line]) -> go.Figure:
+    figure = go.Figure()
+    drawn = [(r, found, r.measure) for r in runs if (found := r.series.over_time)]
+    # the unit of the paper only where all of them have it
+    scales = {m.scale for _, _, m in drawn if m.name.startswith("mse")}
+    scale = scales.pop() if len(scales) == 1 and all(m.name.startswith("mse") for _, _, m in drawn) else 1.0
+    for run, found, _ in drawn:
+        figure.add_scatter(
+            x=found.t, y=[None if v is None else v * scale for v in found.mse], mode="lines+markers", name=run.tag,
+            line={"color": run.colour, "width": 2}, marker={"size": 5}, connectgaps=False,
+            customdata=["?" if n is None else f"{n:,}" for n in found.count],
+            hovertemplate="%{y:.4g} at %{x:.3~g}" + escape(f" {found.unit}") + ", %{customdata} points<extra>"
+                          + run.tag + "</extra>")
+    units = {found.unit for _, found, _ in drawn if found.unit}
+    figure.update_layout(height=440, margin=MARGIN, legend=LEGEND)
+    figure.update_xaxes(title=time_axis(units.pop() if len(units) == 1 else ""), zeroline=False)
+    figure.update_yaxes(title="MSE ×10⁻³" if scale == 1e3 else "MSE", rangemode="tozero", zeroline=False)
+    return figure
+
+
+LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+TIMES = {"h": "time (hours)", "s": "time (seconds)", "min": "time (minutes)", "d": "time (days)"}
+
+
+def time_axis(unit: str) -> str:
+    return TIMES.get(unit, f"time ({escape(unit)})" if unit else "time")
+
+
+def _square(x: str, y: str) -> go.Figure:
+    """A unit square with its diagonal."""
+    figure = go.Figure()
+    figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": QUIET, "width": 1.5, "dash": "dot"},
+                       hoverinfo="skip", showlegend=False)
+    figure.update_layout(height=520, margin=MARGIN, legend=LEGEND)
+    figure.update_xaxes(title=x, range=[-0.02, 1.02], constrain="domain", constraintoward="left", zeroline=False)
+    figure.update_yaxes(title=y, range=[-0.02, 1.02], scaleanchor="x", constrain="domain", zeroline=False)
+    return figure

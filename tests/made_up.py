@@ -1,0 +1,123 @@
+"""Results of time series as training would leave them, without training: for pages, reports and charts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode.process import identity
+from acenode.runs import Run
+
+CREATED = 1_760_000_000.0
+METRICS = {"physionet": "auc", "physionet-vitals": "mse", "activity": "accuracy"}
+CLASSES = ["walking", "falling", "lying", "sitting", "standing up", "on all fours", "on the ground"]
+
+
+def mortality(seed: int = 0, skill: float = 1.5, patients: int = 800) -> dict[str, Any]:
+    """ROC and calibration of made-up scores."""
+    rng = np.random.default_rng(seed)
+    label = rng.random(patients) < 0.14
+    logit = rng.normal(size=patients) + skill * label - 2.2
+    order = np.argsort(-logit)
+    tpr, fpr = np.cumsum(label[order]) / label.sum(), np.cumsum(~label[order]) / (~label).sum()
+    tpr, fpr = np.r_[0, tpr], np.r_[0, fpr]
+    auc = float(np.sum((fpr[1:] - fpr[:-1]) * (tpr[1:] + tpr[:-1]) / 2))
+    p = 1 / (1 + np.exp(-logit))
+    bins = np.minimum((p * 10).astype(int), 9)
+    there = [b for b in range(10) if (bins == b).any()]
+    return {"roc": {"fpr": fpr.tolist(), "tpr": tpr.tolist(), "auc": auc},
+            "calibration": {"predicted": [float(p[bins == b].mean()) for b in there],
+                            "observed": [float(label[bins == b].mean()) for b in there],
+                            "count": [int((bins == b).sum()) for b in there]}}
+
+
+def vitals(seed: int = 0, error: float = 2.0e-3, cut: float | None = 24.0, records: int = 3) -> dict[str, Any]:
+    """Records with a curve through them, and the error over the second half."""
+    rng, t = np.random.default_rng(seed), np.linspace(25, 47, 12)
+    mse: list[float | None] = (error * (1 + 0.02 * (t - 24)) * rng.uniform(0.9, 1.1, t.size)).tolist()
+    mse[3] = None
+    return {"over_time": {"t": t.tolist(), "mse": mse, "count": [900] * 12, "unit": "h"},
+            "records": [_record(f"13{n:04d}", n, seed, cut) for n in range(records)]}
+
+
+def _record(name: str, n: int, seed: int, cut: float | None) -> dict[str, Any]:
+    variables = []
+    for k, variable in enumerate(("HR", "MAP", "Temp", "RespRate", "GCS", "Urine")):
+        own, model = np.random.default_rng(100 * n + k), np.random.default_rng(1000 * seed + 100 * n + k)
+        grid = np.linspace(0, 48, 97)
+        phase, level = own.uniform(0, 6, 2), 0.1 + 0.1 * k
+        truth = level + 0.03 * np.sin(grid / 6 + phase[0]) + 0.02 * np.cos(grid / 3 + phase[1])
+        at = np.sort(own.choice(97, 40, replace=False))
+        x = truth[at] + own.normal(0, 0.008, 40)
+        seen = grid[at] <= (cut if cut is not None else 48)
+        mean = truth + np.cumsum(model.normal(0, 0.0015, 97))
+        wide = 0.004 + 0.0005 * np.maximum(grid - (cut or 48), 0)
+        variables.append({"name": variable, "t": grid[at][seen].tolist(), "x": x[seen].tolist(),
+                          "target_t": grid[at][~seen].tolist(), "target_x": x[~seen].tolist(), "grid": grid.tolist(),
+                          "mean": mean.tolist(), "low": (mean - wide).tolist(), "high": (mean + wide).tolist()})
+    return {"id": name, "unit": "h", "cut": cut, "variables": variables}
+
+
+def activities(seed: int = 0, wrong: float = 0.15, records: int = 4) -> dict[str, Any]:
+    """Windows with what was done and what a run takes it for, and the confusion of the classes."""
+    found, confusion = [], np.zeros((7, 7), dtype=int)
+    for n in range(records):
+        own, model = np.random.default_rng(n), np.random.default_rng(100 * seed + n)
+        t = np.sort(own.uniform(0, 5, 50))
+        true = np.repeat(own.integers(0, 7, 5), 10)
+        guess = np.where(np.repeat(model.random(25) < wrong, 2), np.repeat(model.integers(0, 7, 25), 2), true)
+        np.add.at(confusion, (true, guess), 1)
+        told: list[int | None] = true.tolist()
+        told[20:23] = [None] * 3
+        found.append({"id": f"A0{n + 1} window {7 * n}", "unit": "s", "t": t.tolist(), "true": told,
+                      "predicted": guess.tolist()})
+    return {"bands": found, "classes": CLASSES, "confusion": confusion.tolist(),
+            "class_accuracy": dict.fromkeys(CLASSES, 0.8)}
+
+
+def coupling(seed: int = 0, side: int = 6) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    known = np.where(rng.random((side, side)) < 0.3, rng.normal(0, 1, (side, side)), 0) + np.eye(side)
+    learned = 0.4 * known + np.random.default_rng(seed).normal(0, 0.08, (side, side))
+    return {"coupling": {"names": [f"x{i}" for i in range(side)], "known": known.tolist(), "learned": learned.tolist(),
+                         "how": "mean over the test set of the emission's image of softmax(a(t)), less its mean"}}
+
+
+def write(root: Path, experiment: str, method: str, value: float, result: dict[str, Any], *, seed: int = 0,
+          data: str = "sample", **extra: Any) -> Run:
+    """A finished run's folder; what is `extra` goes into its description."""
+    metric = METRICS.get(experiment, "score")
+    path = root / f"{experiment}-{method}-{data}-{seed}"
+    path.mkdir(parents=True)
+    config = {"format": 1, "experiment": experiment, "method": method, "data": data, "seed": seed, "epochs": 2}
+    test = {metric: value, "loss": 0.4, "nfe": 30.0}
+    whole = {"test": test, "test_last": {**test, metric: value * 1.01}, "metric": metric, "best_epoch": 2,
+             "validation": value, "seconds": 61.0, "steps": 20, **result}
+    epochs = [{"kind": "epoch", "step": 10 * n, "epoch": n, f"train_{metric}": value * (1.4 - 0.2 * n),
+               f"validation_{metric}": value * (1.3 - 0.15 * n), "best": n == 2, "elapsed": 30.0 * n} for n in (1, 2)]
+    steps = [{"kind": "step", "step": n, "epoch": n // 10, "L_h": 2 / (n + 1), "nfe_forward": 30, "seconds": 0.3}
+             for n in range(20)]
+    for name, part in (
+        ("config.json", {"format": 1, "id": path.name, "created": CREATED + seed, "config": config, "params": 185_422,
+                         "environment": {"device": "cpu"}, **extra}),
+        ("status.json", {"state": "finished", "error": None, "progress": 1.0, "epoch": 2, "epochs": 2, "seconds": 61.0,
+                         "best": value, "last": value * 1.01, "metric": metric, "heartbeat": CREATED,
+                         "process": identity()}),
+        ("result.json", whole),
+    ):
+        (path / name).write_text(json.dumps(part))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (*steps, *epochs)))
+    return Run(path)
+
+
+def shelf(root: Path) -> None:
+    """Runs of all three experiments."""
+    for n, (method, skill) in enumerate((("latent-ode", 1.2), ("augmented", 1.4), ("ace", 1.6))):
+        found = mortality(n, skill)
+        write(root, "physionet", method, found["roc"]["auc"], found, seed=n)
+        write(root, "physionet-vitals", method, (2.3 - 0.13 * n) * 1e-3,
+              vitals(n, (2.3 - 0.13 * n) * 1e-3) | (coupling(n) if method == "ace" else {}), seed=n)
+        write(root, "activity", method, 0.80 + 0.03 * n, activities(n, 0.3 - 0.1 * n), seed=n)
