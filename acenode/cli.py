@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("action", choices=("list", "get", "check"))
     p.add_argument("name", nargs="?")
     p = verb("bench", commands.bench, "speed, side by side in one run", json=True)
-    p.add_argument("what", choices=("image", "app"))
+    p.add_argument("what", choices=("image", "app", "latent"))
     p.add_argument("--repeats", type=int, default=3)
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")

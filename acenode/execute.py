@@ -86,6 +86,8 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
     task = experiments.get(config.experiment).make(config, data_root, device)
+    if getattr(task, "partial", False):  # a number on a part of the data stands beside none of the paper's
+        recorder.describe(partial=True)
     trainer = Trainer(task, task.recipe(), listener)
     listener.begin(trainer, task)
     saved = recorder.last_checkpoint(device)

@@ -59,6 +59,12 @@ class Recorder:
         if time.time() - self.beaten > 1.0:
             self.status("running")
 
+    def describe(self, **values: Any) -> None:
+        """Add to what config.json says of the run."""
+        described = self.run.description()
+        if any(described.get(k) != v for k, v in values.items()):
+            write_json(self.path / "config.json", described | values, indent=2)
+
     def log(self, line: str) -> None:
         with open(self.path / "log.txt", "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")

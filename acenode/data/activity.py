@@ -145,12 +145,17 @@ def windows(recordings: Mapping[str, Recording], skipped: Counter[str]) -> Serie
 def read(files: Mapping[str, Path], progress: Progress | None = None) -> Reading:
     """The windows of the official file, or of a part of it."""
     skipped: Counter[str] = Counter()
-    recordings, rows = read_rows(files[FILE], skipped, progress)
-    return Reading(windows(recordings, skipped), skipped, rows)
+    found, rows = read_rows(files[FILE], skipped, progress)
+    return Reading(windows(found, skipped), skipped, rows)
+
+
+def recordings(arrays: SeriesArrays) -> int:
+    """How many recordings the windows come from."""
+    return len({name.partition("/")[0] for name in arrays.ids.tolist()})
 
 
 def describe(arrays: SeriesArrays) -> str:
-    count = len({name.partition("/")[0] for name in arrays.ids.tolist()})
+    count = recordings(arrays)
     partial = "" if count >= RECORDINGS else ", a part: its numbers do not compare with the paper's"
     return f"{len(arrays):,} windows of {count} of {RECORDINGS} recordings{partial}"
 

@@ -56,6 +56,7 @@ class SeriesSet:
     classes: int
     values: Mapping[str, Any]  # the paper's best
     of_sample: Mapping[str, Any]
+    whole: Callable[[SeriesArrays], bool]  # whether the full data is all there
 
     def shape(self, config: Config) -> SeriesShape:
         classify = None if self.kind == "vitals" else self.kind
@@ -73,7 +74,9 @@ class SeriesSet:
         scale = self.scale(arrays, parts.train, config)
         splits = Splits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
                         records_of(arrays, parts.test, scale), arrays.classes, arrays.coupling)
-        return SeriesTask(config, splits, self.build(config), self.kind, self.metric, device)
+        task = SeriesTask(config, splits, self.build(config), self.kind, self.metric, device)
+        task.partial = config.data == "full" and not self.whole(arrays)
+        return task
 
     def scale(self, arrays: SeriesArrays, train: np.ndarray, config: Config) -> Scale:
         """How values are normalised: over everything, as published, over the training records, or not at all."""

@@ -60,6 +60,7 @@ class SeriesTask:
                  device: torch.device) -> None:
         self.config, self.splits, self.kind, self.metric = config, splits, kind, metric
         self.interrupted: Callable[[], bool] = never
+        self.partial = False  # whether it is only a part of the full data
         self.layout = Layout(model.backwards, config.grid == "union", config.trajectories or 1,  # type: ignore[arg-type]
                              model.latent, kind == "points",  # type: ignore[arg-type]
                              (config.cut or "half") if config.task == "extrapolation" else None, device)

@@ -1,0 +1,75 @@
+"""The latent ODE on the union grid, written plainly: what the benchmark compares with.
+
+Every record walks through all distinct times of its batch, one recurrent update after another with torch's own layers;
+the decoder is asked for every one of those times in turn, and what no record observed is masked out of the loss.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acenode.data.points import Record
+from acenode.data.rows import BEFORE, SHARE
+from acenode.models.dense_layers import Perceptron
+from acenode.models.elbo import divergence, evidence_bound, log_likelihood
+from acenode.models.latent import LatentODE
+from acenode.models.recognition import ODEEncoder
+
+
+def collate(records: list[Record]) -> tuple[list[float], Tensor, Tensor]:
+    """The union's times with values and masks (B, T, D), zero where a record has no point."""
+    union = np.unique(np.concatenate([r.t for r in records]))
+    x = np.zeros((len(records), len(union), records[0].x.shape[1]), np.float32)
+    m = np.zeros_like(x)
+    for b, r in enumerate(records):
+        at = np.searchsorted(union, r.t)
+        x[b, at], m[b, at] = r.x, r.m
+    return union.astype(np.float64).tolist(), torch.from_numpy(x), torch.from_numpy(m)
+
+
+def mlp(net: Perceptron, x: Tensor) -> Tensor:
+    for layer in net:
+        x = F.linear(x, layer.weight, layer.bias) if isinstance(layer, nn.Linear) else layer(x)
+    return x
+
+
+def encode(encoder: ODEEncoder, times: list[float], x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+    cell, f = encoder.recurrence.cell, encoder.recurrence.drift.f.layers
+    mu = s = x.new_zeros(len(x), encoder.recurrence.size)
+    smallest, before = (times[-1] - times[0]) / SHARE, times[-1] + BEFORE
+    for i in reversed(range(len(times))):
+        gap = times[i] - before
+        count = 1 if i == len(times) - 1 or abs(gap) < smallest else max(2, int(abs(gap) / smallest + 1e-6)) - 1
+        for _ in range(count):
+            mu = mu + gap / count * mlp(f, mu)
+        given = torch.cat((x[:, i], m[:, i]), 1)
+        u = torch.sigmoid(mlp(cell.update, torch.cat((mu, s, given), 1)))
+        r = torch.sigmoid(mlp(cell.reset, torch.cat((mu, s, given), 1)))
+        mean, deviation = mlp(cell.state, torch.cat((mu * r, s * r, given), 1)).chunk(2, 1)
+        seen = (m[:, i].sum(1, keepdim=True) > 0).float()
+        mu = seen * ((1 - u) * mean + u * mu) + (1 - seen) * mu
+        s = seen * ((1 - u) * deviation.abs() + u * s).abs() + (1 - seen) * s
+        before = times[i]
+    mean, deviation = mlp(encoder.out, torch.cat((mu, s), 1)).chunk(2, 1)
+    return mean, deviation.abs()
+
+
+def loss(model: LatentODE, records: list[Record], labels: Tensor, noise: Tensor, weight: float) -> Tensor:
+    """The evidence bound and the weighted cross-entropy of a batch."""
+    from acenode.data.points import Points
+
+    assert isinstance(model.encoder, ODEEncoder)
+    times, x, m = collate(records)
+    mean, deviation = encode(model.encoder, times, x, m)
+    z0 = mean + deviation * noise  # (K, B, latent)
+    K = len(z0)
+    path = model.ode(z0.flatten(0, 1), [*times, 1.0] if times[-1] < 1 else times)
+    z = path.h[:len(times)].unflatten(1, (K, -1)).permute(1, 2, 0, 3)  # (K, B, T, d)
+    target = Points(torch.tensor(times).expand(len(records), -1), x, m, m.any(-1))
+    bound = evidence_bound(log_likelihood(model.emission(z), target), divergence(mean, deviation), 0.0)
+    assert model.classifier is not None
+    logits = model.classifier(z0).squeeze(-1)
+    return bound + weight / K * F.binary_cross_entropy_with_logits(logits, labels.expand_as(logits))
