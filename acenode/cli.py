@@ -55,11 +55,11 @@ def _parser() -> argparse.ArgumentParser:
         return p
 
     p = verb("train", commands.train, "train one method and test it once", runs=True, json=True)
-    p.add_argument("experiment", help="mnist, svhn or cifar10")
-    p.add_argument("--method", required=True, help="resnet, rknet, odenet, augmented or ace")
-    p.add_argument("--data", choices=("sample", "full"), default="sample", help="sample (default): the bundled digits")
+    p.add_argument("experiment", help="one of those that `acenode experiments` lists")
+    p.add_argument("--method", required=True, help="one of those that `acenode methods EXPERIMENT` lists")
+    p.add_argument("--data", choices=("sample", "full"), default="sample", help="sample (default) needs no download")
     p.add_argument("--seed", type=int, default=0, help="0 unless given")
-    p.add_argument("--epochs", type=int, help="160 on the full data, 12 on the sample unless given")
+    p.add_argument("--epochs", type=int, help="the paper's on the full data, a few on the sample unless given")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto (default) takes a GPU")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; see `acenode settings`")
     p = verb("resume", commands.resume, "go on with a run from its last checkpoint", runs=True, json=True)

@@ -74,14 +74,14 @@ class Config:
     stem_padding: int | None = option("padding of the stem's first convolution", low=0, high=1, group="model")
 
     task: str | None = option("interpolation: say again what was seen; extrapolation: the second half from the first",
-                              choices=("interpolation", "extrapolation"), group="training")
+                              choices=("interpolation", "extrapolation"), group="task")
     cut: str | None = option("where the halves meet. half: at the middle of a batch's distinct times; 24h: at 24 hours",
-                             choices=("half", "24h"), group="training")
+                             choices=("half", "24h"), group="task")
     normalisation: str | None = option(
         "comparable: (x − min)/max over all records, as published; standard: mean 0, deviation 1 of the training ones",
-        choices=("comparable", "standard"), group="training")
+        choices=("comparable", "standard"), group="task")
     split: str | None = option("window: windows at random, as published; recording: whole recordings are held out",
-                               choices=("window", "recording"), group="training")
+                               choices=("window", "recording"), group="task")
     deviation: float | None = option("standard deviation of an observation, in normalised units", above=0, high=100,
                                      group="training")
     latent: int | None = option("coordinates of z, or of the hidden state", low=2, high=256, group="model")

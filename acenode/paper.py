@@ -111,7 +111,7 @@ def value(config: Config) -> Value | None:
     """The paper's value for what a configuration trains, if it has one."""
     if config.experiment in ACCURACY:
         return _image(config)
-    table = SERIES.get((config.experiment, getattr(config, "task", None)))
+    table = SERIES.get((config.experiment, config.task))
     return table.get(_row(config)) if table else None
 
 

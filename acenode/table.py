@@ -41,7 +41,7 @@ class Row:
 
 def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
     """What a run has that a run with the same method and data has not by default."""
-    chosen = {k: v for k in LEADING if (v := getattr(config, k, None)) is not None}
+    chosen = {k: v for k in LEADING if (v := getattr(config, k)) is not None}
     plain = experiment.configure(config.method, config.data, **chosen)  # with the defaults that follow from those
     usual = experiment.configure(config.method, config.data)
     return {k: getattr(config, k) for k in SETTINGS if k not in IGNORED and getattr(config, k) is not None

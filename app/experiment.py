@@ -12,6 +12,8 @@ from acenode.experiments import Experiment
 from app import ablations, data_state, form, labels, preset, say, watch
 from app.form import Wish
 
+IN_A_ROW = 5  # methods that fit beside each other
+
 
 def show(name: str) -> None:
     experiment = experiments.get(name)
@@ -41,9 +43,9 @@ def _what(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
     with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
         data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
                                     bind="query-params", help=FIELDS["data"].metadata["help"])
-        method = st.segmented_control("Method", methods, default=start.method, key="method", required=True,
-                                      bind="query-params",
-                                      format_func=lambda m: labels.method_title(experiment.name, m))
+        choose = st.segmented_control if len(methods) <= IN_A_ROW else st.pills  # pills go on in the next line
+        method = choose("Method", methods, default=start.method, key="method", required=True, bind="query-params",
+                        format_func=lambda m: labels.method_title(experiment.name, m))
     return data or start.data, method or start.method
 
 

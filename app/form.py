@@ -15,6 +15,7 @@ from acenode.errors import UserError
 from acenode.experiments import Experiment
 from app import say
 
+OPEN = {"task": "Task", "attention": "Attention"}  # what is seen at once
 TITLES = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}
 MOST_SEEDS = 50
 
@@ -33,7 +34,7 @@ class Wish:
 
 
 def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], mark: str) -> Wish:
-    """Attention toggles in the open, the rest behind an expander. `preset` are values to begin with, `mark` their name.
+    """Task and attention in the open, the rest behind an expander. `preset` are first values, `mark` their name.
 
     Every field is asked in the order of the configuration, after those it depends on; one that has no meaning with what
     was chosen so far is not shown.
@@ -42,13 +43,14 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
     carried = f"carried/{experiment.name}/{data}"  # training settings outlive a change of the method
     preset = {**st.session_state.get(carried, {}), **preset}
     fields = [name for name in SETTINGS if name in experiment.methods[method].uses]
-    toggles = [name for name in fields if FIELDS[name].metadata["group"] == "attention"]
-    if toggles:
-        with st.container(border=True):
-            st.markdown("**Attention**")
-            with st.container(horizontal=True, gap="medium"):
-                for name in toggles:
-                    _ask(experiment, wish, name, preset, mark)
+    for group, title in OPEN.items():
+        toggles = [name for name in fields if FIELDS[name].metadata["group"] == group]
+        if toggles:
+            with st.container(border=True):
+                st.markdown(f"**{title}**")
+                with st.container(horizontal=True, gap="medium"):
+                    for name in toggles:
+                        _ask(experiment, wish, name, preset, mark)
     with st.expander("Hyperparameters", icon=":material/tune:"):
         st.caption("The paper's best settings stand here to begin with; for the sample, ones that suit it.")
         groups = [g for g in TITLES if any(FIELDS[name].metadata["group"] == g for name in fields)]
@@ -64,7 +66,7 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
 
 def shared(name: str) -> bool:
     """Whether a setting means the same for every method."""
-    return FIELDS[name].metadata["group"] in ("training", "record")
+    return FIELDS[name].metadata["group"] in ("task", "training", "record")
 
 
 def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any], mark: str) -> None:
@@ -105,7 +107,7 @@ def _choose(title: str, meta: Mapping[str, Any], choices: Sequence[str], start: 
 
 
 def _toggle(meta: Mapping[str, Any]) -> bool:
-    return meta["group"] == "attention"
+    return meta["group"] in OPEN
 
 
 def _help(meta: Mapping[str, Any]) -> str:

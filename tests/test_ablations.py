@@ -27,7 +27,7 @@ def ident(given: dict[str, Any]) -> str:
     return ",".join(f"{k}={v}" for k, v in given.items())
 
 
-@pytest.mark.parametrize("experiment", experiments.EXPERIMENTS)
+@pytest.mark.parametrize("experiment", ["mnist", "svhn", "cifar10"])
 @pytest.mark.parametrize("method", experiments.get("mnist").methods)
 def test_every_method(experiment: str, method: str, train: Callable[..., Outcome]) -> None:
     given = {"batch_size": 1151} | ({} if method in ("resnet", "rknet") else ONE_STEP)

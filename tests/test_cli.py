@@ -106,7 +106,8 @@ def test_unreadable_folders_are_listed(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiments", "--json"]) == 0
-    assert [e["name"] for e in json.loads(capsys.readouterr().out)] == ["mnist", "svhn", "cifar10"]
+    assert [e["name"] for e in json.loads(capsys.readouterr().out)] == [
+        "mnist", "svhn", "cifar10", "physionet", "physionet-vitals", "activity"]
     assert main(["settings", "--json"]) == 0
     assert {"attention", "penalty_weight", "solver"} <= {s["key"] for s in json.loads(capsys.readouterr().out)}
     assert main(["data", "list", "--json"]) == 0

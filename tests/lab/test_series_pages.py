@@ -71,11 +71,11 @@ def test_another_record_is_chosen_and_one_that_is_not_there_is_no_trouble(page: 
 def test_less_is_better_in_the_table(page: Page, lab: Lab) -> None:
     for n, value in enumerate((0.0023, 0.0020, 0.0025)):
         made_up.write(lab.store.root, "physionet-vitals", ("latent-ode", "ace", "rnn-vae")[n], value, {}, seed=n)
-    app = sound(page("compare", base="latent-ode"))
+    app = sound(page("compare", base="Latent-ODE (ODE enc.) epochs=2"))
     table = app.dataframe[1].value.set_index("group")
-    assert table.loc["ace — best", "test MSE (less is better)"] == "2.000 ×10⁻³"
-    assert table.loc["ace — best", "to baseline"] == "−0.300 better"
-    assert table.loc["rnn-vae", "to baseline"] == "+0.200 worse"
+    assert table.loc["ACE-Latent-ODE epochs=2 — best", "test MSE (less is better)"] == "2.000 ×10⁻³"
+    assert table.loc["ACE-Latent-ODE epochs=2 — best", "to baseline"] == "−0.300 better"
+    assert table.loc["RNN-VAE epochs=2", "to baseline"] == "+0.200 worse"
 
 
 def test_different_measures_do_not_compare(page: Page, lab: Lab) -> None:
