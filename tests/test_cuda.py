@@ -80,3 +80,27 @@ def test_out_of_memory_ends_the_run_in_words(tmp_path: Path, monkeypatch: pytest
     assert outcome.state == "failed"
     assert outcome.error is not None
     assert "smaller batch_size" in outcome.error
+
+
+@pytest.mark.parametrize(("experiment", "method"), [("physionet", "ace"), ("physionet", "gru-d"), ("activity", "ode-rnn"),
+                                                    ("physionet-vitals", "latent-poisson"), ("physionet", "rnn-vae")])
+def test_a_series_loss_and_its_gradient_equal_the_cpus(experiment: str, method: str) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        entry = experiments.get(experiment)
+        task = entry.make(entry.configure(method, device=device, batch_size=16), Path(), torch.device(device))
+        loss = task.loss(task.batch(0, 0), detach_attention=False).task
+        loss.backward()
+        gradients = torch.cat([p.grad.flatten().cpu() for p in task.model.parameters() if p.grad is not None])
+        found.append((loss.detach().cpu(), gradients))
+    assert relative(found[1][0], found[0][0]) < 1e-4
+    assert relative(found[1][1], found[0][1]) < 1e-2
+
+
+@pytest.mark.parametrize(("experiment", "method"), [("physionet", "ace"), ("physionet-vitals", "augmented"),
+                                                    ("activity", "latent-ode"), ("activity", "gru-d")])
+def test_series_train(experiment: str, method: str, tmp_path: Path) -> None:
+    config = experiments.get(experiment).configure(method, device="cuda", epochs=1)
+    outcome = execute(create(RunStore(tmp_path), config), tmp_path)
+    assert outcome.state == "finished", outcome.error
+    assert "no analysis" not in (outcome.run.path / "log.txt").read_text()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from problems import TIGHT, central_difference, co_evolving
 from torch import Tensor
 
 from acenode import Solver, solve
 from acenode.dense import solve_at
 from acenode.errors import UserError
-from tests.problems import TIGHT, central_difference, co_evolving
 
 
 def rotation(t: Tensor, y: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

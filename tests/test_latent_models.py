@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from series_problems import batch, filled, records
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
@@ -21,7 +22,6 @@ from acenode.models.dense_layers import Field, Map, Perceptron
 from acenode.models.latent import LatentODE, LatentPoisson, PerTrajectory, PoissonODE, RecurrentVAE
 from acenode.models.recognition import Drift, ODEEncoder, ODERecurrence, RNNEncoder
 from acenode.node import ACENODE, NODE
-from tests.series_problems import batch, filled, records
 
 # Parameter counts -----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from series_problems import batch, filled, padded_more, records
 from torch import Tensor
 
 from acenode.bench import union
@@ -14,7 +15,6 @@ from acenode.data.rows import Rows
 from acenode.models.dense_layers import DEAR, Field, GRUCell, Map, Perceptron, _SmallAffine
 from acenode.models.recognition import GRU, AttentiveDrift, Drift, ODEEncoder, ODERecurrence, RNNEncoder, gaps
 from acenode.models.scan import Scan
-from tests.series_problems import batch, filled, padded_more, records
 
 R = 4
 
