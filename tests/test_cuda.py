@@ -82,8 +82,9 @@ def test_out_of_memory_ends_the_run_in_words(tmp_path: Path, monkeypatch: pytest
     assert "smaller batch_size" in outcome.error
 
 
-@pytest.mark.parametrize(("experiment", "method"), [("physionet", "ace"), ("physionet", "gru-d"), ("activity", "ode-rnn"),
-                                                    ("physionet-vitals", "latent-poisson"), ("physionet", "rnn-vae")])
+@pytest.mark.parametrize(("experiment", "method"), [
+    ("physionet", "ace"), ("physionet", "gru-d"), ("activity", "ode-rnn"), ("physionet-vitals", "latent-poisson"),
+    ("physionet", "rnn-vae")])
 def test_a_series_loss_and_its_gradient_equal_the_cpus(experiment: str, method: str) -> None:
     found = []
     for device in ("cpu", "cuda"):

@@ -22,6 +22,7 @@ from acenode import experiments
 from acenode.bench import union
 from acenode.data.points import Record
 from acenode.environment import describe
+from acenode.experiments.latent_methods import SeriesShape
 from acenode.experiments.series_batches import Layout, Records, assemble
 from acenode.experiments.series_task import CLASS_WEIGHT, SeriesTask, Splits
 from acenode.models.latent import LatentODE
@@ -54,17 +55,11 @@ def records(count: int = BATCH, seed: int = 0) -> Records:
 def task() -> SeriesTask:
     """Latent-ODE of the paper's size, always with the same parameters, on such records."""
     config = experiments.get("physionet").configure("latent-ode", "full", device="cpu")
-    model = experiments.get("physionet").methods["latent-ode"].build(shape(), config)
+    model = experiments.get("physionet").methods["latent-ode"].build(SeriesShape(VARIABLES, "record"), config)
     made = records(3 * BATCH)
     part = Splits(made.take(range(BATCH)), made.take(range(BATCH, 2 * BATCH)), made.take(range(2 * BATCH, 3 * BATCH)),
                   ("survived", "died"))
     return SeriesTask(config, part, model, "record", Metric("auc"), torch.device("cpu"))
-
-
-def shape() -> Any:
-    from acenode.experiments.latent_methods import SeriesShape
-
-    return SeriesShape(VARIABLES, "record")
 
 
 def contestants(made: SeriesTask) -> dict[str, Callable[[], Tensor]]:

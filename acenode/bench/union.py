@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.data.points import Record
+from acenode.data.points import Points, Record
 from acenode.data.rows import BEFORE, SHARE
 from acenode.models.dense_layers import Perceptron
 from acenode.models.elbo import divergence, evidence_bound, log_likelihood
@@ -59,8 +59,6 @@ def encode(encoder: ODEEncoder, times: list[float], x: Tensor, m: Tensor) -> tup
 
 def loss(model: LatentODE, records: list[Record], labels: Tensor, noise: Tensor, weight: float) -> Tensor:
     """The evidence bound and the weighted cross-entropy of a batch."""
-    from acenode.data.points import Points
-
     assert isinstance(model.encoder, ODEEncoder)
     times, x, m = collate(records)
     mean, deviation = encode(model.encoder, times, x, m)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -97,8 +97,3 @@ def cut_at(records: list[Record]) -> float:
     """Half of a batch's distinct times lie before this one, which is the first of the second half."""
     union = np.unique(np.concatenate([r.t for r in records]))
     return float(union[len(union) // 2])
-
-
-def shifted(points: Points, start: float) -> Points:
-    """The same with time counted from `start`."""
-    return replace(points, t=points.t - start)

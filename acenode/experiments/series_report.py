@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,8 +138,6 @@ def curves(task: SeriesTask, chosen: Records, batch: Batch) -> list[dict[str, An
 
 
 def _at_grid(task: SeriesTask, batch: Batch, grid: np.ndarray) -> Tensor:
-    from dataclasses import replace
-
     B, D = len(batch.seen.t), batch.seen.x.shape[-1]
     t = torch.from_numpy(grid).float().to(batch.seen.t.device).expand(B, -1).clamp(*batch.span)
     empty = torch.zeros(B, len(grid), D, device=t.device)

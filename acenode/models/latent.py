@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from acenode.attention import Correlation
-from acenode.data.points import Batch, Points, Walk
+from acenode.data.points import Batch, Points
 from acenode.dense import Answers
 from acenode.models.dense_layers import GRUCell, Perceptron
 from acenode.models.elbo import poisson_likelihood
@@ -29,12 +28,6 @@ class Predictions:
     posterior: tuple[Tensor, Tensor] | None = None  # mean and deviation of q(z0)
     times: Tensor | None = None  # (K,), log-likelihood of when things were observed
     evaluations: Evaluations | None = None
-
-
-class Encoder(Protocol):
-    backwards: bool | None
-
-    def __call__(self, points: Points, walk: Walk | None) -> tuple[Tensor, Tensor]: ...
 
 
 class PerTrajectory(nn.Module):
