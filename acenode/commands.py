@@ -204,7 +204,7 @@ def experiments(options: Namespace) -> int:
                       "methods": list(e.methods), "sample": e.about_sample} for e in EXPERIMENTS.values()])
         return 0
     for e in EXPERIMENTS.values():
-        print(f"{e.name:<10} {e.summary}\n{'':<10} methods: {', '.join(e.methods)}\n{'':<10} sample: {e.about_sample}")
+        print(f"{e.name:<17} {e.summary}\n{'':<17} methods: {', '.join(e.methods)}\n{'':<17} sample: {e.about_sample}")
     return 0
 
 
@@ -215,10 +215,12 @@ def methods(options: Namespace) -> int:
     experiment = experiments.get(options.experiment)
     found: list[dict[str, Any]] = []
     for name, method in experiment.methods.items():
-        variants: list[dict[str, Any]] = [{}, {"size": "large"}]
+        variants: list[dict[str, Any]] = [{}, {"size": "large"}] if "size" in method.uses else [{}]
         if "f_layers" in method.uses:
             variants += [{**size, "f_layers": f, "q_layers": q}
                          for size in ({}, {"size": "large"}) for f in (1, 2) for q in (1, 2)]
+        elif "attention" in method.uses:
+            variants += [{"initial": "dense"}, {"attention": "fixed"}, {"attention": "none"}, {"attention_in": "both"}]
         for given in variants:
             config = experiment.configure(name, "full", **given)
             found.append({"method": name, "title": method.title, "size": config.size, "settings": given,
@@ -228,7 +230,7 @@ def methods(options: Namespace) -> int:
         return 0
     for entry in found:
         settings = " ".join(f"{k}={v}" for k, v in entry["settings"].items())
-        print(f"{entry['method']:<10} {entry['title']:<18} {entry['params']:>10,} parameters  {settings}")
+        print(f"{entry['method']:<14} {entry['title']:<21} {entry['params']:>10,} parameters  {settings}")
     return 0
 
 

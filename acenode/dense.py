@@ -1,4 +1,4 @@
-"""The state at times of every sample's own, from one solve: the dense output of all steps in one product."""
+"""The state at times of every sample's own, from one solve: the dense output of many steps in one product."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from acenode.runge_kutta import Evaluations, State, Step, dense_weights, with_en
 from acenode.solve import solve
 from acenode.solver import Solver
 from acenode.tableaus import TABLEAUS, Tableau
+
+TOGETHER = 32  # steps in one product, which bounds what the weights take
 
 
 @dataclass(frozen=True)
@@ -60,23 +62,25 @@ def _coarse(start: float, end: float, times: Tensor, solver: Solver) -> list[flo
 
 
 def _combine(steps: list[Step], tableau: Tableau, times: Tensor) -> Tensor:
-    """y0 + Σ dt w_i(x) k_i of the step that holds each time: one product with the stages of all steps."""
-    dtype, h = times.dtype, steps[0].y0[0]
-    with torch.no_grad():
-        weights = []
-        for n, step in enumerate(steps):
-            here = torch.ones_like(times, dtype=torch.bool)
-            if n > 0:
-                here = times > step.t
-            if n < len(steps) - 1:
-                here = here & (times <= step.t + step.dt)
-            x = (times.double() - step.t) / step.dt
-            own = [torch.ones_like(x), *(step.dt * w for w in dense_weights(x, tableau, len(step.ks)))]
-            weights += [torch.where(here, w, 0.0).to(dtype) for w in own]
-        W = torch.stack(weights, dim=-1).to(h.dtype)  # (B, T, S·(1+stages))
-    blocks = [b for step in steps for b in (step.y0[0], *(k[0] for k in step.ks))]
-    stages = torch.stack(blocks, dim=1).flatten(2)  # (B, S·(1+stages), d)
-    return torch.bmm(W, stages).unflatten(-1, h.shape[1:])
+    """y0 + Σ dt w_i(x) k_i of the step that holds each time, as products with the stages of many steps."""
+    h, parts = steps[0].y0[0], []
+    for first in range(0, len(steps), TOGETHER):
+        chosen = steps[first:first + TOGETHER]
+        with torch.no_grad():
+            W = torch.cat([_weights(step, tableau, times, step is steps[0], step is steps[-1]) for step in chosen], -1)
+        blocks = [b for step in chosen for b in (step.y0[0], *(k[0] for k in step.ks))]
+        stages = torch.stack(blocks, dim=1).flatten(2)  # (B, S·(1+stages), d)
+        parts.append(torch.bmm(W.to(h.dtype), stages))
+    return (parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)).unflatten(-1, h.shape[1:])
+
+
+def _weights(step: Step, tableau: Tableau, times: Tensor, first: bool, last: bool) -> Tensor:
+    """What y0 and each stage of a step add at the times it holds, (B, T, 1+stages)."""
+    here = torch.full_like(times, first, dtype=torch.bool) | (times > step.t)
+    here = here & ((times <= step.t + step.dt) | last)
+    x = (times.double() - step.t) / step.dt
+    own = [torch.ones_like(x), *(step.dt * w for w in dense_weights(x, tableau, len(step.ks)))]
+    return torch.stack([torch.where(here, w, 0.0) for w in own], -1).to(times.dtype)
 
 
 def _union(start: float, end: float, times: Tensor) -> list[float]:

@@ -11,7 +11,9 @@ def binary_auc(scores: np.ndarray, labels: np.ndarray) -> float:
     """The share of (positive, negative) pairs in the right order, ties counting half; 0.5 where there is no pair."""
     positive = labels > 0
     n, total = int(positive.sum()), len(labels)
-    if n in (0, total) or not np.isfinite(scores).all():
+    if not np.isfinite(scores).all():
+        return float("nan")
+    if n in (0, total):
         return 0.5
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of each distinct score
@@ -19,19 +21,25 @@ def binary_auc(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def macro_auc(scores: np.ndarray, labels: np.ndarray) -> float:
-    """One class against the rest, (N, classes), the mean over the classes that occur and are not all there is."""
+    """One class against the rest by its probability, (N, classes), the mean over the classes that occur."""
     shown = [c for c in range(scores.shape[1]) if 0 < (labels == c).sum() < len(labels)]
     found = [binary_auc(scores[:, c], labels == c) for c in shown]
     return float(np.mean(found)) if found else 0.5
 
 
-def pair_auc(logits: Tensor, labels: Tensor) -> Tensor:
+def batch_auc(logits: Tensor, labels: Tensor) -> Tensor:
     """The same of a batch (K, B), pooled over K, on its device and without asking the host; NaN labels do not count."""
     scores, labels = logits.flatten(), labels.expand_as(logits).flatten()
-    pairs = ((labels[:, None] > 0.5) & (labels[None] < 0.5)).to(scores)
-    difference = scores[:, None] - scores[None]
-    right = ((difference > 0).to(scores) + 0.5 * (difference == 0).to(scores)) * pairs
-    return torch.where(pairs.sum() > 0, right.sum() / pairs.sum().clamp(min=1), 0.5)
+    ways = [_ordered_pairs(scores, labels), _ordered_pairs(scores.flip(0), labels.flip(0))]  # ties: once each way
+    pairs = (labels > 0.5).sum() * (labels < 0.5).sum()
+    return torch.where(pairs > 0, torch.stack(ways).mean() / pairs.clamp(min=1), 0.5)
+
+
+def _ordered_pairs(scores: Tensor, labels: Tensor) -> Tensor:
+    """How many (positive, negative) pairs a stable sort puts in the right order."""
+    sorted_labels = labels[scores.argsort(stable=True)]
+    negatives = (sorted_labels < 0.5).to(scores).cumsum(0)
+    return (negatives * (sorted_labels > 0.5)).sum()
 
 
 def roc(scores: np.ndarray, labels: np.ndarray, most: int = 400) -> tuple[np.ndarray, np.ndarray]:

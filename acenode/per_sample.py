@@ -28,9 +28,9 @@ class OwnTimes:
     def take(self, t: Tensor, dt: Tensor, took: Tensor, last: Tensor, h: Tensor, ks: list[State],
              tableau: Tableau) -> None:
         """From a step that the samples `took`; what lies after the last one is answered by that one."""
-        after = self.times - t[:, None]
-        here = took[:, None] & (after > 0) & ((after <= dt[:, None]) | last[:, None])
-        x = torch.where(here, after / dt[:, None], 0.0)
+        start, end = t[:, None], (t + dt)[:, None]  # the next step starts at just this end: no time falls between
+        here = took[:, None] & (self.times > start) & ((self.times <= end) | last[:, None])
+        x = torch.where(here, (self.times - start) / dt[:, None], 0.0)
         weights = [w * dt[:, None] for w in dense_weights(x, tableau, len(ks))]
         W = torch.stack([torch.ones_like(x), *weights], dim=-1).to(h.dtype)  # (B, T, 1+stages)
         stages = torch.stack([h, *(k[0] for k in ks)], dim=1).flatten(2)  # (B, 1+stages, d)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from acenode import experiments
@@ -40,10 +42,11 @@ def _what(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
     for key, options, begin in (("data", ("sample", "full"), start.data), ("method", methods, start.method)):
         if st.session_state.get(key, begin) not in options:  # from another experiment's page
             st.session_state.pop(key, None)
-    with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
+    few = len(methods) <= IN_A_ROW
+    with st.container(horizontal=few, gap="large" if few else "small", vertical_alignment="bottom" if few else "top"):
         data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
                                     bind="query-params", help=FIELDS["data"].metadata["help"])
-        choose = st.segmented_control if len(methods) <= IN_A_ROW else st.pills  # pills go on in the next line
+        choose = st.segmented_control if few else partial(st.pills, wrap=True)
         method = choose("Method", methods, default=start.method, key="method", required=True, bind="query-params",
                         format_func=lambda m: labels.method_title(experiment.name, m))
     return data or start.data, method or start.method

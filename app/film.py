@@ -20,6 +20,7 @@ import numpy as np
 
 from acenode import files
 from acenode.errors import UserError
+from acenode.experiments import EXPERIMENTS
 from acenode.export import maps, snapshots
 from acenode.export.curves import listed
 from acenode.export.pca import principal
@@ -170,7 +171,7 @@ def _make_reel(run: Run, found: list[File], version: str) -> Reel:
     image = snapshots.images(last.arrays, probes)
     ranges = {key: _whole([d.ranges[key] for d in own]) for key in newest.ranges}
     described = _describe(
-        version, notes, epochs=epochs, t=listed(last.arrays["t"][shown]), probes=probes,
+        version, notes, classes=_classes(run), epochs=epochs, t=listed(last.arrays["t"][shown]), probes=probes,
         labels=snapshots.labels(last.arrays, probes), image=image and image | {"shape": list(image["shape"])},
         opinions=None if None in opinions else opinions, pca=pca, change_max=max(d.change for d in own),
         no_attention=None if kind else _missing(last.arrays),
@@ -178,6 +179,15 @@ def _make_reel(run: Run, found: list[File], version: str) -> Reel:
         features=_about_features(parts, ranges, last.arrays) if "features" in parts else None,
         state={"size": parts["state"][2], **_range(ranges["state"])} if "state" in parts else None)
     return Reel(described, {e: good[e][1] for e in epochs}, shown, centre, basis)
+
+
+def _classes(run: Run) -> list[str] | None:
+    """The classes' names, where the registry has any."""
+    try:
+        entry = EXPERIMENTS.get(run.config().experiment)
+    except UserError:  # of another version
+        return None
+    return list(entry.classes) or None if entry else None
 
 
 def _describe(version: str, notes: list[str], **values: Any) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
     """
     wish = Wish(method, data)
     carried = f"carried/{experiment.name}/{data}"  # training settings outlive a change of the method
-    preset = {**st.session_state.get(carried, {}), **preset}
+    opened = f"carried/{experiment.name}"  # what is asked in the open outlives a change of the data too
+    preset = {**st.session_state.get(opened, {}), **st.session_state.get(carried, {}), **preset}
     fields = [name for name in SETTINGS if name in experiment.methods[method].uses]
     for group, title in OPEN.items():
         toggles = [name for name in fields if FIELDS[name].metadata["group"] == group]
@@ -60,6 +61,8 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
                 for name in fields:
                     if FIELDS[name].metadata["group"] == title:
                         _ask(experiment, wish, name, preset, mark)
+    if any(FIELDS[name].metadata["group"] == "attention" for name in fields):
+        st.session_state[opened] = {k: v for k, v in wish.given.items() if FIELDS[k].metadata["group"] in OPEN}
     st.session_state[carried] = {k: v for k, v in wish.given.items() if shared(k)}
     return wish
 

@@ -72,7 +72,8 @@ def draw(figure: go.Figure, key: str, caption: str, without: list[Line]) -> None
 def missing(runs: list[Line]) -> None:
     """Who is not in the picture."""
     if runs:
-        st.caption(f"Not in the result of {say.plain(', '.join(run.name for run in runs))}.")
+        names = say.plain(", ".join(run.name for run in runs))
+        st.caption(f"{names}: nothing of this in the result, as of a method that does not say it.")
 
 
 def roc(runs: list[Line]) -> go.Figure:
@@ -123,7 +124,7 @@ def over_time(runs: list[Line]) -> go.Figure:
     return figure
 
 
-LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": -0.15, "yanchor": "top"}  # as many lines as it takes
 TIMES = {"h": "time (hours)", "s": "time (seconds)", "min": "time (minutes)", "d": "time (days)"}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from acenode.cli import main
+from acenode.experiments import EXPERIMENTS
 from acenode.runs import RunStore
 
 FAST = ["--epochs", "1", "--set", "analysis=false", "--set", "batch_size=512", "--set", "snapshots=2"]
@@ -113,7 +114,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "list", "--json"]) == 0
     assert [d["name"] for d in json.loads(capsys.readouterr().out)] == [
         "mnist", "svhn", "cifar10", "physionet2012", "activity"]
-    for words in (["experiments"], ["methods", "svhn"], ["settings"], ["data", "list"]):
+    for words in (["experiments"], *(["methods", name] for name in EXPERIMENTS), ["settings"], ["data", "list"]):
         assert main(words) == 0
         assert capsys.readouterr().out
 

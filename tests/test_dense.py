@@ -49,6 +49,22 @@ def test_the_same_as_an_ordinary_solve_at_those_times(per_sample: bool) -> None:
     assert answers.evaluations.forward == layer(h0, [0.0, 1.0]).evaluations.forward
 
 
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_times_that_are_the_ends_of_steps(per_sample: bool) -> None:
+    """Every step's end belongs to one step, whatever rounding does to a difference."""
+    h0 = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
+    sizes = solve(rotation, (h0,), [0.0, 1.0], Solver(**TIGHT), per_sample=per_sample).evaluations.step_sizes
+    ends, t = [], 0.0
+    for dt in sizes:
+        t = t + dt
+        ends.append(min(t, 1.0))
+    times = torch.tensor([ends], dtype=torch.float64)
+    found = solve_at(rotation, (h0,), (0.0, 1.0), times, Solver(**TIGHT), per_sample=per_sample).h
+    c, s = torch.cos(3 * times), torch.sin(3 * times)
+    assert len(ends) > 5
+    assert torch.allclose(found[..., 0], c * 1.0 - s * 0.5, atol=1e-7)
+
+
 @pytest.mark.parametrize("gradient", ["backprop", "checkpointed", "adjoint"])
 def test_gradients_against_central_differences(gradient: str) -> None:
     layer = co_evolving("pairwise", Solver("dopri5", gradient=gradient, rtol=1e-9, atol=1e-11))  # type: ignore[arg-type]

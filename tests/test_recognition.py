@@ -217,3 +217,14 @@ def test_a_walk_knows_after_which_row_a_point_was_passed() -> None:
     b = batch(records((3,)))
     rows = Rows(np.array([[0.1], [0.2], [0.3], [0.4]], np.float32), np.array([[2], [-1], [1], [0]]))
     assert walk_of(rows, b.seen).row.tolist() == [[3, 2, 0]]
+
+
+def test_detached_attention_is_a_constant_in_the_encoder_too() -> None:
+    """Without a path through a(t), g moves only a, which nothing else feels in the gradient."""
+    made, b = encoder(attentive=True), batch(records())
+    drift: AttentiveDrift = made.recurrence.drift  # type: ignore[assignment]
+    made(b.seen, b.walk)[0].sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in drift.g.parameters())
+    made.zero_grad()
+    made(b.seen, b.walk, True)[0].sum().backward()
+    assert all(p.grad is None for p in drift.g.parameters())

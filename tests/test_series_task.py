@@ -114,6 +114,8 @@ def test_adjoint_gradients_are_those_of_backprop() -> None:
 
 
 def test_attention_of_convolutions_is_refused() -> None:
+    with pytest.raises(UserError, match="task has no meaning in physionet"):
+        experiments.get("physionet").configure("ace", task="extrapolation")
     with pytest.raises(UserError, match="correlation or dense"):
         experiments.get("physionet").configure("ace", initial="conv")
     assert experiments.get("physionet").choices("initial") == ("correlation", "dense")

@@ -1,6 +1,5 @@
 """Localization Data for Person Activity (UCI 196): four body tags of five people, an activity at every time point."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -100,7 +99,7 @@ def _read_row(fields: list[str], recordings: dict[str, Recording]) -> str | None
         x, y, z = (float(number) for number in fields[4:7])
     except ValueError:
         return MALFORMED
-    if not math.isfinite(x + y + z):
+    if not all(abs(v) < np.finfo(np.float32).max for v in (x, y, z)):  # False for NaN
         return MALFORMED
     if tag not in _TAG or activity not in CLASS_OF:
         return UNKNOWN

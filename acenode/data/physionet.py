@@ -35,6 +35,7 @@ _CLOCK = re.compile(r"(\d\d):([0-5]\d)")
 _MEMBER = re.compile(r"(?:\./)?set-[ab]/(\d{1,9})\.txt")
 _LARGEST = 1 << 20  # bytes of a record; the real ones have a few thousand
 
+OVERSIZED = "records too large to be one"
 UNKNOWN, MALFORMED, NUMBERLESS = "unknown variables", "malformed lines", "values that are no number"
 DISORDER, EMPTY, TWICE = "times out of order", "empty records", "records that come twice"
 OUTCOMES = "malformed outcomes"
@@ -112,7 +113,7 @@ def read_archive(
     skipped = Counter() if skipped is None else skipped
     records: dict[str, Record] = {}
     try:
-        for name, text in _members(path, progress):
+        for name, text in _members(path, skipped, progress):
             if name in records:
                 skipped[TWICE] += 1
                 continue
@@ -131,13 +132,15 @@ def read_archive(
     return records
 
 
-def _members(path: Path, progress: Progress | None) -> Iterator[tuple[str, str]]:
+def _members(path: Path, skipped: Counter[str], progress: Progress | None) -> Iterator[tuple[str, str]]:
     size = path.stat().st_size
     with open(path, "rb") as raw, gzip.open(raw, "rb") as stream:
         with tarfile.open(fileobj=stream, mode="r:") as archive:
             for number, member in enumerate(archive):  # in the archive's own order: gzip cannot step back cheaply
                 found = _MEMBER.fullmatch(member.name)
-                if found and member.isfile() and member.size <= _LARGEST and (entry := archive.extractfile(member)):
+                if found and member.isfile() and member.size > _LARGEST:
+                    skipped[OVERSIZED] += 1
+                elif found and member.isfile() and (entry := archive.extractfile(member)):
                     yield found[1], entry.read().decode("utf-8", errors="replace")
                 if progress is not None and number % 100 == 0:
                     progress(raw.tell(), size, f"reading {path.name}")

@@ -99,6 +99,8 @@ class SeriesSource:
         if self.rows is not None and not own and (reading.rows or 0) < self.rows:
             raise UserError(f"the download for {self.name} is cut short ({reading.rows or 0:,} of {self.rows:,} rows): "
                             "try again later")
+        if fault := reading.arrays.fault():
+            raise UserError(f"the files of {self.name} cannot be used ({fault}): get the official ones")
         series.save(self.path(root), reading.arrays, {"skipped": reading.skipped})
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # another set's downloads may be under way

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from acenode.config import FIELDS, Config, resolve
+from acenode.config import FIELDS, SETTINGS, Config, resolve
 from acenode.errors import UserError
 from acenode.task import Metric, Recipe, Task
 
@@ -50,6 +50,7 @@ class Experiment:
     defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, what is given -> settings
     make: Callable[[Config, Path, torch.device], LabTask]
     count: Callable[[Config], int]  # parameters of the model a configuration describes
+    classes: tuple[str, ...] = ()  # their names, where they have any but their numbers
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # choices of a setting that there are here
     source: str | None = None  # the name of its full data in the catalogue of data sets
 
@@ -62,6 +63,8 @@ class Experiment:
         """A complete configuration: this experiment's defaults with what was given."""
         entry = self.method(method)
         for key, value in given.items():
+            if key in SETTINGS and not any(key in m.uses for m in self.methods.values()):
+                raise UserError(f"{key} has no meaning in {self.name}: leave it out")
             if key in self.only and value not in self.only[key]:
                 raise UserError(f"{key}={value} has no meaning in {self.name}: choose {' or '.join(self.only[key])}")
         defaults = self.defaults(method, data, given)

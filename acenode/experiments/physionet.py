@@ -16,7 +16,8 @@ PHYSIONET = experiment(SeriesSet(
     about_sample=SIMULATED, kind="record", source="physionet2012", metric=Metric("auc"),
     methods=methods(None, frozenset({"normalisation", "deviation"}), record=True),
     sample=simulated.icu, full=lambda root: physionet.load(root, "a"), variables=(12, 41), classes=1,
-    values=BEST, of_sample={}, whole=lambda arrays: len(arrays) == 4000,
+    values=BEST, of_sample={}, names=physionet.CLASSES,
+    whole=lambda arrays: len(arrays) == 4000,
 ))
 
 VITALS = experiment(SeriesSet(
@@ -25,5 +26,6 @@ VITALS = experiment(SeriesSet(
     about_sample=SIMULATED, kind="vitals", source="physionet2012", metric=Metric("mse", higher_is_better=False),
     methods=methods(GENERATIVE, frozenset({"normalisation", "deviation", "task", "cut"})),
     sample=simulated.icu, full=lambda root: physionet.load(root, "ab"), variables=(12, 41), classes=1,
-    values=BEST, of_sample={}, whole=lambda arrays: len(arrays) == 8000,
+    values=BEST, of_sample={}, names=(),
+    whole=lambda arrays: len(arrays) == 8000,
 ))

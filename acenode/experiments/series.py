@@ -56,6 +56,7 @@ class SeriesSet:
     classes: int
     values: Mapping[str, Any]  # the paper's best
     of_sample: Mapping[str, Any]
+    names: tuple[str, ...]  # of the classes
     whole: Callable[[SeriesArrays], bool]  # whether the full data is all there
 
     def shape(self, config: Config) -> SeriesShape:
@@ -116,5 +117,5 @@ def experiment(spec: SeriesSet) -> Experiment:
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
         methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
-        only={"initial": ("correlation", "dense")},
+        only={"initial": ("correlation", "dense")}, classes=spec.names,
     )

@@ -62,7 +62,10 @@ def report(task: SeriesTask) -> dict[str, Any]:
     batch = assemble(chosen, task.layout, task.noise("shown", len(chosen)), 0.0, cut_of(records, task.layout))
     if task.kind == "record":
         logits, labels = np.concatenate(out.logits, 1), np.concatenate(out.labels)
-        found |= of_records(logits[:, ~np.isnan(labels)].mean(0), labels[~np.isnan(labels)])
+        known = ~np.isnan(labels)
+        found |= of_records(logits[:, known].ravel(), np.tile(labels[known], len(logits)))
+        taken = (logits[:, known].mean(0) > 0).astype(int)
+        found |= confusion(taken, labels[known].astype(int), task.splits.classes)
     if task.kind == "points":
         logits, labels = np.concatenate(out.logits, 1), np.concatenate(out.labels)
         found |= confusion(logits.mean(0).argmax(-1), labels, task.splits.classes)
@@ -81,7 +84,7 @@ def report(task: SeriesTask) -> dict[str, Any]:
 
 
 def of_records(logits: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """ROC and calibration of the records' mean logits."""
+    """ROC and calibration of all trajectories' logits, pooled as the metric is."""
     fpr, tpr = roc(logits, labels)
     probability = 1 / (1 + np.exp(-logits.clip(-500, 500)))
     index = (probability * BINS).astype(int).clip(0, BINS - 1)
@@ -89,10 +92,9 @@ def of_records(logits: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     held = count > 0
     predicted = np.bincount(index, probability, BINS)[held] / count[held]
     observed = np.bincount(index, labels, BINS)[held] / count[held]
-    taken = confusion((logits > 0).astype(int), labels.astype(int), ("survived", "died"))
     return {"roc": {"fpr": fpr.round(5).tolist(), "tpr": tpr.round(5).tolist(), "auc": binary_auc(logits, labels)},
             "calibration": {"predicted": predicted.round(4).tolist(), "observed": observed.round(4).tolist(),
-                            "count": count[held].tolist()}, **taken}
+                            "count": count[held].tolist()}}
 
 
 def over_time(bins: np.ndarray, span: tuple[float, float], records: Records) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from acenode.config import Config
 from acenode.data.points import Batch
 from acenode.experiments import series_report as report
 from acenode.experiments.series_batches import Layout, Records, SeriesBatches, assemble, cut_of
-from acenode.metrics import binary_auc, macro_auc, pair_auc
+from acenode.metrics import batch_auc, binary_auc, macro_auc
 from acenode.models.elbo import POISSON, divergence, evidence_bound, log_likelihood, squared_error
 from acenode.models.initialise import initialise
 from acenode.models.latent import Predictions
@@ -121,7 +121,7 @@ class SeriesTask:
             entropy = entropies.sum() / known.sum().clamp(min=1) / len(said.logits)
             total = total + CLASS_WEIGHT * entropy / len(said.logits)
             with torch.no_grad():
-                metrics |= {"cross_entropy": entropy.detach(), "auc": pair_auc(said.logits, batch.label)}
+                metrics |= {"cross_entropy": entropy.detach(), "auc": batch_auc(said.logits, batch.label)}
         return Loss(total, metrics, said.evaluations)
 
     @staticmethod
@@ -201,7 +201,7 @@ class SeriesTask:
         if self.kind == "points":
             logits, labels = np.concatenate(out.logits, 1), np.concatenate(out.labels)
             found |= {"accuracy": float((logits.argmax(-1) == labels).mean()),
-                      "macro_auc": macro_auc(logits.mean(0), labels)}
+                      "macro_auc": macro_auc(softmax(logits, -1).mean(0), labels)}
         else:
             found |= {"mse": out.diluted / max(1, out.records), "micro_mse": out.squared / max(1.0, out.observed)}
         if getattr(self.model, "ode", None) is not None:
@@ -225,6 +225,11 @@ class SeriesTask:
     def report(self) -> dict[str, Any]:
         self.model.eval()
         return report.report(self)
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
 
 
 def observed_mean(records: Records) -> np.ndarray:

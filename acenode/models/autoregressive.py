@@ -24,8 +24,8 @@ class Decay(nn.Module):
         self.each = each  # a factor for every input, or one for all
 
     def initialise(self, generator: torch.Generator) -> None:
-        self.weight.data.fill_(0.01)  # at zero the ramp has no slope to leave it by
-        self.bias.data.zero_()
+        for p in self.parameters():
+            p.data.zero_()
 
     def forward(self, delta: Tensor) -> Tensor:
         y = self.weight * delta

@@ -32,7 +32,9 @@ class _SmallAffine(torch.autograd.Function):
 
 
 class Map(nn.Linear):
-    """A linear map that begins small."""
+    """A linear map that begins small, or uniform within a bound."""
+
+    bound: float | None = None
 
     def forward(self, input: Tensor) -> Tensor:
         rows = input.numel() // self.in_features
@@ -42,9 +44,12 @@ class Map(nn.Linear):
         return F.linear(input, self.weight, self.bias)
 
     def initialise(self, generator: torch.Generator) -> None:
+        if self.bound is not None:
+            for p in self.parameters():
+                p.data.uniform_(-self.bound, self.bound, generator=generator)
+            return
         self.weight.data.normal_(0.0, 0.1, generator=generator)
-        if self.bias is not None:
-            self.bias.data.zero_()
+        self.bias.data.zero_()
 
 
 class Perceptron(nn.Sequential):
@@ -83,6 +88,8 @@ class GRUCell(nn.Module):
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
         self.input, self.hidden, self.size = Map(inputs, 3 * hidden), Map(hidden, 3 * hidden), hidden
+        for part in (self.input, self.hidden):
+            part.bound = hidden ** -0.5  # as torch begins a GRU
 
     def forward(self, given: Tensor, h: Tensor) -> Tensor:
         """`given` is `self.input` of what is read."""

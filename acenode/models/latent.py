@@ -58,11 +58,11 @@ class LatentODE(nn.Module):
         self.latent, self.classify = latent, classify
         self.backwards: bool | None = encoder.backwards  # type: ignore[assignment]
 
-    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        return self.encoder(batch.seen, batch.walk)
+    def encode(self, batch: Batch, detach_attention: bool = False) -> tuple[Tensor, Tensor]:
+        return self.encoder(batch.seen, batch.walk, detach_attention)
 
     def forward(self, batch: Batch, *, detach_attention: bool = False) -> Predictions:
-        posterior = self.encode(batch)
+        posterior = self.encode(batch, detach_attention)
         z0 = draw(*posterior, batch.noise)
         K, B, _ = z0.shape
         times = batch.target.t.expand(K, -1, -1).flatten(0, 1)  # (K·B, T)

@@ -28,7 +28,7 @@ class Drift(nn.Module):
     def start(self, mu: Tensor) -> Tensor | None:
         return None
 
-    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor) -> tuple[Tensor, Tensor | None]:
+    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor, detach: bool) -> tuple[Tensor, Tensor | None]:
         return torch.addcmul(mu, dt, self.f(mu)), a
 
 
@@ -42,9 +42,9 @@ class AttentiveDrift(Drift):
     def start(self, mu: Tensor) -> Tensor:
         return torch.eye(mu.shape[-1], dtype=mu.dtype, device=mu.device).expand(*mu.shape, -1)
 
-    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor) -> tuple[Tensor, Tensor | None]:
+    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor, detach: bool) -> tuple[Tensor, Tensor | None]:
         assert a is not None
-        attended = self.attend(mu, a)
+        attended = self.attend(mu, a.detach() if detach else a)
         return torch.addcmul(mu, dt, self.f(attended)), torch.addcmul(a, dt[:, None], self.g(attended))
 
 
@@ -103,23 +103,23 @@ class ODERecurrence(nn.Module):
         super().__init__()
         self.size, self.cell, self.drift = size, GaussianGRU(inputs, size, units), drift
 
-    def forward(self, points: Points, walk: Walk) -> Tensor:
+    def forward(self, points: Points, walk: Walk, detach_attention: bool = False) -> Tensor:
         """[μ, s] after every row, (S, B, 2r)."""
         w = self.cell.fuse(torch.cat((points.x, points.m), -1), walk.point)
         dt, read = walk.dt.unsqueeze(-1), walk.read.unsqueeze(-1)
         f = self.drift.f
         if isinstance(self.drift, AttentiveDrift) or f.bounded:
-            return self._by_rows(points, w, dt, read)
+            return self._by_rows(points, w, dt, read, detach_attention)
         maps = [p for layer in f.layers.maps() for p in (layer.weight.t(), layer.bias)]
         return Scan.apply(w.given, dt, read, w.gates, w.gates_out, w.gates_bias, w.new, w.new_out, w.new_bias, *maps)
 
-    def _by_rows(self, points: Points, w: _Fused, dt: Tensor, read: Tensor) -> Tensor:
+    def _by_rows(self, points: Points, w: _Fused, dt: Tensor, read: Tensor, detach: bool = False) -> Tensor:
         """The same as the graph's own operations, for any drift."""
         r, kept = self.size, []
         y = points.x.new_zeros(len(points.x), 2 * r)
         a = self.drift.start(y[:, :r])
         for i, given in enumerate(w.given):
-            mu, a = self.drift.step(y[:, :r], a, dt[i])
+            mu, a = self.drift.step(y[:, :r], a, dt[i], detach)
             y = torch.cat((mu, y[:, r:]), 1)
             y = torch.where(read[i], self.cell(y, given, w), y)
             kept.append(y)
@@ -136,9 +136,9 @@ class ODEEncoder(nn.Module):
         self.recurrence, self.latent = recurrence, latent
         self.out = Perceptron(2 * recurrence.size, 2 * latent, hidden, 2)
 
-    def forward(self, points: Points, walk: Walk | None) -> tuple[Tensor, Tensor]:
+    def forward(self, points: Points, walk: Walk | None, detach_attention: bool = False) -> tuple[Tensor, Tensor]:
         assert walk is not None
-        return gaussian(self.out(self.recurrence(points, walk)[-1]))
+        return gaussian(self.out(self.recurrence(points, walk, detach_attention)[-1]))
 
 
 class RNNEncoder(nn.Module):
@@ -151,7 +151,7 @@ class RNNEncoder(nn.Module):
         self.gru = GRU(2 * variables + 1, size)
         self.out = Perceptron(size, 2 * latent, units, 2)
 
-    def forward(self, points: Points, walk: Walk | None) -> tuple[Tensor, Tensor]:
+    def forward(self, points: Points, walk: Walk | None, detach_attention: bool = False) -> tuple[Tensor, Tensor]:
         x = torch.cat((gaps(points).unsqueeze(-1), points.x, points.m), -1)
         h = self.gru(x.flip(1), points.observed.flip(1))[:, -1]
         return gaussian(self.out(h))
@@ -181,11 +181,9 @@ class _TorchGRU(nn.GRU):
         super().__init__(inputs, size, batch_first=True)
 
     def initialise(self, generator: torch.Generator) -> None:
-        for name, p in self.named_parameters():
-            if name.startswith("weight"):
-                p.data.normal_(0.0, 0.1, generator=generator)
-            else:
-                p.data.zero_()
+        bound = self.hidden_size ** -0.5
+        for p in self.parameters():
+            p.data.uniform_(-bound, bound, generator=generator)
 
 
 def gaps(points: Points) -> Tensor:
