@@ -264,9 +264,14 @@ def data(options: Namespace) -> int:
     from acenode.data.store import data_dir
 
     root: Path = data_dir()
+    if options.action == "build":
+        return _build(options, root)
     if options.action != "list" and options.name is None:
         raise UserError(f"name the data set: acenode data {options.action} {'|'.join(CATALOGUE)}")
     sources = list(CATALOGUE.values()) if options.name is None else [source_of(options.name)]
+    for name in ("folder", "start", "end", "seed"):
+        if getattr(options, name) is not None:
+            raise UserError(f"--{name.replace('folder', 'from')} goes with `acenode data build ushcn`")
     if options.action == "get":
         from acenode.progress import DownloadBar
 
@@ -282,6 +287,26 @@ def data(options: Namespace) -> int:
         for s in states:
             print(f"{s.name:<13} {s.state:<8} {s.detail}")
     return 0 if options.action == "list" or all(s.state == "ready" for s in states) else 1
+
+
+def _build(options: Namespace, root: Path) -> int:
+    from acenode.data import ushcn_build
+    from acenode.data.ushcn import USHCN
+    from acenode.progress import DownloadBar
+
+    if options.name != USHCN.name or options.folder is None:
+        raise UserError(f"what can be built is {USHCN.name}: acenode data build {USHCN.name} --from DIR")
+    given = {name: value for name in ("start", "end", "seed") if (value := getattr(options, name)) is not None}
+    with DownloadBar() as bar:
+        built = ushcn_build.build(options.folder, root, **given, progress=bar.show)
+        USHCN.prepare(root, bar.show)
+    if options.json:
+        _print_json({"path": str(built.path), "stations": built.stations, "series": built.series, "rows": built.rows,
+                     "skipped": built.skipped})
+        return 0
+    passed = "".join(f"; {count:,} {what}" for what, count in built.skipped.items())
+    print(f"{built.path}: {built.series:,} series of {built.stations:,} stations, {built.rows:,} rows{passed}")
+    return 0
 
 
 def bench(options: Namespace) -> int:

@@ -113,7 +113,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"attention", "penalty_weight", "solver"} <= {s["key"] for s in json.loads(capsys.readouterr().out)}
     assert main(["data", "list", "--json"]) == 0
     assert [d["name"] for d in json.loads(capsys.readouterr().out)] == [
-        "mnist", "svhn", "cifar10", "physionet2012", "activity"]
+        "mnist", "svhn", "cifar10", "physionet2012", "activity", "ushcn"]
     for words in (["experiments"], *(["methods", name] for name in EXPERIMENTS), ["settings"], ["data", "list"]):
         assert main(words) == 0
         assert capsys.readouterr().out

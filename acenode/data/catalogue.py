@@ -4,9 +4,10 @@ from acenode.data.activity import ACTIVITY
 from acenode.data.base import DataSource
 from acenode.data.physionet import PHYSIONET
 from acenode.data.sources import SOURCES
+from acenode.data.ushcn import USHCN
 from acenode.errors import UserError
 
-CATALOGUE: dict[str, DataSource] = {**SOURCES, PHYSIONET.name: PHYSIONET, ACTIVITY.name: ACTIVITY}
+CATALOGUE: dict[str, DataSource] = {**SOURCES, **{source.name: source for source in (PHYSIONET, ACTIVITY, USHCN)}}
 
 
 def source_of(name: str) -> DataSource:

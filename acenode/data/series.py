@@ -13,7 +13,7 @@ import numpy as np
 from acenode.data.store import read_npz, write_npz
 
 FORMAT = 1  # of the prepared file
-UNITS = ("h", "s")
+UNITS = ("h", "s", "")  # "" where time is in a set's own steps
 _STORED = ("ids", "offsets", "t", "values", "mask", "label", "group", "coupling", "about")
 
 
@@ -30,7 +30,7 @@ class SeriesArrays:
     names: tuple[str, ...]  # of the D variables
     classes: tuple[str, ...]
     group: np.ndarray  # (N,) int64, which trial or set a record is from; zeros where there is none
-    unit: str  # "h" or "s"
+    unit: str  # one of UNITS
     horizon: float  # the time every t is divided by before a model sees it
     coupling: np.ndarray | None = None  # (D, D) of a simulated set: [i, j] > 0 where variable j drives variable i
 
@@ -86,9 +86,9 @@ def _value_fault(a: SeriesArrays) -> str | None:
     if not (steps > 0).all() or not np.isfinite(a.t).all():  # a NaN is no step forward either
         return "times do not increase within a record"
     if a.unit not in UNITS or not 0 < a.horizon < np.inf:
-        return f"the horizon is {a.horizon} {a.unit}"
+        return f"the horizon is {a.horizon} {a.unit}".rstrip()
     if len(a.t) and (a.t.min() < 0 or a.t.max() > a.horizon * (1 + 1e-6)):
-        return f"times leave 0 to {a.horizon:g} {a.unit}"
+        return f"times leave 0 to {a.horizon:g} {a.unit}".rstrip()
     if not np.isfinite(a.x).all():
         return "a value is not a number"
     if (a.x[~a.m] != 0).any():

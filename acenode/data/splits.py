@@ -33,7 +33,7 @@ def _quotas(sizes: np.ndarray, count: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Sorted indices of the records of each part."""
+    """Indices of the records of each part, sorted unless a split says otherwise."""
 
     train: np.ndarray
     validation: np.ndarray

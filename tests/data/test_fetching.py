@@ -87,7 +87,7 @@ def test_a_page_may_ask_all_the_time(tmp_path, official, monkeypatch):
 
 def test_only_known_sets_can_be_asked_for(tmp_path):
     fetcher = Fetcher(tmp_path)
-    assert list(fetcher.sources) == ["mnist", "svhn", "cifar10", "physionet2012", "activity"]
+    assert list(fetcher.sources) == ["mnist", "svhn", "cifar10", "physionet2012", "activity", "ushcn"]
     for ask in (fetcher.start, fetcher.state):
         with pytest.raises(UserError, match="no data set 'imagenet': choose one of mnist, svhn, cifar10"):
             ask("imagenet")

@@ -1,0 +1,139 @@
+"""USHCN daily: five weather variables of 1,114 stations in the United States, sporadic over four years."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from acenode.data.base import RemoteFile
+from acenode.data.folds import two_sided
+from acenode.data.series import SeriesArrays
+from acenode.data.series_source import Reading, SeriesSource
+from acenode.data.store import Progress
+from acenode.errors import UserError
+
+FILE = "small_chunked_sporadic.csv"
+VARIABLES = ("PRCP", "SNOW", "SNWD", "TMAX", "TMIN")  # Value_0 to Value_4: rain, snowfall, snow depth, °F high and low
+HEADER = ",".join(["ID", "Time", *(f"{kind}_{k}" for kind in ("Value", "Mask") for k in range(len(VARIABLES)))])
+SERIES = 1_114
+END = 200.0  # of every series; time is in units of DAYS days
+CUT = 150.0  # forecasts begin after it
+DAYS = 18_627 / 2_500
+
+MALFORMED, NUMBERLESS = "malformed rows", "rows with a value that is no number"
+OUTSIDE, EMPTY = f"rows outside time 0 to {END:g}", "rows with nothing observed"
+TWICE = "rows at a time that came before"
+
+_D = len(VARIABLES)
+_LARGEST = float(np.finfo(np.float32).max)
+_MASK = {"0": False, "1": True, "0.0": False, "1.0": True}
+
+Row = tuple[int, float, list[float], list[bool]]  # series, time, values and mask of the variables
+
+
+def read_row(line: str) -> Row | str:
+    """A row of the file, or why it cannot be used."""
+    fields = line.split(",")
+    if len(fields) != 2 + 2 * _D:
+        return MALFORMED
+    try:
+        number, time = float(fields[0]), float(fields[1])
+        mask = [_MASK[field.strip()] for field in fields[2 + _D:]]
+    except (ValueError, KeyError):
+        return MALFORMED
+    if not 0 <= number < 2**53 or number != int(number) or time != time:
+        return MALFORMED
+    try:
+        values = [float(field) if seen else 0.0 for field, seen in zip(fields[2:], mask, strict=False)]
+    except ValueError:
+        return NUMBERLESS
+    if not all(-_LARGEST < value < _LARGEST for value in values):  # a NaN is not between them either
+        return NUMBERLESS
+    if not 0 <= time <= END:
+        return OUTSIDE
+    return (int(number), time, values, mask) if any(mask) else EMPTY
+
+
+def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[list[Row], int]:
+    """The rows that can be used, and how many there were."""
+    found: list[Row] = []
+    rows = done = 0
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as handle:
+            head = handle.readline()
+            if head.decode("utf-8", errors="replace").strip() != HEADER:
+                raise UserError(f"{path} does not begin with {HEADER}: delete it and get it again")
+            for raw in handle:
+                done += len(raw)
+                if rows % 5000 == 0 and progress is not None:
+                    progress(done, size, f"reading {path.name}")
+                if line := raw.decode("utf-8", errors="replace").strip():
+                    rows += 1
+                    row = read_row(line)
+                    if isinstance(row, str):
+                        skipped[row] += 1
+                    else:
+                        found.append(row)
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror or error})") from error
+    if not found:
+        raise UserError(f"{path} has no rows that can be used: delete it and get it again")
+    return found, rows
+
+
+def assemble(rows: list[Row], skipped: Counter[str]) -> SeriesArrays:
+    """The series by number and time, whatever the order of the rows; of two at one time the first."""
+    number = np.array([row[0] for row in rows], np.int64)
+    t = np.array([row[1] for row in rows], np.float32)
+    order = np.lexsort((t, number))  # stable
+    number, t = number[order], t[order]
+    again = np.zeros(len(order), bool)
+    again[1:] = (np.diff(number) == 0) & (np.diff(t) == 0)
+    if again.any():
+        skipped[TWICE] += int(again.sum())
+    order, number, t = order[~again], number[~again], t[~again]
+    ids, lengths = np.unique(number, return_counts=True)
+    return SeriesArrays(
+        ids=ids.astype(str), offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), t=t,
+        x=np.array([row[2] for row in rows], np.float32)[order], m=np.array([row[3] for row in rows], bool)[order],
+        label=np.full(len(ids), np.nan, np.float32), names=VARIABLES, classes=(), group=np.zeros(len(ids), np.int64),
+        unit="", horizon=END,
+    )
+
+
+def read(files: Mapping[str, Path], progress: Progress | None = None) -> Reading:
+    """The series of the published file, or of one built from other years or stations."""
+    skipped: Counter[str] = Counter()
+    rows, count = read_rows(files[FILE], skipped, progress)
+    arrays = assemble(rows, skipped)
+    if not two_sided(arrays, CUT).any():
+        raise UserError(f"{files[FILE]} has no series with rows on both sides of time {CUT:g}: there is nothing to "
+                        "forecast")
+    return Reading(arrays, skipped, count)
+
+
+def describe(arrays: SeriesArrays) -> str:
+    words = f"{len(arrays):,} series, {arrays.m.sum():,} observations at {len(arrays.t):,} times"
+    if one_sided := int((~two_sided(arrays, CUT)).sum()):
+        words += f"; for training alone: {one_sided:,} with nothing before or after time {CUT:g}"
+    return words
+
+
+def load(root: Path, source: SeriesSource | None = None) -> SeriesArrays:
+    """The prepared series."""
+    return (source or USHCN).load(root)
+
+
+USHCN = SeriesSource(
+    name="ushcn",
+    title="USHCN daily climate",
+    files=(RemoteFile(
+        FILE,
+        (f"https://raw.githubusercontent.com/edebrouwer/gru_ode_bayes/master/gru_ode_bayes/datasets/Climate/{FILE}",),
+        sha256="671eb8d121522e98891c84197742a6c9e9bb5015e42b328a93ebdf2cfd393ecf",
+    ),),
+    read=read,
+    describe=describe,
+)

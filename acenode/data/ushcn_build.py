@@ -1,0 +1,163 @@
+"""The sporadic climate set from NOAA's daily station files, by the published recipe with a seed of its own."""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from acenode.data.station_files import Station, read_stations
+from acenode.data.store import Progress, replacing
+from acenode.data.ushcn import CUT, DAYS, END, FILE, HEADER, USHCN, VARIABLES
+from acenode.errors import UserError
+from acenode.lock import locked
+
+START_YEAR, END_YEAR = 1950, 2000
+SHARE = 0.05  # of a station's observations of an element
+TARGETS = 3  # a series has more times than this after the cut
+EARLIEST = 20  # years after the first by which a station must have begun; it must last a year past the last
+
+OUT_OF_YEARS, TOO_FEW = "stations that do not span the years", "stations with too few times after the cut"
+
+
+@dataclass(frozen=True)
+class Build:
+    """What was built, and what was passed over and why."""
+
+    path: Path
+    stations: int  # read
+    series: int
+    rows: int
+    skipped: Counter[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A station's kept observations."""
+
+    element: np.ndarray  # (R,) its place among VARIABLES
+    day: np.ndarray  # (R,) since the first of the first year
+    value: np.ndarray  # (R,)
+
+
+def build(
+    folder: Path, root: Path, start: int = START_YEAR, end: int = END_YEAR, seed: int = 0,
+    progress: Progress | None = None,
+) -> Build:
+    """Write `root/ushcn/small_chunked_sporadic.csv` from the station files in a folder. The last 200 units of time
+    (four years) of `start` to `end` are kept. Nothing that is there already is replaced."""
+    last = _last_day(start, end)
+    if seed < 0:
+        raise UserError(f"the seed is {seed}: choose 0 or more")
+    target = root / USHCN.name / FILE
+    for path in (target, USHCN.path(root)):
+        if path.exists():
+            raise UserError(f"{path} is there already: move it away, or set ACENODE_DATA to another folder")
+    skipped: Counter[str] = Counter()
+    samples, stations = _samples(folder, start, end, seed, skipped, progress)
+    _standardise(samples)
+    rows, series = 0, 0
+    with locked(root / f".{USHCN.name}.lock"), replacing(target) as handle:
+        handle.write(f"{HEADER}\n".encode())
+        for number, sample in enumerate(samples):
+            t, x, m = series_of(sample, last)
+            if (t > CUT).sum() <= TARGETS:
+                skipped[TOO_FEW] += 1
+                continue
+            handle.write("".join(_row(number, *one) for one in zip(t, x, m, strict=True)).encode())
+            rows, series = rows + len(t), series + 1
+        if not series:
+            raise UserError(f"no station in {folder} has more than {TARGETS} times after the cut: give more stations")
+    return Build(target, stations, series, rows, +skipped)
+
+
+def _last_day(start: int, end: int) -> int:
+    """The last day of `end`, counted from the first of `start`."""
+    if not 1700 <= start <= end <= 2200:
+        raise UserError(f"the years {start} to {end} are no span: choose a first and a later last year")
+    last = int((np.datetime64(f"{end + 1}-01-01") - np.datetime64(f"{start}-01-01")).astype(int)) - 1
+    if last < END * DAYS:
+        raise UserError(f"{start} to {end} is too short: choose five years or more")
+    return last
+
+
+def _samples(
+    folder: Path, start: int, end: int, seed: int, skipped: Counter[str], progress: Progress | None
+) -> tuple[list[Sample], int]:
+    """The kept observations of every station that spans the years, by the stations' names; and how many were read."""
+    found: dict[str, Sample] = {}
+    names: set[str] = set()
+    for station in _stations(folder, skipped, progress):
+        if station.name in names:
+            raise UserError(f"station {station.name} is in two files of {folder}: take one of them out")
+        names.add(station.name)
+        years = station.day.astype("datetime64[Y]").astype(int) + 1970
+        if not len(years) or not (years.max() > end + 1 and years.min() < start + EARLIEST):
+            skipped[OUT_OF_YEARS] += 1
+            continue
+        sample = draw(station, (years >= start) & (years <= end), start, seed)
+        if len(sample.day):
+            found[station.name] = sample
+        else:
+            skipped[TOO_FEW] += 1
+    return [found[name] for name in sorted(found)], len(names)
+
+
+def _stations(folder: Path, skipped: Counter[str], progress: Progress | None) -> Iterator[Station]:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: name the one with the station files")
+    paths = sorted([*folder.glob("*.dly"), *folder.glob("state*.txt")])
+    if not paths:
+        raise UserError(f"{folder} has no station files (*.dly or state*.txt) in it")
+    forms = set()
+    size, done = sum(path.stat().st_size for path in paths), 0
+    for path in paths:
+        if progress is not None:
+            progress(done, size, "reading station files")
+        done += path.stat().st_size
+        stations, form = read_stations(path, VARIABLES, skipped)
+        forms.add(form)
+        if len(forms) > 1:
+            raise UserError(f"{folder} mixes station files in metric and in US units: keep those of one kind")
+        yield from stations
+    if progress is not None:
+        progress(size, size, "reading station files")
+
+
+def draw(station: Station, within: np.ndarray, start: int, seed: int) -> Sample:
+    """A random 5% of each element's observations, by the seed and the station's name alone."""
+    rng = np.random.default_rng([seed, zlib.crc32(station.name.encode())])
+    kept = []
+    for element in range(len(VARIABLES)):
+        places = np.flatnonzero(within & (station.element == element))
+        kept.append(np.sort(rng.choice(places, round(SHARE * len(places)), replace=False)))
+    chosen = np.concatenate(kept)
+    day = (station.day[chosen] - np.datetime64(f"{start}-01-01")).astype(np.int64)
+    return Sample(station.element[chosen], day, station.value[chosen].astype(np.float64))
+
+
+def _standardise(samples: list[Sample]) -> None:
+    """Mean 0 and standard deviation 1 of each element over all stations and years, as published: in place."""
+    for element in range(len(VARIABLES)):
+        value = np.concatenate([np.zeros(0), *(s.value[s.element == element] for s in samples)])
+        mean = value.mean() if len(value) else 0.0
+        spread = value.std(ddof=1) if len(value) > 1 else 0.0
+        for s in samples:
+            s.value[s.element == element] = (s.value[s.element == element] - mean) / (spread or 1.0)
+
+
+def series_of(sample: Sample, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times (R,) from 0 to 200 in tenths, values and mask (R, 5) of the last 200 units before day `last`."""
+    tenth = np.rint(10 * sample.day / DAYS).astype(np.int64) - round(10 * last / DAYS) + round(10 * END)
+    here = tenth >= 0
+    times, row = np.unique(tenth[here], return_inverse=True)
+    x, m = np.zeros((len(times), len(VARIABLES))), np.zeros((len(times), len(VARIABLES)), bool)
+    x[row, sample.element[here]] = sample.value[here]
+    m[row, sample.element[here]] = True
+    return times / 10, x, m
+
+
+def _row(number: int, t: float, x: np.ndarray, m: np.ndarray) -> str:
+    return f"{number},{t:g},{','.join(f'{value:g}' for value in x)},{','.join('1' if seen else '0' for seen in m)}\n"
