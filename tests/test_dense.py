@@ -39,7 +39,8 @@ def along(loss: Callable[[], Tensor], p: Tensor, direction: Tensor, eps: float =
 @pytest.mark.parametrize("per_sample", [False, True])
 @pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8", "rk4"])
 def test_a_rotation_at_own_times(method: str, per_sample: bool) -> None:
-    solver = Solver(method, step_size=0.01) if method == "rk4" else Solver(method, **(LOOSER if method == "bosh3" else TIGHT), max_steps=100_000)
+    tolerance = LOOSER if method == "bosh3" else TIGHT
+    solver = Solver(method, step_size=0.01) if method == "rk4" else Solver(method, **tolerance, max_steps=100_000)
     h0 = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, -1.0]], dtype=torch.float64)
     t = own_times()
     t[0, 0], t[1, 1] = 0.0, 1.0  # both ends
