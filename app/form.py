@@ -15,7 +15,7 @@ from acenode.errors import UserError
 from acenode.experiments import Experiment
 from app import say
 
-OPEN = {"task": "Task", "attention": "Attention"}  # what is seen at once
+OPEN = {"task": "Task and data", "attention": "Attention"}  # what is seen at once
 TITLES = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}
 MOST_SEEDS = 50
 
