@@ -4,11 +4,11 @@
 import { clamp } from "./theme.js";
 
 const LEAST = 500, MOST = 900;  // milliseconds between two flushes
-const NEAR = 20, GRACE = 200;  // so much too early is in time; so long a flush waits for the answer that is due with it
+const NEAR = 20, GRACE = 100;  // so much too early is in time; so long a flush waits for the answer that is due with it
 const SHARE = 8;  // an interval is so many times what a flush costs
 const BUDGET = 70;  // milliseconds that a flush may cost: the losses first, the others in turn
 const MEMORY = 0.7;  // of the moving average of that cost
-const CALM = 5000, CALM_INTERVAL = 850;  // milliseconds without a touch, and between two flushes from then on
+const CALM = 5000, CALM_INTERVAL = 750;  // milliseconds without a touch, and between two flushes from then on
 const TURN = 3;  // of a calm page: every so many flushes another panel has its turn beside the first
 const TOUCHES = ["pointermove", "pointerdown", "wheel", "keydown"];
 
