@@ -35,6 +35,14 @@ class Groups:
     attention: list[nn.Parameter]
     penalised: list[nn.Parameter]
 
+    @classmethod
+    def of(cls, model: nn.Module, g: Sequence[nn.Module | None], q: nn.Module | None, detach_attention: bool) -> Groups:
+        """θ_g of every g there is apart from the rest; θ_q goes with the rest unless phase one cannot reach it."""
+        penalised = [p for net in g if net is not None for p in net.parameters()]
+        unreached = list(q.parameters()) if q is not None and penalised and detach_attention else []
+        later = {id(p) for p in penalised + unreached}
+        return cls([p for p in model.parameters() if id(p) not in later], penalised + unreached, penalised)
+
 
 @dataclass(frozen=True)
 class Loss:

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from acenode.export.series import Band
 from app import labels
-from app.series import LEGEND, Line, draw, time_axis
+from app.series import Line, draw, legend_above, time_axis
 from app.vitals import pick
 
 ALL = "all of them"
@@ -52,7 +52,7 @@ def bands(found: list[tuple[Line, Band]]) -> go.Figure:
                 row=i + 1, col=1)
             named.add(kind)
     figure.update_layout(height=height, barmode="overlay", margin={"l": 10, "r": 10, "t": 64, "b": 10},
-                         legend={**LEGEND, "y": 1 + 40 / height, "traceorder": "normal"})
+                         legend={**legend_above(40, height), "traceorder": "normal"})
     for i, lanes in enumerate(rows):
         figure.update_yaxes(categoryorder="array", categoryarray=[lane for lane, _ in reversed(lanes)], type="category",
                             range=[-0.5, len(lanes) - 0.5], showgrid=False, row=i + 1)

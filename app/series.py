@@ -124,7 +124,14 @@ def over_time(runs: list[Line]) -> go.Figure:
     return figure
 
 
-LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": -0.15, "yanchor": "top"}  # as many lines as it takes
+LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": -0.15, "yanchor": "top"}  # below, as many lines as it takes
+
+
+def legend_above(pixels: int, height: int) -> dict[str, Any]:
+    """So far above the charts of a figure of that height, over their titles."""
+    return {"orientation": "h", "x": 0, "y": 1 + pixels / height, "yanchor": "bottom"}
+
+
 TIMES = {"h": "time (hours)", "s": "time (seconds)", "min": "time (minutes)", "d": "time (days)"}
 
 

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from acenode.export.series import Record, Variable
 from app.address import options
-from app.series import LEGEND, QUIET, Line, draw, time_axis
+from app.series import QUIET, Line, draw, legend_above, time_axis
 
 COLUMNS = 3
 
@@ -57,8 +57,8 @@ def small_multiples(found: list[tuple[Line, Record]]) -> go.Figure:
     for cut in {record.cut for _, record in found} - {None}:
         figure.add_vline(x=cut, line={"color": QUIET, "width": 1.5, "dash": "dot"})
     units = {record.unit for _, record in found if record.unit}
-    figure.update_layout(height=100 + 230 * rows, margin={"l": 10, "r": 10, "t": 60, "b": 10},
-                         legend={**LEGEND, "y": 1 + 45 / (100 + 230 * rows)})
+    height = 100 + 230 * rows
+    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 60, "b": 10}, legend=legend_above(45, height))
     figure.update_xaxes(zeroline=False)
     figure.update_xaxes(title=time_axis(units.pop() if len(units) == 1 else ""), row=rows)
     figure.update_yaxes(zeroline=False, nticks=5)

@@ -243,9 +243,8 @@ def test_a_part_of_the_data_is_marked(tmp_path: Path, monkeypatch: pytest.Monkey
     entry = experiments.get("activity")
     spec = entry.make.__self__  # type: ignore[union-attr]
     windows = spec.sample()
-    assert activity.recordings(windows) < activity.RECORDINGS or spec.whole(windows)
+    assert activity.recordings(windows) < activity.RECORDINGS
     monkeypatch.setitem(spec.__dict__, "full", lambda root: windows)
-    monkeypatch.setitem(spec.__dict__, "whole", lambda arrays: False)
     config = entry.configure("rnn-dt", "full", device="cpu", epochs=1, latent=4, units=8)
     run = create(RunStore(tmp_path), config)
     execute(run, NOWHERE)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from acenode.data.base import RemoteFile
+from acenode.data.lines import lines_of
 from acenode.data.series import SeriesArrays
 from acenode.data.series_source import Reading, SeriesSource
 from acenode.data.store import Progress
@@ -71,20 +72,11 @@ class Recording:
 def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[dict[str, Recording], int]:
     """The recordings by name, and how many rows there were."""
     recordings: dict[str, Recording] = {}
-    rows = done = 0
-    try:
-        size = path.stat().st_size
-        with open(path, "rb") as handle:
-            for raw in handle:
-                done += len(raw)
-                if rows % 5000 == 0 and progress is not None:
-                    progress(done, size, f"reading {path.name}")
-                if line := raw.decode("utf-8", errors="replace").strip():
-                    rows += 1
-                    if trouble := _read_row(line.split(","), recordings):
-                        skipped[trouble] += 1
-    except OSError as error:
-        raise UserError(f"cannot read {path} ({error.strerror or error})") from error
+    rows = 0
+    for line in lines_of(path, progress):
+        rows += 1
+        if trouble := _read_row(line.split(","), recordings):
+            skipped[trouble] += 1
     if not recordings:
         raise UserError(f"{path} is not the official {FILE}: delete it and get it again")
     return recordings, rows

@@ -1,7 +1,5 @@
 """The image sets as arrays: prepared once into one npz each, then loaded from it."""
 
-import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +8,10 @@ import numpy as np
 from acenode.data.base import DataState, RemoteFile, is_there
 from acenode.data.download import fetch
 from acenode.data.formats import read_cifar_archive, read_idx, read_svhn_mat
+from acenode.data.prepared import prepare_once, read_prepared
 from acenode.data.sources import SOURCES, ImageSource, source_of
-from acenode.data.store import Progress, read_npz, sweep, write_npz
+from acenode.data.store import Progress, read_npz, write_npz
 from acenode.errors import UserError
-from acenode.lock import locked
 
 __all__ = [
     "SOURCES",
@@ -49,20 +47,8 @@ def prepare(
 ) -> Path:
     """Download, check and lay out an image set as `root/name.npz`; a sound one is left as it is."""
     source = source or source_of(name)
-    path = source.path(root)
-    # Asked before the lock too: a folder that cannot be written may still hold a sound file.
-    if check(name, root, source).state == "ready":
-        return path
 
-    def waiting() -> None:
-        if progress is not None:
-            progress(0, None, f"waiting for another download of {name}")
-
-    with locked(root / f".{name}.lock", waiting):
-        if check(name, root, source).state == "ready":
-            return path
-        sweep(path)
-        folder = root / "downloads" / name
+    def make(folder: Path) -> None:
         for file in source.files:
             fetch(file.urls, folder / file.name, md5=file.md5, progress=progress)
         splits = source.read(folder)
@@ -74,27 +60,15 @@ def prepare(
         }
         if fault := _fault(source, arrays):
             raise UserError(f"the downloads for {name} cannot be used ({fault}): delete {folder}, try again")
-        write_npz(path, arrays)
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # another set's downloads may be under way
-            folder.parent.rmdir()
-    return path
+        write_npz(source.path(root), arrays)
+
+    return prepare_once(source, root, progress, make)
 
 
 def load(name: str, root: Path, source: ImageSource | None = None) -> ImageArrays:
     """A prepared image set."""
     source = source or source_of(name)
-    path = source.path(root)
-    if not is_there(path):
-        raise UserError(
-            f"{name} is not there yet: run `acenode data get {name}`, or train with --data sample"
-        )
-    try:
-        return _read(source, path)
-    except ValueError as error:
-        raise UserError(
-            f"{path} cannot be used ({error}): delete it, or get it again with `acenode data get {name}`"
-        ) from error
+    return read_prepared(source, root, lambda path: _read(source, path))
 
 
 def check(name: str, root: Path, source: ImageSource | None = None) -> DataState:

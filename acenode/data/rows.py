@@ -58,9 +58,9 @@ def union_rows(times: list[np.ndarray], *, backwards: bool) -> list[Rows]:
     return found
 
 
-def together(rows: list[Rows], least: int = 1) -> Rows:
+def together(rows: list[Rows]) -> Rows:
     """The rows of a batch, (S, B): shorter records begin later, with rows that change nothing before."""
-    S = max(least, *(len(r.dt) for r in rows))
+    S = max(1, *(len(r.dt) for r in rows))
     dt, point = np.zeros((S, len(rows)), np.float32), np.full((S, len(rows)), -1, np.int64)
     for b, r in enumerate(rows):
         if len(r.dt):

@@ -1,9 +1,7 @@
 """A set of irregular series: from its official files, here or downloaded, to one prepared npz."""
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,10 @@ from typing import Any
 from acenode.data import series
 from acenode.data.base import DataState, RemoteFile, is_there
 from acenode.data.download import fetch
+from acenode.data.prepared import prepare_once, read_prepared
 from acenode.data.series import SeriesArrays
-from acenode.data.store import Progress, sweep
+from acenode.data.store import Progress
 from acenode.errors import UserError
-from acenode.lock import locked
 
 
 @dataclass(frozen=True)
@@ -42,34 +40,11 @@ class SeriesSource:
 
     def prepare(self, root: Path, progress: Progress | None = None) -> Path:
         """Lay the set out as `root/name.npz`, from `root/name/` where its files are there, else from a download."""
-        path = self.path(root)
-        # Asked before the lock too: a folder that cannot be written may still hold a sound file.
-        if self.check(root).state == "ready":
-            return path
-
-        def waiting() -> None:
-            if progress is not None:
-                progress(0, None, f"waiting for another download of {self.name}")
-
-        with locked(root / f".{self.name}.lock", waiting):
-            if self.check(root).state != "ready":
-                sweep(path)
-                self._make(root, progress)
-        return path
+        return prepare_once(self, root, progress, lambda folder: self._make(root, folder, progress))
 
     def load(self, root: Path) -> SeriesArrays:
         """The prepared series."""
-        path = self.path(root)
-        if not is_there(path):
-            raise UserError(
-                f"{self.name} is not there yet: run `acenode data get {self.name}`, or train with --data sample"
-            )
-        try:
-            return series.load(path)[0]
-        except ValueError as error:
-            raise UserError(
-                f"{path} cannot be used ({error}): delete it, or get it again with `acenode data get {self.name}`"
-            ) from error
+        return read_prepared(self, root, lambda path: series.load(path)[0])
 
     def check(self, root: Path) -> DataState:
         """Whether the set is ready. The whole file is read, so that a damaged byte is found here too."""
@@ -88,8 +63,8 @@ class SeriesSource:
     def _places(self, root: Path) -> dict[str, Path]:
         return {file.name: root / self.name / file.name for file in self.files}
 
-    def _make(self, root: Path, progress: Progress | None) -> None:
-        places, folder = self._places(root), root / "downloads" / self.name
+    def _make(self, root: Path, folder: Path, progress: Progress | None) -> None:
+        places = self._places(root)
         for file in self.files:
             if not is_there(places[file.name]):
                 places[file.name] = fetch(file.urls, folder / file.name, md5=file.md5, sha256=file.sha256,
@@ -102,9 +77,6 @@ class SeriesSource:
         if fault := reading.arrays.fault():
             raise UserError(f"the files of {self.name} cannot be used ({fault}): get the official ones")
         series.save(self.path(root), reading.arrays, {"skipped": reading.skipped})
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # another set's downloads may be under way
-            folder.parent.rmdir()
 
 
 def _skipped(notes: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from acenode.data.base import RemoteFile
 from acenode.data.folds import two_sided
+from acenode.data.lines import lines_of
 from acenode.data.series import SeriesArrays
 from acenode.data.series_source import Reading, SeriesSource
 from acenode.data.store import Progress
@@ -58,26 +59,16 @@ def read_row(line: str) -> Row | str:
 def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[list[Row], int]:
     """The rows that can be used, and how many there were."""
     found: list[Row] = []
-    rows = done = 0
-    try:
-        size = path.stat().st_size
-        with open(path, "rb") as handle:
-            head = handle.readline()
-            if head.decode("utf-8", errors="replace").strip() != HEADER:
-                raise UserError(f"{path} does not begin with {HEADER}: delete it and get it again")
-            for raw in handle:
-                done += len(raw)
-                if rows % 5000 == 0 and progress is not None:
-                    progress(done, size, f"reading {path.name}")
-                if line := raw.decode("utf-8", errors="replace").strip():
-                    rows += 1
-                    row = read_row(line)
-                    if isinstance(row, str):
-                        skipped[row] += 1
-                    else:
-                        found.append(row)
-    except OSError as error:
-        raise UserError(f"cannot read {path} ({error.strerror or error})") from error
+    lines, rows = lines_of(path, progress), 0
+    if next(lines, "") != HEADER:
+        raise UserError(f"{path} does not begin with {HEADER}: delete it and get it again")
+    for line in lines:
+        rows += 1
+        row = read_row(line)
+        if isinstance(row, str):
+            skipped[row] += 1
+        else:
+            found.append(row)
     if not found:
         raise UserError(f"{path} has no rows that can be used: delete it and get it again")
     return found, rows

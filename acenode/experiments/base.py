@@ -73,3 +73,11 @@ class Experiment:
     def choices(self, key: str) -> tuple[str, ...]:
         """What a setting can be here."""
         return self.only.get(key) or FIELDS[key].metadata["choices"]
+
+
+def recipe_of(config: Config, optimiser: Callable[..., torch.optim.Optimizer],
+              rate: Callable[[float], float]) -> Recipe:
+    """How a configuration is trained."""
+    return Recipe(config.epochs or 1, config.learning_rate or 0.0, optimiser, rate,
+                  schedule=config.schedule or "alternating", penalty=config.penalty or "none",
+                  penalty_weight=config.penalty_weight or 0.0, detach_attention=bool(config.detach_attention))

@@ -17,6 +17,7 @@ from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.data.images import ImageArrays
 from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
+from acenode.experiments.base import recipe_of
 from acenode.experiments.probes import Probes
 from acenode.models.image import ImageModel
 from acenode.models.initialise import initialise
@@ -73,17 +74,12 @@ class ImageTask:
             decay = 0.0 if is_attention else c.weight_decay or 0.0
             return torch.optim.SGD(parameters, lr=lr, momentum=c.momentum or 0.0, weight_decay=decay)
 
-        return Recipe(c.epochs or 1, c.learning_rate or 0.0, sgd, partial(rate, DECAY[c.data]),
-                      schedule=c.schedule or "alternating", penalty=c.penalty or "none",
-                      penalty_weight=c.penalty_weight or 0.0, detach_attention=bool(c.detach_attention))
+        return recipe_of(c, sgd, partial(rate, DECAY[c.data]))
 
     def groups(self, detach_attention: bool) -> Groups:
         """θ_g apart from θ_f and θ_others; θ_q goes with θ_others unless phase one cannot reach it."""
-        g, q = getattr(self.model.ode, "g", None), getattr(self.model.ode, "q", None)
-        penalised = list(g.parameters()) if g is not None else []
-        unreached = list(q.parameters()) if q is not None and penalised and detach_attention else []
-        later = {id(p) for p in penalised + unreached}
-        return Groups([p for p in self.model.parameters() if id(p) not in later], penalised + unreached, penalised)
+        ode = self.model.ode
+        return Groups.of(self.model, [getattr(ode, "g", None)], getattr(ode, "q", None), detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> tuple[Tensor, Tensor]:
         return self.batches.batch(epoch, iteration)

@@ -31,13 +31,11 @@ class SeriesShape:
 
 def _classifier(shape: SeriesShape, inputs: int, *, linear: bool = True) -> nn.Module | None:
     from acenode.models.dense_layers import Map
-    from acenode.models.latent import point_classifier, record_classifier
+    from acenode.models.latent import classifier
 
     if shape.classify is None:
         return None
-    if shape.classify == "record":
-        return record_classifier(inputs)
-    return Map(inputs, shape.classes) if linear else point_classifier(inputs, shape.classes)
+    return Map(inputs, shape.classes) if linear and shape.classify == "points" else classifier(inputs, shape.classes)
 
 
 def _where(shape: SeriesShape, config: Config) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.models.image import ImageModel
+if TYPE_CHECKING:
+    from acenode.models.image import ImageModel
 
 LIMIT = 1_900_000  # bytes of a snapshot before compression
 PROBES, FRAMES = (4, 10), (9, 41)  # fewest and most
@@ -24,13 +28,7 @@ class Probes:
     @classmethod
     def choose(cls, x: Tensor, y: Tensor) -> Probes:
         """The first sample of each class, then the second of each …, as many as may be wanted."""
-        labels = y.tolist()
-        rank: dict[int, int] = {}
-        order = []
-        for i, label in enumerate(labels):
-            rank[label] = rank.get(label, -1) + 1
-            order.append((rank[label], label, i))
-        chosen = [i for _, _, i in sorted(order)[:PROBES[1]]]
+        chosen = in_turn(list(enumerate(y.tolist())))[:PROBES[1]]
         return cls(x[chosen], y[chosen])
 
     @torch.no_grad()
@@ -46,10 +44,10 @@ class Probes:
         logits = model.read_out(trajectory.h[-1])
         model.train(was_training)
         arrays = {
-            "t": t.numpy().astype(np.float32), "h": _half(trajectory.h), "image": self.x[:probes].cpu().numpy(),
+            "t": t.numpy().astype(np.float32), "h": half(trajectory.h), "image": self.x[:probes].cpu().numpy(),
             "label": self.y[:probes].cpu().numpy(), "logits": logits.float().cpu().numpy(),
         }
-        return arrays | ({"a": _half(trajectory.a)} if trajectory.a is not None else {})
+        return arrays | ({"a": half(trajectory.a)} if trajectory.a is not None else {})
 
 
 def fit(bytes_each: int) -> tuple[int, int]:
@@ -59,5 +57,15 @@ def fit(bytes_each: int) -> tuple[int, int]:
     return probes, int(np.clip(pairs // probes, 2, FRAMES[1]))
 
 
-def _half(x: Tensor) -> np.ndarray:
+def in_turn(labelled: Sequence[tuple[int, int]]) -> list[int]:
+    """Of (sample, label) the first sample of each label, then the second of each …, the labels in their order."""
+    seen: Counter[int] = Counter()
+    order = []
+    for i, label in labelled:
+        order.append((seen[label], label, i))
+        seen[label] += 1
+    return [i for _, _, i in sorted(order)]
+
+
+def half(x: Tensor) -> np.ndarray:
     return x.clamp(-65_000, 65_000).half().cpu().numpy()

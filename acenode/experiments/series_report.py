@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acenode.analysis import confusion
+from acenode.experiments.probes import half, in_turn
 from acenode.experiments.series_batches import Records, assemble, cut_of
 from acenode.metrics import binary_auc, roc
 
@@ -23,14 +24,8 @@ BINS, TIMES = 10, 24  # of the calibration, and of the errors over time
 
 def choose(records: Records, kind: str, count: int) -> list[int]:
     """Records to watch: of every class in turn, those with most points first."""
-    length = [len(r.t) for r in records.series]
-    label = [main_label(own, kind) for own in records.labels]
-    rank: dict[Any, int] = {}
-    order = []
-    for i in sorted(range(len(records)), key=lambda i: -length[i]):
-        rank[label[i]] = rank.get(label[i], -1) + 1
-        order.append((rank[label[i]], label[i], i))
-    return [i for _, _, i in sorted(order)[:count]]
+    longest = sorted(range(len(records)), key=lambda i: -len(records.series[i].t))
+    return in_turn([(i, main_label(records.labels[i], kind)) for i in longest])[:count]
 
 
 def main_label(own: np.ndarray, kind: str) -> int:
@@ -42,14 +37,10 @@ def main_label(own: np.ndarray, kind: str) -> int:
 
 def snapshot(t: np.ndarray, h: Tensor, a: Tensor | None, probes: Records, kind: str) -> dict[str, np.ndarray]:
     labels = np.array([max(0, main_label(own, kind)) for own in probes.labels], np.int64)
-    arrays = {"t": t.astype(np.float32), "h": _half(h)}
+    arrays = {"t": t.astype(np.float32), "h": half(h)}
     if kind != "vitals":
         arrays["label"] = labels
-    return arrays | ({"a": _half(a)} if a is not None else {})
-
-
-def _half(x: Tensor) -> np.ndarray:
-    return x.clamp(-65_000, 65_000).half().cpu().numpy()
+    return arrays | ({"a": half(a)} if a is not None else {})
 
 
 def report(task: SeriesTask) -> dict[str, Any]:
@@ -61,13 +52,11 @@ def report(task: SeriesTask) -> dict[str, Any]:
     chosen = records.take(choose(records, task.kind, SHOWN))
     batch = assemble(chosen, task.layout, task.noise("shown", len(chosen)), 0.0, cut_of(records, task.layout))
     if task.kind == "record":
-        logits, labels = np.concatenate(out.logits, 1), np.concatenate(out.labels)
-        known = ~np.isnan(labels)
-        found |= of_records(logits[:, known].ravel(), np.tile(labels[known], len(logits)))
-        taken = (logits[:, known].mean(0) > 0).astype(int)
-        found |= confusion(taken, labels[known].astype(int), task.splits.classes)
+        logits, labels = out.known()
+        found |= of_records(logits.ravel(), np.tile(labels, len(logits)))
+        found |= confusion((logits.mean(0) > 0).astype(int), labels.astype(int), task.splits.classes)
     if task.kind == "points":
-        logits, labels = np.concatenate(out.logits, 1), np.concatenate(out.labels)
+        logits, labels = out.known()
         found |= confusion(logits.mean(0).argmax(-1), labels, task.splits.classes)
         found["bands"] = bands(task, chosen, batch)
     else:

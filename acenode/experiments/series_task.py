@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from acenode.config import Config
 from acenode.data.points import Batch
 from acenode.experiments import series_report as report
+from acenode.experiments.base import recipe_of
 from acenode.experiments.series_batches import Layout, Records, SeriesBatches, assemble, cut_of
 from acenode.metrics import batch_auc, binary_auc, macro_auc
 from acenode.models.elbo import POISSON, divergence, evidence_bound, log_likelihood, squared_error
@@ -52,6 +53,12 @@ class Outputs:
     batches: int = 0
     bins: np.ndarray | None = None  # (2, bins): squared errors and counts over time
 
+    def known(self) -> tuple[np.ndarray, np.ndarray]:
+        """Logits (K, N, …) and labels (N,) of all that has one."""
+        logits, labels = np.concatenate(self.logits, 1), np.concatenate(self.labels)
+        there = ~np.isnan(labels)
+        return logits[:, there], labels[there]
+
 
 class SeriesTask:
     """One series experiment by one model. `kind` is record, points or vitals: what is asked of the model."""
@@ -76,25 +83,19 @@ class SeriesTask:
     # Training -----------------------------------------------------------------------------------------------------
 
     def recipe(self) -> Recipe:
-        c, total = self.config, (self.config.epochs or 1) * self.iterations
+        total = (self.config.epochs or 1) * self.iterations
 
         def adamax(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
             return torch.optim.Adamax(parameters, lr=lr)
 
-        return Recipe(c.epochs or 1, c.learning_rate or 0.0, adamax, lambda p: max(FLOOR, DECAY ** (p * total)),
-                      schedule=c.schedule or "alternating", penalty=c.penalty or "none",
-                      penalty_weight=c.penalty_weight or 0.0, detach_attention=bool(c.detach_attention))
+        return recipe_of(self.config, adamax, lambda p: max(FLOOR, DECAY ** (p * total)))
 
     def groups(self, detach_attention: bool) -> Groups:
         """θ_g, in the encoder too where it has one, apart from θ_f and θ_others."""
         layers = [getattr(self.model, "ode", None), getattr(self.model, "encoder", None)]
         drift = getattr(getattr(layers[1], "recurrence", None), "drift", None)
-        nets = [g for g in (getattr(layers[0], "g", None), getattr(drift, "g", None)) if g is not None]
-        penalised = [p for g in nets for p in g.parameters()]
-        q = getattr(layers[0], "q", None)
-        unreached = list(q.parameters()) if q is not None and penalised and detach_attention else []
-        later = {id(p) for p in penalised + unreached}
-        return Groups([p for p in self.model.parameters() if id(p) not in later], penalised + unreached, penalised)
+        nets = [getattr(layers[0], "g", None), getattr(drift, "g", None)]
+        return Groups.of(self.model, nets, getattr(layers[0], "q", None), detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> Batch:
         return self.batches.batch(epoch, iteration)
@@ -143,12 +144,11 @@ class SeriesTask:
         self.model.eval()
         records: Records = getattr(self.splits, split)
         out = Outputs([], [])
-        cut = cut_of(records, self.layout)
+        cut, noise = cut_of(records, self.layout), self.noise(split, len(records))
         edges = torch.linspace(cut or 0.0, 1.0, bins + 1, device=self.layout.device) if bins else None
         for start in range(0, len(records), EVALUATION_BATCH):
             chosen = range(start, min(start + EVALUATION_BATCH, len(records)))
-            noise = self.noise(split, len(records))[:, chosen]
-            batch = assemble(records.take(chosen), self.layout, noise, 0.0, cut)
+            batch = assemble(records.take(chosen), self.layout, noise[:, chosen], 0.0, cut)
             self._gather(out, self.model(batch), batch, edges)
             if interrupted():
                 return None
@@ -193,15 +193,14 @@ class SeriesTask:
         """The protocol's numbers, and the plain ones beside them under their own names."""
         found: dict[str, float] = {}
         if self.kind == "record":
-            logits, labels = np.concatenate(out.logits, 1), np.concatenate(out.labels)
-            known = ~np.isnan(labels)
-            pooled = np.tile(labels[known], len(logits))
-            found |= {"auc": binary_auc(logits[:, known].ravel(), pooled),
-                      "mean_logit_auc": binary_auc(logits[:, known].mean(0), labels[known])}
+            logits, labels = out.known()
+            found |= {"auc": binary_auc(logits.ravel(), np.tile(labels, len(logits))),
+                      "mean_logit_auc": binary_auc(logits.mean(0), labels)}
         if self.kind == "points":
-            logits, labels = np.concatenate(out.logits, 1), np.concatenate(out.labels)
+            logits, labels = out.known()
+            probability = torch.from_numpy(logits).softmax(-1).mean(0).numpy()
             found |= {"accuracy": float((logits.argmax(-1) == labels).mean()),
-                      "macro_auc": macro_auc(softmax(logits, -1).mean(0), labels)}
+                      "macro_auc": macro_auc(probability, labels)}
         else:
             found |= {"mse": out.diluted / max(1, out.records), "micro_mse": out.squared / max(1.0, out.observed)}
         if getattr(self.model, "ode", None) is not None:
@@ -225,11 +224,6 @@ class SeriesTask:
     def report(self) -> dict[str, Any]:
         self.model.eval()
         return report.report(self)
-
-
-def softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    e = np.exp(x - x.max(axis, keepdims=True))
-    return e / e.sum(axis, keepdims=True)
 
 
 def observed_mean(records: Records) -> np.ndarray:

@@ -178,9 +178,5 @@ class RecurrentVAE(nn.Module):
         return self.decode(mean, times - times[:, :1])[0].transpose(0, 1), None
 
 
-def record_classifier(inputs: int) -> Perceptron:
-    return Perceptron(inputs, 1, CLASSIFIER, 3, nn.ReLU)
-
-
-def point_classifier(inputs: int, classes: int) -> Perceptron:
-    return Perceptron(inputs, classes, CLASSIFIER, 3, nn.ReLU)
+def classifier(inputs: int, outputs: int) -> Perceptron:
+    return Perceptron(inputs, outputs, CLASSIFIER, 3, nn.ReLU)

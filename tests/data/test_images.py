@@ -60,7 +60,7 @@ def test_a_second_prepare_needs_no_network(tmp_path, official, mirror):
 def test_what_someone_else_prepared_is_accepted_unwritten(tmp_path, official, mirror, monkeypatch):
     made = official("cifar10")
     np.savez_compressed(tmp_path / "cifar10.npz", **made.arrays)
-    monkeypatch.setattr("acenode.data.images.locked", lambda *_args: pytest.fail("it wanted to write"))
+    monkeypatch.setattr("acenode.data.prepared.locked", lambda *_args: pytest.fail("it wanted to write"))
     prepare("cifar10", tmp_path, source=made.source)
     assert mirror.requests == []
     np.testing.assert_array_equal(load("cifar10", tmp_path, made.source).x_test, made.arrays["x_test"])

@@ -1,0 +1,26 @@
+"""A text file line by line, with progress."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from acenode.data.store import Progress
+from acenode.errors import UserError
+
+EVERY = 5000  # lines between two reports
+
+
+def lines_of(path: Path, progress: Progress | None = None) -> Iterator[str]:
+    """The lines that are not blank, without what surrounds them."""
+    done = count = 0
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as handle:
+            for raw in handle:
+                done += len(raw)
+                if progress is not None and count % EVERY == 0:
+                    progress(done, size, f"reading {path.name}")
+                if line := raw.decode("utf-8", errors="replace").strip():
+                    count += 1
+                    yield line
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror or error})") from error
