@@ -1,0 +1,39 @@
+"""Series to forecast in batches: what is read, what is to be said, in the set's own unit of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acenode.data.points import Points
+
+
+@dataclass(frozen=True)
+class Sporadic:
+    """B series. In training the targets are the points themselves, each to be said before it is read."""
+
+    seen: Points
+    target: Points
+    horizon: float
+    seed: int = 0  # of everything a model draws for this batch
+
+    @property
+    def training(self) -> bool:
+        return self.target is self.seen
+
+
+class Draws:
+    """What a model draws for a batch: the same for the same seed, whatever else is drawn beside it."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.generator = torch.Generator(device).manual_seed(seed)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator, device=self.generator.device)
+
+    def kept(self, share: float, *shape: int) -> Tensor:
+        """Zeros with the probability `share`, the others raised so that the mean is one."""
+        drawn = torch.rand(shape, generator=self.generator, device=self.generator.device)
+        return (drawn >= share).to(drawn) / (1 - share)
