@@ -1,8 +1,8 @@
 """How a batch of series is advanced between its observations: Euler steps, and which series halts after which.
 
-Every series takes its own steps: a gap of time is crossed in ⌈gap/Δ⌉ equal ones. All series of a batch go in step, row by
-row, so that nobody waits. Where all times are multiples of Δ, as in the protocol's sets, row i is the time iΔ of all of
-them: the same steps that one clock shared by the batch would take.
+Every series takes its own steps: a gap of time is crossed in ⌈gap/Δ⌉ equal ones. All series of a batch go in step, row
+by row, so that nobody waits. Where all times are multiples of Δ, as in the protocol's sets, row i is the time iΔ of all
+of them: the same steps that one clock shared by the batch would take.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def course_of(seen: Points, target: Points | None, step: float) -> Course:
     else:
         dt = _own_steps(gap, count, S)
     here = np.nonzero(there)
-    halts = row[here], here[0], order[here]
+    rows, series, point = row[here], here[0], order[here]
     T = seen.t.shape[1]
-    jumps, reads = halts[2] < T, halts[2] >= T
-    return Course(torch.from_numpy(dt).to(device), _halts(*(x[jumps] for x in halts), S, device),
-                  _halts(halts[0][reads], halts[1][reads], halts[2][reads] - T, S, device))
+    jumps, reads = point < T, point >= T
+    return Course(torch.from_numpy(dt).to(device), _halts(rows[jumps], series[jumps], point[jumps], S, device),
+                  _halts(rows[reads], series[reads], point[reads] - T, S, device))
 
 
 def _own_steps(gap: np.ndarray, count: np.ndarray, S: int) -> np.ndarray:

@@ -106,8 +106,10 @@ class GRUODEBayes(nn.Module):
             said, after, reads = walked.said, walked.after, walked.reads
         if not batch.training:
             return Forecast(*lay_out(torch.cat(self.p(reads), -1), course.reads, batch.target.x))
-        extra = self.mixing * (divergence(*self.p(after, self.kept(len(x), draws)), x) * m).sum()
-        return Forecast(*lay_out(said, course.jumps, batch.seen.x), extra)
+        mean, logvar = self.p(after, self.kept(len(x), draws))
+        extra = self.mixing * (divergence(mean, logvar, x) * m).sum()
+        mean, logvar = lay_out(said, course.jumps, batch.seen.x)
+        return Forecast(mean, logvar, extra)
 
     def begin(self, B: int, draws: Draws | None) -> Tensor:
         """h(0) (B, latent)."""
@@ -145,23 +147,44 @@ class GRUODEBayes(nn.Module):
 
     def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """h, before any jump, and a at common times, (F, B, …)."""
-        seen, B = batch.seen, len(batch.seen.t)
-        times = torch.tensor(t, dtype=seen.t.dtype, device=seen.t.device).expand(B, -1)
-        nothing = seen.x.new_zeros(B, len(t), seen.x.shape[-1])
-        frames = Points(times, nothing, nothing, torch.ones_like(times, dtype=torch.bool))
-        course = course_of(seen, frames, self.step)
-        x, m = (v[course.jumps.series, course.jumps.point] for v in (seen.x, seen.m))
+        B = len(batch.seen.t)
+        course, x, m = self._looking(batch, self._times(batch, t))
         h0 = self.begin(B, None)
         a0 = self.attention.begin(h0) if self.attention is not None else None
         walked = walk(self, course, h0, a0, x, m, None, batch.horizon, look=True)
         h = lay_frames(walked.reads, course.reads, B, len(t))
         return h, lay_frames(walked.attention, course.reads, B, len(t)) if walked.attention is not None else None
 
+    def around(self, batch: Sporadic, t: list[float]) -> tuple[Forecast, Forecast, Forecast, Points]:
+        """What is said before and after every jump, and at common times in between, with those."""
+        times = self._times(batch, t)
+        course, x, m = self._looking(batch, times)
+        h0 = self.begin(len(batch.seen.t), None)
+        a0 = self.attention.begin(h0) if self.attention is not None else None
+        walked = walk(self, course, h0, a0, x, m, None, batch.horizon)
+        after, between = (torch.cat(self.p(h), -1) for h in (walked.after, walked.reads))
+        return (Forecast(*lay_out(walked.said, course.jumps, batch.seen.x)),
+                Forecast(*lay_out(after, course.jumps, batch.seen.x)),
+                Forecast(*lay_out(between, course.reads, times.x)), times)
 
-def lay_out(said: Tensor, halts: Halts, like: Tensor) -> tuple[Tensor, ...]:
+    @staticmethod
+    def _times(batch: Sporadic, t: list[float]) -> Points:
+        seen = batch.seen
+        times = torch.tensor(t, dtype=seen.t.dtype, device=seen.t.device).expand(len(seen.t), -1)
+        nothing = seen.x.new_zeros(*times.shape, seen.x.shape[-1])
+        return Points(times, nothing, nothing, torch.ones_like(times, dtype=torch.bool))
+
+    def _looking(self, batch: Sporadic, times: Points) -> tuple[Course, Tensor, Tensor]:
+        course = course_of(batch.seen, times, self.step)
+        x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))
+        return course, x, m
+
+
+def lay_out(said: Tensor, halts: Halts, like: Tensor) -> tuple[Tensor, Tensor]:
     """What is said at the halts (N, 2D), laid out as the points are: mean and log-variance, (B, T, D)."""
     out = said.new_zeros(*like.shape[:2], said.shape[-1])
-    return out.index_put((halts.series, halts.point), said).chunk(2, -1)
+    mean, logvar = out.index_put((halts.series, halts.point), said).chunk(2, -1)
+    return mean, logvar
 
 
 def lay_frames(states: Tensor, halts: Halts, B: int, frames: int) -> Tensor:

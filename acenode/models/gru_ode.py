@@ -43,8 +43,9 @@ class RowGRU(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.gates, self.new = Affine(size, 2 * size, bias=False, blocks=2), Affine(size, size, bias=False)  # of the rows
-        self.gates_in, self.new_in = Affine(size, 2 * size, bias=False, blocks=2), Affine(size, size, bias=False)  # of h'
+        # of the rows, and of h'
+        self.gates, self.gates_in = (Affine(size, 2 * size, bias=False, blocks=2) for _ in range(2))
+        self.new, self.new_in = (Affine(size, size, bias=False) for _ in range(2))
 
     def forward(self, attended: Tensor, a: Tensor) -> Tensor:
         """h' (B, d) and a (B, d, d) → da/dt."""

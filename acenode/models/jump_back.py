@@ -21,7 +21,8 @@ class Back:
         d_said, d_after, self.d_reads = grads
         w = scan.w
         self.attention = w.g_gates is not None
-        self.back = Weights(*(x if x is None or x.dim() == 1 else x.t().contiguous() for x in w))
+        turned: Any = (x if x is None or x.dim() == 1 else x.t().contiguous() for x in w)
+        self.back = Weights(*turned)
         given = [x for x in w if x is not None]
         self.total = {name: torch.zeros_like(x) for name, x, wanted in zip(w._fields, given, needed, strict=False)
                       if wanted}
@@ -88,8 +89,7 @@ class Back:
                 dh = dh - d_u
             if d_mean is not None:
                 back.addcmul_(d_mean, dt[k])
-            torch.mul(turn.weights, back.unsqueeze(-1), out=product)
-            dh = dh + product.sum(1)
+            dh = dh + torch.mul(turn.weights, back.unsqueeze(-1), out=product).sum(1)
         self.add("f_reset", segment.s, d_gates[:, 0])
         self.add("f_open", segment.s, d_gates[:, 1])
         if "f_new" in self.total:

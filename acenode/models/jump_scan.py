@@ -8,9 +8,9 @@ Row by row (`acenode.models.gru_bayes` has the equations):
     h ← GRU(ReLU([x, p, e] F + b) ⊙ m, h) where observed   p = MLP(h), e = (x − μ)/σ
     a ← a + τ o_a ⊙ (u_a − a)                              once in a window of rows, τ long, on the mean of s
 
-Recorded operation by operation a row is some sixty nodes, and each adds to a weight's gradient; here a weight's gradient
-is one product for a window, or for all observations. Of a window all is kept while there is room, else its start alone,
-and its rows are taken again on the way back (`acenode.models.jump_back`). Nothing asks the host.
+Recorded operation by operation a row is some sixty nodes, and each adds to a weight's gradient; here that is one
+product for a window, or for all observations. Of a window all is kept while there is room, else its start alone, and
+its rows are taken again on the way back (`acenode.models.jump_back`). Nothing asks the host.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Scan:
         rows = zip(states[:-1].unbind(0), states[1:].unbind(0), reading.unbind(0), gates.unbind(0),
                    gates[:, 0].unbind(0), gates[:, 1].unbind(0), news.unbind(0), strict=True)
         for k, (own, after, s, gate, r, o, u) in enumerate(rows):
-            if weights is not None:
+            if weights is not None and product is not None:
                 torch.mul(weights, own.unsqueeze(1), out=product)
                 torch.sum(product, -1, out=s)
             torch.mm(s, W_reset, out=r)
