@@ -68,7 +68,7 @@ def contestants(made: list[Record]) -> dict[str, tuple[GRUODEBayes, Callable[[],
     clock = Plain(plain)
 
     def own(model: GRUODEBayes) -> Tensor:
-        seen = pad(made, torch.device("cpu"))
+        seen = pad(made)
         batch = Sporadic(seen, seen, END, course=course_of(seen, None, model.step))
         said = model(batch)
         total = (surprise(seen.x, said.mean, said.logvar) * seen.m).sum()

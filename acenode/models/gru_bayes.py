@@ -135,6 +135,8 @@ class GRUODEBayes(nn.Module):
             torch.cat((torch.cat((given, none(len(given), H)), 1),
                        torch.cat((own[:, :2 * H], none(H, H), own[:, 2 * H:]), 1))),
             torch.cat((cell.input.bias + F.pad(cell.hidden.bias[:2 * H], (0, H)), cell.hidden.bias[2 * H:]))]
+        if attention is None and h0.is_cuda and (found := self._launched(course, h0, x, m, kept)) is not None:
+            return found
         plan = Plan(course, x, m, kept)
         if attention is not None and attention.g is not None:
             g = attention.g
@@ -144,6 +146,31 @@ class GRUODEBayes(nn.Module):
                         g.new_in.weight.t()]
             plan = Plan(course, x, m, kept, attention.every, attention.own_feedback, detach)
         return JumpScan.apply(plan, h0, a0, *weights)
+
+    def _launched(self, course: Course, h0: Tensor, x: Tensor, m: Tensor,
+                  kept: Tensor | None) -> tuple[Tensor, ...] | None:
+        """The same by kernels of a GPU, each of which takes a series through all rows; None where they do not suit."""
+        from acenode.models import jump_scan_cuda as cuda
+
+        f, p, cell, jumps, reads = self.f, self.p, self.jump.cell, course.jumps, course.reads
+        assert f.reset is not None
+        series, row = torch.cat((jumps.series, reads.series)), torch.cat((jumps.row, reads.row))
+        order = (series * course.rows + row).argsort()  # a series' own one after another
+        offsets = F.pad(torch.bincount(series, minlength=len(h0)).cumsum(0), (1, 0))
+        beside = [F.pad(v, (0, 0, 0, len(reads)))[order] if v is not None else None for v in (x, m, kept)]
+        jumped = None if len(reads) == 0 else order < len(jumps)
+        events = cuda.Events(offsets, row[order], beside[0], beside[1], beside[2], jumped)  # type: ignore[arg-type]
+        weights = cuda.Weights(torch.cat((f.reset.weight, f.update.weight)).t(), f.new.weight.t(), p.hidden.weight.t(),
+                               p.hidden.bias, p.out.weight.t(), p.out.bias, self.jump.weight, self.jump.bias,
+                               cell.input.weight.t(), cell.input.bias, cell.hidden.weight.t(), cell.hidden.bias)
+        dt = course.dt.squeeze(-1).expand(-1, len(h0))
+        if not cuda.suits(h0, dt, events, weights):
+            return None
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order), device=order.device)
+        before, after = (found[place] for found in cuda.JumpScan.apply(h0, dt, events, *weights))
+        N = len(jumps)
+        return torch.cat(p(before[:N], kept), -1), after[:N], before[N:]
 
     def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """h, before any jump, and a at common times, (F, B, …)."""
