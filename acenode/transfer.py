@@ -25,5 +25,5 @@ def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
             continue
         memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
     there = block.to(device, non_blocking=True)
-    return [there[start:start + x.nbytes].view(x.dtype).view(x.shape) if x.numel() else torch.empty_like(x, device=device)
+    return [there[start:start + x.nbytes].view(x.dtype).view(x.shape) if x.numel() else x.to(device)
             for x, start in zip(tensors, starts, strict=True)]

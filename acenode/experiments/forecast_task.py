@@ -55,7 +55,7 @@ class ForecastTask:
         self.epoch = -1
         initialise(model, config.seed)
         self.model = model.to(device)
-        self.step: float | None = getattr(model, "step", None)  # of a model that steps from point to point
+        self.step: float | None = getattr(model, "step_size", None)  # of a model that steps from point to point
         recurrence: Any = getattr(model, "recurrence", None)
         if hasattr(recurrence, "mean"):
             recurrence.mean.copy_(torch.from_numpy(self._mean()))

@@ -81,7 +81,8 @@ class GRUODEBayes(nn.Module):
                  mixing: float = 1e-4, minimal: bool = False, impute: bool = False, extra: int = 0,
                  attention: Attention | None = None) -> None:
         super().__init__()
-        self.latent, self.extra, self.step, self.dropout, self.mixing = size + extra, extra, step, dropout, mixing
+        self.latent, self.extra = size + extra, extra
+        self.step_size, self.dropout, self.mixing = step, dropout, mixing
         self.start = Start(size)
         self.f = GRUODE(self.latent, 2 * variables if impute else 0, minimal)
         self.p = Gaussian(self.latent, variables, units)
@@ -94,7 +95,7 @@ class GRUODEBayes(nn.Module):
         return not self.f.minimal and self.f.given is None and (self.attention is None or self.attention.fused)
 
     def forward(self, batch: Sporadic, *, detach_attention: bool = False) -> Forecast:
-        course = batch.course or course_of(batch.seen, None if batch.training else batch.target, self.step)
+        course = batch.course or course_of(batch.seen, None if batch.training else batch.target, self.step_size)
         draws = Draws(batch.seed, batch.seen.t.device) if self.training and self.dropout > 0 else None
         x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))  # (N, D)
         h0, kept = self.begin(len(batch.seen.t), draws), self.kept(len(x), draws)
@@ -202,7 +203,7 @@ class GRUODEBayes(nn.Module):
         return Points(times, nothing, nothing, torch.ones_like(times, dtype=torch.bool))
 
     def _looking(self, batch: Sporadic, times: Points) -> tuple[Course, Tensor, Tensor]:
-        course = course_of(batch.seen, times, self.step)
+        course = course_of(batch.seen, times, self.step_size)
         x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))
         return course, x, m
 
