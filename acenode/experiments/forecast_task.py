@@ -37,6 +37,7 @@ class Errors:
     squared: float = 0.0
     surprise: float = 0.0
     observed: float = 0.0
+    nfe: float | None = None  # evaluations of f in the last batch, of a model that has one
     bins: np.ndarray | None = None  # (3, bins): squared errors, surprises and counts over time
 
 
@@ -106,7 +107,7 @@ class ForecastTask:
         with torch.no_grad():
             count = target.m.sum().clamp(min=1)
             metrics = {"mse": ((target.x - said.mean).square() * target.m).sum() / count, "negll": surprises / count}
-        return Loss(total / len(target.t), {k: v.detach() for k, v in metrics.items()})
+        return Loss(total / len(target.t), {k: v.detach() for k, v in metrics.items()}, said.evaluations)
 
     # Evaluation ---------------------------------------------------------------------------------------------------
 
@@ -145,6 +146,7 @@ class ForecastTask:
             out.squared += float(squared.sum(dtype=torch.float64))
             out.surprise += float(surprises.sum(dtype=torch.float64))
             out.observed += float(target.m.sum())
+            out.nfe = None if said.evaluations is None else said.evaluations.forward
             if edges is not None:
                 sums = binned(target.t, edges, squared, surprises, target.m)
                 out.bins = sums if out.bins is None else out.bins + sums
@@ -157,7 +159,8 @@ class ForecastTask:
         out = self.errors(split, self.config.targets, self.interrupted)
         if out is None:
             return {}
-        return {"mse": out.squared / max(1.0, out.observed), "negll": out.surprise / max(1.0, out.observed)}
+        found = {"mse": out.squared / max(1.0, out.observed), "negll": out.surprise / max(1.0, out.observed)}
+        return found if out.nfe is None else {**found, "nfe": out.nfe}
 
     # To look at ---------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from acenode.runge_kutta import Evaluations
+
 BIAS = 0.05  # at the start
 
 
@@ -18,6 +20,7 @@ class Forecast:
     mean: Tensor  # (B, T, D)
     logvar: Tensor  # (B, T, D)
     extra: Tensor | None = None
+    evaluations: Evaluations | None = None  # what the ODE cost, where there is one
 
 
 def surprise(x: Tensor, mean: Tensor, logvar: Tensor) -> Tensor:

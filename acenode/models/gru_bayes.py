@@ -23,6 +23,7 @@ from acenode.models.gru_ode import GRUODE
 from acenode.models.jump_attention import Attention
 from acenode.models.jump_scan import JumpScan, Plan
 from acenode.models.jump_walk import walk
+from acenode.runge_kutta import Evaluations
 
 OBSERVED = 0.01  # deviation of an observation, which the corrected h is to say again
 PREPARED = 0.1  # bias of the features at the start
@@ -105,12 +106,13 @@ class GRUODEBayes(nn.Module):
         else:
             walked = walk(self, course, h0, a0, x, m, kept, batch.horizon, draws=draws, detach=detach_attention)
             said, after, reads = walked.said, walked.after, walked.reads
+        steps = Evaluations(course.rows - 1, step_sizes=[self.step_size] * (course.rows - 1))
         if not batch.training:
-            return Forecast(*lay_out(torch.cat(self.p(reads), -1), course.reads, batch.target.x))
+            return Forecast(*lay_out(torch.cat(self.p(reads), -1), course.reads, batch.target.x), evaluations=steps)
         mean, logvar = self.p(after, self.kept(len(x), draws))
         extra = self.mixing * (divergence(mean, logvar, x) * m).sum()
         mean, logvar = lay_out(said, course.jumps, batch.seen.x)
-        return Forecast(mean, logvar, extra)
+        return Forecast(mean, logvar, extra, steps)
 
     def begin(self, B: int, draws: Draws | None) -> Tensor:
         """h(0) (B, latent)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -43,9 +45,9 @@ class ODEVAE(Forecaster):
         z0 = mean
         if self.training:
             z0 = torch.addcmul(mean, (0.5 * logvar).exp(), draws.normal(*mean.shape).to(mean))
-        z = self.ode.at(z0, batch.target.t / batch.horizon).h
+        found = self.ode.at(z0, batch.target.t / batch.horizon)
         extra = 0.5 * (logvar.exp() + mean.square() - 1 - logvar).sum()
-        return self.say(z, draws, extra)
+        return replace(self.say(found.h, draws, extra), evaluations=found.evaluations)
 
     def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, None]:
         """z from the posterior's mean at common times."""
