@@ -107,7 +107,7 @@ class JumpScan(torch.autograd.Function):
         given = Weights(*(w.detach().contiguous() for w in weights))
         if jump_native.suits(plan, h0, a0, weights):
             ctx.scan = native = jump_native.Native(plan, given)
-            return native.run(h0.detach())
+            return native.run(h0.detach(), None if a0 is None else a0.detach())
         scan = Scan(plan, given)
         scan.run(h0.detach(), None if a0 is None else a0.detach().contiguous())
         ctx.scan = scan
