@@ -93,8 +93,8 @@ class Native:
                       "detach": int(plan.detach)}
         new, marks = h0.new_empty, math.ceil((S - 1) / (every * span))
         after = new(N, H)
-        self.given = {"dt": course.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "kept": plan.kept}
-        self.given = {k: v.contiguous() for k, v in self.given.items() if v is not None}
+        given = {"dt": course.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "kept": plan.kept}
+        self.given = {k: v.contiguous() for k, v in given.items() if v is not None}
         self.given |= {"before": new(N, H), "after": after, "marks": new(marks, B, H)}
         if a0 is not None:
             self.given["a_marks"] = new(marks, B, H, H)

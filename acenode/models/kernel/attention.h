@@ -7,19 +7,31 @@
 
 #define SHORTEST 1e-12f
 
+/* σ of a row of n numbers, `wide` with what fills it up */
+static void softmax(const float *from, long n, long wide, float *to) {
+    vec top = all(from[0]), total = {0};
+    float most = from[0], sum = 0.0f;
+    copy(to, from, n);
+    for (long j = n; j < wide; j++) to[j] = most;
+    VECTORS(j, wide) top = choose(load(to + j) > top, load(to + j), top);
+    EACH(k, LANES) most = top[k] > most ? top[k] : most;
+    VECTORS(j, wide) store(to + j, power(at_least(load(to + j) - most, -87.0f)));
+    for (long j = n; j < wide; j++) to[j] = 0.0f;
+    VECTORS(j, wide) total += load(to + j);
+    EACH(k, LANES) sum += total[k];
+    sum = 1.0f / sum;
+    VECTORS(j, wide) store(to + j, load(to + j) * sum);
+}
+
 /* σ(a) at the beginning of window w, both ways round */
 static void open_window(Walk *walk, long w) {
     const Job *job = walk->scan->job;
     long H = walk->scan->to.H, n = walk->count, square = job->H * H;
     float *a = place(walk, walk->a, w, n * square), *soft = place(walk, walk->soft, w, n * square);
     EACH(b, n) EACH(i, job->H) {
-        const float *from = a + b * square + i * H;
-        float *to = soft + b * square + i * H, *across = walk->across + b * H * H + i, most = from[0], sum = 0.0f;
-        EACH(j, job->H) most = from[j] > most ? from[j] : most;
-        VECTORS(j, H) store(to + j, power(at_least(load(from + j) - most, -87.0f)));
-        EACH(j, job->H) sum += to[j];
-        EACH(j, job->H) across[j * H] = to[j] /= sum;
-        for (long j = job->H; j < H; j++) to[j] = 0.0f;
+        float *to = soft + b * square + i * H, *across = walk->across + b * H * H + i;
+        softmax(a + b * square + i * H, job->H, H, to);
+        EACH(j, job->H) across[j * H] = to[j];
     }
     clear(place(walk, walk->mean, w, n * H), n * H);
     clear(place(walk, walk->tau, w, n), n);
@@ -55,16 +67,12 @@ static void close_window(Walk *walk, long w) {
         float *gates = walk->a_gates + (walk->keep ? (w * n + b) * 2 * square : 0);
         float *u = walk->a_u + (walk->keep ? (w * n + b) * square : 0);
         product(job->H, job->H, 2 * H, a, H, scan->w.g_gates, gates_in + b * 2 * H, 0, gates, 2 * H);
-        EACH(i, job->H) VECTORS(j, H) {
-            float *r = gates + i * 2 * H + j, *o = r + H;
-            vec reset = sigmoid(load(r));
-            store(r, reset);
-            store(o, sigmoid(load(o)));
-            store(read + i * H + j, reset * load(a + i * H + j));
-        }
+        open_all(gates, 2 * square);
+        EACH(i, job->H) VECTORS(j, H) store(read + i * H + j, load(gates + i * 2 * H + j) * load(a + i * H + j));
         product(job->H, job->H, H, read, H, scan->w.g_new, new_in + b * H, 0, u, H);
+        open_all(u, square);
         EACH(i, job->H) VECTORS(j, H) {
-            vec new = tanh_of_half(load(u + i * H + j)), now = load(a + i * H + j);
+            vec new = tanh_of(load(u + i * H + j)), now = load(a + i * H + j);
             store(u + i * H + j, new);
             store(after + i * H + j, now + tau[b] * load(gates + i * 2 * H + H + j) * (new - now));
         }

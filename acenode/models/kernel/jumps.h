@@ -43,7 +43,7 @@ static void jump(const Scan *scan, Table *t, long first, long n, const int64_t *
         vec r = sigmoid(load(c));
         store(c, r);
         store(c + H, sigmoid(load(c + H)));
-        store(c + 2 * H, tanh_of_half(2.0f * (load(c + 2 * H) + r * load(c + 3 * H))));
+        store(c + 2 * H, tanh_of(sigmoid(2.0f * (load(c + 2 * H) + r * load(c + 3 * H)))));
     }
 }
 

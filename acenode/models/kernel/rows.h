@@ -12,18 +12,14 @@ static void step(Walk *walk, long row, long k) {
     float *gates = place(walk, walk->gates, k, n * 2 * H), *read = place(walk, walk->read, k, n * H);
     float *u = place(walk, walk->u, k, n * H);
     product(n, job->H, 2 * H, s, H, scan->w.gates, NULL, 0, gates, 2 * H);
-    EACH(b, n) VECTORS(j, H) {
-        float *r = gates + b * 2 * H + j, *o = r + H;
-        vec reset = sigmoid(load(r));
-        store(r, reset);
-        store(o, sigmoid(load(o)));
-        store(read + b * H + j, reset * load(s + b * H + j));
-    }
+    open_all(gates, n * 2 * H);
+    EACH(b, n) VECTORS(j, H) store(read + b * H + j, load(gates + b * 2 * H + j) * load(s + b * H + j));
     product(n, job->H, H, read, H, scan->w.news, NULL, 0, u, H);
+    open_all(u, n * H);
     EACH(b, n) {
         float dt = step_of(job, row, walk->lo + b);
         for (long j = b * H, o = b * 2 * H + H; j < b * H + H; j += LANES, o += LANES) {
-            vec new = tanh_of_half(load(u + j));
+            vec new = tanh_of(load(u + j));
             store(u + j, new);
             store(after + j, load(h + j) + dt * load(gates + o) * (new - load(back + j)));
         }

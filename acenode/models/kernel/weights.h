@@ -101,6 +101,12 @@ static void turn_over(const float *from, long rows, long columns, float *to) {
     EACH(i, rows) EACH(j, columns) to[j * rows + i] = from[i * columns + j];
 }
 
+/* what the products give is then ready to be opened */
+static void ready(float *gates, float *news, long H) {
+    EACH(i, 2 * H * H) gates[i] *= TO_OPEN;
+    EACH(i, H * H) news[i] *= 2.0f * TO_OPEN;
+}
+
 static float *pack(Scan *scan) {
     Sizes n = scan->to;
     Matrices *w = &scan->w, *t = &scan->t;
@@ -118,13 +124,14 @@ static float *pack(Scan *scan) {
     turn_over(w->out, n.p, 4 * n.D, t->out);
     turn_over(w->features + n.D * n.F, 3 * n.D, n.F, t->features);  /* x has no gradient */
     turn_over(w->cell, n.F + n.H, 4 * n.H, t->cell);
-    EACH(i, n.H * n.H) w->news[i] *= 2.0f;  /* tanh(y) = 2 σ(2y) − 1 */
+    ready(w->gates, w->news, n.H);
     if (!scan->job->attention) return memory;
     turn_over(w->g_gates, n.H, 2 * n.H, t->g_gates);
     turn_over(w->g_new, n.H, n.H, t->g_new);
     turn_over(w->g_gates_in, n.H, 2 * n.H, t->g_gates_in);
     turn_over(w->g_new_in, n.H, n.H, t->g_new_in);
-    EACH(i, n.H * n.H) w->g_new[i] *= 2.0f, w->g_new_in[i] *= 2.0f;
+    ready(w->g_gates, w->g_new, n.H);
+    ready(w->g_gates_in, w->g_new_in, n.H);
     return memory;
 }
 
