@@ -31,16 +31,19 @@ class Problem:
     plan: Plan
     h0: Tensor
     weights: tuple[Tensor, ...]
+    a0: Tensor | None = None
     seed: int = 0
 
     def double(self) -> Problem:
         plan = replace(self.plan, x=self.plan.x.double(), m=self.plan.m.double(),
                        kept=None if self.plan.kept is None else self.plan.kept.double())
-        return replace(self, plan=plan, h0=self.h0.double(), weights=tuple(w.double() for w in self.weights))
+        return replace(self, plan=plan, h0=self.h0.double(), weights=tuple(w.double() for w in self.weights),
+                       a0=None if self.a0 is None else self.a0.double())
 
 
 def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = False, jumps: bool = True,
-            reads: bool = True, seed: int = 0) -> Problem:
+            reads: bool = True, attention: bool = False, every: int = 4, own_feedback: bool = False,
+            detach: bool = False, seed: int = 0) -> Problem:
     rng = np.random.default_rng([B, H, D, seed])
     generator = torch.Generator().manual_seed(seed)
 
@@ -63,18 +66,26 @@ def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = 
     F = D * EACH
     weights = (drawn(H, H), drawn(H, H), drawn(H, H), drawn(H, UNITS), drawn(UNITS), drawn(UNITS, 4 * D), drawn(4 * D),
                drawn(4 * D, F), drawn(F), drawn(F + H, 4 * H), drawn(4 * H))
-    return Problem(Plan(course, x, m, kept), torch.tanh(drawn(B, H)), weights, seed)
+    h0 = torch.tanh(drawn(B, H))
+    if not attention:
+        return Problem(Plan(course, x, m, kept), h0, weights, seed=seed)
+    weights += drawn(H, 2 * H), drawn(H, H), drawn(H, 2 * H), drawn(H, H)
+    a0 = torch.rand(B, H, H, generator=generator) * 2 - 1
+    return Problem(Plan(course, x, m, kept, every, own_feedback, detach), h0, weights, a0, seed)
 
 
-def solved(of: Problem, needed: tuple[int, ...] = tuple(range(11))) -> tuple[list[Tensor], list[Tensor]]:
-    """Outputs, and gradients of their weighted sum: of h(0) and of the weights that are needed."""
+def solved(of: Problem, needed: tuple[int, ...] | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    """Outputs, and gradients of their weighted sum: of h(0), a(0) and of the weights that are needed, or all."""
     h0 = of.h0.clone().requires_grad_()
+    a0 = None if of.a0 is None else of.a0.clone().requires_grad_()
+    needed = tuple(range(len(of.weights))) if needed is None else needed
     weights = [w.clone().requires_grad_(i in needed) for i, w in enumerate(of.weights)]
-    outputs = list(JumpScan.apply(of.plan, h0, None, *weights))
+    outputs = list(JumpScan.apply(of.plan, h0, a0, *weights))
     generator = torch.Generator().manual_seed(of.seed)
     total = sum((y * torch.randn(y.shape, generator=generator).to(y)).sum() for y in outputs)
     assert isinstance(total, Tensor)
-    return [y.detach() for y in outputs], list(torch.autograd.grad(total, [h0, *(weights[i] for i in needed)]))
+    inputs = [h0, *([] if a0 is None else [a0]), *(weights[i] for i in needed)]
+    return [y.detach() for y in outputs], list(torch.autograd.grad(total, inputs))
 
 
 def assert_close(found: list[Tensor], exact: list[Tensor], tolerance: float) -> None:
@@ -108,9 +119,26 @@ def test_it_says_what_torch_says_and_so_do_its_gradients(B: int, H: int, D: int,
 
 
 @native
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize("own_feedback", [False, True])
+@pytest.mark.parametrize(("B", "H", "D", "every", "own_steps"), [
+    (1, 7, 1, 10, False), (5, 7, 3, 4, True), (9, 6, 1, 1, False), (19, 12, 3, 7, False), (2, 1, 2, 100, True)])
+def test_with_attention_too(B: int, H: int, D: int, every: int, own_steps: bool, own_feedback: bool,
+                            detach: bool) -> None:
+    of = problem(B, H, D, own_steps=own_steps, dropout=own_steps, attention=True, every=every,
+                 own_feedback=own_feedback, detach=detach)
+    assert jump_native.suits(of.plan, of.h0, of.a0, of.weights)
+    found = solved(of)
+    for exact in (in_torch(of), solved(of.double())):
+        assert_close(found[0], exact[0], 1e-5)
+        assert_close(found[1], exact[1], 1e-4)
+
+
+@native
 @pytest.mark.parametrize(("jumps", "reads"), [(False, True), (True, False), (False, False)])
-def test_there_may_be_no_jumps_or_no_reads(jumps: bool, reads: bool) -> None:
-    of = problem(5, 7, 3, jumps=jumps, reads=reads)
+@pytest.mark.parametrize("attention", [False, True])
+def test_there_may_be_no_jumps_or_no_reads(jumps: bool, reads: bool, attention: bool) -> None:
+    of = problem(5, 7, 3, jumps=jumps, reads=reads, attention=attention)
     found, exact = solved(of), in_torch(of)
     assert_close(found[0], exact[0], 1e-5)
     assert_close(found[1], exact[1], 1e-4)
@@ -118,16 +146,17 @@ def test_there_may_be_no_jumps_or_no_reads(jumps: bool, reads: bool) -> None:
 
 @native
 def test_weights_that_are_not_trained_have_no_gradient_and_change_no_other() -> None:
-    of, some = problem(5, 7, 3), (1, 2, 6, 9)
+    of, some = problem(5, 7, 3, attention=True), (1, 2, 6, 9, 13)
     everything = solved(of)[1]
     chosen = solved(of, some)[1]
-    assert all(torch.equal(chosen[1 + k], everything[1 + i]) for k, i in enumerate(some))
+    assert all(torch.equal(chosen[2 + k], everything[2 + i]) for k, i in enumerate(some))
     assert torch.equal(chosen[0], everything[0])
 
 
 @native
-def test_a_nan_stays_in_its_series_and_shows_there() -> None:
-    of = problem(9, 7, 3)
+@pytest.mark.parametrize("attention", [False, True])
+def test_a_nan_stays_in_its_series_and_shows_there(attention: bool) -> None:
+    of = problem(30, 7, 3, attention=attention)
     x = of.plan.x.clone()
     x[of.plan.course.jumps.series == 4] = float("nan")
     broken = replace(of, plan=replace(of.plan, x=x))
@@ -135,7 +164,7 @@ def test_a_nan_stays_in_its_series_and_shows_there() -> None:
     for one, other in zip(found[0] + found[1], exact[0] + exact[1], strict=True):
         assert torch.equal(one.isnan(), other.isnan())
     assert found[0][1][of.plan.course.jumps.series == 4].isnan().all()
-    assert not found[1][0][torch.arange(9) != 4].isnan().any()
+    assert not found[1][0][torch.arange(30) != 4].isnan().any()
 
 
 @native
@@ -149,7 +178,7 @@ def test_large_values_saturate_as_in_torch() -> None:
 
 @native
 def test_the_result_is_the_same_for_any_number_of_threads_and_from_many_at_once() -> None:
-    all_of = [problem(40, 7, 3, seed=seed) for seed in range(6)]
+    all_of = [problem(40, 7, 3, attention=seed % 2 > 0, seed=seed) for seed in range(6)]
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -167,7 +196,7 @@ def test_the_result_is_the_same_for_any_number_of_threads_and_from_many_at_once(
 def test_other_kinds_of_numbers_go_through_torch() -> None:
     of = problem(5, 7, 3)
     assert not jump_native.suits(of.plan, of.h0.double(), None, of.weights)
-    assert not jump_native.suits(of.plan, of.h0, torch.zeros(5, 7, 7), of.weights)
+    assert not jump_native.suits(of.plan, of.h0.to("meta"), None, of.weights)
 
 
 # The compiler -------------------------------------------------------------------------------------------------------

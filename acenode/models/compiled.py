@@ -37,8 +37,8 @@ def library(source: Path) -> ctypes.CDLL | None:
     if compiler is None or os.name != "posix":
         return None
     try:
-        code = source.read_bytes()
-        made_from = [code, compiler.encode(), repr((ALWAYS, WISHES)).encode(), _machine()]
+        code = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+        made_from = [*code, compiler.encode(), repr((ALWAYS, WISHES)).encode(), _machine()]
         key = hashlib.sha256(b"\0".join(made_from)).hexdigest()[:24]
         return _load(_folder(), key) or _build(compiler, source, key)
     except (OSError, subprocess.SubprocessError):

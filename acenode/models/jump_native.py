@@ -1,4 +1,4 @@
-"""`acenode.models.jump_scan` without attention, as compiled C (`jump_kernel.c`): for CPUs, in single precision.
+"""`acenode.models.jump_scan` as compiled C (the folder `kernel`), for CPUs, in single precision.
 
 Where there is no compiler the pass is taken in torch's operations as ever; so it is with ACENODE_NATIVE=0.
 """
@@ -6,6 +6,7 @@ Where there is no compiler the pass is taken in torch's operations as ever; so i
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from acenode.data.course import Halts
     from acenode.models.jump_scan import Plan, Weights
 
-SOURCE = Path(__file__).with_name("jump_kernel.c")
-WEIGHTS = 11
+SOURCE = Path(__file__).parent / "kernel" / "jump.c"
+PLAIN, ATTENTIVE = 11, 15  # weights
+SERIES, ROWS = 16, 16  # that go together, and rows of a window, without attention
+ATTENTIVE_SERIES = 8
 _lock = Lock()
 
 
@@ -32,14 +35,16 @@ class CHalts(ctypes.Structure):
 
 
 class Job(ctypes.Structure):
-    """As in the C file."""
+    """As in `kernel/weights.h`."""
 
-    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "H", "D", "p", "F", "S", "own_steps", "threads", "needed")),
-                *((name, ctypes.c_void_p) for name in ("dt", "h0", "x", "m", "kept")),
-                ("weights", ctypes.c_void_p * WEIGHTS), ("jumps", CHalts), ("looks", CHalts),
-                *((name, ctypes.c_void_p) for name in ("said", "before", "after", "reads", "marks", "d_said", "d_after",
-                                                       "d_reads", "d_h0")),
-                ("d_weights", ctypes.c_void_p * WEIGHTS)]
+    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "H", "D", "p", "F", "S", "block", "every", "span",
+                                                      "own_steps", "attention", "own_feedback", "detach", "threads",
+                                                      "needed")),
+                *((name, ctypes.c_void_p) for name in ("dt", "h0", "a0", "x", "m", "kept")),
+                ("weights", ctypes.c_void_p * ATTENTIVE), ("jumps", CHalts), ("looks", CHalts),
+                *((name, ctypes.c_void_p) for name in ("said", "before", "after", "reads", "marks", "a_marks",
+                                                       "d_said", "d_after", "d_reads", "d_h0", "d_a0")),
+                ("d_weights", ctypes.c_void_p * ATTENTIVE)]
 
 
 def available() -> bool:
@@ -49,8 +54,9 @@ def available() -> bool:
 
 def suits(plan: Plan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]) -> bool:
     """Whether it can take this pass."""
-    given = (h0, plan.x, plan.m, plan.course.dt, *weights, *([] if plan.kept is None else [plan.kept]))
-    return (a0 is None and len(weights) == WEIGHTS and plan.x.shape[1] > 0
+    some = (v for v in (a0, plan.kept) if v is not None)
+    given = (h0, plan.x, plan.m, plan.course.dt, *weights, *some)
+    return (len(weights) == (PLAIN if a0 is None else ATTENTIVE) and plan.x.shape[1] > 0
             and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in given) and available())
 
 
@@ -71,51 +77,60 @@ class Native:
     """One pass over a course, and what it leaves for the way back."""
 
     def __init__(self, plan: Plan, w: Weights) -> None:
-        kernel = _kernel()
-        assert kernel is not None
-        self.kernel, self.plan, self.w = kernel, plan, w
-        self.block, self.window = kernel.jump_block(), kernel.jump_window()
+        self.plan, self.w = plan, w
 
-    def run(self, h0: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def run(self, h0: Tensor, a0: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """p before the jumps, h after them and at the reads."""
         plan, w, course = self.plan, self.w, self.plan.course
-        (N, D), (B, H) = plan.x.shape, h0.shape
-        new, S = h0.new_empty, course.rows
-        said, reads, self.after, self.before = new(N, 2 * D), new(len(course.reads), H), new(N, H), new(N, H)
-        self.marks = new(-(-(S - 1) // self.window), B, H)
-        blocks = -(-B // self.block)
-        self.jumps, self.looks = (self._by_block(halts, blocks) for halts in (course.jumps, course.reads))
-        self.given = {"dt": course.dt.contiguous(), "h0": h0.contiguous(), "x": plan.x.contiguous(),
-                      "m": plan.m.contiguous(), "kept": None if plan.kept is None else plan.kept.contiguous()}
-        self.sizes = {"B": B, "H": H, "D": D, "p": w.hidden.shape[1], "F": w.features.shape[1], "S": S,
-                      "own_steps": int(course.dt.shape[1] > 1 or B == 1)}
+        (N, D), (B, H), S = plan.x.shape, h0.shape, course.rows
+        block, every, span = SERIES, ROWS, 1
+        if a0 is not None:
+            block, every = ATTENTIVE_SERIES, plan.every
+            span = math.ceil(math.sqrt((S - 1) / every)) or 1  # as many windows between marks as there are marks
+        self.sizes = {"B": B, "H": H, "D": D, "p": w.hidden.shape[1], "F": w.features.shape[1], "S": S, "block": block,
+                      "every": every, "span": span, "own_steps": int(course.dt.shape[1] == B),
+                      "attention": int(a0 is not None), "own_feedback": int(plan.own_feedback),
+                      "detach": int(plan.detach)}
+        new, marks = h0.new_empty, math.ceil((S - 1) / (every * span))
+        after = new(N, H)
+        given = {"dt": course.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "kept": plan.kept}
+        self.given = {k: v.contiguous() for k, v in given.items() if v is not None}
+        self.given |= {"before": new(N, H), "after": after, "marks": new(marks, B, H)}
+        if a0 is not None:
+            self.given["a_marks"] = new(marks, B, H, H)
+        self.halts = [_by_block(halts, B, block) for halts in (course.jumps, course.reads)]
+        said, reads = new(N, 2 * D), new(len(course.reads), H)
         self._call("jump_forward", said=said, reads=reads)
-        return said, self.after.detach(), reads  # none of them is kept here
+        return said, after.detach(), reads  # none of them is kept here
 
     def back(self, grads: tuple[Tensor, ...], needed: tuple[bool, ...]) -> list[Any]:
         """∂h(0), ∂a(0), ∂weights; None for those that are not trained."""
-        d_said, d_after, d_reads = (g.contiguous() for g in grads)
-        d_h0 = d_said.new_empty(self.sizes["B"], self.sizes["H"])
         found = [torch.empty_like(w) if w is not None and wanted else None
                  for w, wanted in zip(self.w, needed, strict=False)]
-        self._call("jump_backward", found, d_said=d_said, d_after=d_after, d_reads=d_reads, d_h0=d_h0)
-        return [d_h0, None, *found]
+        out = {"d_h0": torch.empty_like(self.given["h0"])}
+        if "a0" in self.given:
+            out["d_a0"] = torch.zeros_like(self.given["a0"])
+        d_said, d_after, d_reads = (g.contiguous() for g in grads)
+        self._call("jump_backward", found, d_said=d_said, d_after=d_after, d_reads=d_reads, **out)
+        return [out["d_h0"], out.get("d_a0"), *found]
 
-    def _by_block(self, halts: Halts, blocks: int) -> tuple[Tensor, ...]:
-        block = halts.series.div(self.block, rounding_mode="floor")
-        first = torch.zeros(blocks + 1, dtype=torch.int64)
-        first[1:] = torch.bincount(block, minlength=blocks).cumsum(0)
-        return first, torch.argsort(block, stable=True), halts.row.contiguous(), halts.series.contiguous()
-
-    def _call(self, name: str, found: list[Tensor | None] | None = None, **tensors: Tensor) -> None:
-        every = {**self.given, "before": self.before, "after": self.after, "marks": self.marks, **tensors}
-        job = Job(**self.sizes, **{k: v.data_ptr() for k, v in every.items() if v is not None})
+    def _call(self, name: str, found: list[Tensor | None] | None = None, **more: Tensor) -> None:
+        job = Job(**self.sizes, **{k: v.data_ptr() for k, v in (self.given | more).items()})
         job.threads = torch.get_num_threads()
-        job.weights[:] = [w.data_ptr() for w in self.w if w is not None]
-        job.jumps, job.looks = (CHalts(*(v.data_ptr() for v in halts)) for halts in (self.jumps, self.looks))
+        job.jumps, job.looks = (CHalts(*(v.data_ptr() for v in halts)) for halts in self.halts)
+        for i, w in enumerate(self.w):
+            job.weights[i] = None if w is None else w.data_ptr()
         for i, d in enumerate(found or []):
             if d is not None:
                 job.needed |= 1 << i
                 job.d_weights[i] = d.data_ptr()
-        if getattr(self.kernel, name)(job):
+        if getattr(_kernel(), name)(job):
             raise MemoryError("there is no memory left for a pass over the series")
+
+
+def _by_block(halts: Halts, B: int, size: int) -> tuple[Tensor, ...]:
+    """Where the halts of each block of series begin in their order by block, that order, and their rows and series."""
+    block, count = halts.series.div(size, rounding_mode="floor"), -(-B // size)
+    first = torch.zeros(count + 1, dtype=torch.int64)
+    first[1:] = torch.bincount(block, minlength=count).cumsum(0)
+    return first, torch.argsort(block, stable=True), halts.row.contiguous(), halts.series.contiguous()

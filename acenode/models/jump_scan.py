@@ -10,7 +10,8 @@ Row by row (`acenode.models.gru_bayes` has the equations):
 
 Recorded operation by operation a row is some sixty nodes, and each adds to a weight's gradient; here that is one
 product for a window, or for all observations. Of a window all is kept while there is room, else its start alone, and
-its rows are taken again on the way back (`acenode.models.jump_back`). Nothing asks the host.
+its rows are taken again on the way back (`acenode.models.jump_back`). Nothing asks the host. On a CPU compiled C takes
+the same rows where there is a compiler (`acenode.models.jump_native`).
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class JumpScan(torch.autograd.Function):
         given = Weights(*(w.detach().contiguous() for w in weights))
         if jump_native.suits(plan, h0, a0, weights):
             ctx.scan = native = jump_native.Native(plan, given)
-            return native.run(h0.detach())
+            return native.run(h0.detach(), None if a0 is None else a0.detach())
         scan = Scan(plan, given)
         scan.run(h0.detach(), None if a0 is None else a0.detach().contiguous())
         ctx.scan = scan
