@@ -220,7 +220,9 @@ def methods(options: Namespace) -> int:
             variants += [{**size, "f_layers": f, "q_layers": q}
                          for size in ({}, {"size": "large"}) for f in (1, 2) for q in (1, 2)]
         elif "attention" in method.uses:
-            variants += [{"initial": "dense"}, {"attention": "fixed"}, {"attention": "none"}, {"attention_in": "both"}]
+            variants += [{"initial": "dense"}, {"attention": "fixed"}, {"attention": "none"}]
+        if "attention_in" in method.uses:
+            variants.append({"attention_in": "both"})
         for given in variants:
             config = experiment.configure(name, "full", **given)
             found.append({"method": name, "title": method.title, "size": config.size, "settings": given,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from problems import central_difference, relative
-from series_problems import CPU, filled
+from series_problems import filled
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
@@ -66,7 +66,7 @@ def all_series() -> list[Record]:
 
 
 def points(of: list[Record]) -> Points:
-    p = pad(of, CPU)
+    p = pad(of)
     return Points(p.t.double(), p.x.double(), p.m.double(), p.there)
 
 
@@ -231,7 +231,7 @@ def ahead_directly(q: Any, seen: Points, i: int, n: int) -> list[Tensor]:
 def test_the_sequential_vae_is_its_equations(sampled: bool) -> None:
     model, batch = build("seq-vae").train(sampled), training(all_series(), seed=4)
     said, seen = model(batch), batch.seen
-    noise = Draws(4, CPU).normal(*seen.t.shape, H).double()
+    noise = Draws(4).normal(*seen.t.shape, H).double()
     total = torch.zeros((), dtype=torch.float64)
     for i, n in enumerate(LENGTHS):
         z, t = torch.zeros(H, dtype=torch.float64), torch.zeros(())
@@ -305,7 +305,7 @@ def test_the_field_of_an_ode_vae_is_two_maps_and_a_tanh() -> None:
 def test_an_ode_vae_starts_from_a_sample_in_training() -> None:
     model, batch = build("node-vae").train(), training(all_series(), seed=3)
     mean, logvar = model.encode(batch.seen)
-    z0 = mean + (logvar / 2).exp() * Draws(3, CPU).normal(*mean.shape)
+    z0 = mean + (logvar / 2).exp() * Draws(3).normal(*mean.shape)
     exact, _ = model.head(model.ode.at(z0, batch.target.t / HORIZON).h)
     assert torch.allclose(model(batch).mean, exact, atol=1e-12)
 
