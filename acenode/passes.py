@@ -17,8 +17,8 @@ from acenode.task import Task
 def norm_of(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:
     """‖θ_g‖ over all of its entries together, unsquared."""
     if kind == "l1":
-        return torch.stack([p.abs().sum() for p in parameters]).sum()
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p) for p in parameters]))
+        return torch.cat([p.flatten() for p in parameters]).abs().sum()
+    return torch.linalg.vector_norm(torch.cat([p.flatten() for p in parameters]))
 
 
 @contextmanager

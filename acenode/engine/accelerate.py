@@ -34,45 +34,55 @@ def operations_for(like: State) -> Operations:
 
 
 class Accelerated:
-    """The parts of an ODE layer that have kernels, ready for states like `like`."""
+    """The parts of an ODE layer that have kernels, ready for states like `like`.
 
-    def __init__(self, layer: nn.Module, like: State) -> None:
-        self.layer: Any = layer
-        self.fields: dict[Any, Any] = {}
-        self.gate: Elementwise | None = None
+    A module that can be done by kernels has an attribute `fused`, None but while work is recorded.
+    """
+
+    def __init__(self, layer: nn.Module, like: State, stages: int) -> None:
+        self.modules: dict[Any, Any] = {}
+        self.layers: list[Any] = []
         if not compiler(like[0].device) or like[0].dim() != 4 or like[0].dtype != torch.float32:
             return
-        from acenode.engine.kernels.fused import FusedElementwise, FusedField
+        from acenode.engine.kernels.fused import FusedField, FusedPair
 
         precision = "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"  # as torch's own convolutions
-        self.fields = {m: FusedField(m, like[0], precision) for m in layer.modules()
-                       if hasattr(m, "fused") and FusedField.fits(m, like[0])}
-        if type(getattr(layer, "attend", None)) is Elementwise:
-            self.gate = FusedElementwise()
+        self.modules = {m: FusedField(m, like[0], precision) for m in layer.modules()
+                        if hasattr(m, "norms") and hasattr(m, "fused") and FusedField.fits(m, like[0])}
+        self.layers = [x for field in self.modules.values() for x in field.layers]
+        for x in self.layers:
+            x.reserve(stages)
+        f, g = (self.modules.get(getattr(layer, name, None)) for name in ("f", "g"))
+        elementwise = type(getattr(layer, "attend", None)) is Elementwise
+        if f and g and elementwise and not layer.g_reads_attention and FusedPair.fits(f, g):
+            self.modules[layer] = FusedPair(f, g)
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """The layer by its kernels, while work is recorded."""
-        before = getattr(self.layer, "attend", None)
-        for module, fused in self.fields.items():
+        """The modules by their kernels, while work is recorded."""
+        for module, fused in self.modules.items():
             module.fused = fused
-        if self.gate is not None:
-            self.layer.attend = self.gate
         try:
             yield
         finally:
-            for module in self.fields:
+            for module in self.modules:
                 module.fused = None
-            if self.gate is not None:
-                self.layer.attend = before
 
     def refresh(self) -> None:
         """At the beginning of a pass: read the parameters, forget the gradients."""
-        for field in self.fields.values():
-            for layer in field.layers:
-                layer.refresh()
+        for layer in self.layers:
+            layer.refresh()
+
+    def begin(self, stages: int) -> None:
+        """So many evaluations are remembered together."""
+        for layer in self.layers:
+            layer.begin(stages)
+
+    def end(self) -> None:
+        """They have been gone back over."""
+        for layer in self.layers:
+            layer.end()
 
     def gradients(self) -> dict[nn.Parameter, Tensor]:
-        """At its end: the gradients of the parameters that the kernels have for themselves."""
-        return {p: grad for field in self.fields.values() for layer in field.layers if layer.trains
-                for p, grad in layer.gradients().items()}
+        """At the end of a pass: the gradients of the parameters that the kernels have for themselves."""
+        return {p: grad for layer in self.layers if layer.trains for p, grad in layer.gradients().items()}

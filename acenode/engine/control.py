@@ -1,8 +1,9 @@
 """The step-size control of `runge_kutta.adaptive_steps` on the device: no step waits for the host.
 
-All that it knows is in a few tensors of fixed place, so that it can be captured: `facts`, numbers in double precision
-under the names below, then the size of every accepted step and where it began; `place`, how many steps were accepted
-and how many of them are still to be gone back over; `times`, at which the stages of the step in hand stand.
+All that it knows is in a few tensors of fixed place, so that it can be recorded: `facts`, numbers in double precision
+under the names below, then of every accepted step its size, where it began and which try it was; `place`, how many
+steps were accepted and how many of them are still to be gone back over; `times`, at which the stages of the step in
+hand stand.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Told:
     status: int
     tried: int
     sizes: list[float]
+    tries: list[int]  # which of the tries were accepted, counted from 0
     t: float
     size: float
     dt: float
@@ -67,7 +69,7 @@ class Control:
     def __init__(self, span: Span, c: tuple[float, ...], numels: tuple[int, ...], dtype: torch.dtype,
                  device: torch.device) -> None:
         self.span, self.numels = span, numels
-        self.facts = torch.zeros(NAMED + 2 * span.places, dtype=torch.float64, device=device)
+        self.facts = torch.zeros(NAMED + 3 * span.places, dtype=torch.float64, device=device)
         self.place = torch.zeros(2, dtype=torch.int64, device=device)
         self.times = torch.zeros(len(c) + 1, dtype=dtype, device=device)  # of the stages, the first at the start
         self.c = torch.tensor((0.0, *c), dtype=torch.float64, device=device)
@@ -117,8 +119,8 @@ class Control:
         factor = torch.maximum(factor, torch.where(accepted, 1.0, SHRINK)).clamp(max=GROW)
         factor = torch.where(ratio == 0, GROW, torch.where(torch.isfinite(ratio), factor, SHRINK))
         n = self.place[:1]
-        for offset, value in ((NAMED, dt), (NAMED + span.places, t)):
-            here = n.clamp(max=span.places - 1) + offset
+        for row, value in enumerate((dt, t, self.facts[TRIED].clone())):
+            here = n.clamp(max=span.places - 1) + NAMED + row * span.places
             self.facts.index_copy_(0, here, torch.where(accepted, value, self.facts[here]))
         n.add_(accepted)
         arrived = accepted & last
@@ -177,5 +179,6 @@ class Control:
     def read(self) -> Told:
         """What was sent."""
         facts, n = self.host.tolist(), int(self.host_place[0])
-        return Told(int(facts[STATUS]), int(facts[TRIED]), facts[NAMED:NAMED + n], facts[T], facts[SIZE], facts[DT],
-                    facts[RATIO])
+        tries = NAMED + 2 * self.span.places
+        return Told(int(facts[STATUS]), int(facts[TRIED]), facts[NAMED:NAMED + n],
+                    [int(x) for x in facts[tries:tries + n]], facts[T], facts[SIZE], facts[DT], facts[RATIO])

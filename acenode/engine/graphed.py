@@ -1,17 +1,20 @@
-"""One pass of Algorithm 1 as five recordings, replayed for every batch:
+"""One pass of Algorithm 1 as recordings that are replayed for every batch:
 
     encode    h(0) and a(0), the first slope and the first step size
-    step      one try of a step, replayed until the end is reached
+    step      a try of a step, until the end is reached
     read out  loss and metrics at h(1), and the gradient that goes back
-    back      over one accepted step, replayed for each of them
+    back      over an accepted step, for each of them
     update    through q and the encoder, the gradients' norms and the optimisers' steps
 
-The host reads the device once a pass, to learn how many steps it took.
+With gradient "backprop" the first tries have recordings of their own, which remember what going back needs; any other
+try, and every one with gradient "checkpointed", is taken again on the way back. The host reads the device once a
+pass, to learn how many steps it took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,12 +23,13 @@ from torch import Tensor, nn
 from acenode.engine import update
 from acenode.engine.accelerate import Accelerated, operations_for
 from acenode.engine.capture import RECORDING, Recorder
-from acenode.engine.control import FULL, RUNNING
-from acenode.engine.steps import PLACES, Steps
+from acenode.engine.control import FULL, RUNNING, Told
+from acenode.engine.steps import PLACES, Steps, Taken
 from acenode.passes import Pass, Passed, only
 from acenode.task import Pieces
 
-EXPECTED = 6  # steps before anything is known
+REMEMBERED = 16  # tries at most
+SPARE = 2  # of them beyond those of the first solve, for later ones that take more
 
 
 class GraphedPass:
@@ -35,7 +39,7 @@ class GraphedPass:
         self.task, self.this, self.rate, self.recorder = task, this, rate, recorder
         self.everything = list(task.model.parameters())
         self.batch = tuple(torch.empty_like(x) for x in batch)
-        self.expected = EXPECTED
+        self.taken: dict[int, Taken] = {}  # tries that are remembered, while they are recorded
         self.used: set[nn.Parameter] = set()  # parameters that a gradient reaches
         self.grads = {p: torch.zeros_like(p) for p in this.trained}
         self._load(batch)
@@ -54,19 +58,49 @@ class GraphedPass:
         with self.recorder.beside(), only(self.this.trained, self.everything):
             self._shape()
             with self.accelerated.used():
-                for work in (self._encode, self._step, self._read_out, self._back, self._update):
-                    work()
-                with torch.no_grad():
-                    for x, value in zip(changed, before, strict=True):
-                        x.copy_(value)
-                self.recorder.mark()
-                self.recorder.wait()
-                self.encode, self.step, self.read_out, self.back, self.update = (
-                    self.recorder.record(work)
-                    for work in (self._encode, self._step, self._read_out, self._back, self._update))
+                try:
+                    self._rehearse()
+                finally:
+                    with torch.no_grad():
+                        for x, value in zip(changed, before, strict=True):
+                            x.copy_(value)
+                    self.recorder.mark()
+                    self.recorder.wait()
+                self._record()
         del self.field, self.state
+        self.taken.clear()
         for p in self.this.trained:
             p.grad = None
+
+    def _rehearse(self) -> None:
+        """The pass as it is, to see how many tries a solve takes."""
+        self._encode()
+        self._step()
+        told = self._look()
+        while told.status == RUNNING:
+            self._step()
+            told = self._look()
+        backprop = self.task.layer.solver.gradient == "backprop"  # type: ignore[union-attr]
+        self.expected, self.remembered = told.tried, min(told.tried + SPARE, REMEMBERED) if backprop else 0
+        self._encode()
+        self._try(0)
+        self._read_out()
+        self._back_over(0)
+        self._read_out()
+        self._back()
+        self._update()
+
+    def _record(self) -> None:
+        """In an order in which nothing takes the memory of what a later replay still needs."""
+        record = self.recorder.record
+        self.encode = record(self._encode)
+        self.tries = [record(partial(self._try, i)) for i in range(self.remembered)]
+        self.step = record(self._step)
+        self.read_out = record(self._read_out)
+        self.back = record(self._back)
+        backs = [record(partial(self._back_over, i)) for i in reversed(range(self.remembered))]
+        self.backs = backs[::-1]
+        self.update = record(self._update)
 
     def _shape(self) -> None:
         """What the states look like, and the tensors that outlive a replay."""
@@ -74,8 +108,8 @@ class GraphedPass:
         _, state = layer.system(self.task.encode(self.batch), self.this.detach_attention)
         operations = operations_for(state)
         like = operations.arrange(tuple(b.detach() for b in state))
-        self.accelerated = Accelerated(layer, like)
-        self.steps = Steps(like, (0.0, 1.0), layer.solver, operations, PLACES)
+        self.accelerated = Accelerated(layer, like, Steps.stages(layer.solver))
+        self.steps = Steps(like, (0.0, 1.0), layer.solver, operations, PLACES, self.accelerated)
 
     def _encode(self) -> None:
         torch._foreach_zero_(list(self.grads.values()))
@@ -86,6 +120,11 @@ class GraphedPass:
 
     def _step(self) -> None:
         self.steps.attempt(self.field)
+
+    def _try(self, number: int) -> None:
+        taken = self.steps.attempt(self.field, remember=True)
+        assert taken is not None
+        self.taken[number] = taken
 
     def _read_out(self) -> None:
         """Gradients are set here and added to later, so that this may be replayed when more steps were needed."""
@@ -103,6 +142,9 @@ class GraphedPass:
 
     def _back(self) -> None:
         self.steps.back(self.field, self._in_field, self._add_in_field)
+
+    def _back_over(self, number: int) -> None:
+        self.steps.back(self.field, self._in_field, self._add_in_field, self.taken.pop(number))
 
     def _update(self) -> None:
         """What the steps leave: the first slope's share, what lies before h(0), and who is to be updated by it."""
@@ -144,33 +186,42 @@ class GraphedPass:
         """The pass on a batch; None where it takes more steps than are kept, and nothing has been changed."""
         self._load(batch)
         self.encode()
-        for _ in range(self.expected):
-            self.step()
-        told = self._ask()
+        for i in range(self.expected):
+            self._replay_try(i)
+        told, tried = self._ask(), self.expected
         while told.status == RUNNING:
-            self.step()
-            told = self._ask()
+            self._replay_try(tried)
+            told, tried = self._ask(), tried + 1
         told.check(self.steps.span)
         if told.status == FULL:
             return None
         self.expected = told.tried
-        for _ in told.sizes:
-            self.back()
+        for i in reversed(told.tries):
+            (self.backs[i] if i < self.remembered else self.back)()
         self.update()
         out = self.out.clone()
         known = 2 + len(self.metrics)
         return Passed(out[0], out[1], dict(zip(self.metrics, out[2:known], strict=True)), list(out[known:]),
-                      self.steps.evaluations(told.tried, told.sizes))
+                      self.steps.evaluations(told, self.remembered))
 
     def _load(self, batch: tuple[Tensor, ...]) -> None:
         for mine, x in zip(self.batch, batch, strict=True):
             mine.copy_(x)
 
-    def _ask(self) -> Any:
+    def _replay_try(self, number: int) -> None:
+        (self.tries[number] if number < self.remembered else self.step)()
+
+    def _ask(self) -> Told:
         """How the solve stands; the device goes on with the read-out while the host waits."""
         self.steps.control.send()
         self.recorder.mark()
         self.read_out()
+        self.recorder.wait()
+        return self.steps.control.read()
+
+    def _look(self) -> Told:
+        self.steps.control.send()
+        self.recorder.mark()
         self.recorder.wait()
         return self.steps.control.read()
 

@@ -107,6 +107,7 @@ def judge(facts_ptr, place_ptr, times_ptr, limits_ptr, c_ptr, error_ptr, parts, 
     factor = tl.where(ratio == 0, GROW_, tl.where(_finite(ratio), factor, SHRINK_))
     tl.store(facts_ptr + NAMED + n, dt, mask=accepted)
     tl.store(facts_ptr + NAMED + places.to(tl.int32) + n, t, mask=accepted)
+    tl.store(facts_ptr + NAMED + 2 * places.to(tl.int32) + n, tried, mask=accepted)
     n += accepted.to(tl.int64)
     tl.store(place_ptr, n)
     tried += tl.where(running, 1.0, 0.0)

@@ -3,6 +3,10 @@
 A program holds one sample's whole map, pixels down and channels across, so that both norms stay inside it. The
 convolution is nine products, one a tap, with the map moved by that tap; a program writes the map down and reads it
 back moved, which stays in the cache. Maps lie channels last.
+
+A layer's vectors lie behind each other: the scale and shift of its norm, its bias, the scale and shift of the norm
+that follows. The first layers of f and g are done side by side, a half of the programs each; their input is then the
+attended h φ(a), made on the way.
 """
 
 from __future__ import annotations
@@ -12,29 +16,35 @@ import triton.language as tl
 
 
 @triton.jit
-def _over_group(v, WIDTH: tl.constexpr, GROUP: tl.constexpr):
-    """The sum of v over each channel's group, at every channel."""
-    c = tl.arange(0, WIDTH)
-    same = (c[:, None] // GROUP) == (c[None, :] // GROUP)
-    return tl.sum(tl.where(same, v[None, :], 0.0), axis=1)
+def _group_mean(x, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, GROUP: tl.constexpr):
+    """The mean of x over each channel's group and all pixels, everywhere in that group."""
+    if GROUP & (GROUP - 1) == 0:
+        groups = tl.sum(tl.sum(tl.reshape(x, (ROWS, WIDE // GROUP, GROUP)), axis=2), axis=0)
+        spread = tl.broadcast_to(groups[None, :, None], (ROWS, WIDE // GROUP, GROUP))
+        total = tl.reshape(spread, (ROWS, WIDE))
+    else:
+        c = tl.arange(0, WIDE)
+        same = (c[:, None] // GROUP) == (c[None, :] // GROUP)
+        groups = tl.sum(tl.where(same, tl.sum(x, axis=0)[None, :], 0.0), axis=1)
+        total = tl.broadcast_to(groups[None, :], (ROWS, WIDE))
+    return total / (PIXELS * GROUP)
 
 
 @triton.jit
-def _normalise(x, inside, eps, PIXELS: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr):
+def _normalise(x, inside, eps, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, GROUP: tl.constexpr):
     """x with every group at mean 0 and variance 1, and the factor that did it."""
-    mean = _over_group(tl.sum(x, axis=0), WIDTH, GROUP) / (PIXELS * GROUP)
-    centred = tl.where(inside, x - mean[None, :], 0.0)
-    variance = _over_group(tl.sum(centred * centred, axis=0), WIDTH, GROUP) / (PIXELS * GROUP)
-    factor = 1.0 / tl.sqrt(variance + eps)
-    return centred * factor[None, :], factor
+    centred = tl.where(inside, x - _group_mean(x, PIXELS, ROWS, WIDE, GROUP), 0.0)
+    factor = 1.0 / tl.sqrt(_group_mean(centred * centred, PIXELS, ROWS, WIDE, GROUP) + eps)
+    return centred * factor, factor
 
 
 @triton.jit
-def _norm_gradient(grad, unit, factor, PIXELS: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr):
+def _norm_gradient(grad, unit, factor, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr,
+                   GROUP: tl.constexpr):
     """The gradient of x from that of its normalised self, `unit`."""
-    mean = _over_group(tl.sum(grad, axis=0), WIDTH, GROUP) / (PIXELS * GROUP)
-    along = _over_group(tl.sum(grad * unit, axis=0), WIDTH, GROUP) / (PIXELS * GROUP)
-    return (grad - mean[None, :] - unit * along[None, :]) * factor[None, :]
+    mean = _group_mean(grad, PIXELS, ROWS, WIDE, GROUP)
+    along = _group_mean(grad * unit, PIXELS, ROWS, WIDE, GROUP)
+    return (grad - mean - unit * along) * factor
 
 
 @triton.jit
@@ -47,10 +57,23 @@ def _moved(maps, row, column, down, right, c, HEIGHT: tl.constexpr, SIDE: tl.con
 
 
 @triton.jit
-def layer_forward(x_ptr, scale_ptr, shift_ptr, weight_ptr, bias_ptr, share_ptr, t_ptr, scale2_ptr, shift2_ptr, u_ptr,
-                  y_ptr, z_ptr, eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr,
-                  OUTPUTS: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
-                  GROUP: tl.constexpr, GROUP2: tl.constexpr, NORM: tl.constexpr, PRECISION: tl.constexpr):
+def _input(x_ptr, a_ptr, at, inside, GATED: tl.constexpr):
+    x = tl.load(x_ptr + at, mask=inside, other=0.0)
+    if GATED:
+        x = x / (1.0 + tl.exp(-tl.load(a_ptr + at, mask=inside, other=0.0)))
+    return x
+
+
+@triton.jit
+def _vector(ptr, c, CHANNELS: tl.constexpr):
+    return tl.load(ptr + c, mask=c < CHANNELS, other=0.0)[None, :]
+
+
+@triton.jit
+def _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2,
+             HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
+             ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
+             GROUP2: tl.constexpr, NORM: tl.constexpr, GATED: tl.constexpr, PRECISION: tl.constexpr):
     """u = ReLU(GN(x)), y = conv(u) + bias + t share, z = GN(y) where a norm follows."""
     PIXELS: tl.constexpr = HEIGHT * SIDE
     sample = tl.program_id(0).to(tl.int64)
@@ -58,18 +81,16 @@ def layer_forward(x_ptr, scale_ptr, shift_ptr, weight_ptr, bias_ptr, share_ptr, 
     row, column = p // SIDE, p % SIDE
     inside = (p < PIXELS)[:, None] & (i < INPUTS)[None, :]
     here = p[:, None] * INPUTS + i[None, :]
-    x = tl.load(x_ptr + sample * PIXELS * INPUTS + here, mask=inside, other=0.0)
-    unit, _ = _normalise(x, inside, eps, PIXELS, WIDE_IN, GROUP)
-    scale = tl.load(scale_ptr + i, mask=i < INPUTS, other=0.0)
-    shift = tl.load(shift_ptr + i, mask=i < INPUTS, other=0.0)
-    u = tl.maximum(unit * scale[None, :] + shift[None, :], 0.0)
+    x = _input(x_ptr, a_ptr, sample * PIXELS * INPUTS + here, inside, GATED)
+    unit, _ = _normalise(x, inside, eps, PIXELS, ROWS, WIDE_IN, GROUP)
+    u = tl.maximum(unit * _vector(vectors_ptr, i, INPUTS) + _vector(vectors_ptr + INPUTS, i, INPUTS), 0.0)
     maps = u_ptr + sample * PIXELS * INPUTS
     tl.store(maps + here, u, mask=inside)
     tl.debug_barrier()  # every pixel is written before a moved one is read
     within = (p < PIXELS)[:, None] & (o < OUTPUTS)[None, :]
     there = p[:, None] * OUTPUTS + o[None, :]
-    bias = tl.load(bias_ptr + o, mask=o < OUTPUTS, other=0.0)
-    y = tl.load(share_ptr + there, mask=within, other=0.0) * tl.load(t_ptr) + bias[None, :]
+    y = tl.load(share_ptr + there, mask=within, other=0.0) * tl.load(t_ptr)
+    y += _vector(vectors_ptr + 2 * INPUTS, o, OUTPUTS)
     for tap in range(9):
         a = _moved(maps, row, column, tap // 3 - 1, tap % 3 - 1, i, HEIGHT, SIDE, INPUTS)
         w = tl.load(weight_ptr + tap * INPUTS * OUTPUTS + o[None, :] * INPUTS + i[:, None],
@@ -77,37 +98,69 @@ def layer_forward(x_ptr, scale_ptr, shift_ptr, weight_ptr, bias_ptr, share_ptr, 
         y = tl.dot(a, w, y, input_precision=PRECISION)
     tl.store(y_ptr + sample * PIXELS * OUTPUTS + there, y, mask=within)
     if NORM:
-        unit2, _ = _normalise(tl.where(within, y, 0.0), within, eps2, PIXELS, WIDE_OUT, GROUP2)
-        scale2 = tl.load(scale2_ptr + o, mask=o < OUTPUTS, other=0.0)
-        shift2 = tl.load(shift2_ptr + o, mask=o < OUTPUTS, other=0.0)
-        tl.store(z_ptr + sample * PIXELS * OUTPUTS + there, unit2 * scale2[None, :] + shift2[None, :], mask=within)
+        unit2, _ = _normalise(tl.where(within, y, 0.0), within, eps2, PIXELS, ROWS, WIDE_OUT, GROUP2)
+        after = vectors_ptr + 2 * INPUTS + OUTPUTS
+        z = unit2 * _vector(after, o, OUTPUTS) + _vector(after + OUTPUTS, o, OUTPUTS)
+        tl.store(z_ptr + sample * PIXELS * OUTPUTS + there, z, mask=within)
 
 
 @triton.jit
-def layer_backward(dz_ptr, x_ptr, y_ptr, scale_ptr, shift_ptr, weight_ptr, scale2_ptr, dy_ptr, dx_ptr, affine_ptr, eps,
-                   eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-                   ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
-                   GROUP2: tl.constexpr, NORM: tl.constexpr, TRAINS: tl.constexpr, PRECISION: tl.constexpr):
-    """∂x from ∂z, and ∂y, which the weights' gradient needs; a sample's share of the norms' gradients is added up."""
+def layer_forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2,
+                  HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
+                  ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
+                  GROUP2: tl.constexpr, PRECISION: tl.constexpr, NORM: tl.constexpr):
+    """One layer of f or g."""
+    _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2, HEIGHT, SIDE,
+             INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM, False, PRECISION)
+
+
+@triton.jit
+def pair_forward(h_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_f, vectors_g, weight_g, share_g, u_g,
+                 y_g, z_g, eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr,
+                 OUTPUTS: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
+                 GROUP: tl.constexpr, GROUP2: tl.constexpr, PRECISION: tl.constexpr, NORM_F: tl.constexpr,
+                 NORM_G: tl.constexpr):
+    """The first layers of f and g on the attended h."""
+    if tl.program_id(1) == 0:
+        _forward(h_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_f, eps, eps2, HEIGHT, SIDE, INPUTS,
+                 OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM_F, True, PRECISION)
+    else:
+        _forward(h_ptr, a_ptr, t_ptr, vectors_g, weight_g, share_g, u_g, y_g, z_g, eps, eps2, HEIGHT, SIDE, INPUTS,
+                 OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM_G, True, PRECISION)
+
+
+@triton.jit
+def _add_at(at, value, known):
+    tl.store(at, tl.load(at, mask=known, other=0.0) + value, mask=known)
+
+
+@triton.jit
+def _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr, eps,
+              eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
+              ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
+              GROUP2: tl.constexpr, NORM: tl.constexpr, TRAINS: tl.constexpr, GATED: tl.constexpr,
+              PRECISION: tl.constexpr):
+    """∂x from ∂z, and ∂y and its time, for the weights' gradient; a sample's share of the norms' gradients is added
+    up."""
     PIXELS: tl.constexpr = HEIGHT * SIDE
     sample = tl.program_id(0).to(tl.int64)
     p, i, o = tl.arange(0, ROWS), tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
     row, column = p // SIDE, p % SIDE
     affine = affine_ptr + sample * (2 * INPUTS + 2 * OUTPUTS)
-    maps = dy_ptr + sample * PIXELS * OUTPUTS
-    if NORM:
+    maps = dz_ptr + sample * PIXELS * OUTPUTS
+    if NORM or TRAINS:
         within = (p < PIXELS)[:, None] & (o < OUTPUTS)[None, :]
         there = sample * PIXELS * OUTPUTS + p[:, None] * OUTPUTS + o[None, :]
-        y = tl.load(y_ptr + there, mask=within, other=0.0)
-        dz = tl.load(dz_ptr + there, mask=within, other=0.0)
-        unit2, factor2 = _normalise(y, within, eps2, PIXELS, WIDE_OUT, GROUP2)
-        scale2 = tl.load(scale2_ptr + o, mask=o < OUTPUTS, other=0.0)
-        if TRAINS:
-            at = affine + 2 * INPUTS + o
-            tl.store(at, tl.load(at, mask=o < OUTPUTS, other=0.0) + tl.sum(dz * unit2, axis=0), mask=o < OUTPUTS)
-            at += OUTPUTS
-            tl.store(at, tl.load(at, mask=o < OUTPUTS, other=0.0) + tl.sum(dz, axis=0), mask=o < OUTPUTS)
-        dy = _norm_gradient(dz * scale2[None, :], unit2, factor2, PIXELS, WIDE_OUT, GROUP2)
+        dy = tl.load(dz_ptr + there, mask=within, other=0.0)
+        if NORM:
+            y = tl.load(y_ptr + there, mask=within, other=0.0)
+            unit2, factor2 = _normalise(y, within, eps2, PIXELS, ROWS, WIDE_OUT, GROUP2)
+            if TRAINS:
+                _add_at(affine + 2 * INPUTS + o, tl.sum(dy * unit2, axis=0), o < OUTPUTS)
+                _add_at(affine + 2 * INPUTS + OUTPUTS + o, tl.sum(dy, axis=0), o < OUTPUTS)
+            scale2 = _vector(vectors_ptr + 2 * INPUTS + OUTPUTS, o, OUTPUTS)
+            dy = _norm_gradient(dy * scale2, unit2, factor2, PIXELS, ROWS, WIDE_OUT, GROUP2)
+        maps = dy_ptr + sample * PIXELS * OUTPUTS
         tl.store(dy_ptr + there, dy, mask=within)
         tl.debug_barrier()  # every pixel is written before a moved one is read
     du = tl.zeros((ROWS, WIDE_IN), dtype=tl.float32)
@@ -118,32 +171,59 @@ def layer_backward(dz_ptr, x_ptr, y_ptr, scale_ptr, shift_ptr, weight_ptr, scale
         du = tl.dot(a, w, du, input_precision=PRECISION)
     inside = (p < PIXELS)[:, None] & (i < INPUTS)[None, :]
     here = sample * PIXELS * INPUTS + p[:, None] * INPUTS + i[None, :]
-    x = tl.load(x_ptr + here, mask=inside, other=0.0)
-    unit, factor = _normalise(x, inside, eps, PIXELS, WIDE_IN, GROUP)
-    scale = tl.load(scale_ptr + i, mask=i < INPUTS, other=0.0)
-    shift = tl.load(shift_ptr + i, mask=i < INPUTS, other=0.0)
-    du = tl.where(inside & (unit * scale[None, :] + shift[None, :] > 0), du, 0.0)
+    x = _input(x_ptr, a_ptr, here, inside, GATED)
+    unit, factor = _normalise(x, inside, eps, PIXELS, ROWS, WIDE_IN, GROUP)
+    scale = _vector(vectors_ptr, i, INPUTS)
+    du = tl.where(inside & (unit * scale + _vector(vectors_ptr + INPUTS, i, INPUTS) > 0), du, 0.0)
     if TRAINS:
-        at = affine + i
-        tl.store(at, tl.load(at, mask=i < INPUTS, other=0.0) + tl.sum(du * unit, axis=0), mask=i < INPUTS)
-        at += INPUTS
-        tl.store(at, tl.load(at, mask=i < INPUTS, other=0.0) + tl.sum(du, axis=0), mask=i < INPUTS)
-    tl.store(dx_ptr + here, _norm_gradient(du * scale[None, :], unit, factor, PIXELS, WIDE_IN, GROUP), mask=inside)
+        _add_at(affine + i, tl.sum(du * unit, axis=0), i < INPUTS)
+        _add_at(affine + INPUTS + i, tl.sum(du, axis=0), i < INPUTS)
+        tl.store(when_ptr, tl.load(t_ptr))
+    tl.store(dx_ptr + here, _norm_gradient(du * scale, unit, factor, PIXELS, ROWS, WIDE_IN, GROUP), mask=inside)
 
 
 @triton.jit
-def layer_weights(u_ptr, dy_ptr, t_ptr, sums_ptr, rows, HEIGHT: tl.constexpr, SIDE: tl.constexpr,
+def layer_backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr,
+                   eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
+                   ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
+                   GROUP2: tl.constexpr, PRECISION: tl.constexpr, NORM: tl.constexpr, TRAINS: tl.constexpr):
+    """One layer of f or g."""
+    _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr, eps,
+              eps2, HEIGHT, SIDE, INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM, TRAINS, False,
+              PRECISION)
+
+
+@triton.jit
+def pair_backward(h_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_f, affine_f, when_f, dz_g, y_g,
+                  vectors_g, weight_g, dy_g, dx_g, affine_g, when_g, eps, eps2, HEIGHT: tl.constexpr,
+                  SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr,
+                  WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr, GROUP2: tl.constexpr,
+                  PRECISION: tl.constexpr, NORM_F: tl.constexpr, NORM_G: tl.constexpr, TRAINS_F: tl.constexpr,
+                  TRAINS_G: tl.constexpr):
+    """The first layers of f and g, each its own share of the gradient of the attended h."""
+    if tl.program_id(1) == 0:
+        _backward(dz_f, h_ptr, a_ptr, t_ptr, y_f, vectors_f, weight_f, dy_f, dx_f, affine_f, when_f, eps, eps2, HEIGHT,
+                  SIDE, INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM_F, TRAINS_F, True, PRECISION)
+    else:
+        _backward(dz_g, h_ptr, a_ptr, t_ptr, y_g, vectors_g, weight_g, dy_g, dx_g, affine_g, when_g, eps, eps2, HEIGHT,
+                  SIDE, INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM_G, TRAINS_G, True, PRECISION)
+
+
+@triton.jit
+def layer_weights(u_ptr, dy_ptr, when_ptr, sums_ptr, rows, each_stage, HEIGHT: tl.constexpr, SIDE: tl.constexpr,
                   INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
                   EACH: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
     """Adds the gradients of one tap's weights, its time weight and the bias, over a part of all pixels, to `sums`.
 
-    `sums` is (parts, 9, inputs + 2, outputs); the last two rows are of time and, at the middle tap, of the bias.
+    The pixels are those of several stages, each with its time. `sums` is (parts, 9, inputs + 2, outputs); the last two
+    rows are of time and, at the middle tap, of the bias.
     """
     tap, part = tl.program_id(0), tl.program_id(1)
     down, right = tap // 3 - 1, tap % 3 - 1
     i, o = tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
     total = tl.zeros((WIDE_IN, WIDE_OUT), dtype=tl.float32)
-    column_sum = tl.zeros((WIDE_OUT,), dtype=tl.float32)
+    timed = tl.zeros((WIDE_OUT,), dtype=tl.float32)
+    plain = tl.zeros((WIDE_OUT,), dtype=tl.float32)
     for step in range(EACH // BLOCK):
         n = part * EACH + step * BLOCK + tl.arange(0, BLOCK)
         r, s = (n % (HEIGHT * SIDE)) // SIDE + down, n % SIDE + right
@@ -153,12 +233,9 @@ def layer_weights(u_ptr, dy_ptr, t_ptr, sums_ptr, rows, HEIGHT: tl.constexpr, SI
         dy = tl.load(dy_ptr + n[:, None] * OUTPUTS + o[None, :], mask=known[:, None] & (o < OUTPUTS)[None, :],
                      other=0.0)
         total = tl.dot(u, dy, total, input_precision=PRECISION)
-        column_sum += tl.sum(dy, axis=0)
+        plain += tl.sum(dy, axis=0)
+        timed += tl.sum(dy * tl.load(when_ptr + n // each_stage, mask=known, other=0.0)[:, None], axis=0)
     sums = sums_ptr + (part * 9 + tap) * (INPUTS + 2) * OUTPUTS
-    at = sums + i[:, None] * OUTPUTS + o[None, :]
-    ours = (i < INPUTS)[:, None] & (o < OUTPUTS)[None, :]
-    tl.store(at, tl.load(at, mask=ours, other=0.0) + total, mask=ours)
-    last = sums + INPUTS * OUTPUTS + o
-    tl.store(last, tl.load(last, mask=o < OUTPUTS, other=0.0) + column_sum * tl.load(t_ptr), mask=o < OUTPUTS)
-    last += OUTPUTS
-    tl.store(last, tl.load(last, mask=o < OUTPUTS, other=0.0) + column_sum, mask=o < OUTPUTS)
+    _add_at(sums + i[:, None] * OUTPUTS + o[None, :], total, (i < INPUTS)[:, None] & (o < OUTPUTS)[None, :])
+    _add_at(sums + INPUTS * OUTPUTS + o, timed, o < OUTPUTS)
+    _add_at(sums + (INPUTS + 1) * OUTPUTS + o, plain, o < OUTPUTS)

@@ -1,6 +1,6 @@
-"""Kernels over whole states: combinations of stages, error norms, states kept by number, elementwise attention.
+"""Kernels over whole states: combinations of stages, error norms, states kept by number, and the gradient of attention.
 
-Every kernel takes two blocks, h and a, and works on the one that its second program index names; a state of one block
+Most take two blocks, h and a, and work on the one that the second program index names; a state of one block
 is given twice and launched once. What depends on the step is read from the device.
 """
 
@@ -96,19 +96,11 @@ def _copy(kept, mine, mask, WRITE: tl.constexpr):
 
 
 @triton.jit
-def gate_forward(h_ptr, a_ptr, out_ptr, size, BLOCK: tl.constexpr):
-    """h φ(a), elementwise attention."""
+def gate_backward(first_ptr, second_ptr, h_ptr, a_ptr, dh_ptr, da_ptr, size, BLOCK: tl.constexpr):
+    """The gradients of h and a from the two of h φ(a), elementwise attention."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < size
-    h, a = tl.load(h_ptr + at, mask=mask), tl.load(a_ptr + at, mask=mask)
-    tl.store(out_ptr + at, h / (1.0 + tl.exp(-a)), mask=mask)
-
-
-@triton.jit
-def gate_backward(grad_ptr, h_ptr, a_ptr, dh_ptr, da_ptr, size, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < size
-    grad, h, a = (tl.load(grad_ptr + at, mask=mask), tl.load(h_ptr + at, mask=mask), tl.load(a_ptr + at, mask=mask))
-    passes = 1.0 / (1.0 + tl.exp(-a))
+    grad = tl.load(first_ptr + at, mask=mask) + tl.load(second_ptr + at, mask=mask)
+    h, passes = tl.load(h_ptr + at, mask=mask), 1.0 / (1.0 + tl.exp(-tl.load(a_ptr + at, mask=mask)))
     tl.store(dh_ptr + at, grad * passes, mask=mask)
     tl.store(da_ptr + at, grad * h * passes * (1.0 - passes), mask=mask)
