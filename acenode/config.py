@@ -51,6 +51,9 @@ class Config:
     momentum: float | None = option("momentum of stochastic gradient descent", low=0, high=0.9999)
     weight_decay: float | None = option("weight decay on θ_f and θ_others; θ_g has its own norm", low=0, high=1)
 
+    dropout: float | None = option("share of the hidden units that are dropped in training", low=0, high=0.95)
+    mixing: float | None = option("weight of the divergence after a jump beside the likelihood before", low=0, high=10)
+
     attention: str | None = option(
         "evolving: a(t) is an ODE of its own; fixed: a(t) = q(h(t)), nothing of a is integrated; none: h alone",
         choices=("evolving", "fixed", "none"), group="attention")
@@ -82,6 +85,12 @@ class Config:
         choices=("comparable", "standard"), group="task")
     split: str | None = option("window: windows at random, as published; recording: whole recordings are held out",
                                choices=("window", "recording"), group="task")
+    sample: str | None = option("which of the bundled sets: a simulated climate, pairs of Ornstein–Uhlenbeck "
+                                "processes, or chemical clocks", choices=("climate", "ou", "brusselator"), group="task")
+    fold: int | None = option("which of the five splits into training, validation and test", low=0, high=4,
+                              group="task")
+    targets: int | None = option("times after the cut that are forecast of every series", low=1, high=1000,
+                                 group="task")
     deviation: float | None = option("standard deviation of an observation, in normalised units", above=0, high=100,
                                      group="training")
     latent: int | None = option("coordinates of z, or of the hidden state", low=2, high=256, group="model")
@@ -96,6 +105,16 @@ class Config:
                                        choices=("start", "end"), group="model")
     attention_in: str | None = option("generative: attention in the ODE of z alone; both: in the encoder's ODE too",
                                       choices=("generative", "both"), group="attention")
+    feedback: str | None = option("what pulls h back in f'. attended: h', the paper's text; own: h, which then stays "
+                                  "within [−1, 1]", choices=("attended", "own"), group="attention")
+    at_jump: str | None = option("a where h jumps. keep: as it is; recompute: the correlation of h anew; observed: "
+                                 "that, for the observed series alone", choices=("keep", "recompute", "observed"),
+                                 group="attention")
+    attention_every: int | None = option("Euler steps of h to one of a", low=1, high=1000, group="model")
+    features: int | None = option("features of every variable at a jump", low=1, high=256, group="model")
+    cell: str | None = option("the continuous GRU: full, with a reset gate, or minimal", choices=("full", "minimal"),
+                              group="model")
+    impute: bool | None = option("feed the cell what it would say at every step", group="model")
     grid: str | None = option("own: every record walks its own times; union: all those of its batch, as published",
                               choices=("own", "union"), group="model")
 
@@ -155,6 +174,10 @@ DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
     "penalty_weight": ("penalty", frozenset({"l1", "l2"})),
     "detach_attention": ("schedule", frozenset({"alternating", "epoch"})),
     "attention_in": ("attention", frozenset({"evolving"})),
+    "feedback": ("attention", frozenset({"evolving", "fixed"})),
+    "at_jump": ("attention", frozenset({"evolving"})),
+    "attention_every": ("attention", frozenset({"evolving"})),
+    "sample": ("data", frozenset({"sample"})),
     "cut": ("task", frozenset({"extrapolation"})),
     "rtol": ("solver", TOLERANT),
     "atol": ("solver", TOLERANT),
@@ -223,7 +246,7 @@ def resolve(experiment: str, method: str, *, uses: frozenset[str], defaults: Map
             raise UserError(f"{key} has no meaning for {method} in {experiment}: leave it out, or take another method")
     values = {k: v for k, v in defaults.items() if k in uses} | dict(given)
     for key, (other, allowed) in DEPENDS.items():  # in order: a dropped field drops what hangs on it
-        if key in values and other in uses and values.get(other) not in allowed:
+        if key in values and (other in uses or other == "data") and values.get(other) not in allowed:
             if key in given:
                 raise UserError(f"{key} has no meaning with {other}={values.get(other, 'none')}: leave it out")
             del values[key]

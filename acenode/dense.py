@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import torch
+from numpy.polynomial import Polynomial
 from torch import Tensor
 
 from acenode.errors import UserError
@@ -15,8 +19,9 @@ from acenode.runge_kutta import Evaluations, State, Step, dense_weights, with_en
 from acenode.solve import solve
 from acenode.solver import Solver
 from acenode.tableaus import TABLEAUS, Tableau
+from acenode.transfer import send
 
-TOGETHER = 32  # steps in one product, which bounds what the weights take
+TOGETHER = 16  # steps in one product, which bounds what the weights take
 
 
 @dataclass(frozen=True)
@@ -67,20 +72,38 @@ def _combine(steps: list[Step], tableau: Tableau, times: Tensor) -> Tensor:
     for first in range(0, len(steps), TOGETHER):
         chosen = steps[first:first + TOGETHER]
         with torch.no_grad():
-            W = torch.cat([_weights(step, tableau, times, step is steps[0], step is steps[-1]) for step in chosen], -1)
+            W = _weights(chosen, tableau, times, chosen[0] is steps[0], chosen[-1] is steps[-1])
         blocks = [b for step in chosen for b in (step.y0[0], *(k[0] for k in step.ks))]
         stages = torch.stack(blocks, dim=1).flatten(2)  # (B, S·(1+stages), d)
         parts.append(torch.bmm(W.to(h.dtype), stages))
     return (parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)).unflatten(-1, h.shape[1:])
 
 
-def _weights(step: Step, tableau: Tableau, times: Tensor, first: bool, last: bool) -> Tensor:
-    """What y0 and each stage of a step add at the times it holds, (B, T, 1+stages)."""
-    here = torch.full_like(times, first, dtype=torch.bool) | (times > step.t)
-    here = here & ((times <= step.t + step.dt) | last)
-    x = (times.double() - step.t) / step.dt
-    own = [torch.ones_like(x), *(step.dt * w for w in dense_weights(x, tableau, len(step.ks)))]
-    return torch.stack([torch.where(here, w, 0.0) for w in own], -1).to(times.dtype)
+def _weights(steps: list[Step], tableau: Tableau, times: Tensor, first: bool, last: bool) -> Tensor:
+    """What y0 and each stage of each step add at the times it holds, (B, T, S·(1+stages)).
+
+    A time before the first step of all is held by that one, a time after the last by that.
+    """
+    t, dt = [s.t for s in steps], [s.dt for s in steps]
+    begin, end = [-math.inf if first else t[0], *t[1:]], [*t[1:], math.inf if last else t[-1] + dt[-1]]
+    scale = [[1.0, *[d] * len(steps[0].ks)] for d in dt]
+    told = [torch.tensor(x, dtype=torch.float64) for x in (t, dt, begin, end, scale)]
+    t_, dt_, begin_, end_, scale_, basis = send([*told, _polynomials(tableau, len(steps[0].ks))], times.device)
+    when = times.double().unsqueeze(-1)
+    x = (when - t_) / dt_  # (B, T, S)
+    square = x * x
+    powers = torch.stack((torch.ones_like(x), x, square, square * x, square * square), -1)
+    own = (powers @ basis) * scale_  # (B, T, S, 1+stages)
+    here = (when > begin_) & (when <= end_)
+    return torch.where(here.unsqueeze(-1), own, 0.0).flatten(2).to(times.dtype)
+
+
+@cache
+def _polynomials(tableau: Tableau, stages: int) -> Tensor:
+    """The coefficients of 1, x, …, x⁴ in what y0 and each stage add, (5, 1+stages)."""
+    weights = [Polynomial([1.0]), *dense_weights(Polynomial([0.0, 1.0]), tableau, stages)]
+    rows = [w.coef if isinstance(w, Polynomial) else np.array([w]) for w in weights]
+    return torch.from_numpy(np.stack([np.pad(row, (0, 5 - len(row))) for row in rows], 1))
 
 
 def _union(start: float, end: float, times: Tensor) -> list[float]:

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Metric:
-    """What validation is judged by."""
+    """What validation is judged by; `judge` is the metric that chooses the best epoch, where that is another."""
 
     name: str
     higher_is_better: bool = True
+    judge: str | None = None  # better where it is lower or higher, as the metric itself
 
     def better(self, value: float, best: float | None) -> bool:
         if best is None or not math.isfinite(best):

@@ -36,6 +36,7 @@ class Best:
     value: float | None = None
     epoch: int | None = None
     model: dict[str, Tensor] | None = None
+    judged: float | None = None
 
 
 class Trainer:
@@ -166,11 +167,12 @@ class Trainer:
         validation = self.task.evaluate("validation")
         if not validation:
             return False
-        value = validation[self.task.metric.name]
-        improved = self.task.metric.better(value, self.best.value)
+        metric = self.task.metric
+        value, judged = validation[metric.name], validation[metric.judge or metric.name]
+        improved = metric.better(judged, self.best.judged)
         if improved:
             self.best = Best(value, self.epoch, {k: v.detach().to("cpu", copy=True)
-                                                 for k, v in self.task.model.state_dict().items()})
+                                                 for k, v in self.task.model.state_dict().items()}, judged)
         means = {f"train_{k}": v / self.task.iterations for k, v in self.sums.items()}
         self.epoch, self.iteration, self.sums = self.epoch + 1, 0, {}
         self.listener.epoch({"step": self.step, "epoch": self.epoch, **means,
@@ -190,12 +192,14 @@ class Trainer:
             "epoch": self.epoch, "iteration": self.iteration, "step": self.step, "seconds": self.seconds,
             "sums": dict(self.sums), "model": self.task.model.state_dict(), "main": self.main.state_dict(),
             "attention": self.attention.state_dict() if self.attention else None,
-            "best": {"value": self.best.value, "epoch": self.best.epoch, "model": self.best.model},
+            "best": {"value": self.best.value, "epoch": self.best.epoch, "model": self.best.model,
+                     "judged": self.best.judged},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.epoch, self.iteration, self.step = state["epoch"], state["iteration"], state["step"]
-        self.seconds, self.sums, self.best = state["seconds"], dict(state["sums"]), Best(**state["best"])
+        self.seconds, self.sums = state["seconds"], dict(state["sums"])
+        self.best = Best(**{"judged": state["best"]["value"], **state["best"]})
         self.task.model.load_state_dict(state["model"])
         self.main.load_state_dict(state["main"])
         if self.attention is not None:

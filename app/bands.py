@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from acenode.export.series import Band
 from app import labels
-from app.series import Line, draw, legend_above, time_axis
+from app.series import ABOVE, Line, draw, legend_above, time_axis
 from app.vitals import pick
 
 ALL = "all of them"
@@ -33,7 +33,7 @@ def bands(found: list[tuple[Line, Band]]) -> go.Figure:
     records = list(dict.fromkeys(band.id for _, band in found))
     rows = [_rows([(run, band) for run, band in found if band.id == name]) for name in records]
     counts = [len(r) for r in rows]
-    height = 90 + sum(ROW * n + HEAD for n in counts)
+    height = ABOVE + 30 + sum(ROW * n + HEAD for n in counts)
     gap = HEAD / height if len(records) > 1 else 0
     figure = make_subplots(len(records), 1, subplot_titles=[escape(name) for name in records], row_heights=counts,
                            shared_xaxes=True, vertical_spacing=min(gap, 0.9 / max(len(records) - 1, 1)))
@@ -51,7 +51,7 @@ def bands(found: list[tuple[Line, Band]]) -> go.Figure:
                 hovertemplate="%{customdata[0]:.3~f} to %{customdata[1]:.3~f}<br>%{y}<extra>" + name + "</extra>",
                 row=i + 1, col=1)
             named.add(kind)
-    figure.update_layout(height=height, barmode="overlay", margin={"l": 10, "r": 10, "t": 64, "b": 10},
+    figure.update_layout(height=height, barmode="overlay", margin={"l": 10, "r": 10, "t": ABOVE, "b": 10},
                          legend={**legend_above(40, height), "traceorder": "normal"})
     for i, lanes in enumerate(rows):
         figure.update_yaxes(categoryorder="array", categoryarray=[lane for lane, _ in reversed(lanes)], type="category",

@@ -32,17 +32,20 @@ def show(runs: list[Line], key: str) -> None:
 
 
 def heatmaps(found: Coupling) -> go.Figure:
+    """Side by side; the rows are named in full, once."""
     sides = [(title, z) for title, z in (("known", found.known), ("learned", found.learned)) if z is not None]
-    figure = make_subplots(1, len(sides), subplot_titles=[title for title, _ in sides], horizontal_spacing=0.18)
-    names = [escape(n) for n in found.names]
+    figure = make_subplots(1, len(sides), subplot_titles=[title for title, _ in sides], horizontal_spacing=0.12)
+    names, titles = ([escape(n) for n in texts] for texts in (found.names, found.titles))
     for i, (_, z) in enumerate(sides):
         most = max((abs(v) for row in z for v in row if v is not None), default=1.0) or 1.0
         edge = figure.layout["xaxis" if i == 0 else f"xaxis{i + 1}"].domain[1]
         figure.add_heatmap(
-            z=z, x=names, y=names, zmin=-most, zmax=most, colorscale=SCALE, xgap=1, ygap=1,
+            z=z, x=names, y=titles, zmin=-most, zmax=most, colorscale=SCALE, xgap=1, ygap=1,
             colorbar={"x": edge + 0.01, "thickness": 10, "outlinewidth": 0, "nticks": 5},
             hovertemplate="%{y} ← %{x}: %{z:.3g}<extra></extra>", row=1, col=i + 1)
     figure.update_layout(height=min(240 + 22 * len(names), 640), margin={"l": 10, "r": 10, "t": 34, "b": 10})
     figure.update_xaxes(type="category", showgrid=False, zeroline=False)
     figure.update_yaxes(type="category", showgrid=False, zeroline=False, autorange="reversed")
+    if len(sides) > 1:
+        figure.update_yaxes(showticklabels=False, ticks="", col=2)
     return figure

@@ -172,7 +172,8 @@ def _make_reel(run: Run, found: list[File], version: str) -> Reel:
     ranges = {key: _whole([d.ranges[key] for d in own]) for key in newest.ranges}
     described = _describe(
         version, notes, classes=_classes(run), epochs=epochs, t=listed(last.arrays["t"][shown]), probes=probes,
-        labels=snapshots.labels(last.arrays, probes), image=image and image | {"shape": list(image["shape"])},
+        labels=snapshots.labels(last.arrays, probes), names=snapshots.names(last.arrays, probes),
+        jumps=snapshots.jumps(last.arrays, probes), image=image and image | {"shape": list(image["shape"])},
         opinions=None if None in opinions else opinions, pca=pca, change_max=max(d.change for d in own),
         no_attention=None if kind else _missing(last.arrays),
         attention=_about_attention(kind, parts, ranges, last.arrays) if kind else None,
@@ -192,9 +193,10 @@ def _classes(run: Run) -> list[str] | None:
 
 def _describe(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
     nothing: dict[str, Any] = {
-        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "classes": None, "image": None,
-        "opinions": None, "attention": None, "features": None, "state": None, "change_max": 0.0, "why": None,
-        "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}, "notes": notes, "no_attention": None}
+        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "names": None, "jumps": None,
+        "classes": None, "image": None, "opinions": None, "attention": None, "features": None, "state": None,
+        "change_max": 0.0, "why": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]},
+        "notes": notes, "no_attention": None}
     return nothing | values
 
 

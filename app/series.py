@@ -13,11 +13,23 @@ import streamlit as st
 from acenode.catalogue import Entry
 from acenode.export.outcome import Outcome
 from acenode.export.series import Series
+from acenode.export.series_records import time_note
 from acenode.measure import Measure
 from app import labels, say
 
 QUIET = "#8a94a3"  # seen on light and dark: what belongs to no run
 MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
+
+
+@dataclass(frozen=True)
+class Error:
+    """How an error over time is called."""
+
+    title: str
+    short: str
+
+
+ERRORS = {"mse": Error("Mean squared error", "MSE"), "negll": Error("Negative log-likelihood", "NegLL")}
 
 
 @dataclass(frozen=True)
@@ -59,8 +71,15 @@ def show_calibration(runs: list[Line], key: str) -> None:
 
 
 def show_over_time(runs: list[Line], key: str) -> None:
-    draw(over_time(runs), key, "Mean squared error of what was predicted, by the time it was predicted for.",
-         [r for r in runs if not r.series.over_time])
+    there = [r.series.over_time for r in runs if r.series.over_time]
+    which = "mse"
+    if any(found.negll for found in there):
+        which = st.segmented_control("Error", list(ERRORS), default="mse", format_func=lambda e: ERRORS[e].short,
+                                     key=f"{key}/error", required=True, label_visibility="collapsed") or "mse"
+    note = next((found.unit_note for found in there if found.unit_note), "")
+    draw(over_time(runs, which), f"{key}/{which}",
+         f"{ERRORS[which].title} of what was predicted, by the time it was predicted for. {say.plain(time_note(note))}",
+         [r for r in runs if not (r.series.over_time and getattr(r.series.over_time, which))])
 
 
 def draw(figure: go.Figure, key: str, caption: str, without: list[Line]) -> None:
@@ -104,27 +123,41 @@ def calibration(runs: list[Line]) -> go.Figure:
     return figure
 
 
-def over_time(runs: list[Line]) -> go.Figure:
+def over_time(runs: list[Line], which: str = "mse") -> go.Figure:
     figure = go.Figure()
-    drawn = [(r, found, r.measure) for r in runs if (found := r.series.over_time)]
+    drawn = [(r, found, r.measure) for r in runs if (found := r.series.over_time) and getattr(found, which)]
     # the unit of the paper only where all of them have it
     scales = {m.scale for _, _, m in drawn if m.name.startswith("mse")}
-    scale = scales.pop() if len(scales) == 1 and all(m.name.startswith("mse") for _, _, m in drawn) else 1.0
+    ours = which == "mse" and len(scales) == 1 and all(m.name.startswith("mse") for _, _, m in drawn)
+    scale = scales.pop() if ours else 1.0
     for run, found, _ in drawn:
         figure.add_scatter(
-            x=found.t, y=[None if v is None else v * scale for v in found.mse], mode="lines+markers", name=run.tag,
-            line={"color": run.colour, "width": 2}, marker={"size": 5}, connectgaps=False,
+            x=found.t, y=[None if v is None else v * scale for v in getattr(found, which)], mode="lines+markers",
+            name=run.tag, line={"color": run.colour, "width": 2}, marker={"size": 5}, connectgaps=False,
             customdata=["?" if n is None else f"{n:,}" for n in found.count],
-            hovertemplate="%{y:.4g} at %{x:.3~g}" + escape(f" {found.unit}") + ", %{customdata} points<extra>"
+            hovertemplate="%{y:.4g} at %{x:.3~g}" + escape(f" {found.unit}".rstrip()) + ", %{customdata} points<extra>"
                           + run.tag + "</extra>")
     units = {found.unit for _, found, _ in drawn if found.unit}
     figure.update_layout(height=440, margin=MARGIN, legend=LEGEND)
     figure.update_xaxes(title=time_axis(units.pop() if len(units) == 1 else ""), zeroline=False)
-    figure.update_yaxes(title="MSE ×10⁻³" if scale == 1e3 else "MSE", rangemode="tozero", zeroline=False)
+    figure.update_yaxes(title=ERRORS[which].short + " ×10⁻³" * (scale == 1e3),
+                        rangemode="tozero" if which == "mse" else "normal", zeroline=False)
+    mark_cut(figure, {found.cut for _, found, _ in drawn if found.cut is not None and found.t[0] < found.cut})
     return figure
 
 
-LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": -0.15, "yanchor": "top"}  # below, as many lines as it takes
+def mark_cut(figure: go.Figure, cuts: set[float | None]) -> None:
+    """A thin line where forecasts begin, on every chart of the figure; the first one says so."""
+    for cut in cuts - {None}:
+        figure.add_vline(x=cut, line={"color": QUIET, "width": 1, "dash": "dot"})
+        figure.add_annotation(x=cut, y=1, xref="x", yref="y domain", text="forecast from here", showarrow=False,
+                              xanchor="left", yanchor="bottom", font={"color": QUIET, "size": 11})
+
+
+LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top"}  # below, as many lines as it takes
+
+
+ABOVE = 92  # pixels over the charts: their titles, the legend, and the buttons that appear under the pointer
 
 
 def legend_above(pixels: int, height: int) -> dict[str, Any]:

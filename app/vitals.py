@@ -8,11 +8,14 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.export.series import Record, Variable
+from acenode.export.series_records import Record, Variable, caption
+from app import say
 from app.address import options
-from app.series import QUIET, Line, draw, legend_above, time_axis
+from app.series import ABOVE, QUIET, Line, draw, legend_above, mark_cut, time_axis
 
 COLUMNS = 3
+DENSE = 200  # points of a line that need the whole width
+RUG = 0.05  # of a chart's height
 
 
 def show(runs: list[Line], key: str) -> None:
@@ -21,12 +24,8 @@ def show(runs: list[Line], key: str) -> None:
     if not found:
         st.caption("None of these runs kept this record: choose another one.")
         return
-    caption = ("Points are measurements: filled ones the model saw, open ones were held out. Lines are the mean over "
-               "the latent samples, bands their spread")
-    cut = any(record.cut is not None for record in found.values())
     draw(small_multiples([(run, found[run.id]) for run in runs if run.id in found]), key,
-         caption + ("; left of the dotted line is what was observed." if cut else "."),
-         [run for run in runs if run.id not in found])
+         say.plain(caption(list(found.values()))), [run for run in runs if run.id not in found])
 
 
 def pick(label: str, key: str, known: list[str]) -> str | None:
@@ -35,18 +34,23 @@ def pick(label: str, key: str, known: list[str]) -> str | None:
 
 
 def small_multiples(found: list[tuple[Line, Record]]) -> go.Figure:
-    names = list(dict.fromkeys(v.name for _, record in found for v in record.variables))
-    columns = min(COLUMNS, len(names))
+    titles = {v.name: v.title for _, record in found for v in record.variables}
+    names = list(titles)
+    dense = any(record.jumps or any(len(v.grid) > DENSE for v in record.variables) for _, record in found)
+    columns = 1 if dense else min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
-    figure = make_subplots(rows, columns, subplot_titles=[escape(n) for n in names], shared_xaxes="all",
-                           horizontal_spacing=0.05, vertical_spacing=0.28 / rows)
+    height = ABOVE + 40 + (180 if dense else 230) * rows
+    figure = make_subplots(rows, columns, subplot_titles=[escape(titles[n]) for n in names], shared_xaxes="all",
+                           horizontal_spacing=0.05, vertical_spacing=(36 if dense else 64) / height)
+    for i, above in enumerate(figure.layout.annotations):  # titles over the left edge: the cut is named beside them
+        above.update(x=figure.get_subplot(i // columns + 1, i % columns + 1).xaxis.domain[0], xanchor="left")
     named: set[str] = set()
     seen: set[tuple] = set()
     for run, record in found:
         for variable in record.variables:
             place = names.index(variable.name)
             cell = {"row": place // columns + 1, "col": place % columns + 1}
-            _model(figure, run, variable, run.id not in named, cell)
+            _model(figure, run, variable, run.id not in named, 1.3 if dense else 2, cell)
             named.add(run.id)
             for kind in ("observed", "held out"):
                 points = _points(variable, kind)
@@ -54,15 +58,26 @@ def small_multiples(found: list[tuple[Line, Record]]) -> go.Figure:
                     seen.add((place, kind, points))
                     _scatter(figure, kind, points, kind not in named, cell)
                     named.add(kind)
-    for cut in {record.cut for _, record in found} - {None}:
-        figure.add_vline(x=cut, line={"color": QUIET, "width": 1.5, "dash": "dot"})
+    _rug(figure, sorted({t for _, record in found for t in record.jumps}), len(names), columns)
+    mark_cut(figure, {record.cut for _, record in found})
     units = {record.unit for _, record in found if record.unit}
-    height = 100 + 230 * rows
-    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 60, "b": 10}, legend=legend_above(45, height))
+    values = {record.value_unit for _, record in found if record.value_unit}
+    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": ABOVE, "b": 10}, legend=legend_above(45, height))
     figure.update_xaxes(zeroline=False)
+    if dense:
+        figure.update_xaxes(range=_span(found))
     figure.update_xaxes(title=time_axis(units.pop() if len(units) == 1 else ""), row=rows)
     figure.update_yaxes(zeroline=False, nticks=5)
+    if len(values) == 1:
+        figure.update_yaxes(title={"text": escape(values.pop()), "font": {"size": 11}}, col=1)
     return figure
+
+
+def _span(found: list[tuple[Line, Record]]) -> tuple[float, float]:
+    """All times, with a little room beside them."""
+    times = [t for _, record in found for v in record.variables for t in (*v.grid, *v.t, *v.target_t)]
+    room = 0.01 * (max(times) - min(times)) or 1.0
+    return min(times) - room, max(times) + room
 
 
 def _points(variable: Variable, kind: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -79,7 +94,20 @@ def _scatter(figure: go.Figure, kind: str, points: tuple[tuple[float, ...], tupl
                        hovertemplate=f"%{{y:.4g}} at %{{x:.3~f}}<extra>{kind}</extra>", **cell)
 
 
-def _model(figure: go.Figure, run: Line, variable: Variable, first: bool, cell: dict[str, int]) -> None:
+def _rug(figure: go.Figure, jumps: list[float], count: int, columns: int) -> None:
+    """A tick a jump along the bottom of every chart, as one shape, and a line about it in the legend."""
+    if not jumps:
+        return
+    ticks = "".join(f"M{t:.6g},0V{RUG}" for t in jumps)
+    for place in range(count):
+        figure.add_shape(type="path", path=ticks, xref="x", yref="y domain", line={"color": QUIET, "width": 1},
+                         row=place // columns + 1, col=place % columns + 1)
+    figure.add_scatter(x=[None], y=[None], mode="markers", name="the state jumps", legendrank=2001, hoverinfo="skip",
+                       marker={"symbol": "line-ns-open", "color": QUIET, "size": 9}, row=1, col=1)
+
+
+def _model(figure: go.Figure, run: Line, variable: Variable, first: bool, width: float, cell: dict[str, int]
+           ) -> None:
     spread = [(t, a, b) for t, a, b in zip(variable.grid, variable.low, variable.high, strict=False)
               if a is not None and b is not None]
     if spread:
@@ -89,5 +117,5 @@ def _model(figure: go.Figure, run: Line, variable: Variable, first: bool, cell: 
                            hoverinfo="skip", legendgroup=run.id, showlegend=False, **cell)
     if variable.grid:
         figure.add_scatter(x=variable.grid, y=variable.mean, mode="lines", name=run.tag, legendgroup=run.id,
-                           showlegend=first, line={"color": run.colour, "width": 2}, connectgaps=False,
+                           showlegend=first, line={"color": run.colour, "width": width}, connectgaps=False,
                            hovertemplate="%{y:.4g} at %{x:.3~f}<extra>" + run.tag + "</extra>", **cell)

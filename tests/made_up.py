@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from acenode.process import identity
 from acenode.runs import Run
 
 CREATED = 1_760_000_000.0
-METRICS = {"physionet": "auc", "physionet-vitals": "mse", "activity": "accuracy"}
+METRICS = {"physionet": "auc", "physionet-vitals": "mse", "activity": "accuracy", "ushcn": "mse"}
+STATION = ("PRCP", "SNOW", "SNWD", "TMAX", "TMIN")
 CLASSES = ["walking", "falling", "lying", "sitting", "standing up", "on all fours", "on the ground"]
 
 
@@ -78,11 +80,44 @@ def activities(seed: int = 0, wrong: float = 0.15, records: int = 4) -> dict[str
             "class_accuracy": dict.fromkeys(CLASSES, 0.8)}
 
 
-def coupling(seed: int = 0, side: int = 6) -> dict[str, Any]:
+def climate(seed: int = 0, error: float = 0.4, cut: float = 150.0, stations: int = 3) -> dict[str, Any]:
+    """Stations whose state jumps at every observation, and the errors after the last one."""
+    rng, t = np.random.default_rng(seed), np.linspace(cut + 1, 199, 25)
+    mse = error * (1 + 0.01 * (t - cut)) * rng.uniform(0.85, 1.15, t.size)
+    return {"cut": cut, "records": [_station(f"USC0001{n:04d}", n, seed, cut) for n in range(stations)],
+            "over_time": {"t": t.tolist(), "mse": mse.tolist(), "negll": (0.5 * np.log(mse) + 1).tolist(),
+                          "count": [900] * t.size, "unit": ""}}
+
+
+def _station(name: str, n: int, seed: int, cut: float) -> dict[str, Any]:
+    own, model = np.random.default_rng(n), np.random.default_rng(1000 * seed + n)
+    observed = np.sort(own.choice(np.arange(2000), 260, replace=False)) / 10
+    jumps = observed[observed <= cut]
+    grid = np.sort(np.r_[np.linspace(0, 200, 401), jumps, jumps])  # every jump twice at least
+    after = np.r_[False, grid[1:] == grid[:-1]]
+    ago = grid - np.r_[0.0, jumps][np.searchsorted(jumps, grid, side="left")]  # since the last jump, before this one's
+    variables = []
+    for k, variable in enumerate(STATION):
+        phase = own.uniform(0, 6)
+        truth = np.sin(grid / 25 + phase) + 0.4 * np.cos(grid / 6 + 2 * phase)
+        drift = np.where(after, 0.04, 0.04 + 0.35 * np.sqrt(np.maximum(ago, 0)))
+        mean = truth + drift * model.normal(0, 0.4) * np.cos(grid / 9 + k)
+        here = observed[own.random(observed.size) < 0.5]
+        x = np.interp(here, grid, truth) + own.normal(0, 0.12, here.size)
+        wide, seen = 0.2 + np.minimum(drift, 1.4), here <= cut
+        variables.append({"name": variable, "t": here[seen].tolist(), "x": x[seen].tolist(),
+                          "target_t": here[~seen].tolist(), "target_x": x[~seen].tolist(), "grid": grid.tolist(),
+                          "mean": mean.tolist(), "low": (mean - wide).tolist(), "high": (mean + wide).tolist()})
+    return {"id": name, "unit": "", "unit_note": "one unit is 7.45 days", "value_unit": "standard deviations",
+            "band": "two standard deviations", "cut": cut, "jumps": jumps.tolist(), "variables": variables}
+
+
+def coupling(seed: int = 0, side: int = 6, names: Sequence[str] = ()) -> dict[str, Any]:
     rng = np.random.default_rng(3)
     known = np.where(rng.random((side, side)) < 0.3, rng.normal(0, 1, (side, side)), 0) + np.eye(side)
     learned = 0.4 * known + np.random.default_rng(seed).normal(0, 0.08, (side, side))
-    return {"coupling": {"names": [f"x{i}" for i in range(side)], "known": known.tolist(), "learned": learned.tolist(),
+    return {"coupling": {"names": list(names) or [f"x{i}" for i in range(side)],
+                         "known": known.tolist(), "learned": learned.tolist(),
                          "how": "mean over the test set of the emission's image of softmax(a(t)), less its mean"}}
 
 

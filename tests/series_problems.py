@@ -8,8 +8,6 @@ from torch import nn
 
 from acenode.data.points import Batch, Points, Record, pad, walk
 
-CPU = torch.device("cpu")
-
 
 def record(n: int, D: int = 3, seed: int = 0, t: np.ndarray | None = None) -> Record:
     rng = np.random.default_rng([seed, n])
@@ -26,7 +24,7 @@ def records(lengths: tuple[int, ...] = (5, 9, 3), D: int = 3) -> list[Record]:
 
 def batch(of: list[Record], *, backwards: bool | None = True, union: bool = False, K: int = 2, latent: int = 3,
           points: bool = False) -> Batch:
-    seen = pad(of, CPU)
+    seen = pad(of)
     steps = None if backwards is None else walk(of, seen, backwards=backwards, union=union)
     noise = torch.randn(K, len(of), latent, generator=torch.Generator().manual_seed(5))
     label = torch.tensor([float(i % 2) for i in range(len(of))])

@@ -17,10 +17,11 @@ from acenode.attention import Correlation, correlation
 from acenode.data.points import Points
 from acenode.experiments.latent_methods import SeriesShape
 from acenode.models import elbo
-from acenode.models.autoregressive import Autoregressive, Decay, Recurrence, since
+from acenode.models.autoregressive import Autoregressive
 from acenode.models.dense_layers import Field, Map, Perceptron
 from acenode.models.latent import LatentODE, LatentPoisson, PerTrajectory, PoissonODE, RecurrentVAE
 from acenode.models.recognition import Drift, ODEEncoder, ODERecurrence, RNNEncoder
+from acenode.models.recurrence import Decay, Recurrence, since
 from acenode.node import ACENODE, NODE
 
 # Parameter counts -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from acenode.data.points import Record
 from acenode.data.rows import BEFORE, rows_of, substeps, together, union_rows
 
 
@@ -53,3 +54,12 @@ def test_records_with_the_same_times_have_the_same_rows_on_either_grid() -> None
     own, (of_union, _) = rows_of(t, backwards=True), union_rows([t, t], backwards=True)
     assert np.array_equal(own.dt, of_union.dt)
     assert np.array_equal(own.point, of_union.point)
+
+
+def test_a_records_own_rows_are_made_once_for_each_direction() -> None:
+    t = np.array([0.0, 0.1, 0.35, 0.9])
+    record = Record(t, np.zeros((4, 1)), np.ones((4, 1)))
+    for backwards in (True, False):
+        rows = record.rows(backwards)
+        assert np.array_equal(rows.dt, rows_of(t, backwards=backwards).dt)
+        assert record.rows(backwards) is rows

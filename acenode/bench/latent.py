@@ -1,5 +1,7 @@
 """`acenode bench latent`: a training batch of PhysioNet's shape, every record on its own times, against the union grid.
 
+With `--device cuda` a training batch there, part by part (`acenode.bench.latent_parts`).
+
 Ratios of medians, the contestants taking turns in one process. The three compute the same loss of the same model: on
 the union grid to rounding, on their own times with the protocol's Euler steps between them.
 """
@@ -33,6 +35,10 @@ BATCH, POINTS, QUANTUM, VARIABLES, OBSERVED = 50, (75, 25, 138), 0.016, 41, 0.14
 
 
 def run(options: Namespace) -> int:
+    if options.device == "cuda":
+        from acenode.bench import latent_parts
+
+        return latent_parts.run(options)
     result = measure(options.repeats)
     print(json.dumps(result) if options.json else render(result))
     return 0
@@ -53,14 +59,14 @@ def records(count: int = BATCH, seed: int = 0) -> Records:
     return Records(series, labels, [str(i) for i in range(count)], 48.0, "h", tuple(map(str, range(VARIABLES))))
 
 
-def task() -> SeriesTask:
-    """Latent-ODE of the paper's size, always with the same parameters, on such records."""
-    config = experiments.get("physionet").configure("latent-ode", "full", device="cpu")
-    model = experiments.get("physionet").methods["latent-ode"].build(SeriesShape(VARIABLES, "record"), config)
+def task(method: str = "latent-ode", device: str = "cpu") -> SeriesTask:
+    """A method of the paper's size, always with the same parameters, on such records."""
+    config = experiments.get("physionet").configure(method, "full", device=device)
+    model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config)
     made = records(3 * BATCH)
     part = Splits(made.take(range(BATCH)), made.take(range(BATCH, 2 * BATCH)), made.take(range(2 * BATCH, 3 * BATCH)),
                   ("survived", "died"))
-    return SeriesTask(config, part, model, "record", Metric("auc"), torch.device("cpu"))
+    return SeriesTask(config, part, model, "record", Metric("auc"), torch.device(device))
 
 
 def contestants(made: SeriesTask) -> dict[str, Callable[[], Tensor]]:

@@ -1,14 +1,17 @@
-"""Irregular series in batches: every record's own points, padded to the longest, on the training device."""
+"""Irregular series in batches: every record's own points, padded to the longest."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from acenode.data.rows import Rows, rows_of, together, union_rows
+from acenode.transfer import send
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,23 @@ class Batch:
     noise: Tensor | None = None  # (K, B, ·), standard normal
     kl: float = 0.0  # weight of the Kullback–Leibler term
 
+    def to(self, device: torch.device) -> Batch:
+        """The same batch there, in one transfer."""
+        if device == self.label.device:
+            return self
+        parts = [p for p in (self.seen, self.target, self.walk) if p is not None]
+        held = [x for p in parts for x in vars(p).values()] + [x for x in (self.label, self.noise) if x is not None]
+        here = {id(x): x for x in held}  # what is seen is often the target too
+        there = dict(zip(here, send(list(here.values()), device), strict=True))
+
+        def moved(part: Any) -> Any:
+            return replace(part, **{name: there[id(x)] for name, x in vars(part).items()})
+
+        seen = moved(self.seen)
+        return replace(self, seen=seen, target=seen if self.target is self.seen else moved(self.target),
+                       walk=None if self.walk is None else moved(self.walk), label=there[id(self.label)],
+                       noise=None if self.noise is None else there[id(self.noise)])
+
 
 @dataclass(frozen=True, eq=False)
 class Record:
@@ -60,8 +80,18 @@ class Record:
     def part(self, keep: np.ndarray) -> Record:
         return Record(self.t[keep], self.x[keep], self.m[keep])
 
+    def rows(self, backwards: bool) -> Rows:
+        """The rows of the record on its own times, made once."""
+        if backwards not in self._rows:
+            self._rows[backwards] = rows_of(self.t, backwards=backwards)
+        return self._rows[backwards]
 
-def pad(records: list[Record], device: torch.device) -> Points:
+    @cached_property
+    def _rows(self) -> dict[bool, Rows]:
+        return {}
+
+
+def pad(records: list[Record]) -> Points:
     T, D = max(1, *(len(r.t) for r in records)), records[0].x.shape[1]
     t = np.zeros((len(records), T), np.float32)
     x, m = np.zeros((len(records), T, D), np.float32), np.zeros((len(records), T, D), np.float32)
@@ -70,13 +100,13 @@ def pad(records: list[Record], device: torch.device) -> Points:
         n = len(r.t)
         t[b, :n], x[b, :n], m[b, :n], there[b, :n] = r.t, r.x, r.m, True
         t[b, n:] = r.t[-1] if n else 0.0
-    return Points(*(torch.from_numpy(a).to(device) for a in (t, x, m, there)))
+    return Points(*(torch.from_numpy(a) for a in (t, x, m, there)))
 
 
 def walk(records: list[Record], seen: Points, *, backwards: bool, union: bool = False) -> Walk:
-    """The rows of a batch on its device."""
+    """The rows of a batch."""
     each = (union_rows([r.t for r in records], backwards=backwards) if union
-            else [rows_of(r.t, backwards=backwards) for r in records])
+            else [r.rows(backwards) for r in records])
     rows = together(each)
     return walk_of(rows, seen)
 
@@ -86,11 +116,10 @@ def walk_of(rows: Rows, seen: Points) -> Walk:
     row = np.zeros((B, T), np.int64)
     s, b = np.nonzero(rows.point >= 0)
     row[b, rows.point[s, b]] = s
-    device = seen.t.device
-    dt, point, at = (torch.from_numpy(a).to(device) for a in (rows.dt, rows.point, row))
-    index = point.clamp(min=0)
-    read = (point >= 0) & seen.observed.T.gather(0, index)
-    return Walk(dt, index, read, at)
+    index = np.maximum(rows.point, 0)
+    observed = seen.m.numpy().sum(-1) > 0
+    read = (rows.point >= 0) & observed[np.arange(B), index]
+    return Walk(*(torch.from_numpy(a) for a in (rows.dt, index, read, row)))
 
 
 def cut_at(records: list[Record]) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from acenode.data.course import Course
 from acenode.data.points import Points
 
 
@@ -18,6 +19,7 @@ class Sporadic:
     target: Points
     horizon: float
     seed: int = 0  # of everything a model draws for this batch
+    course: Course | None = None  # for a model that steps from point to point
 
     @property
     def training(self) -> bool:

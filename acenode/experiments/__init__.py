@@ -7,8 +7,9 @@ from acenode.experiments.cifar10 import CIFAR10
 from acenode.experiments.mnist import MNIST
 from acenode.experiments.physionet import PHYSIONET, VITALS
 from acenode.experiments.svhn import SVHN
+from acenode.experiments.ushcn import USHCN
 
-EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10, PHYSIONET, VITALS, ACTIVITY)}
+EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10, USHCN, PHYSIONET, VITALS, ACTIVITY)}
 
 __all__ = ["EXPERIMENTS", "Experiment", "Method", "get"]
 

@@ -129,7 +129,8 @@ def build_rnn_vae(shape: SeriesShape, c: Config) -> nn.Module:
 
 def _recurrent(**kind: bool) -> Any:
     def build(shape: SeriesShape, c: Config) -> nn.Module:
-        from acenode.models.autoregressive import Autoregressive, Recurrence
+        from acenode.models.autoregressive import Autoregressive
+        from acenode.models.recurrence import Recurrence
 
         d = c.latent or 1
         return Autoregressive(Recurrence(shape.variables, d, **kind), shape.variables, d, c.units or 1,

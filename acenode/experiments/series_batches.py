@@ -51,30 +51,29 @@ class Layout:
 
 def assemble(records: Records, layout: Layout, noise: Tensor | None, kl: float, cut: float | None = None) -> Batch:
     """A batch of these records; with `cut` the points from there on are the targets and the others are seen."""
-    series, device = records.series, layout.device
+    series = records.series
     if cut is None:
-        seen = target = pad(series, device)
+        seen = target = pad(series)
         seen_records, span = series, (0.0, 1.0)
     else:
         seen_records = [r.part(r.t < cut) for r in series]
-        seen = pad(seen_records, device)
-        target = pad([r.part(r.t >= cut) for r in series], device)
+        seen = pad(seen_records)
+        target = pad([r.part(r.t >= cut) for r in series])
         target = Points(target.t.clamp(min=cut), target.x, target.m, target.there)  # where there is none at all
         span = (cut, 1.0)
     steps = None
     if layout.backwards is not None:
         steps = walk(seen_records, seen, backwards=layout.backwards, union=layout.union)
-    return Batch(seen, target, _labels(records, target, layout), span, steps,
-                 None if noise is None else noise.to(device), kl)
+    return Batch(seen, target, _labels(records, target, layout), span, steps, noise, kl).to(layout.device)
 
 
 def _labels(records: Records, target: Points, layout: Layout) -> Tensor:
     if not layout.points:
-        return torch.tensor([float(label) for label in records.labels], device=layout.device)
+        return torch.tensor([float(label) for label in records.labels])
     label = np.full(target.t.shape, -1, np.int64)
     for b, own in enumerate(records.labels):
         label[b, :len(own)] = own
-    return torch.from_numpy(label).to(layout.device)
+    return torch.from_numpy(label)
 
 
 class SeriesBatches:

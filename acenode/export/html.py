@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from acenode.export import curves, facts, outcome, page, player, records
+from acenode.export import curves, facts, outcome, page, player, records, series_records
 from acenode.export.series import Series
 from acenode.files import write_atomic
 from acenode.runs import Run
@@ -98,19 +98,19 @@ def _series(found: Series) -> str:
         parts.append(page.figure("calibration", "Calibration on the test set", None,
                                  note="A larger mark stands for more cases."))
     if found.over_time:
-        parts.append(page.figure("over_time", "Error by the time that was predicted for", None, kind="wide"))
+        parts.append(page.figure("over_time", "Error by the time that was predicted for", None, kind="wide",
+                                 note=series_records.time_note(found.over_time.unit_note)))
     if found.records:
         parts.append('<div class="controls wide"><label>record <select id="record"></select></label></div>'
                      + page.figure("records", "Records of the test set", None, kind="wide",
-                                   note="The mean over the latent samples and their spread"
-                                        + ("; left of the dotted line is what was observed."
-                                           if any(r.cut is not None for r in found.records) else ".")))
+                                   note=series_records.caption(found.records)))
     if found.bands:
         parts.append(page.figure("bands", "Classes over time", None, kind="wide"))
     if found.coupling:
-        parts += [page.figure(f"coupling-{side}", f"Coupling of the variables, {side}",
-                              None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
-                              note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
+        both = [page.figure(f"coupling-{side}", f"Coupling of the variables, {side}",
+                            None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
+                            note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
+        parts.append(f'<div class="grid wide">{"".join(both)}</div>')
     return "".join(parts)
 
 
@@ -124,8 +124,11 @@ def _player(film: player.Player) -> str:
         no_map="" if shown else "hidden",
         frames=len(film.data["t"]) - 1, epochs=len(film.data["epochs"]) - 1,
         plane=page.figure("plane", "h(t) of the probes in principal components", None, kind="plane"),
-        image=page.figure("image", "Input of the probe", film.no_image, kind="image"),
+        image=page.figure("image", "Input of the probe", None, kind="image") if film.data["image"] else "",
+        side="side" if film.data["image"] else "side bare",
         attention=page.figure("attention", "Attention at t", film.no_attention, kind="attention",
                               note=shown["title"] if shown else ""),
         change=page.figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change"),
+        state=page.figure("state", "h(t) of the probe, each coordinate over time", None, kind="state")
+        if film.data["state"] else "",
     ) + notes

@@ -10,7 +10,7 @@ import numpy as np
 from acenode.export import maps
 from acenode.export.curves import listed
 from acenode.export.pca import principal
-from acenode.export.snapshots import Snapshot, images, labels, load, opinion, text
+from acenode.export.snapshots import Snapshot, images, jumps, labels, load, names, opinion, text
 from acenode.runs import Run
 
 EPOCHS, FRAMES, PROBES = 6, 25, 10  # at most
@@ -24,7 +24,6 @@ class Player:
     data: dict[str, Any] | None
     empty: str | None = None  # why there is nothing at all
     no_attention: str | None = None  # why there are no maps
-    no_image: str | None = None  # why there is no input to show
     notes: list[str] = field(default_factory=list)
 
 
@@ -42,16 +41,16 @@ def gather(run: Run) -> Player:
     assert h is not None  # (E, T, P, …)
     data: dict[str, Any] = {
         "epochs": [s.epoch for s in chosen], "t": listed(last["t"][frames]), "probes": probes,
-        "labels": labels(last, probes), "image": images(last, probes), "opinions": _opinions(chosen, probes),
-        "pca": _plane(h), "attention": _attention(a, kind) if a is not None and kind is not None else None,
+        "labels": labels(last, probes), "names": names(last, probes), "jumps": jumps(last, probes),
+        "image": images(last, probes), "opinions": _opinions(chosen, probes), "pca": _plane(h), "state": _state(h),
+        "attention": _attention(a, kind) if a is not None and kind is not None else None,
     }
     missing = None
     if a is None:
         missing = "This method has no attention a(t): h(t) evolves alone."
     elif kind is None:
         missing = f"Attention of shape {a.shape[3:]} on states of shape {h.shape[3:]} cannot be drawn as a map."
-    return Player(data, no_attention=missing, notes=notes,
-                  no_image=None if data["image"] else "The probes of this experiment are not images.")
+    return Player(data, no_attention=missing, notes=notes)
 
 
 def _spread(items: list[Any], most: int) -> list[Any]:
@@ -77,6 +76,16 @@ def _plane(h: np.ndarray) -> dict[str, Any]:
     """h of all epochs, frames and probes in one pair of principal components, so that epochs can be compared."""
     found = principal(h.reshape(int(np.prod(h.shape[:3])), -1))
     return {"x": listed(found.points[:, 0]), "y": listed(found.points[:, 1]), "shares": listed(found.shares)}
+
+
+def _state(h: np.ndarray) -> dict[str, Any] | None:
+    """h itself where it is a vector: 255 levels around nothing, bytes in the order epoch, frame, probe, coordinate."""
+    if h.ndim != 4 or h.size > MAP_BYTES:
+        return None
+    size = np.abs(h.astype(np.float32))
+    most = float(np.percentile(size, 99.5)) or float(size.max()) or 1.0
+    return {"size": h.shape[-1], "most": most,
+            "levels": text(np.rint(127 + 127 * np.clip(h.astype(np.float32) / most, -1, 1)).astype(np.uint8))}
 
 
 def _attention(a: np.ndarray, kind: maps.Kind) -> dict[str, Any]:

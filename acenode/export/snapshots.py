@@ -12,6 +12,8 @@ import numpy as np
 
 from acenode.runs import Run
 
+JUMPS, NAME = 2000, 40  # the most jumps of a probe, and letters of its name, that are shown
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -47,6 +49,27 @@ def labels(arrays: dict[str, np.ndarray], probes: int) -> list[int] | None:
     if label is None or label.ndim != 1 or len(label) < probes or label.dtype.kind not in "iu":
         return None
     return [int(x) for x in label[:probes]]
+
+
+def names(arrays: dict[str, np.ndarray], probes: int) -> list[str] | None:
+    """What the probes are called, such as stations; one that has no name is counted."""
+    name = arrays.get("name")
+    if name is None or name.ndim != 1 or len(name) < probes or name.dtype.kind != "U":
+        return None
+    try:
+        found = ["".join(c for c in str(x)[:NAME] if c.isprintable()).strip() for x in name[:probes]]
+    except (ValueError, SystemError):  # bytes that are no letters
+        return None
+    return [x or f"probe {i + 1}" for i, x in enumerate(found)] if any(found) else None
+
+
+def jumps(arrays: dict[str, np.ndarray], probes: int) -> list[list[float]] | None:
+    """When each probe's state jumped, within the time that is shown; the rest of a row is no number."""
+    found, t = arrays.get("jumps"), arrays["t"]
+    if found is None or found.ndim != 2 or len(found) < probes or found.dtype.kind != "f":
+        return None
+    shown = [np.unique(row[(row >= t.min()) & (row <= t.max())])[:JUMPS] for row in found[:probes]]
+    return [[float(f"{x:.6g}") for x in row] for row in shown] if any(len(row) for row in shown) else None
 
 
 def images(arrays: dict[str, np.ndarray], probes: int) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""CSV: steps.csv, epochs.csv and summary.csv, safe to open in a spreadsheet."""
+"""CSV: steps.csv, epochs.csv and summary.csv, and of a time series records.csv, safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from acenode.export import records
+from acenode.export import records, series
+from acenode.export.series_records import Record
 from acenode.files import write_atomic
 from acenode.runs import Run
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what makes a spreadsheet compute a text
 LONGEST_LIST = 2000  # characters: a confusion matrix is a summary, two thousand points are not
+RECORDS = ("record", "variable", "kind", "t", "value", "low", "high")
 PRIVATE = frozenset({"process", "heartbeat"})  # of status.json: who trained it, of no use elsewhere
 
 
 def write(run: Run, out: Path) -> Path:
-    """Three files in the folder `out`."""
-    found = records.read(run)
+    """Three files in the folder `out`, and a fourth where the result has records of a time series."""
+    found, shown = records.read(run), series.gather(run.result()).records
     files = {
         "steps.csv": table(found.steps),
         "epochs.csv": table(found.epochs),
         "summary.csv": text([("key", "value"), *summary(run)]),
     }
+    if shown:
+        files["records.csv"] = text([RECORDS, *(row for record in shown for row in points(record))])
     for name, content in files.items():  # all made before the first is written
         write_atomic(out / name, content.encode("utf-8", "replace"))
     return out
@@ -54,6 +58,18 @@ def cell(value: Any) -> str:
     if type(value) is float or type(value) is int:
         return repr(value)
     return json.dumps(value, ensure_ascii=False)  # true, false, [1, 2]
+
+
+def points(record: Record) -> Iterator[tuple[Any, ...]]:
+    """A record's jumps, and what was seen, held out and said of each variable. At a jump the model speaks twice: before
+    it, then after."""
+    yield from ((record.id, "", "jump", t, "", "", "") for t in record.jumps)
+    for v in record.variables:
+        for kind, at, x in (("observed", v.t, v.x), ("held out", v.target_t, v.target_x)):
+            yield from ((record.id, v.name, kind, t, value, "", "") for t, value in zip(at, x, strict=True))
+        edges = zip(v.low, v.high, strict=True) if v.low else [("", "")] * len(v.grid)
+        yield from ((record.id, v.name, "model", t, mean, *edge)
+                    for t, mean, edge in zip(v.grid, v.mean, edges, strict=True))
 
 
 def summary(run: Run) -> Iterator[tuple[str, Any]]:

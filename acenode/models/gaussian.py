@@ -26,10 +26,15 @@ def surprise(x: Tensor, mean: Tensor, logvar: Tensor) -> Tensor:
 
 
 class Affine(nn.Linear):
-    """A linear map that begins by Glorot's rule; its bias, where it has one, at 0.05."""
+    """A linear map, or `blocks` of them side by side, that begin by Glorot's rule; the bias, if any, at 0.05."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, blocks: int = 1) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.blocks = blocks
 
     def initialise(self, generator: torch.Generator) -> None:
-        nn.init.xavier_uniform_(self.weight, generator=generator)
+        for block in self.weight.data.chunk(self.blocks):
+            nn.init.xavier_uniform_(block, generator=generator)
         if self.bias is not None:
             self.bias.data.fill_(BIAS)
 

@@ -28,7 +28,7 @@ export const ATTENTION = {
     if (about.kind !== "coordinates") return colourBar(g, w, h, table, low, high, theme);
     const { data, shape: [, P, , columns] } = view.block.arrays.attention, at = (f, i) => data[(f * P + state.probe) * columns + i];
     const level = changed ? (f, i) => clamp(255 + Math.round((at(f, i) - at(0, i)) * gain), 0, 510) : at;
-    return overTime(g, w, h, view, theme, level, table, low, high, columns);
+    return overTime(g, w, h, view, theme, level, table, low, high, columns, state.probe);
   },
 
   draw(g, w, h, view, state, theme, still) {

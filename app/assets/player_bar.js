@@ -1,6 +1,7 @@
 // The player's controls: play, time, epoch, what maps show, and the probes to pick from.
 import { paintInput } from "./colours.js";
 import { span } from "./player_draw.js";
+import { Rug } from "./player_rug.js";
 import { make, say } from "./theme.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
@@ -24,10 +25,12 @@ export class Bar {
   // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), near(on), probe(p), step(frames), stepEpoch(by) }
   constructor(act) {
     this.act = act;
-    this.picked = null;
+    this.picked = this.film = null;
+    this.ends = [0, 1];
     this.play = make("button", { type: "button", className: "play", on: { click: () => act.play() } });
     this.time = range("time t", "0.001", () => act.time(Number(this.time.value)));
     this.epoch = range("training epoch", "1", () => act.epoch(Number(this.epoch.value)));
+    this.rug = new Rug();
     this.timeSaid = make("output");
     this.epochSaid = make("output");
     const speed = select("speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
@@ -38,7 +41,7 @@ export class Bar {
     this.mode = make("label", "choice", "maps show", mode);
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "probe" });
     this.node = make("div", "bar",
-      make("div", "line", this.play, make("label", "slider", "t", this.time), this.timeSaid, speed, loop),
+      make("div", "line", this.play, make("label", "slider", "t", make("span", "timeline", this.time, this.rug.node)), this.timeSaid, speed, loop),
       make("div", "line", make("label", "slider", "epoch", this.epoch), this.epochSaid, this.followLabel),
       make("div", "line", this.mode, make("label", "choice", "plane fits", near), this.probes));
   }
@@ -63,6 +66,7 @@ export class Bar {
     if (known.length) {
       Object.assign(this.time, { min: String(start), max: String(end), step: String((end - start) / 1000 || 0.001) });
       Object.assign(this.epoch, { max: String(epochs.length - 1), disabled: epochs.length < 2 });
+      this.ends = [start, end];
       this.pick(known.reduce((a, b) => a.meta.probes >= b.meta.probes ? a : b));
     }
     this.play.disabled = this.time.disabled = !known.length;
@@ -72,7 +76,8 @@ export class Bar {
 
   // The probes of the run that has most.
   pick(film) {
-    const { meta } = film, key = `${film.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}`;
+    const { meta } = film, key = `${film.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}`;
+    this.film = film;
     if (key === this.picked) return;
     this.picked = key;
     this.probes.replaceChildren(...span(meta.probes).map((probe) => {
@@ -83,7 +88,7 @@ export class Bar {
         canvas.getContext("2d").drawImage(paintInput(film, probe), 0, 0);
         button.append(canvas);
       }
-      button.append(make("span", "", meta.labels ? film.className(meta.labels[probe]) : `probe ${probe + 1}`));
+      button.append(make("span", "", meta.labels ? film.className(meta.labels[probe]) : film.name(probe)));
       return button;
     }));
   }
@@ -94,6 +99,7 @@ export class Bar {
     say(this.timeSaid, t.toFixed(2));
     say(this.epochSaid, epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`);
     this.time.value = String(t);
+    if (this.film) this.rug.show(this.film.jumps(probe), this.ends);
     this.epoch.value = String(Math.max(epochs.indexOf(epoch), 0));
     this.follow.checked = following;
     for (const [i, button] of [...this.probes.children].entries()) {

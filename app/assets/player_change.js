@@ -1,5 +1,5 @@
 // How far a(t) has gone from a(0), every probe's curve.
-import { axes, chosenLast, number, span } from "./player_draw.js";
+import { axes, chosenLast, number, rug, span } from "./player_draw.js";
 import { hasChange } from "./player_film.js";
 
 export const CHANGE = {
@@ -22,6 +22,7 @@ export const CHANGE = {
       g.stroke();
     }
     g.globalAlpha = 1;
+    rug(g, box, X, film.jumps(state.probe), theme);
     return { box, X, Y };
   },
 
@@ -53,6 +54,6 @@ export const CHANGE = {
     const { data, shape: [, P] } = block.arrays.change, t = film.meta.t;
     const f = film.frame(t[0] + (x - curve.box.x) / curve.box.w * (t.at(-1) - t[0])).near;
     const away = span(P).map((p) => Math.abs(curve.Y(data[f * P + p]) - y)), p = away.indexOf(Math.min(...away));
-    return away[p] > 20 ? null : [`${film.title(p)}, probe ${p + 1}`, `t = ${t[f].toFixed(2)}`, `changed by ${number(data[f * P + p])}`];
+    return away[p] > 20 ? null : [film.whole(p), `t = ${t[f].toFixed(2)}`, `changed by ${number(data[f * P + p])}`];
   },
 };

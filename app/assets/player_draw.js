@@ -3,6 +3,7 @@ import { scratch } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
+const RUG = 6;  // pixels that the ticks of jumps are high
 export const BAR = 70;  // pixels that a bar of colours takes on the right
 
 export const span = (n) => [...Array(n).keys()];
@@ -60,7 +61,7 @@ export function axes(g, box, xs, ys, theme, labels) {
   for (const v of ticks(...xs, box.w / 70)) {
     g.moveTo(X(v), box.y);
     g.lineTo(X(v), box.y + box.h);
-    text(g, number(v), X(v), box.y + box.h + 6, { align: "center", base: "top", colour: theme.ink, faint: true });
+    text(g, number(v), X(v), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
   }
   for (const v of ticks(...ys, box.h / 45)) {
     g.moveTo(box.x, Y(v));
@@ -68,9 +69,24 @@ export function axes(g, box, xs, ys, theme, labels) {
     text(g, number(v), box.x - 6, Y(v), { align: "right", colour: theme.ink, faint: true });
   }
   g.stroke();
-  text(g, labels[0], box.x + box.w / 2, box.y + box.h + 34, { align: "center", base: "bottom", colour: theme.ink });
+  text(g, labels[0], box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
   if (labels[1]) text(g, labels[1], 12, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
   return { X, Y };
+}
+
+// Ticks right below a box with time across: when the state jumped.
+export function rug(g, box, X, jumps, theme) {
+  g.strokeStyle = theme.ink;
+  g.lineWidth = 1;
+  g.globalAlpha = 0.7;
+  g.beginPath();
+  for (const t of jumps) {
+    const x = Math.round(X(t)) + 0.5;
+    g.moveTo(x, box.y + box.h + 1);
+    g.lineTo(x, box.y + box.h + 1 + RUG);
+  }
+  g.stroke();
+  g.globalAlpha = 1;
 }
 
 export function colourBar(g, w, h, table, low, high, theme) {

@@ -19,7 +19,7 @@ export const FEATURES = {
     if (features) return colourBar(g, w, h, theme.signed, features.low, features.high, theme);
     const { data, shape: [, P, d] } = view.block.arrays.state;
     const level = (f, i) => clamp(Math.round(255 + 255 * data[(f * P + state.probe) * d + i] / vector.high), 0, 510);
-    return overTime(g, w, h, view, theme, level, theme.signed, vector.low, vector.high, d);
+    return overTime(g, w, h, view, theme, level, theme.signed, vector.low, vector.high, d, state.probe);
   },
   draw(g, w, h, view, state, theme, still) {
     if (view.film.meta.features) {

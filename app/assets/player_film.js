@@ -3,6 +3,7 @@ import { classColour } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const KEPT_BYTES = 96e6;  // of a run's epochs
+const NONE = [];
 
 // Whether there is a curve of how far a(t) has gone from a(0).
 export const hasChange = (meta) => meta.attention !== null || meta.change_max > 0;
@@ -116,7 +117,10 @@ export class Film {
   }
 
   className(label) { return this.meta.classes?.[label] ?? String(label); }
-  title(probe) { return this.meta.labels ? `class ${this.className(this.meta.labels[probe])}` : `probe ${probe + 1}`; }
+  name(probe) { return this.meta.names?.[probe] ?? `probe ${probe + 1}`; }
+  title(probe) { return this.meta.labels ? `class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
+  whole(probe) { return this.meta.labels ? `${this.title(probe)}, ${this.name(probe)}` : this.name(probe); }
+  jumps(probe) { return this.meta.jumps?.[probe] ?? NONE; }  // when its state jumped
   colour(probe) { return classColour(this.meta.labels ? this.meta.labels[probe] : probe); }
 
   opinion(probe, epoch) {

@@ -85,7 +85,7 @@ export const PLANE = {
     const p = this.nearest(x, y, view), { film } = view;
     if (p === null) return null;
     const opinion = film.opinion(p, view.epoch);
-    return [film.meta.labels ? `${film.title(p)}, probe ${p + 1}` : film.title(p), `t = ${state.t.toFixed(2)}`, ...(opinion ? [opinion] : [])];
+    return [film.whole(p), `t = ${state.t.toFixed(2)}`, ...(opinion ? [opinion] : [])];
   },
   click(x, y, view) { return this.nearest(x, y, view); },
 };

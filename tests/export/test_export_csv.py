@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import made_up
 import pytest
 from export_runs import epoch, metrics, result, step
 
@@ -66,3 +67,17 @@ def test_text_is_no_formula(make, text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(-1e-07, "-1e-07"), (3, "3"), (True, "true"), ("plain", "plain")])
 def test_numbers_stay_numbers(value: object, text: str) -> None:
     assert tables.cell(value) == text
+
+
+def test_records_of_a_time_series_with_both_sides_of_a_jump(make) -> None:
+    outcome = made_up.climate(stations=1)
+    read = rows(export(make(records=metrics(), outcome=result() | outcome), "csv") / "records.csv")
+    (record,) = outcome["records"]
+    assert {r["record"] for r in read} == {record["id"]}
+    assert [float(r["t"]) for r in read if r["kind"] == "jump"] == record["jumps"]
+    said = [r for r in read if (r["variable"], r["kind"]) == ("TMAX", "model")]
+    wanted = next(v for v in record["variables"] if v["name"] == "TMAX")
+    for column, key in (("t", "grid"), ("value", "mean"), ("low", "low"), ("high", "high")):
+        assert [float(r[column]) for r in said] == wanted[key]
+    assert len({r["t"] for r in said}) < len(said)
+    assert {r["kind"] for r in read} == {"jump", "observed", "held out", "model"}

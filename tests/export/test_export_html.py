@@ -63,7 +63,9 @@ def test_running_run_has_no_result_yet(running) -> None:
 def test_pairwise_attention(make) -> None:
     run = make(records=metrics(), outcome=result(), snapshots={0: snapshot(kind="pairwise")})
     found = report(run)
-    assert missing(found) == ["image"]
+    assert missing(found) == []
+    assert "image" not in found.figures()  # a vector has no picture, and is shown over time instead
+    assert found.data["player"]["state"]["size"] == 5
     attention = found.data["player"]["attention"]
     assert attention["shape"] == [5, 5]
     assert attention["title"].startswith("softmax")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from export_runs import metrics, snapshot
 
-from acenode.export import curves, maps, player
+from acenode.export import curves, maps, player, snapshots
 from acenode.export.pca import principal
 
 
@@ -127,3 +127,42 @@ def test_thinned_curves_keep_means_and_extremes() -> None:
     assert found["series"]["L_h"][:2] == [1.0, 4.0]
     assert found["series"]["dt_min"][:2] == [0.0, 3.0]
     assert found["series"]["dt_max"][:2] == [2.0, 5.0]
+
+
+# Jumps and names ----------------------------------------------------------------------------------------------------
+
+NAN = float("nan")
+
+
+def test_a_vector_is_shown_over_time(make) -> None:
+    snaps = {n: snapshot(n, kind="pairwise") for n in range(2)}
+    data = player.gather(make(snapshots=snaps)).data
+    assert data is not None
+    levels = np.frombuffer(b64decode(data["state"]["levels"]), np.uint8).reshape(2, 9, 4, 5)
+    most = data["state"]["most"]
+    wanted = np.clip(snaps[1]["h"], -most, most)
+    np.testing.assert_allclose((levels[1] / 127 - 1) * most, wanted, atol=0.51 * most / 127)
+
+
+def test_jumps_and_names_travel_with_the_probes(make) -> None:
+    jumps = np.array([[0.5, 0.25, NAN], [NAN] * 3, [0.1, 7.0, -1.0], [np.inf, 1.0, 0.0]], np.float32)
+    extra = {"jumps": jumps, "name": np.array(["USC1", "", "<b>USC3</b>", "x" * 90 + "\n"])}
+    data = player.gather(make(snapshots={0: snapshot(kind="pairwise") | extra})).data
+    assert data is not None
+    assert data["jumps"] == [[0.25, 0.5], [], [0.1], [0.0, 1.0]]  # in order, and within the time that is shown
+    assert data["names"] == ["USC1", "probe 2", "<b>USC3</b>", "x" * snapshots.NAME]
+
+
+@pytest.mark.parametrize("wrong", [
+    np.zeros(4, np.float32), np.zeros((3, 2), np.float32), np.zeros((4, 2), complex), np.zeros((4, 2, 1)),
+    np.array([["a"]] * 4), np.full((4, 2), NAN), np.zeros((4, 0)), np.array(0.5)])
+def test_malformed_jumps_and_names_are_ignored(make, wrong: np.ndarray) -> None:
+    found = player.gather(make(snapshots={0: snapshot(kind="pairwise") | {"jumps": wrong, "name": wrong}}))
+    assert found.data is not None
+    assert (found.data["jumps"], found.data["names"], found.notes) == (None, None, [])
+
+
+def test_letters_that_are_none_are_no_names() -> None:
+    no_letters = np.full(4, 0x7FFFFFFF, np.uint32).view("<U1")
+    assert snapshots.names({"name": no_letters}, 4) is None
+    assert snapshots.names({"name": np.array(["\ud800", " ", "\x00", "\u202e"])}, 4) is None

@@ -11,10 +11,18 @@ import pytest
 from export_runs import metrics, result
 from page_reader import read
 
-from acenode.export import export, series
+from acenode.export import export, pieces, series, series_records
 from acenode.runs import Run
 
-WHOLE = made_up.mortality() | made_up.vitals() | made_up.activities() | made_up.coupling()
+WHOLE = made_up.mortality() | made_up.vitals(records=1) | made_up.activities() | made_up.coupling()
+STATION: dict[str, Any] = {
+    "cut": 3.0,
+    "over_time": {"t": [4.0, 3.5], "mse": [0.5, None], "negll": [1.0, 2.0], "count": [3, 4], "unit": ""},
+    "records": [{"id": "USC1", "unit": "", "unit_note": "one unit is 7.45 days", "value_unit": "in standard deviations",
+                 "band": "two standard deviations", "jumps": [2.0, 1.0], "variables": [
+                     {"name": "TMAX", "t": [1.0], "x": [0.5], "target_t": [4.0], "target_x": [0.7],
+                      "grid": [0.0, 1.0, 1.0, 4.0], "mean": [0.0, 0.2, 0.4, 0.6], "low": [-1.0, -0.8, 0.2, -1.0],
+                      "high": [1.0, 1.2, 0.6, 2.0]}]}]}
 KEYS = ("roc", "calibration", "over_time", "records", "bands", "coupling")
 WRONG: list[Any] = [None, 7, "text", True, [], {}, [1, 2], {"a": 1}, [[[]]], [None], float("nan"), [{}], {"t": "x"}]
 
@@ -56,16 +64,18 @@ def places(value: Any, path: tuple = ()) -> list[tuple]:
     return [path, *(p for key, one in inner for p in places(one, (*path, key)))]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_malformed_parts_never_raise(key: str) -> None:
-    for path in places(WHOLE[key]):
+@pytest.mark.parametrize(("whole", "key"), [*((WHOLE, key) for key in KEYS), *((STATION, key) for key in STATION)])
+def test_malformed_parts_never_raise(whole: dict[str, Any], key: str) -> None:
+    for path in places(whole[key]):
         for wrong in WRONG:
-            spoiled = copy.deepcopy({key: WHOLE[key]})
+            spoiled = copy.deepcopy({key: whole[key]})
             at: Any = spoiled
             for step in (key, *path)[:-1]:
                 at = at[step]
             at[(key, *path)[-1]] = wrong
-            series.gather(spoiled).to_dict()
+            found = series.gather(spoiled)
+            found.to_dict()
+            series_records.caption(found.records)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -116,3 +126,61 @@ def test_names_in_them_are_no_markup(make: Any) -> None:
     found = report(make(records=metrics(), outcome=result() | spoiled))
     assert not found.all("img")
     assert len(found.all("script")) == 3
+
+
+# A state that jumps -------------------------------------------------------------------------------------------------
+
+
+def test_both_sides_of_a_jump_are_kept() -> None:
+    found = series.gather(STATION)
+    (record,) = found.records
+    (variable,) = record.variables
+    assert variable.grid == [0.0, 1.0, 1.0, 4.0]
+    assert variable.mean[1:3] == [0.2, 0.4]
+    assert (variable.low[1:3], variable.high[1:3]) == ([-0.8, 0.2], [1.2, 0.6])
+    assert record.jumps == [1.0, 2.0]
+    assert record.cut == 3.0  # of the whole result
+    assert variable.title == "TMAX · highest temperature"
+    assert record.value_unit == "standard deviations"
+    assert found.over_time
+    assert (found.over_time.t, found.over_time.negll, found.over_time.cut) == ([3.5, 4.0], [2.0, 1.0], 3.0)
+
+
+def test_a_long_line_keeps_whole_jumps() -> None:
+    times = [float(n // 2) for n in range(3 * pieces.POINTS)]
+    values = [float(n) for n in range(len(times))]
+    (record,) = series.gather({"records": [{"id": "a", "variables": [
+        {"name": "x1", "grid": times, "mean": values, "low": values, "high": values}]}]}).records
+    (v,) = record.variables
+    assert len(v.grid) <= 2 * pieces.POINTS + 2
+    assert all(v.grid.count(t) == 2 for t in v.grid[::500])
+    assert v.mean == v.low == v.high
+    assert v.grid[-1] == times[-1]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_malformed_jumps_are_none(wrong: Any) -> None:
+    spoiled = copy.deepcopy(STATION)
+    spoiled["records"][0]["jumps"] = wrong
+    (record,) = series.gather(spoiled).records
+    assert record.jumps == ([1.0, 2.0] if wrong == [1, 2] else [])
+
+
+def test_the_caption_says_what_there_is() -> None:
+    said = series_records.caption(series.gather(STATION).records)
+    for words in ("two standard deviations", "state jumped", "Values are in standard deviations.",
+                  "Time: one unit is 7.45 days.", "dotted line"):
+        assert words in said
+    said = series_records.caption(series.gather(made_up.vitals(cut=None)).records)
+    assert "latent samples" in said
+    assert not any(words in said for words in ("jumped", "Values", "Time", "dotted"))
+
+
+def test_a_report_of_stations(make: Any) -> None:
+    found = report(make(config={"experiment": "ushcn"}, records=metrics(),
+                        outcome={"test": {"mse": 0.4}, "metric": "mse"} | STATION
+                        | made_up.coupling(side=5, names=made_up.STATION)))
+    assert {"over_time", "records", "coupling-learned"} <= set(found.figures())
+    assert "Time: one unit is 7.45 days." in found.text
+    assert found.data["series"]["records"][0]["jumps"] == [1.0, 2.0]
+    assert found.data["series"]["coupling"]["titles"][0] == "PRCP · rain"

@@ -26,6 +26,25 @@ def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probe
     return arrays
 
 
+def stations(seed: int = 0, *, attention: bool = True, frames: int = 101, probes: int = 4, d: int = 8
+             ) -> dict[str, np.ndarray]:
+    """What probes leave whose state jumps at observations: their times, and what the probes are called."""
+    rng, t = np.random.default_rng(seed), np.linspace(0, 200, frames)
+    jumps = np.full((probes, 60), np.nan, np.float32)
+    h = 0.4 * np.sin(t[:, None, None] / rng.uniform(8, 30, (probes, d)))
+    for p in range(probes):
+        own = np.sort(np.random.default_rng(p).choice(1500, 40 + 6 * p, replace=False)) / 10
+        jumps[p, :own.size] = own[:60]
+        steps = np.searchsorted(own, t, side="right")
+        h[:, p] += np.r_[np.zeros((1, d)), rng.normal(size=(own.size, d)).cumsum(0) * 0.25][steps]
+    arrays = {"t": t.astype(np.float32), "h": h.astype(np.float16), "jumps": jumps,
+              "name": np.array([f"USC0001{p:04d}" for p in range(probes)])}
+    if attention:
+        weights = rng.normal(size=(d, d)) @ np.tanh(h[..., None] * h[..., None, :])
+        arrays["a"] = weights.astype(np.float16)
+    return arrays
+
+
 def run_of(path: Path, snapshots: dict[int, dict[str, np.ndarray]]) -> Run:
     run = Run(path)
     run.path.mkdir(exist_ok=True)

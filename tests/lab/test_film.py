@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import decoded, run_of, snapshot, values
+from films import decoded, run_of, snapshot, stations, values
 
 from acenode.bench.folders import wide_film
 from acenode.errors import UserError
@@ -154,6 +154,22 @@ def test_attention_of_a_foreign_shape_is_said_and_not_drawn(tmp_path: Path) -> N
     assert about["attention"] is None
     assert "7" in about["no_attention"]
     assert set(decoded(film.frames(run, 0))[1]) == {"pca", "change", "features"}
+
+
+def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
+    snaps = stations()
+    about = film.meta(run_of(tmp_path / "run", {0: snaps}))
+    json.dumps(about, allow_nan=False)
+    assert about["names"] == snaps["name"].tolist()
+    for found, wanted in zip(about["jumps"], snaps["jumps"], strict=True):
+        np.testing.assert_allclose(found, wanted[np.isfinite(wanted)], rtol=1e-5)
+
+
+def test_malformed_jumps_and_names_are_ignored(tmp_path: Path) -> None:
+    spoiled = stations() | {"jumps": np.zeros((2, 3), np.float32), "name": np.arange(4)}
+    about = film.meta(run_of(tmp_path / "run", {0: spoiled}))
+    assert (about["jumps"], about["names"], about["notes"]) == (None, None, [])
+    assert about["epochs"] == [0]
 
 
 def test_constant_states_and_weights(tmp_path: Path) -> None:

@@ -149,6 +149,49 @@ def test_a_record_shows_its_points_once(tmp_path: Path) -> None:
     assert len(figure.layout.shapes) == 6  # the cut
 
 
+def test_a_station_has_a_row_a_variable_with_its_jumps(tmp_path: Path) -> None:
+    for n in range(2):
+        made_up.write(tmp_path, "ushcn", "ace", 0.4, made_up.climate(n), seed=n)
+    runs = drawn(tmp_path)
+    record = runs[0].series.records[0]
+    figure = vitals.small_multiples([(run, run.series.records[0]) for run in runs])
+    titles = [a.text for a in figure.layout.annotations]
+    assert titles == [v.title for v in record.variables] + ["forecast from here"]
+    assert "SNWD · snow depth" in titles
+    assert len({tuple(figure.get_subplot(i + 1, 1).yaxis.domain) for i in range(5)}) == 5  # below each other
+    line = next(t for t in figure.data if t.mode == "lines" and not t.fill)
+    assert list(line.x) == record.variables[0].grid  # every jump twice: a vertical piece of the line
+    rugs = [s for s in figure.layout.shapes if s.type == "path"]
+    assert [s.yref for s in rugs] == ["y domain", *(f"y{i} domain" for i in range(2, 6))]
+    assert rugs[0].path.count("M") == len(record.jumps)
+    assert len([s for s in figure.layout.shapes if s.type == "line"]) == 5  # the cut
+    assert figure.layout.xaxis5.title.text == "time"
+    assert figure.layout.yaxis.title.text == "standard deviations"
+    assert [t.name for t in figure.data].count("the state jumps") == 1
+
+
+def test_either_error_over_time(tmp_path: Path) -> None:
+    made_up.write(tmp_path, "ushcn", "ace", 0.4, made_up.climate())
+    made_up.write(tmp_path, "physionet-vitals", "ace", 0.002, made_up.vitals())
+    runs = drawn(tmp_path)
+    assert len(series.over_time(runs).data) == 2
+    other = series.over_time(runs, "negll")
+    assert len(other.data) == 1
+    assert other.layout.yaxis.title.text == "NegLL"
+    assert other.layout.xaxis.title.text == "time"
+
+
+def test_a_page_of_stations(page: Page, lab: Lab) -> None:
+    for n, method in enumerate(("gru-ode-bayes", "ace")):
+        found = made_up.climate(n, stations=2) | made_up.coupling(n, 5, made_up.STATION)
+        made_up.write(lab.store.root, "ushcn", method, 0.4, found, seed=n)
+    app = sound(page("compare"))
+    assert tabs(app) == ["Records", "Error over time", "Coupling"]
+    assert app.selectbox(key="record").options == ["USC00010000", "USC00010001"]
+    assert "one unit is 7" in said(app)
+    assert "the bands around them two standard deviations" in said(app)
+
+
 def test_bands_have_the_truth_once_and_a_lane_a_run(tmp_path: Path) -> None:
     for n in range(2):
         made_up.write(tmp_path, "activity", "ace", 0.8, made_up.activities(n), seed=n)
@@ -165,6 +208,15 @@ def test_coupling_known_beside_learned(tmp_path: Path) -> None:
     (run,) = drawn(tmp_path)
     assert run.series.coupling
     assert len(coupling.heatmaps(run.series.coupling).data) == 2
+
+
+def test_coupling_names_what_a_station_measures(tmp_path: Path) -> None:
+    made_up.write(tmp_path, "ushcn", "ace", 0.4, made_up.coupling(side=5, names=made_up.STATION))
+    (run,) = drawn(tmp_path)
+    assert run.series.coupling
+    known, _ = coupling.heatmaps(run.series.coupling).data
+    assert known.y[3] == "TMAX · highest temperature"
+    assert known.x[3] == "TMAX"
 
 
 def test_the_best_group_is_at_the_right_end() -> None:

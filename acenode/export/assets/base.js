@@ -35,6 +35,13 @@ function layout(colours, x, y, more = {}) {
     xaxis: x, yaxis: y, uirevision: "kept", ...more };
 }
 
+// A tick a jump of the state along the bottom of an axis with time across, as one shape.
+function rug(colours, jumps, suffix) {
+  if (!jumps.length) return [];
+  return [{ type: "path", path: jumps.map((t) => `M${t},0V0.05`).join(""), xref: "x" + suffix, yref: `y${suffix} domain`,
+    line: { color: colours.muted, width: 1 } }];
+}
+
 // A chart is a function of the colours; it is drawn where the page has a place for it, and again when the colours change.
 const CHARTS = new Map();
 const OPTIONS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };

@@ -3,9 +3,11 @@ function makeFilm(P) {
   const T = P.t.length, N = P.probes, A = P.attention;
   const bytes = (text) => Uint8Array.from(atob(text), (ch) => ch.charCodeAt(0));
   const maps = A ? bytes(A.maps) : null, pixels = P.image ? bytes(P.image.pixels) : null;
+  const levels = P.state ? bytes(P.state.levels) : null;
   const now = { frame: 0, epoch: P.epochs.length - 1, probe: 0 };
   const probes = [...Array(N).keys()];
   const place = (frame, probe) => (now.epoch * T + frame) * N + probe;
+  const name = (probe) => P.names ? P.names[probe] : `probe ${probe + 1}`;
   const label = (probe) => P.labels ? P.labels[probe] : probe;
 
   // The largest difference between any weight and the one it began as: the scale of the map of changes.
@@ -22,7 +24,9 @@ function makeFilm(P) {
   return {
     ...P, T, N, A, now, probes, place, label,
     swing: A ? swing() : 1,
-    title: (probe) => P.labels ? `class ${className(P.labels[probe])}` : `probe ${probe + 1}`,
+    title: (probe) => P.labels ? `class ${className(P.labels[probe])}` : name(probe),
+    whole: (probe) => P.labels ? `class ${className(P.labels[probe])}, ${name(probe)}` : name(probe),
+    jumps: () => P.jumps ? P.jumps[now.probe] : [],  // of the chosen probe
     colour: (probe) => classColour(label(probe)),
     ownEpoch: (values) => values.slice(now.epoch * T * N, (now.epoch + 1) * T * N),
     opinion: (probe) => P.opinions ? P.opinions[now.epoch][probe] : null,
@@ -42,6 +46,12 @@ function makeFilm(P) {
       const [rows, columns] = A.shape, start = place(frame, now.probe) * rows * columns;
       const level = (i, j) => A.low + (A.high - A.low) / 255 * maps[start + i * columns + j];
       return Array.from({ length: rows }, (_, i) => Array.from({ length: columns }, (_, j) => level(i, j)));
+    },
+
+    // h(t) of the chosen probe: a row a coordinate, a column a frame.
+    coordinates() {
+      const { size, most } = P.state, value = (i, frame) => (levels[place(frame, now.probe) * size + i] / 127 - 1) * most;
+      return Array.from({ length: size }, (_, i) => Array.from({ length: T }, (_, frame) => value(i, frame)));
     },
 
     paint(canvas, probe) {

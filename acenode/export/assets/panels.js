@@ -19,7 +19,7 @@ function planeChart(film) {
     const trails = probes.map((p) => ({ ...quiet, ...line(p, p === now.probe ? 4 : 2), ...film.path(p, now.frame),
       name: brief(film.title(p), 24), showlegend: first[p] }));
     const heads = { ...quiet, ...film.positions(now.frame), mode: "markers", hoverinfo: "text",
-      customdata: probes.map((p) => `${plain(film.title(p))}, probe ${p + 1}`), hovertemplate: "%{customdata}<extra></extra>",
+      customdata: probes.map((p) => plain(film.whole(p))), hovertemplate: "%{customdata}<extra></extra>",
       marker: { size: chosen(15, 10), color: probes.map(film.colour), opacity: 1,
         line: { color: chosen(c.ink, c.panel), width: chosen(2, 1) } } };
     const along = (i, values) => axis(c, `principal component ${i + 1} (${(100 * film.pca.shares[i]).toFixed(0)} % of the variance)`,
@@ -60,13 +60,26 @@ function changeChart(film) {
     const data = order.map((p) => ({ type: "scatter", mode: "lines", showlegend: false, opacity: p === now.probe ? 1 : 0.35,
       x: film.t, y: film.t.map((_, frame) => A.change[film.place(frame, p)]),
       line: { color: film.colour(p), width: p === now.probe ? 3 : 1.2 },
-      text: plain(film.title(p)), hovertemplate: "%{text}: %{y:.3g}<extra></extra>" }));
+      text: plain(film.whole(p)), hovertemplate: "%{text}: %{y:.3g}<extra></extra>" }));
     data.push({ type: "scatter", mode: "markers", ...head(), showlegend: false, hoverinfo: "skip",
       marker: { size: 12, color: film.colour(now.probe), line: { color: c.ink, width: 2 } } });
     return { data, layout: layout(c, axis(c, "t", { range: range(film.t, 0.02) }),
-      axis(c, "‖a(t) − a(0)‖ / ‖a(0)‖", { range: [0, most] })) };
+      axis(c, "‖a(t) − a(0)‖ / ‖a(0)‖", { range: [0, most] }), { shapes: rug(c, film.jumps(), "") }) };
   });
   return () => move("change", [head()], [N]);
+}
+
+function stateChart(film) {
+  const { now } = film, { size, most } = film.state;
+  const line = (c) => ({ type: "line", x0: film.t[now.frame], x1: film.t[now.frame], y0: 0, y1: 1, yref: "y domain", line: { color: c.ink, width: 1.5 } });
+  const shapes = (c) => [...rug(c, film.jumps(), ""), line(c)];
+  chart("state", (c) => ({
+    data: [{ type: "heatmap", x: film.t, y: [...Array(size).keys()].map((i) => i + 1), z: film.coordinates(), zmin: -most, zmax: most,
+      colorscale: [[0, "#2b62d9"], [0.5, c.panel], [1, "#d9662b"]], colorbar: { thickness: 12, outlinewidth: 0 },
+      hovertemplate: "coordinate %{y}, t = %{x:.2f}: %{z:.3g}<extra></extra>" }],
+    layout: layout(c, axis(c, "t", { showgrid: false, zeroline: false }),
+      axis(c, "coordinate", { showgrid: false, zeroline: false, autorange: "reversed", ...whole([0, size]) }), { shapes: shapes(c) }) }));
+  return () => Plotly.relayout("state", { shapes: shapes(theme()) });
 }
 
 // Points move and nothing else is drawn again; a move that the next one overtakes is dropped.

@@ -1,7 +1,7 @@
 // The trajectory player: one time, one epoch and one probe drive every panel.
 function startPlayer(film) {
   const { T, now } = film;
-  const advance = [planeChart(film), ...(film.A ? [attentionChart(film), changeChart(film)] : [])];
+  const advance = [planeChart(film), ...(film.A ? [attentionChart(film), changeChart(film)] : []), ...(film.state ? [stateChart(film)] : [])];
 
   const said = document.createElement("p");
   said.className = "note";
@@ -22,7 +22,14 @@ function startPlayer(film) {
     return button;
   });
 
+  // Where a time lies on the slider, which goes from frame to frame.
+  function place(t) {
+    const high = Math.max(film.t.findIndex((v) => v >= t), 0), low = Math.max(high - 1, 0);
+    return low + (high > low ? (t - film.t[low]) / (film.t[high] - film.t[low] || 1) : 0);
+  }
+
   function tell() {
+    at("time-rug").setAttribute("d", film.jumps().map((t) => `M${(place(t) / (T - 1 || 1) * 1000).toFixed(1)},0V1`).join(""));
     at("time").value = now.frame;
     at("epoch").value = now.epoch;
     at("time-value").textContent = "t = " + film.t[now.frame].toFixed(2);
@@ -40,7 +47,7 @@ function startPlayer(film) {
 
   function show() {
     tell();
-    for (const id of ["plane", "attention", "change"]) if (CHARTS.has(id)) draw(id);
+    for (const id of ["plane", "attention", "change", "state"]) if (CHARTS.has(id)) draw(id);
     showImage();
   }
 

@@ -24,13 +24,20 @@ chart("calibration", (c) => {
     hovertemplate: "predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases<extra></extra>" }]);
 });
 
+// A thin line where forecasts begin, and what it is.
+const cutLine = (c, cut, suffix) => ({ type: "line", x0: cut, x1: cut, y0: 0, y1: 1, xref: "x" + suffix, yref: `y${suffix} domain`,
+  line: { color: c.muted, width: 1, dash: "dot" } });
+const cutWords = (c, cut) => ({ text: "forecast from here", x: cut, y: 1, yref: "y domain", xanchor: "left", yanchor: "bottom", showarrow: false,
+  font: { color: c.muted, size: 11 } });
+
 chart("over_time", (c) => {
-  const { t, mse, count, unit } = FOUND.over_time, scale = DATA.scale;
+  const { t, mse, count, unit, cut } = FOUND.over_time, scale = DATA.scale;
   const data = [{ type: "scatter", mode: "lines+markers", x: t, y: mse.map((v) => v === null ? null : v * scale), connectgaps: false,
     line: { color: c.accent, width: 2 }, marker: { size: 6 }, customdata: count.map(shownCount),
     hovertemplate: "%{y:.4g} at %{x:.3~g}, %{customdata} points<extra></extra>" }];
   return { data, layout: layout(c, axis(c, timeTitle(unit), { zeroline: false }),
-    axis(c, scale === 1000 ? "MSE ×10⁻³" : "MSE", { rangemode: "tozero", zeroline: false })) };
+    axis(c, scale === 1000 ? "MSE ×10⁻³" : "MSE", { rangemode: "tozero", zeroline: false }),
+    cut !== null && t[0] < cut ? { shapes: [cutLine(c, cut, "")], annotations: [cutWords(c, cut)], margin: { l: 58, r: 16, t: 24, b: 46 } } : {}) };
 });
 
 // One record at a time, a small chart a variable.
@@ -54,21 +61,26 @@ function variable(c, v, suffix, first) {
 if (at("record")) {
   fill(at("record"), FOUND.records.map((r) => r.id));
   const show = (c) => {
-    const record = FOUND.records[Number(at("record").value)], { variables, cut } = record, n = variables.length;
-    const columns = Math.min(n, innerWidth > 900 ? 3 : 1), rows = Math.ceil(n / columns), gap = 0.05, rise = 0.3 / rows;
+    const record = FOUND.records[Number(at("record").value)], { variables, cut, jumps } = record, n = variables.length;
+    const dense = jumps.length > 0 || variables.some((v) => v.grid.length > 200);  // they need the whole width
+    const columns = dense || innerWidth <= 900 ? 1 : Math.min(n, 3), rows = Math.ceil(n / columns), gap = 0.05, rise = (dense ? 0.2 : 0.3) / rows;
     const wide = (1 - gap * (columns - 1)) / columns, high = (1 - rise * (rows - 1)) / rows, axes = {}, annotations = [], shapes = [];
     const data = variables.flatMap((v, i) => {
       const suffix = i ? String(i + 1) : "", column = i % columns, row = Math.floor(i / columns), last = row === rows - 1;
       const across = [column * (wide + gap), column * (wide + gap) + wide], top = 1 - row * (high + rise);
       axes["xaxis" + suffix] = { ...axis(c, last ? timeTitle(record.unit) : ""), domain: across, anchor: "y" + suffix, zeroline: false,
-        ...(i ? { matches: "x" } : {}) };
-      axes["yaxis" + suffix] = { ...axis(c, ""), domain: [Math.max(0, top - high), top], anchor: "x" + suffix, zeroline: false, nticks: 5 };
-      annotations.push({ text: brief(v.name, 24), x: (across[0] + across[1]) / 2, y: top, xref: "paper", yref: "paper", yanchor: "bottom", showarrow: false });
-      if (cut !== null) shapes.push({ type: "line", x0: cut, x1: cut, y0: 0, y1: 1, xref: "x" + suffix, yref: `y${suffix} domain`,
-        line: { color: c.muted, width: 1.5, dash: "dot" } });
+        showticklabels: last || columns > 1, ...(i ? { matches: "x" } : {}) };
+      const unit = column === 0 ? { title: { text: plain(record.value_unit), font: { size: 11 } } } : {};
+      axes["yaxis" + suffix] = { ...axis(c, ""), ...unit, domain: [Math.max(0, top - high), top], anchor: "x" + suffix, zeroline: false, nticks: 5 };
+      annotations.push({ text: brief(v.title, 40), x: across[0], y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
+      shapes.push(...rug(c, jumps, suffix));
+      if (cut !== null) shapes.push(cutLine(c, cut, suffix));
       return variable(c, v, suffix, i === 0);
     });
-    const tall = 120 + 220 * rows;
+    if (cut !== null) annotations.push(cutWords(c, cut));
+    if (jumps.length) data.push({ ...nothing, x: [null], y: [null], mode: "markers", name: "the state jumps", showlegend: true,
+      marker: { symbol: "line-ns-open", color: c.muted, size: 9 } });
+    const tall = 120 + (dense ? 190 : 220) * rows;
     at("records").style.height = `${tall}px`;
     return { data, layout: { ...layout(c, undefined, undefined, { annotations, shapes, margin: { l: 46, r: 16, t: 64, b: 46 } }), ...axes,
       legend: { orientation: "h", x: 0, y: 1 + 34 / tall, yanchor: "bottom" }, uirevision: record.id } };
@@ -104,11 +116,12 @@ chart("bands", (c) => {
 });
 
 for (const side of ["known", "learned"]) chart(`coupling-${side}`, (c) => {
-  const names = FOUND.coupling.names.map((name) => brief(name)), z = FOUND.coupling[side], places = names.map((_, i) => i);
+  const { names, titles } = FOUND.coupling, z = FOUND.coupling[side], places = names.map((_, i) => i);
   const most = Math.max(...z.flat().map((v) => Math.abs(v ?? 0))) || 1;
-  const cells = { tickmode: "array", tickvals: places, ticktext: names, showgrid: false, zeroline: false, constrain: "domain" };
+  const cells = (texts, most) => ({ tickmode: "array", tickvals: places, ticktext: texts.map((name) => brief(name, most)), showgrid: false,
+    zeroline: false, constrain: "domain" });
   const data = [{ type: "heatmap", z, x: places, y: places, zmin: -most, zmax: most, xgap: 1, ygap: 1,
     colorscale: [[0, "#2b62d9"], [0.5, c.panel], [1, "#d9662b"]], colorbar: { thickness: 12, outlinewidth: 0 },
-    text: z.map((row, i) => row.map((v, j) => `${names[i]} ← ${names[j]}: ${v === null ? "none" : v.toPrecision(3)}`)), hoverinfo: "text" }];
-  return { data, layout: layout(c, axis(c, "", cells), axis(c, "", { ...cells, autorange: "reversed", scaleanchor: "x" })) };
+    text: z.map((row, i) => row.map((v, j) => `${plain(titles[i])} ← ${plain(titles[j])}: ${v === null ? "none" : v.toPrecision(3)}`)), hoverinfo: "text" }];
+  return { data, layout: layout(c, axis(c, "", cells(names, 14)), axis(c, "", { ...cells(titles, 32), autorange: "reversed" })) };
 });

@@ -1,0 +1,73 @@
+"""GRU-ODE-Bayes on one clock for the whole batch, written plainly: what the benchmark compares with.
+
+All series advance together by Euler steps from one distinct time of the batch to the next, p is said of every series
+after every step and every jump, and the losses are added where something is observed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acenode.data.points import Record
+from acenode.models.gaussian import surprise
+from acenode.models.gru_bayes import GRUODEBayes, divergence
+
+
+class Plain(nn.Module):
+    """The same parameters in torch's own layers."""
+
+    def __init__(self, model: GRUODEBayes) -> None:
+        super().__init__()
+        self.model = model
+        self.cell = nn.GRUCell(model.jump.cell.input.in_features, model.latent)
+        for name, given in (("weight_ih", model.jump.cell.input.weight), ("bias_ih", model.jump.cell.input.bias),
+                            ("weight_hh", model.jump.cell.hidden.weight), ("bias_hh", model.jump.cell.hidden.bias)):
+            setattr(self.cell, name, given)
+
+    def say(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        p = self.model.p
+        y = torch.relu(F.linear(h, p.hidden.weight, p.hidden.bias))
+        mean, logvar = F.linear(y, p.out.weight, p.out.bias).chunk(2, 1)
+        return mean, logvar
+
+    def rate(self, h: Tensor) -> Tensor:
+        f = self.model.f
+        assert f.reset is not None
+        r = torch.sigmoid(F.linear(h, f.reset.weight))
+        z = torch.sigmoid(F.linear(h, f.update.weight))
+        u = torch.tanh(F.linear(r * h, f.new.weight))
+        return (1 - z) * (u - h)
+
+    def jump(self, h: Tensor, mean: Tensor, logvar: Tensor, x: Tensor, m: Tensor) -> Tensor:
+        jump = self.model.jump
+        given = torch.stack((x, mean, logvar, (x - mean) / torch.exp(0.5 * logvar)), 2)  # (n, D, 4)
+        features = torch.relu(torch.einsum("ndk,dkp->ndp", given, jump.weight) + jump.bias)
+        return self.cell((features * m.unsqueeze(2)).flatten(1), h)
+
+    def loss(self, records: list[Record], step: float) -> Tensor:
+        """The objective of a batch, as the model's own pass computes it."""
+        order = np.argsort(np.concatenate([r.t for r in records]), kind="stable")
+        t = np.concatenate([r.t for r in records])[order]
+        series = np.repeat(np.arange(len(records)), [len(r.t) for r in records])[order]
+        x, m = (torch.from_numpy(np.concatenate([getattr(r, k) for r in records])[order]) for k in ("x", "m"))
+        times, first = np.unique(t, return_index=True)
+        h = self.model.begin(len(records), None)
+        mean, logvar = self.say(h)
+        now, total = 0.0, h.new_zeros(())
+        for i, time in enumerate(times):
+            while now < time - 0.001 * step:
+                h = h + step * self.rate(h)
+                mean, logvar = self.say(h)
+                now += step
+            here = slice(first[i], first[i + 1] if i + 1 < len(times) else len(t))
+            who, seen, mask = torch.from_numpy(series[here]), x[here], m[here]
+            total = total + (surprise(seen, mean[who], logvar[who]) * mask).sum()
+            moved = self.jump(h[who], mean[who], logvar[who], seen, mask)
+            h = h.clone()
+            h[who] = moved
+            mean, logvar = self.say(h)
+            total = total + self.model.mixing * (divergence(mean[who], logvar[who], seen) * mask).sum()
+        return total / len(records)

@@ -1,0 +1,107 @@
+"""`acenode bench ushcn`: a training batch of USHCN's shape, GRU-ODE-Bayes and ACE, against one clock for the batch.
+
+Ratios of medians, the contestants taking turns in one process: loss and gradient of one pass. The plain and the fused
+GRU-ODE-Bayes compute the same loss of the same model; dropout is off, so that it shows.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acenode import experiments
+from acenode.bench.shared_clock import Plain
+from acenode.data.course import course_of
+from acenode.data.points import Record, pad
+from acenode.data.sporadic import Sporadic
+from acenode.data.ushcn import DAYS, END, VARIABLES
+from acenode.environment import describe
+from acenode.models.gaussian import surprise
+from acenode.models.gru_bayes import GRUODEBayes
+from acenode.models.initialise import initialise
+
+BATCH, TIMES = 300, 315  # of the protocol, and the mean number of observation times of a series
+DAY_COUNT, MORE = 1_491, 0.04  # days in the set, and the chance of each further variable at a time
+TARGETS = {"gru-ode-bayes": 5.0, "ace": 3.0}  # at least so much faster than plain; at most so much slower than that
+
+
+def run(options: Namespace) -> int:
+    result = measure(options.repeats)
+    print(json.dumps(result) if options.json else render(result))
+    return 0
+
+
+def records(count: int = BATCH, seed: int = 0) -> list[Record]:
+    """Series with USHCN's number and grid of times: a time for every day, rounded to tenths."""
+    rng, found = np.random.default_rng(seed), list[Record]()
+    days = np.minimum(np.round(np.arange(DAY_COUNT) / DAYS, 1), END)
+    for _ in range(count):
+        n = int(np.clip(rng.normal(TIMES, 40), 60, 500))
+        t = np.sort(rng.choice(days, n, replace=False))
+        m = rng.random((n, len(VARIABLES))) < MORE
+        m[np.arange(n), rng.integers(0, len(VARIABLES), n)] = True
+        found.append(Record(t.astype(np.float32), (rng.standard_normal(m.shape) * m).astype(np.float32),
+                            m.astype(np.float32)))
+    return found
+
+
+def model_of(method: str) -> GRUODEBayes:
+    """Of the paper's size, always with the same parameters."""
+    experiment = experiments.get("ushcn")
+    config = experiment.configure(method, "full", device="cpu", dropout=0.0)
+    model = experiment.methods[method].build(len(VARIABLES), config)
+    initialise(model, 0)
+    return model
+
+
+def contestants(made: list[Record]) -> dict[str, tuple[GRUODEBayes, Callable[[], Tensor]]]:
+    """Each makes its batch from the series and gives the loss."""
+    plain, ace = model_of("gru-ode-bayes"), model_of("ace")
+    clock = Plain(plain)
+
+    def own(model: GRUODEBayes) -> Tensor:
+        seen = pad(made, torch.device("cpu"))
+        batch = Sporadic(seen, seen, END, course=course_of(seen, None, model.step))
+        said = model(batch)
+        total = (surprise(seen.x, said.mean, said.logvar) * seen.m).sum()
+        assert said.extra is not None
+        return (total + said.extra) / len(made)
+
+    return {"gru-ode-bayes, one clock, plain": (plain, lambda: clock.loss(made, plain.step)),
+            "gru-ode-bayes": (plain, lambda: own(plain)), "ace": (ace, lambda: own(ace))}
+
+
+def measure(repeats: int, count: int = BATCH) -> dict[str, Any]:
+    made = records(count)
+    all_of = contestants(made)
+    seconds: dict[str, list[float]] = {name: [] for name in all_of}
+    losses: dict[str, float] = {}
+    for _ in range(max(1, repeats)):
+        for name, (model, loss) in all_of.items():
+            model.zero_grad()
+            begun = time.perf_counter()
+            value = loss()
+            value.backward()
+            seconds[name].append(time.perf_counter() - begun)
+            losses[name] = float(value.detach())
+    medians = {name: statistics.median(s) for name, s in seconds.items()}
+    plain, own, ace = medians.values()
+    return {"device": describe(torch.device("cpu")), "seconds": medians, "losses": losses, "series": count,
+            "times": len(np.unique(np.concatenate([r.t for r in made]))), "speedup": plain / own,
+            "ace": ace / own, "targets": TARGETS}
+
+
+def render(result: dict[str, Any]) -> str:
+    lines = [f"USHCN, one pass over a batch of {result['series']} series, {result['times']} distinct times", ""]
+    lines += [f"{name:<34}{s:>9.2f} s   loss {result['losses'][name]:.7g}" for name, s in result["seconds"].items()]
+    return "\n".join([*lines, "", f"gru-ode-bayes against one clock for the batch: {result['speedup']:.1f}× "
+                      f"(at least {TARGETS['gru-ode-bayes']:g}×)",
+                      f"ace against gru-ode-bayes: {result['ace']:.1f}× the time (at most {TARGETS['ace']:g}×)"])

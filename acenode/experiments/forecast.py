@@ -1,0 +1,96 @@
+"""Forecasting sporadic series: a full data set and several bundled ones, each with its cut, step and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acenode.config import Config
+from acenode.data.series import SeriesArrays
+from acenode.experiments.base import Experiment
+from acenode.experiments.forecast_methods import METHODS
+from acenode.task import Metric
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from acenode.experiments.forecast_task import ForecastTask
+
+COMMON: dict[str, Any] = {
+    "epochs": 300, "batch_size": 300, "learning_rate": 1e-4, "weight_decay": 1e-4, "dropout": 0.2, "latent": 50,
+    "recognition": 50, "units": 25, "features": 10, "mixing": 1e-4, "cell": "full", "impute": False, "augment": 5,
+    "fold": 0, "solver": "dopri5", "rtol": 1e-3, "atol": 1e-4, "max_steps": 1000, "gradient": "backprop",
+    "seminorm": False, "engine": "auto", "attention": "evolving", "initial": "correlation", "schedule": "alternating",
+    "penalty": "l2", "penalty_weight": 1e-2, "detach_attention": False, "feedback": "attended", "at_jump": "keep",
+    "attention_every": 10, "snapshots": 12, "checkpoint_seconds": 20.0,
+}
+SAMPLE: dict[str, Any] = {"latent": 20, "recognition": 20, "units": 25, "features": 8, "dropout": 0.0,
+                          "learning_rate": 1e-2, "penalty_weight": 1e-3}
+
+
+@dataclass(frozen=True)
+class SporadicSet:
+    """Series to forecast: what comes after the cut, from what was before."""
+
+    load: Callable[[Path], SeriesArrays]
+    variables: int
+    cut: float
+    values: Mapping[str, Any] = field(default_factory=dict)
+    about: str = ""
+    note: str = ""  # on the unit of time
+
+
+@dataclass(frozen=True)
+class ForecastSet:
+    """A forecasting experiment."""
+
+    name: str
+    title: str
+    summary: str
+    about_sample: str
+    source: str
+    full: SporadicSet
+    samples: Mapping[str, SporadicSet]
+    whole: Callable[[SeriesArrays], bool]
+    metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, judge="negll"))
+
+    def chosen(self, data: str, sample: str | None) -> SporadicSet:
+        return self.full if data == "full" else self.samples.get(sample or "", next(iter(self.samples.values())))
+
+    def build(self, config: Config) -> nn.Module:
+        """The model that a configuration describes, not yet initialised."""
+        return METHODS[config.method].build(self.chosen(config.data, config.sample).variables, config)
+
+    def make(self, config: Config, root: Path, device: torch.device) -> ForecastTask:
+        from acenode.data.folds import forecast_parts
+        from acenode.experiments.forecast_task import ForecastTask
+
+        chosen, model = self.chosen(config.data, config.sample), self.build(config)
+        arrays = chosen.load(root)
+        parts = forecast_parts(arrays, config.fold or 0, chosen.cut)
+        task = ForecastTask(config, arrays, parts, chosen.cut, model, self.metric, device, chosen.note)
+        task.partial = config.data == "full" and not self.whole(arrays)
+        return task
+
+    def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        chosen = self.chosen(data, given.get("sample"))
+        values = {**COMMON, **METHODS[method].defaults}
+        if data == "sample":
+            values |= {**SAMPLE, "sample": next(iter(self.samples))}
+        values |= chosen.values
+        if "solver" in METHODS[method].uses:
+            values["step_size"] = 0.05  # of an ODE whose time is in units of the horizon
+        return values
+
+
+def experiment(spec: ForecastSet) -> Experiment:
+    """The registry entry of a forecasting experiment."""
+    return Experiment(
+        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
+        methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
+        count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
+        only={"initial": ("correlation", "dense")},
+    )

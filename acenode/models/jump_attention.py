@@ -1,0 +1,86 @@
+"""Pairwise attention beside a state that jumps: how it evolves, and what becomes of it at an observation.
+
+    evolving    da/dt = g(a, h') by Euler steps, one to `every` steps of h, on the mean of h' in between
+    fixed       a(t) = the correlation of h(t), nothing is integrated
+
+At a jump a stays as it is (keep), or is the correlation of h over the batch anew, of all series (recompute) or of those
+that were observed (observed).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from acenode.attention import Correlation, Pairwise
+from acenode.models.gru_ode import RowGRU
+
+if TYPE_CHECKING:
+    from acenode.models.gru_ode import GRUODE
+
+
+class Attention(nn.Module):
+    """g, q and the choices. Without g attention is fixed."""
+
+    def __init__(self, g: RowGRU | None, q: nn.Module, *, every: int = 10, at_jump: str = "keep",
+                 own_feedback: bool = False) -> None:
+        super().__init__()
+        self.g, self.q, self.every, self.at_jump, self.own_feedback = g, q, every, at_jump, own_feedback
+        anew = g is not None and at_jump != "keep"
+        self.anew = Correlation((g.new.in_features,), bins=41) if g is not None and anew else None
+
+    @property
+    def fused(self) -> bool:
+        return self.g is not None and self.at_jump == "keep"
+
+    def begin(self, h0: Tensor) -> Tensor | None:
+        """a(0); none where it is made from h at every step."""
+        return self.q(h0) if self.g is not None else None
+
+
+class Moving:
+    """a on its way through a course."""
+
+    def __init__(self, attention: Attention, a: Tensor | None, horizon: float, detach: bool) -> None:
+        self.of, self.a, self.horizon, self.detach = attention, a, horizon, detach
+        self.t = self.taken = 0.0
+        self.weights: Tensor | None = None
+        self.rows = 0
+        self.sum: Tensor | float = 0.0
+        self.tau: Tensor | float = 0.0
+
+    def now(self, h: Tensor) -> Tensor:
+        """a at this moment."""
+        return self.of.q(h, self.t) if self.a is None else self.a
+
+    def step(self, f: GRUODE, h: Tensor, given: Tensor | None, dt: Tensor) -> Tensor:
+        """h after a step of dt; a after it too, at the end of its window."""
+        if self.weights is None or self.a is None:
+            a = self.now(h)
+            self.weights = Pairwise.weights(a.detach() if self.detach else a)
+        attended = (self.weights * h.unsqueeze(-2)).sum(-1)
+        after = h + dt * f(attended, given, h if self.of.own_feedback else None)
+        self.t += float(dt.mean()) / self.horizon
+        if self.of.g is not None:
+            self.sum, self.tau, self.rows = self.sum + dt * attended, self.tau + dt, self.rows + 1
+            if self.rows == self.of.every:
+                self.turn()
+        return after
+
+    def turn(self) -> None:
+        assert self.of.g is not None
+        assert isinstance(self.tau, Tensor)
+        assert isinstance(self.sum, Tensor)
+        assert self.a is not None
+        mean = self.sum / self.tau.clamp(min=1e-12)
+        self.a = self.a + self.tau.unsqueeze(-1) * self.of.g(mean, self.a)
+        self.weights, self.rows, self.sum, self.tau = None, 0, 0.0, 0.0
+
+    def jumped(self, h: Tensor, who: Tensor) -> None:
+        """What becomes of a when these series have been observed."""
+        if self.a is None or self.of.anew is None:
+            return
+        found = self.of.anew(h, self.t)
+        self.a = found if self.of.at_jump == "recompute" else self.a.index_copy(0, who, found[who].contiguous())
+        self.weights = None
