@@ -90,10 +90,11 @@ def run_pass(task: Task, this: Pass, batch: Any) -> Passed:
         total.backward()
         for group in this.groups:
             group.optimiser.step()
-    return Passed(loss.task.detach(), total.detach(), loss.metrics, [_norm(g.parameters) for g in this.groups],
+    return Passed(loss.task.detach(), total.detach(), loss.metrics, [gradient_norm(g.parameters) for g in this.groups],
                   loss.evaluations)
 
 
-def _norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Of all parameters that have one."""
     grads = [p.grad for p in parameters if p.grad is not None]
     return torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())

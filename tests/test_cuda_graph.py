@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,17 @@ CUDA = torch.device("cuda")
 
 
 @pytest.fixture(autouse=True)
-def _single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single precision, and the same sums every time."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
 
 
 def trainer(graph: bool, method: str = "ace", log: list[str] | None = None, **given: Any) -> Trainer:
     entry = experiments.get("mnist")
-    task = entry.make(entry.configure(method, device="cuda", **{"batch_size": 64, "rtol": 1e-3, "atol": 1e-3} | given),
-                      Path(), CUDA)
-    engine = engine_for(task, CUDA, (log if log is not None else []).append)[1] if graph else None
+    settings = {"device": "cuda", "batch_size": 64, "rtol": 1e-3, "atol": 1e-3, "learning_rate": 0.01}
+    task = entry.make(entry.configure(method, **settings | given), Path(), CUDA)
+    engine = engine_for(task, CUDA, "auto", (log if log is not None else []).append)[1] if graph else None
     task.model.train()
     return Trainer(task, task.recipe(), Ear(), engine)
 
@@ -50,8 +53,14 @@ def iterate(t: Trainer, count: int) -> list[dict[str, float]]:
     return [{k: float(v) for k, v in r.items()} for r in records]
 
 
-def state(t: Trainer) -> dict[str, torch.Tensor]:
-    return {k: v.detach().clone() for k, v in t.task.model.state_dict().items()}
+def parameters(t: Trainer) -> torch.Tensor:
+    """All of θ in one row."""
+    return torch.cat([p.detach().flatten() for p in t.task.model.parameters()])
+
+
+def apart(one: Trainer, other: Trainer, start: torch.Tensor) -> float:
+    """How far two ended from each other, as a share of the way that they went."""
+    return relative(parameters(one) - start, parameters(other) - start)
 
 
 def close(t: Trainer) -> None:
@@ -78,9 +87,12 @@ def test_kernels_equal_the_modules(channels: int, convolutions: int, side: int) 
     fused = FusedField(field, x.detach(), "tf32x3")
     for layer in fused.layers:
         layer.refresh()
+        layer.begin(1)
     found = fused(x, t)
     assert relative(found, expected) < 1e-5
     assert relative(torch.autograd.grad(found, x, grad)[0], gradients[0]) < 1e-4
+    for layer in fused.layers:
+        layer.end()
     own = {p: g for layer in fused.layers for p, g in layer.gradients().items()}
     for p, exact in zip(field.parameters(), gradients[1:], strict=True):
         assert relative(own[p], exact) < 1e-4
@@ -93,14 +105,14 @@ def test_kernels_equal_the_modules(channels: int, convolutions: int, side: int) 
 def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
     plain, graphed = trainer(False, method, **settings), trainer(True, method, log, **settings)
+    start = parameters(plain)
     expected, found = iterate(plain, 4), iterate(graphed, 4)
     assert not graphed.engine.given_up, log  # type: ignore[union-attr]
-    for name, tensor in state(plain).items():
-        assert relative(state(graphed)[name], tensor) < 1e-3, name
+    assert apart(graphed, plain, start) < 1e-2
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.keys() == theirs.keys()
         assert mine["L_h"] == pytest.approx(theirs["L_h"], rel=1e-4)
-        assert mine["grad_h"] == pytest.approx(theirs["grad_h"], rel=1e-3)
+        assert mine["grad_h"] == pytest.approx(theirs["grad_h"], rel=1e-2)
         assert abs(mine["nfe_forward"] - theirs["nfe_forward"]) <= 6
     close(graphed)
 
@@ -122,28 +134,30 @@ def test_the_loss_and_the_gradient_of_one_pass_equal_those_by_native_steps() -> 
 
 def test_a_new_learning_rate_is_honoured() -> None:
     plain, graphed = trainer(False), trainer(True)
+    start = parameters(plain)
     for t in (plain, graphed):
         iterate(t, 2)
         t.epoch = 8  # two thirds of the training: a tenth of the rate
-        assert iterate(t, 2)[-1]["lr"] == pytest.approx(0.015)
-    for name, tensor in state(plain).items():
-        assert relative(state(graphed)[name], tensor) < 1e-3, name
+        assert iterate(t, 2)[-1]["lr"] == pytest.approx(1e-3)
+    assert apart(graphed, plain, start) < 1e-2
     close(graphed)
 
 
 def test_going_on_from_a_checkpoint_changes_nothing() -> None:
-    whole, first, again = trainer(True), trainer(True), trainer(True)
+    whole, first, again, plain = trainer(True), trainer(True), trainer(True), trainer(False)
+    start = parameters(whole)
     iterate(whole, 4)
     iterate(first, 2)
-    again.load_state_dict(first.state_dict())
+    checkpoint = copy.deepcopy(first.state_dict())
+    again.load_state_dict(checkpoint)
     iterate(again, 2)
-    for name, tensor in state(whole).items():
-        assert relative(state(again)[name], tensor) < 1e-5, name
-    plain = trainer(False)
-    plain.load_state_dict(first.state_dict())  # and natively, from the same checkpoint
+    assert apart(again, whole, start) < 1e-4
+    plain.load_state_dict(checkpoint)  # and natively, from the same checkpoint
     iterate(plain, 2)
-    for name, tensor in state(whole).items():
-        assert relative(state(plain)[name], tensor) < 1e-3, name
+    assert apart(plain, whole, start) < 1e-2
+    again.load_state_dict(checkpoint)  # over recordings that are there already
+    iterate(again, 2)
+    assert apart(again, whole, start) < 1e-4
     for t in (whole, first, again):
         close(t)
 
@@ -157,8 +171,8 @@ def run(tmp_path: Path, stop: threading.Event | None = None, **given: Any) -> Ou
 def test_a_run_is_trained_by_graphs_and_says_so(tmp_path: Path) -> None:
     found, plain = run(tmp_path), run(tmp_path, engine="reference")
     assert (found.state, plain.state) == ("finished", "finished"), (found.error, plain.error)
-    assert found.run.description()["engine"] == "graph"
-    assert "graph engine: passes as CUDA graphs" in (found.run.path / "log.txt").read_text()
+    assert found.run.description()["trained_by"] == "graph"
+    assert "graph engine: pass one recorded in" in (found.run.path / "log.txt").read_text()
     assert found.metrics["accuracy"] == pytest.approx(plain.metrics["accuracy"], abs=0.1)
 
 
@@ -172,7 +186,7 @@ def test_numbers_that_are_none_end_the_run_in_the_words_of_the_reference(tmp_pat
 
     monkeypatch.setattr(ImageTask, "batch", spoilt)
     found = run(tmp_path)
-    monkeypatch.setattr("acenode.execute.engine_for", lambda task, device, log: ("native", None))
+    monkeypatch.setattr("acenode.execute.engine_for", lambda task, device, asked, log: ("native", None))
     plain = run(tmp_path)
     assert (found.state, plain.state) == ("failed", "failed")
     assert found.error == plain.error
@@ -205,24 +219,23 @@ def test_what_the_engine_does_not_do_has_a_line(settings: dict[str, Any], word: 
 
 
 def test_five_runs_in_threads_equal_each_alone() -> None:
-    def train(seed: int) -> dict[str, torch.Tensor]:
+    def train(seed: int) -> torch.Tensor:
         with own_stream(CUDA):
             t = trainer(True, seed=seed)
             iterate(t, 6)
-            found = state(t)
+            found = parameters(t)
             close(t)
         return found
 
     alone = [train(seed) for seed in range(5)]
-    together: dict[int, dict[str, torch.Tensor]] = {}
+    together: dict[int, torch.Tensor] = {}
     threads = [threading.Thread(target=lambda seed=seed: together.update({seed: train(seed)})) for seed in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     for seed, expected in enumerate(alone):
-        for name, tensor in expected.items():
-            assert relative(together[seed][name], tensor) < 1e-4, (seed, name)
+        assert relative(together[seed], expected) < 1e-6, seed
 
 
 def test_twenty_runs_leave_no_memory_behind() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,16 +11,13 @@ from torch import Tensor, nn
 
 from acenode.attention import Elementwise
 from acenode.engine.operations import Operations
+from acenode.models.scan_cuda import ready
 from acenode.runge_kutta import State
 
 
 def compiler(device: torch.device) -> bool:
     """Whether there is a compiler of kernels for a device."""
-    with contextlib.suppress(Exception):
-        import triton
-
-        return device.type == "cuda" and bool(triton.__version__)
-    return False
+    return device.type == "cuda" and ready(torch.cuda.current_device() if device.index is None else device.index)
 
 
 def operations_for(like: State) -> Operations:

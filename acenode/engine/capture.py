@@ -6,6 +6,7 @@ of memory, since they are never replayed at the same time, and in the order in w
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,10 +57,21 @@ class Recorder:
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
                 work()
-            finally:
-                graph.capture_end()
+            except BaseException:
+                with contextlib.suppress(Exception):  # a recording that went wrong cannot be ended either
+                    graph.capture_end()
+                with contextlib.suppress(Exception):  # but its memory must not stay reserved for it
+                    torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
+                raise
+            graph.capture_end()
         self.graphs.append(graph)
         return graph.replay
+
+    def settle(self) -> int:
+        """Give back what recording took and replaying does not need; the bytes that are left to torch."""
+        with RECORDING:
+            torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved()
 
     def mark(self) -> None:
         """What was asked so far is what `wait` waits for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor
 
 from acenode.engine import update
-from acenode.engine.accelerate import compiler
 from acenode.engine.capture import Recorder
 from acenode.engine.graphed import GraphedPass
 from acenode.errors import SolveError, UserError
@@ -27,9 +27,8 @@ def obstacle(task: Task, device: torch.device) -> str | None:
         return "it needs a CUDA device"
     if not isinstance(task, Pieces) or not hasattr(layer, "system"):
         return "this method has no ODE layer between an encoder and a read-out"
-    assert isinstance(solver, Solver)
-    if not solver.native:
-        return f"{solver.method} with gradient {solver.gradient} is torchdiffeq's"
+    if not isinstance(solver, Solver) or not solver.native:
+        return "such a solver and gradient are torchdiffeq's"
     if not TABLEAUS[solver.method].adaptive:
         return f"{solver.method} takes fixed steps"
     if getattr(layer, "attention", None) == "fixed":
@@ -66,18 +65,29 @@ class GraphEngine:
         return done
 
     def _graphed(self, this: Pass, batch: Any) -> GraphedPass | None:
+        if this.name in self.passes and not self.passes[this.name].stands():
+            del self.passes[this.name]
         if this.name not in self.passes:
             if not all(update.recordable(group.optimiser) for group in this.groups):
                 self._give_up("the optimiser is not SGD")
                 return None
             try:
-                self.passes[this.name] = GraphedPass(self.task, this, batch, self.recorder, self.rate)
-            except (SolveError, UserError, torch.OutOfMemoryError, KeyboardInterrupt):
+                self.passes[this.name] = self._record(this, batch)
+            except (SolveError, UserError, torch.OutOfMemoryError):
                 raise
             except Exception as trouble:
                 self._give_up(f"{type(trouble).__name__}: {trouble}".splitlines()[0])
                 return None
         return self.passes[this.name]
+
+    def _record(self, this: Pass, batch: Any) -> GraphedPass:
+        start = time.perf_counter()
+        graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate)
+        held = self.recorder.settle() / 1e6
+        self.log(f"graph engine: pass {this.name} recorded in {time.perf_counter() - start:.1f} s, "
+                 f"{graphed.remembered} steps remembered, kernels by {graphed.steps.o.name}; this process holds "
+                 f"{held:.0f} MB of the GPU")
+        return graphed
 
     def _give_up(self, reason: str) -> None:
         self.given_up = True
@@ -95,25 +105,25 @@ class GraphEngine:
         self.recorder.close()
 
 
-def engine_for(task: Task, device: torch.device, log: Callable[[str], None]) -> tuple[str, GraphEngine | None]:
-    """What a task is trained by, in a word, and the engine where it is the graph one."""
+def engine_for(task: Task, device: torch.device, asked: str | None,
+               log: Callable[[str], None]) -> tuple[str | None, GraphEngine | None]:
+    """What a task is trained by, in a word, and the engine where it is the graph one; no word for what has no solver.
+
+    `asked` is the setting `engine`.
+    """
+    if asked is None or asked == "reference":
+        return asked, None
     solver = getattr(getattr(task, "layer", None), "solver", None)
-    if not isinstance(solver, Solver):
-        return "native", None
-    if solver.engine == "reference":
-        return "reference", None
     against = obstacle(task, device)
-    plain = "native" if solver.native else "reference"
-    if against is not None:
-        if solver.engine == "graph" or device.type == "cuda":
-            log(fallback(against))
-        return plain, None
-    log(f"graph engine: passes as CUDA graphs, kernels by {'Triton' if compiler(device) else 'torch'}")
-    assert isinstance(task, Pieces)
-    return "graph", GraphEngine(task, Recorder(device), torch.zeros((), device=device), log)
+    if against is None:
+        assert isinstance(task, Pieces)
+        return "graph", GraphEngine(task, Recorder(device), torch.zeros((), device=device), log)
+    if asked == "graph" or device.type == "cuda":
+        log(fallback(against))
+    return "reference" if isinstance(solver, Solver) and not solver.native else "native", None
 
 
 def fallback(reason: str) -> str:
-    return f"graph engine not used: {reason}; training by the plain one"
+    return f"graph engine not used: {reason}; training without it"
 
 

@@ -25,7 +25,7 @@ from acenode.engine.accelerate import Accelerated, operations_for
 from acenode.engine.capture import RECORDING, Recorder
 from acenode.engine.control import FULL, RUNNING, Told
 from acenode.engine.steps import PLACES, Steps, Taken
-from acenode.passes import Pass, Passed, only
+from acenode.passes import Pass, Passed, gradient_norm, only
 from acenode.task import Pieces
 
 REMEMBERED = 16  # tries at most
@@ -45,6 +45,7 @@ class GraphedPass:
         self._load(batch)
         with RECORDING:
             self._prepare()
+        self.states = self._states()
 
     # Recording ----------------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class GraphedPass:
         self._add(list(kernels), list(kernels.values()))
         for p in self.this.trained:
             p.grad = self.grads[p] if p in self.used else None
-        norms = [_norm(group.parameters) for group in self.this.groups]
+        norms = [gradient_norm(group.parameters) for group in self.this.groups]
         for group in self.this.groups:
             update.step(group.optimiser, self.rate)
         self.out = torch.stack([*self.values, *norms])
@@ -177,6 +178,13 @@ class GraphedPass:
             self.used.update(p for p, _ in pairs)
 
     # Replaying ----------------------------------------------------------------------------------------------------
+
+    def _states(self) -> list[int]:
+        return [id(x) for group in self.this.groups for x in update.state_of(group.optimiser)]
+
+    def stands(self) -> bool:
+        """Whether the optimisers' state is where it was: loading a checkpoint puts another in its place."""
+        return self.states == self._states()
 
     def fits(self, batch: Any) -> bool:
         return len(batch) == len(self.batch) and all(
@@ -224,8 +232,3 @@ class GraphedPass:
         self.recorder.mark()
         self.recorder.wait()
         return self.steps.control.read()
-
-
-def _norm(parameters: Sequence[nn.Parameter]) -> Tensor:
-    grads = [p.grad for p in parameters if p.grad is not None]
-    return torch.nn.utils.get_total_norm(grads)

@@ -21,7 +21,7 @@ from acenode.models.layers import TimeConv
 
 LAST = torch.channels_last
 LARGEST = 64 * 128  # numbers of a padded map that a program can hold
-PARTS = 28  # of the pixels, in the weights' gradient: with nine taps about two programs a multiprocessor
+PARTS = 56  # of the pixels, in the weights' gradient: with nine taps about four programs a multiprocessor
 PIXELS = 32  # of them at a time
 
 
