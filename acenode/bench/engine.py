@@ -81,7 +81,7 @@ def close(t: Trainer) -> None:
 def alone(engine: str, batch: int, repeats: int) -> dict[str, Any]:
     """Milliseconds an iteration, what it took to get ready, evaluations of f and g, and memory."""
     with own_stream(torch.device("cuda")):
-        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.empty_cache()
         held, begun, log = torch.cuda.memory_reserved(), time.perf_counter(), list[str]()
         t = trainer(engine, batch, log=log)
         iterate(t, 1)

@@ -23,8 +23,10 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    with RECORDING:
-        stream = _IDLE.pop() if _IDLE else torch.cuda.Stream(device)
+    try:
+        stream = _IDLE.pop()
+    except IndexError:
+        stream = torch.cuda.Stream(device)
     try:
         with torch.cuda.stream(stream):
             yield
@@ -46,9 +48,11 @@ class Recorder:
         """Work on the recorder's stream, after what was asked before and before what is asked later."""
         current = torch.cuda.current_stream()
         self.stream.wait_stream(current)
-        with torch.cuda.stream(self.stream):
-            yield
-        current.wait_stream(self.stream)
+        try:
+            with torch.cuda.stream(self.stream):
+                yield
+        finally:
+            current.wait_stream(self.stream)
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """The work as something to replay; it is not done now."""

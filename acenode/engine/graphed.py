@@ -57,16 +57,17 @@ class GraphedPass:
                    *(x for group in self.this.groups for x in update.state_of(group.optimiser))]
         before = [x.detach().clone() for x in changed]
         with self.recorder.beside(), only(self.this.trained, self.everything):
-            self._shape()
-            with self.accelerated.used():
-                try:
+            try:
+                self._shape()
+                with self.accelerated.used():
                     self._rehearse()
-                finally:
-                    with torch.no_grad():
-                        for x, value in zip(changed, before, strict=True):
-                            x.copy_(value)
-                    self.recorder.mark()
-                    self.recorder.wait()
+            finally:
+                with torch.no_grad():
+                    for x, value in zip(changed, before, strict=True):
+                        x.copy_(value)
+                self.recorder.mark()
+                self.recorder.wait()
+            with self.accelerated.used():
                 self._record()
         del self.field, self.state
         self.taken.clear()

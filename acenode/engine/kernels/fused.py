@@ -21,12 +21,22 @@ from acenode.models.layers import TimeConv
 
 LAST = torch.channels_last
 LARGEST = 64 * 128  # numbers of a padded map that a program can hold
-PARTS = 56  # of the pixels, in the weights' gradient: with nine taps about four programs a multiprocessor
+DEEPEST = 3  # taps that are on their way to a program at a time
+PARTS = 28  # of the pixels, in the weights' gradient: with nine taps about two programs a multiprocessor
 PIXELS = 32  # of them at a time
 
 
 def padded(n: int) -> int:
     return max(16, triton.next_power_of_2(n))
+
+
+def depth(pixels: int, channels: int, device: torch.device) -> int:
+    """How many taps, a moved map and a matrix each, a multiprocessor's shared memory has room for."""
+    moved, matrix = 4 * padded(pixels) * padded(channels), 4 * padded(channels) ** 2
+    room = 1 << 20
+    if device.type == "cuda":
+        room = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)["max_shared_mem"]
+    return min(DEEPEST, (room - moved) // (moved + matrix))
 
 
 @dataclass(frozen=True)
@@ -53,9 +63,11 @@ class FusedLayer:
         self.shape = self.wide | {"ROWS": padded(height * side), "GROUP": self.inputs // norm.num_groups,
                                   "GROUP2": last.num_channels // last.num_groups}
         self.eps = (norm.eps, last.eps)
-        small = max(padded(self.inputs), padded(self.outputs)) <= 64
-        self.warps = 4 if small else 8
-        self.weight_warps = 2 if small and precision == "tf32" else self.warps
+        widest = max(self.inputs, self.outputs)
+        small = padded(widest) <= 64
+        self.warps = {"num_warps": 4 if small else 8, "num_stages": depth(height * side, widest, like.device)}
+        self.weight_warps = {"num_warps": 2 if small and precision == "tf32" else self.warps["num_warps"],
+                             "num_stages": 4 if small else 2}
         self.vectors = like.new_empty(2 * self.inputs + 3 * self.outputs)
         self.forward_weight = like.new_empty(9, self.outputs, self.inputs)
         self.backward_weight = like.new_empty(9, self.inputs, self.outputs)
@@ -125,8 +137,7 @@ class FusedLayer:
         rows = len(stack) * self.map[0] * self.map[1]
         share = triton.cdiv(triton.cdiv(rows, PARTS), PIXELS) * PIXELS
         layer_weights[(9, triton.cdiv(rows, share))](stack, self.grads, self.when, self.sums, rows, each, **self.wide,
-                                                     EACH=share, BLOCK=PIXELS, num_warps=self.weight_warps,
-                                                     num_stages=4)
+                                                     EACH=share, BLOCK=PIXELS, **self.weight_warps)
 
     def _of(self, stack: Tensor, place: int) -> Tensor:
         return stack[place * self.batch:(place + 1) * self.batch]
@@ -147,7 +158,7 @@ class FusedLayer:
     def forward(self, x: Tensor, t: Tensor, remember: bool) -> tuple[Mark, Tensor]:
         mark, u, z = self.outputs_of(x, remember)
         layer_forward[(self.batch,)](x, x, t, *self.read, u, mark.y, z, *self.eps, **self.shape,
-                                     NORM=self.after is not None, num_warps=self.warps)
+                                     NORM=self.after is not None, **self.warps)
         return mark, z
 
     @property
@@ -167,7 +178,7 @@ class FusedLayer:
     def backward(self, mark: Mark, t: Tensor, grad: Tensor) -> Tensor:
         grad, *rest = self.gradients_of(mark, grad)
         layer_backward[(self.batch,)](grad, mark.x, mark.x, t, *rest, *self.eps, **self.shape,
-                                      NORM=self.after is not None, TRAINS=self.trains, num_warps=self.warps)
+                                      NORM=self.after is not None, TRAINS=self.trains, **self.warps)
         return rest[4]
 
 
@@ -180,9 +191,12 @@ class FusedField:
 
     @staticmethod
     def fits(field: Any, like: Tensor) -> bool:
-        """Whether a program can hold a map of this field."""
-        widths = [norm.num_channels for norm in field.norms]
-        return padded(like.shape[-2] * like.shape[-1]) * padded(max(widths)) <= LARGEST
+        """Whether a program can hold a map of this field, and its channels come in fours and its groups in powers of
+        two."""
+        widths, pixels = [norm.num_channels for norm in field.norms], like.shape[-2] * like.shape[-1]
+        even = all(n.num_channels % 4 == 0 and (n.num_channels // n.num_groups).bit_count() == 1 for n in field.norms)
+        return (even and padded(pixels) * padded(max(widths)) <= LARGEST
+                and depth(pixels, max(widths), like.device) > 0)
 
     def __call__(self, h: Tensor, t: Tensor) -> Tensor:
         return _Chain.apply(self, h, t)
@@ -232,7 +246,7 @@ class _Pair(torch.autograd.Function):
         (mark_f, u_f, k_f), (mark_g, u_g, k_g) = (first[0].outputs_of(h, remember) for first in (f, g))
         pair_forward[(len(h), 2)](h, a, t, *f[0].read, u_f, mark_f.y, k_f, *g[0].read, u_g, mark_g.y, k_g, *f[0].eps,
                                   **f[0].shape, NORM_F=f[0].after is not None, NORM_G=g[0].after is not None,
-                                  num_warps=f[0].warps)
+                                  **f[0].warps)
         ctx.marks = ([mark_f], [mark_g])
         for layer in f[1:]:
             mark, k_f = layer.forward(k_f, t, remember)
@@ -257,7 +271,7 @@ class _Pair(torch.autograd.Function):
         of_f, of_g = f[0].gradients_of(ctx.marks[0][0], d_f), g[0].gradients_of(ctx.marks[1][0], d_g)
         pair_backward[(len(h), 2)](h, a, t, *of_f, *of_g, *f[0].eps, **f[0].shape, NORM_F=f[0].after is not None,
                                    NORM_G=g[0].after is not None, TRAINS_F=f[0].trains, TRAINS_G=g[0].trains,
-                                   num_warps=f[0].warps)
+                                   **f[0].warps)
         dh, da = torch.empty_like(h), torch.empty_like(a)
         gate_backward[(triton.cdiv(h.numel(), 1024),)](of_f[5], of_g[5], h, a, dh, da, h.numel(), BLOCK=1024)
         return None, None, dh, None if ctx.detach_attention else da, None

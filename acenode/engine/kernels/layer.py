@@ -18,16 +18,9 @@ import triton.language as tl
 @triton.jit
 def _group_mean(x, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, GROUP: tl.constexpr):
     """The mean of x over each channel's group and all pixels, everywhere in that group."""
-    if GROUP & (GROUP - 1) == 0:
-        groups = tl.sum(tl.sum(tl.reshape(x, (ROWS, WIDE // GROUP, GROUP)), axis=2), axis=0)
-        spread = tl.broadcast_to(groups[None, :, None], (ROWS, WIDE // GROUP, GROUP))
-        total = tl.reshape(spread, (ROWS, WIDE))
-    else:
-        c = tl.arange(0, WIDE)
-        same = (c[:, None] // GROUP) == (c[None, :] // GROUP)
-        groups = tl.sum(tl.where(same, tl.sum(x, axis=0)[None, :], 0.0), axis=1)
-        total = tl.broadcast_to(groups[None, :], (ROWS, WIDE))
-    return total / (PIXELS * GROUP)
+    groups = tl.sum(tl.sum(tl.reshape(x, (ROWS, WIDE // GROUP, GROUP)), axis=2), axis=0)
+    spread = tl.broadcast_to(groups[None, :, None], (ROWS, WIDE // GROUP, GROUP))
+    return tl.reshape(spread, (ROWS, WIDE)) / (PIXELS * GROUP)
 
 
 @triton.jit
