@@ -180,12 +180,13 @@ class GraphedPass:
 
     # Replaying ----------------------------------------------------------------------------------------------------
 
-    def _states(self) -> list[int]:
-        return [id(x) for group in self.this.groups for x in update.state_of(group.optimiser)]
+    def _states(self) -> list[Tensor]:
+        return [x for group in self.this.groups for x in update.state_of(group.optimiser)]
 
     def stands(self) -> bool:
         """Whether the optimisers' state is where it was: loading a checkpoint puts another in its place."""
-        return self.states == self._states()
+        now = self._states()
+        return len(now) == len(self.states) and all(x is y for x, y in zip(now, self.states, strict=True))
 
     def fits(self, batch: Any) -> bool:
         return len(batch) == len(self.batch) and all(
