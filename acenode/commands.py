@@ -188,11 +188,11 @@ def table(options: Namespace) -> int:
     from acenode.table import render, rows
 
     experiment = experiments.get(options.experiment)
-    found = rows(experiment, _store(options))
+    found = [rows(experiment, _store(options), metric) for metric in (experiment.metric.name, *experiment.also)]
     if options.json:
-        _print_json([row.to_dict() for row in found])
+        _print_json([row.to_dict() for table in found for row in table])
     else:
-        print(render(experiment, found))
+        print("\n\n".join(render(experiment, table) for table in found))
     return 0
 
 

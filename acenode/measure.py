@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from acenode.task import Metric
 
+PLAIN = frozenset({"ushcn"})  # whose errors are of values that vary by one
 THOUSANDTHS = frozenset({"physionet-vitals"})  # experiments whose MSE the paper prints ×10⁻³
-TITLES = {"auc": "AUC", "mse": "MSE", "nfe": "NFE"}
+TITLES = {"auc": "AUC", "mse": "MSE", "nfe": "NFE", "negll": "NegLL"}
 LESS_IS_BETTER = ("loss", "mse", "mae", "rmse", "error", "nll", "negll")  # of an experiment that nobody knows
 
 
@@ -59,6 +60,8 @@ def of(metric: str, experiment: str = "") -> Measure:
         return Measure(metric, more, digits=3)
     if word == "mse" and experiment in THOUSANDTHS:
         return Measure(metric, more, 1e3, 3, " ×10⁻³")
+    if word in ("mse", "negll") and experiment in PLAIN:
+        return Measure(metric, more, digits=3)
     return Measure(metric, more)
 
 

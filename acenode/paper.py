@@ -101,23 +101,42 @@ SERIES: dict[tuple[str, str | None], dict[str, Value]] = {
         "ace": _share(0.859, 0.011), "ace:dense": _share(0.569), "ace:fixed": _share(0.551),
     },
 }
+
+# USHCN prints two columns: metric -> method -> value.
+USHCN: dict[str, dict[str, Value]] = {
+    "mse": {
+        "node-vae": Value(0.96, 0.11), "node-vae-mask": Value(0.83, 0.10), "seq-vae": Value(0.83, 0.07),
+        "gru-simple": Value(0.75, 0.12), "gru-d": Value(0.53, 0.06), "t-lstm": Value(0.59, 0.11),
+        "gru-ode-bayes": Value(0.42, 0.04), "augmented": Value(0.44, 0.03), "ace": Value(0.38, 0.03),
+        "ace:dense": Value(0.55),
+    },
+    "negll": {
+        "node-vae": Value(1.46, 0.10), "node-vae-mask": Value(1.36, 0.05), "seq-vae": Value(1.37, 0.06),
+        "gru-simple": Value(1.23, 0.10), "gru-d": Value(0.99, 0.07), "t-lstm": Value(1.67, 0.50),
+        "gru-ode-bayes": Value(0.98, 0.06), "augmented": Value(1.01, 0.02), "ace": Value(0.94, 0.05),
+    },
+}
+SERIES["ushcn", None] = USHCN["mse"]
 ABLATIONS: dict[str, dict[str, Any]] = {"ace:dense": {"initial": "dense"}, "ace:fixed": {"attention": "fixed"}}
 
 # What `value` looks at itself: a run with any other setting changed is none of the paper's.
-TOLD = frozenset({"size", "task", "attention", "initial"})
+TOLD = frozenset({"size", "task", "attention", "initial", "fold"})
 
 
-def value(config: Config) -> Value | None:
-    """The paper's value for what a configuration trains, if it has one."""
+def value(config: Config, metric: str | None = None) -> Value | None:
+    """The paper's value for what a configuration trains, if it has one; `metric` is one beside the experiment's own."""
     if config.experiment in ACCURACY:
         return _image(config)
+    if metric is not None:
+        return USHCN[metric].get(_row(config)) if config.experiment == "ushcn" and metric in USHCN else None
     table = SERIES.get((config.experiment, config.task))
     return table.get(_row(config)) if table else None
 
 
-def beside(config: Config, changed: Mapping[str, Any], partial: object = False) -> Value | None:
+def beside(config: Config, changed: Mapping[str, Any], partial: object = False,
+           metric: str | None = None) -> Value | None:
     """The value that may stand beside a run with these settings changed: on the whole of the full data alone."""
-    return value(config) if config.data == "full" and not partial and set(changed) <= TOLD else None
+    return value(config, metric) if config.data == "full" and not partial and set(changed) <= TOLD else None
 
 
 def printed(experiment: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -15,7 +15,8 @@ from acenode.experiments import Experiment
 from acenode.runs import Run
 
 IGNORED = frozenset({"snapshots", "checkpoint_seconds", "analysis"})  # they change no number
-LEADING = ("size", "attention", "task")  # other defaults follow from these
+REPEATED = frozenset({"fold"})  # runs that differ in these are repetitions, as those of another seed
+LEADING = ("size", "attention", "task", "sample")  # other defaults follow from these
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Row:
     paper: str | None
     paper_params: str | None
     unit: str = "%"
+    metric: str = ""
     partial: bool = False  # a part of the full data, which stands beside no number of the paper
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,8 +63,12 @@ class _Member:
 Key = tuple[str, bool, str, tuple[tuple[str, Any], ...]]  # data, whether a part of it, method, changed settings
 
 
-def rows(experiment: Experiment, runs: Iterable[Run]) -> list[Row]:
-    """One row for every method and every row of the paper, and for every other setting that has a finished run."""
+def rows(experiment: Experiment, runs: Iterable[Run], metric: str | None = None) -> list[Row]:
+    """One row for every method and every row of the paper, and for every other setting that has a finished run.
+
+    They are of the experiment's metric, or of another one that it has.
+    """
+    metric = metric or experiment.metric.name
     found: dict[Key, list[_Member]] = {}
     for run in runs:
         try:
@@ -70,7 +76,7 @@ def rows(experiment: Experiment, runs: Iterable[Run]) -> list[Row]:
             if config.experiment != experiment.name or result is None:
                 continue
             key = _key(experiment, config, bool(description.get("partial")))
-            value = float(result["test"][experiment.metric.name])
+            value = float(result["test"][metric])
         except (UserError, KeyError, TypeError, ValueError):  # torn, foreign or of another version: listed by `list`
             continue
         created, params = float(description.get("created", 0)), int(description.get("params", 0))
@@ -82,11 +88,11 @@ def rows(experiment: Experiment, runs: Iterable[Run]) -> list[Row]:
             found.setdefault(_key(experiment, experiment.configure(method, "full", **given), False), [])
     order = list(experiment.methods)
     keys = sorted(found, key=lambda k: (k[0] != "full", k[1], _task(k), order.index(k[2]), len(k[3]), str(k[3])))
-    return [_row(experiment, key, sorted(found[key], key=lambda member: member.created)) for key in keys]
+    return [_row(experiment, metric, key, sorted(found[key], key=lambda member: member.created)) for key in keys]
 
 
 def _key(experiment: Experiment, config: Config, partial: bool) -> Key:
-    changed = changed_settings(experiment, config)
+    changed = {k: v for k, v in changed_settings(experiment, config).items() if k not in REPEATED}
     return config.data, partial, config.method, tuple(sorted(changed.items()))
 
 
@@ -95,26 +101,28 @@ def _task(key: Key) -> str:
     return str(dict(key[3]).get("task", ""))
 
 
-def _row(experiment: Experiment, key: Key, members: list[_Member]) -> Row:
+def _row(experiment: Experiment, metric: str, key: Key, members: list[_Member]) -> Row:
     data, partial, method, changed = key
-    unit = measure.of(experiment.metric.name, experiment.name)
-    # one value a seed: repeating a seed is no new evidence, the latest counts
-    by_seed = {member.config.seed: member.value * unit.scale for member in members}
+    unit = measure.of(metric, experiment.name)
+    # one value a seed and fold: repeating them is no new evidence, the latest counts
+    by_seed = {(member.config.seed, member.config.fold or 0): member.value * unit.scale for member in members}
     config = members[0].config if members else experiment.configure(method, data, **dict(changed))
-    printed = paper.beside(config, dict(changed), partial)
+    other = None if metric == experiment.metric.name else metric
+    printed = paper.beside(config, dict(changed), partial, other)
     values = list(by_seed.values())
     return Row(
         method=method, title=experiment.methods[method].title, data=data, changed=dict(changed),
-        params=members[0].params if members else experiment.count(config), seeds=sorted(by_seed),
+        params=members[0].params if members else experiment.count(config), seeds=sorted(seed for seed, _ in by_seed),
         mean=mean(values) if values else None, std=stdev(values) if len(values) > 1 else None,
         paper=str(printed) if printed else None, paper_params=printed.params if printed else None,
-        unit=unit.unit.strip(), partial=partial,
+        unit=unit.unit.strip(), metric=metric, partial=partial,
     )
 
 
 def render(experiment: Experiment, table: list[Row]) -> str:
     """The table as text, the full data first, parts of it and the sample apart."""
-    unit = measure.of(experiment.metric.name, experiment.name)
+    metric = table[0].metric if table else experiment.metric.name
+    unit = measure.of(metric, experiment.name)
     said = " in percent" if unit.unit == "%" else unit.unit
     said += "" if unit.higher_is_better else ", less is better"
     lines = [f"{experiment.title}: test {unit.title}{said}, mean ± sample standard deviation (seeds)"]

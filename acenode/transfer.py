@@ -21,6 +21,9 @@ def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     memory = block.numpy()  # numpy copies on one thread: waking others costs more than these few kilobytes
     for x, start in zip(tensors, starts, strict=True):
+        if x.numel() == 0:
+            continue
         memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
     there = block.to(device, non_blocking=True)
-    return [there[start:start + x.nbytes].view(x.dtype).view(x.shape) for x, start in zip(tensors, starts, strict=True)]
+    return [there[start:start + x.nbytes].view(x.dtype).view(x.shape) if x.numel() else x.to(device)
+            for x, start in zip(tensors, starts, strict=True)]

@@ -68,14 +68,14 @@ def contestants(made: list[Record]) -> dict[str, tuple[GRUODEBayes, Callable[[],
     clock = Plain(plain)
 
     def own(model: GRUODEBayes) -> Tensor:
-        seen = pad(made, torch.device("cpu"))
-        batch = Sporadic(seen, seen, END, course=course_of(seen, None, model.step))
+        seen = pad(made)
+        batch = Sporadic(seen, seen, END, course=course_of(seen, None, model.step_size))
         said = model(batch)
         total = (surprise(seen.x, said.mean, said.logvar) * seen.m).sum()
         assert said.extra is not None
         return (total + said.extra) / len(made)
 
-    return {"gru-ode-bayes, one clock, plain": (plain, lambda: clock.loss(made, plain.step)),
+    return {"gru-ode-bayes, one clock, plain": (plain, lambda: clock.loss(made, plain.step_size)),
             "gru-ode-bayes": (plain, lambda: own(plain)), "ace": (ace, lambda: own(ace))}
 
 

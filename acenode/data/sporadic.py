@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from acenode.data.course import Course
 from acenode.data.points import Points
+from acenode.transfer import send
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,21 @@ class Sporadic:
     @property
     def training(self) -> bool:
         return self.target is self.seen
+
+    def to(self, device: torch.device) -> Sporadic:
+        """The same batch there, in one transfer."""
+        course = self.course
+        parts: list[Any] = [self.seen, self.target, *(() if course is None else (course, course.jumps, course.reads))]
+        here = {id(x): x for part in parts for x in vars(part).values() if isinstance(x, Tensor)}
+        there = dict(zip(here, send(list(here.values()), device), strict=True))
+
+        def moved(part: Any, **more: Any) -> Any:
+            own = {name: there[id(x)] for name, x in vars(part).items() if isinstance(x, Tensor)}
+            return replace(part, **own, **more)
+
+        seen = moved(self.seen)
+        return replace(self, seen=seen, target=seen if self.training else moved(self.target),
+                       course=course and moved(course, jumps=moved(course.jumps), reads=moved(course.reads)))
 
 
 class Draws:

@@ -29,12 +29,12 @@ def data_dir(explicit: Path | str | None = None) -> Path:
     if named := os.environ.get("ACENODE_DATA"):
         return Path(named).expanduser()
     try:
-        return _user_cache() / "acenode"
+        return user_cache() / "acenode"
     except RuntimeError as error:  # an account without a home folder
         raise UserError("there is no home folder to keep data in: set ACENODE_DATA to a folder") from error
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":

@@ -52,6 +52,7 @@ class Experiment:
     count: Callable[[Config], int]  # parameters of the model a configuration describes
     classes: tuple[str, ...] = ()  # their names, where they have any but their numbers
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # choices of a setting that there are here
+    also: tuple[str, ...] = ()  # other metrics that the paper prints
     source: str | None = None  # the name of its full data in the catalogue of data sets
 
     def method(self, name: str) -> Method:

@@ -90,7 +90,7 @@ def experiment(spec: ForecastSet) -> Experiment:
     """The registry entry of a forecasting experiment."""
     return Experiment(
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
-        methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
+        also=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
         only={"initial": ("correlation", "dense")},
     )

@@ -114,7 +114,8 @@ def ahead(like: Points, t: np.ndarray) -> Points:
     """The same times of every series, where nothing is observed."""
     B, D = len(like.t), like.x.shape[-1]
     nothing = Record(t.astype(np.float32), np.zeros((len(t), D), np.float32), np.zeros((len(t), D), np.float32))
-    return pad([nothing] * B, like.t.device)
+    points = pad([nothing] * B)
+    return Points(*(v.to(like.t.device) for v in (points.t, points.x, points.m, points.there)))
 
 
 def between_variables(task: ForecastTask) -> np.ndarray | None:

@@ -55,7 +55,7 @@ class ForecastTask:
         self.epoch = -1
         initialise(model, config.seed)
         self.model = model.to(device)
-        self.step: float | None = getattr(model, "step", None)  # of a model that steps from point to point
+        self.step: float | None = getattr(model, "step_size", None)  # of a model that steps from point to point
         recurrence: Any = getattr(model, "recurrence", None)
         if hasattr(recurrence, "mean"):
             recurrence.mean.copy_(torch.from_numpy(self._mean()))
@@ -86,9 +86,10 @@ class ForecastTask:
         if epoch != self.epoch:
             self.order = train[np.random.default_rng(mixed_seed(self.config.seed, epoch)).permutation(len(train))]
             self.epoch = epoch
-        seen = pad(self.records(self.order[iteration * self.size:(iteration + 1) * self.size]), self.device)
+        seen = pad(self.records(self.order[iteration * self.size:(iteration + 1) * self.size]))
         course = None if self.step is None else course_of(seen, None, self.step)
-        return Sporadic(seen, seen, self.arrays.horizon, mixed_seed(self.config.seed, epoch, iteration, DRAWS), course)
+        seed = mixed_seed(self.config.seed, epoch, iteration, DRAWS)
+        return Sporadic(seen, seen, self.arrays.horizon, seed, course).to(self.device)
 
     def records(self, index: Sequence[int] | np.ndarray) -> list[Record]:
         a, found = self.arrays, []
@@ -116,11 +117,11 @@ class ForecastTask:
             later = np.flatnonzero(r.t > self.cut)
             seen.append(r.part(r.t <= self.cut))
             after.append(r.part(later[:targets]))
-        return self.to_forecast(pad(seen, self.device), pad(after, self.device))
+        return self.to_forecast(pad(seen), pad(after))
 
     def to_forecast(self, seen: Points, target: Points) -> Sporadic:
         course = None if self.step is None else course_of(seen, target, self.step)
-        return Sporadic(seen, target, self.arrays.horizon, course=course)
+        return Sporadic(seen, target, self.arrays.horizon, course=course).to(self.device)
 
     def batches(self, split: str, targets: int | None) -> list[Sporadic]:
         key = split, targets or 0

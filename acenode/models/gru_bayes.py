@@ -81,7 +81,8 @@ class GRUODEBayes(nn.Module):
                  mixing: float = 1e-4, minimal: bool = False, impute: bool = False, extra: int = 0,
                  attention: Attention | None = None) -> None:
         super().__init__()
-        self.latent, self.extra, self.step, self.dropout, self.mixing = size + extra, extra, step, dropout, mixing
+        self.latent, self.extra = size + extra, extra
+        self.step_size, self.dropout, self.mixing = step, dropout, mixing
         self.start = Start(size)
         self.f = GRUODE(self.latent, 2 * variables if impute else 0, minimal)
         self.p = Gaussian(self.latent, variables, units)
@@ -94,7 +95,7 @@ class GRUODEBayes(nn.Module):
         return not self.f.minimal and self.f.given is None and (self.attention is None or self.attention.fused)
 
     def forward(self, batch: Sporadic, *, detach_attention: bool = False) -> Forecast:
-        course = batch.course or course_of(batch.seen, None if batch.training else batch.target, self.step)
+        course = batch.course or course_of(batch.seen, None if batch.training else batch.target, self.step_size)
         draws = Draws(batch.seed, batch.seen.t.device) if self.training and self.dropout > 0 else None
         x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))  # (N, D)
         h0, kept = self.begin(len(batch.seen.t), draws), self.kept(len(x), draws)
@@ -135,6 +136,8 @@ class GRUODEBayes(nn.Module):
             torch.cat((torch.cat((given, none(len(given), H)), 1),
                        torch.cat((own[:, :2 * H], none(H, H), own[:, 2 * H:]), 1))),
             torch.cat((cell.input.bias + F.pad(cell.hidden.bias[:2 * H], (0, H)), cell.hidden.bias[2 * H:]))]
+        if attention is None and h0.is_cuda and (found := self._launched(course, h0, x, m, kept)) is not None:
+            return found
         plan = Plan(course, x, m, kept)
         if attention is not None and attention.g is not None:
             g = attention.g
@@ -144,6 +147,31 @@ class GRUODEBayes(nn.Module):
                         g.new_in.weight.t()]
             plan = Plan(course, x, m, kept, attention.every, attention.own_feedback, detach)
         return JumpScan.apply(plan, h0, a0, *weights)
+
+    def _launched(self, course: Course, h0: Tensor, x: Tensor, m: Tensor,
+                  kept: Tensor | None) -> tuple[Tensor, ...] | None:
+        """The same by kernels of a GPU, each of which takes a series through all rows; None where they do not suit."""
+        from acenode.models import jump_scan_cuda as cuda
+
+        f, p, cell, jumps, reads = self.f, self.p, self.jump.cell, course.jumps, course.reads
+        assert f.reset is not None
+        series, row = torch.cat((jumps.series, reads.series)), torch.cat((jumps.row, reads.row))
+        order = (series * course.rows + row).argsort()  # a series' own one after another
+        offsets = F.pad(torch.bincount(series, minlength=len(h0)).cumsum(0), (1, 0))
+        beside = [F.pad(v, (0, 0, 0, len(reads)))[order] if v is not None else None for v in (x, m, kept)]
+        jumped = None if len(reads) == 0 else order < len(jumps)
+        events = cuda.Events(offsets, row[order], beside[0], beside[1], beside[2], jumped)  # type: ignore[arg-type]
+        weights = cuda.Weights(torch.cat((f.reset.weight, f.update.weight)).t(), f.new.weight.t(), p.hidden.weight.t(),
+                               p.hidden.bias, p.out.weight.t(), p.out.bias, self.jump.weight, self.jump.bias,
+                               cell.input.weight.t(), cell.input.bias, cell.hidden.weight.t(), cell.hidden.bias)
+        dt = course.dt.squeeze(-1).expand(-1, len(h0))
+        if not cuda.suits(h0, dt, events, weights):
+            return None
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order), device=order.device)
+        before, after = (found[place] for found in cuda.JumpScan.apply(h0, dt, events, *weights))
+        N = len(jumps)
+        return torch.cat(p(before[:N], kept), -1), after[:N], before[N:]
 
     def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """h, before any jump, and a at common times, (F, B, …)."""
@@ -175,7 +203,7 @@ class GRUODEBayes(nn.Module):
         return Points(times, nothing, nothing, torch.ones_like(times, dtype=torch.bool))
 
     def _looking(self, batch: Sporadic, times: Points) -> tuple[Course, Tensor, Tensor]:
-        course = course_of(batch.seen, times, self.step)
+        course = course_of(batch.seen, times, self.step_size)
         x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))
         return course, x, m
 

@@ -44,7 +44,7 @@ class Moving:
 
     def __init__(self, attention: Attention, a: Tensor | None, horizon: float, detach: bool) -> None:
         self.of, self.a, self.horizon, self.detach = attention, a, horizon, detach
-        self.t = self.taken = 0.0
+        self.t: Tensor | float = 0.0  # in units of the horizon, (1, 1) or (B, 1)
         self.weights: Tensor | None = None
         self.rows = 0
         self.sum: Tensor | float = 0.0
@@ -52,7 +52,11 @@ class Moving:
 
     def now(self, h: Tensor) -> Tensor:
         """a at this moment."""
-        return self.of.q(h, self.t) if self.a is None else self.a
+        return self.of.q(h, self.moment()) if self.a is None else self.a
+
+    def moment(self) -> Tensor | float:
+        """When it is: each series' own time, or in training, where all are correlated together, their mean."""
+        return self.t.mean() if isinstance(self.t, Tensor) and self.of.training else self.t
 
     def step(self, f: GRUODE, h: Tensor, given: Tensor | None, dt: Tensor) -> Tensor:
         """h after a step of dt; a after it too, at the end of its window."""
@@ -61,7 +65,7 @@ class Moving:
             self.weights = Pairwise.weights(a.detach() if self.detach else a)
         attended = (self.weights * h.unsqueeze(-2)).sum(-1)
         after = h + dt * f(attended, given, h if self.of.own_feedback else None)
-        self.t += float(dt.mean()) / self.horizon
+        self.t = self.t + dt / self.horizon
         if self.of.g is not None:
             self.sum, self.tau, self.rows = self.sum + dt * attended, self.tau + dt, self.rows + 1
             if self.rows == self.of.every:
@@ -81,6 +85,11 @@ class Moving:
         """What becomes of a when these series have been observed."""
         if self.a is None or self.of.anew is None:
             return
-        found = self.of.anew(h, self.t)
+        found = self.of.anew(h, self.moment())
         self.a = found if self.of.at_jump == "recompute" else self.a.index_copy(0, who, found[who].contiguous())
         self.weights = None
+
+    def settle(self, h: Tensor) -> None:
+        """In evaluation no series waits for another's observation to begin anew: all do so after every step."""
+        if self.of.at_jump == "recompute" and self.of.anew is not None and not self.of.training:
+            self.a, self.weights = self.of.anew(h, self.moment()), None

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.course import Course
+from acenode.models import jump_native
 
 WINDOW = 64  # rows of one without attention
 ROOM = 6e9  # bytes that may be kept for the way back
@@ -103,7 +104,11 @@ class JumpScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, h0: Tensor, a0: Tensor | None, *weights: Tensor) -> tuple[Tensor, ...]:
-        scan = Scan(plan, Weights(*(w.detach().contiguous() for w in weights)))
+        given = Weights(*(w.detach().contiguous() for w in weights))
+        if jump_native.suits(plan, h0, a0, weights):
+            ctx.scan = native = jump_native.Native(plan, given)
+            return native.run(h0.detach())
+        scan = Scan(plan, given)
         scan.run(h0.detach(), None if a0 is None else a0.detach().contiguous())
         ctx.scan = scan
         D = scan.D
@@ -114,6 +119,8 @@ class JumpScan(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from acenode.models.jump_back import Back
 
+        if isinstance(ctx.scan, jump_native.Native):
+            return None, *ctx.scan.back(grads, ctx.needs_input_grad[3:])
         return None, *Back(ctx.scan, grads, ctx.needs_input_grad[3:]).run()
 
 

@@ -37,6 +37,8 @@ def walk(model: GRUODEBayes, course: Course, h: Tensor, a: Tensor | None, x: Ten
             if model.f.given is not None:
                 given = torch.cat(model.p(h, model.kept(len(h), draws)), -1)
             h = moving.step(model.f, h, given, dt) if moving is not None else h + dt * model.f(h, given)
+            if moving is not None:
+                moving.settle(h)
         lo, hi = course.reads.offsets[i:i + 2]
         if hi > lo:
             who = course.reads.series[lo:hi]
@@ -50,6 +52,6 @@ def walk(model: GRUODEBayes, course: Course, h: Tensor, a: Tensor | None, x: Ten
             said.append(torch.cat((mean, logvar), 1))
             after.append(model.jump(before, mean, logvar, x[lo:hi], m[lo:hi]))
             h = h.index_copy(0, who, after[-1])
-            if moving is not None:
+            if moving is not None and (model.training or moving.of.at_jump != "recompute"):
                 moving.jumped(h, who)
     return Walked(torch.cat(said), torch.cat(after), torch.cat(reads), torch.cat(attention) if attention else None)

@@ -1,0 +1,72 @@
+"""Small sporadic series and models for the tests of the forecasting family, in double precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from series_problems import filled
+from torch import Tensor
+
+from acenode.attention import Correlation, Dense
+from acenode.data.course import course_of
+from acenode.data.points import Points, Record, pad
+from acenode.data.sporadic import Sporadic
+from acenode.models.gaussian import surprise
+from acenode.models.gru_bayes import GRUODEBayes
+from acenode.models.gru_ode import RowGRU
+from acenode.models.jump_attention import Attention
+
+STEP, END, H, D = 0.25, 4.0, 5, 3
+
+
+def times(n: int, seed: int, step: float = STEP) -> np.ndarray:
+    """So many distinct times on the grid of steps."""
+    rng = np.random.default_rng([seed, n])
+    return np.sort(rng.choice(int(END / step) + 1, n, replace=False)) * step
+
+
+def series(t: np.ndarray, seed: int = 0) -> Record:
+    rng = np.random.default_rng(seed)
+    m = rng.random((len(t), D)) < 0.4
+    m[np.arange(len(t)), rng.integers(0, D, len(t))] = True
+    return Record(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
+
+
+def double(points: Points) -> Points:
+    return Points(points.t.double(), points.x.double(), points.m.double(), points.there)
+
+
+def batch(of: list[Record], target: list[Record] | None = None, seed: int = 1) -> Sporadic:
+    seen = double(pad(of))
+    return Sporadic(seen, seen if target is None else double(pad(target)), END, seed)
+
+
+def several(lengths: tuple[int, ...] = (4, 7, 1)) -> list[Record]:
+    return [series(times(n, i), i) for i, n in enumerate(lengths)]
+
+
+def model_of(attention: Attention | None = None, seed: int = 0, **given: Any) -> GRUODEBayes:
+    settings = {"step": STEP, "mixing": 1e-3, **given}
+    model = filled(GRUODEBayes(D, H, 4, 2, attention=attention, **settings), seed).double()
+    assert isinstance(model, GRUODEBayes)
+    return model
+
+
+def evolving(every: int = 2, initial: str = "correlation", size: int = H, **given: Any) -> Attention:
+    return Attention(RowGRU(size), Dense((size,)) if initial == "dense" else Correlation((size,)), every=every, **given)
+
+
+def fixed() -> Attention:
+    return Attention(None, Correlation((H,), bins=5))
+
+
+def objective(model: GRUODEBayes, of: Sporadic, **given: Any) -> Tensor:
+    said = model(of, **given)
+    total = (surprise(of.target.x, said.mean, said.logvar) * of.target.m).sum()
+    return total if said.extra is None else total + said.extra
+
+
+def with_course(of: Sporadic, step: float = STEP) -> Sporadic:
+    return replace(of, course=course_of(of.seen, None if of.training else of.target, step))

@@ -1,0 +1,384 @@
+"""GRU-ODE-Bayes and ACE on it, against the equations written out and against what must not matter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from problems import relative
+from series_problems import filled, padded_more
+from sporadic_problems import (
+    END,
+    STEP,
+    D,
+    H,
+    batch,
+    evolving,
+    fixed,
+    model_of,
+    objective,
+    series,
+    several,
+    times,
+    with_course,
+)
+from torch import Tensor, nn
+from torch.distributions import Normal, kl_divergence
+
+from acenode import experiments
+from acenode.data.points import Record
+from acenode.data.sporadic import Sporadic
+from acenode.models import jump_scan
+from acenode.models.gaussian import Gaussian, surprise
+from acenode.models.gru_bayes import GRUODEBayes, Jump, divergence
+from acenode.models.gru_ode import GRUODE, RowGRU
+from acenode.models.initialise import initialise
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def randn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=GENERATOR)
+
+
+# The cells ------------------------------------------------------------------------------------------------------------
+
+def test_the_full_cell() -> None:
+    cell = filled(GRUODE(H)).double()
+    h = randn(4, H)
+    R, Z, U = (getattr(cell, name).weight for name in ("reset", "update", "new"))
+    for i in range(4):
+        r, z = 1 / (1 + torch.exp(-R @ h[i])), 1 / (1 + torch.exp(-Z @ h[i]))
+        u = torch.tanh(U @ (r * h[i]))
+        assert torch.allclose(cell(h)[i], (1 - z) * (u - h[i]))
+
+
+def test_the_minimal_cell_with_an_input() -> None:
+    cell = filled(GRUODE(H, inputs=3, minimal=True)).double()
+    h, x = randn(4, H), randn(4, 3)
+    W, b = cell.given.weight, cell.given.bias  # type: ignore[union-attr]
+    z = torch.sigmoid(x @ W[:H].T + b[:H] + h @ cell.update.weight.T)
+    n = torch.tanh(x @ W[H:].T + b[H:] + (z * h) @ cell.new.weight.T)
+    assert torch.allclose(cell(h, x), (1 - z) * (n - h))
+
+
+def test_feedback_of_another_state() -> None:
+    cell = filled(GRUODE(H)).double()
+    h, own = randn(2, H), randn(2, H)
+    z = torch.sigmoid(h @ cell.update.weight.T)
+    assert torch.allclose(cell(h, own=own), cell(h) + (1 - z) * (h - own))
+
+
+def test_g_is_a_continuous_gru_on_every_row() -> None:
+    g = filled(RowGRU(H)).double()
+    attended, a = randn(2, H), randn(2, H, H)
+    for b in range(2):
+        for i in range(H):
+            r, z = torch.sigmoid(g.gates.weight @ a[b, i] + g.gates_in.weight @ attended[b]).chunk(2)
+            u = torch.tanh(g.new.weight @ (r * a[b, i]) + g.new_in.weight @ attended[b])
+            assert torch.allclose(g(attended, a)[b, i], (1 - z) * (u - a[b, i]))
+
+
+def test_the_jump() -> None:
+    jump = filled(Jump(H, D, 2)).double()
+    h, mean, logvar, x = randn(3, H), randn(3, D), randn(3, D), randn(3, D)
+    m = torch.tensor([[1.0, 0, 1], [0, 1, 0], [1, 1, 1]], dtype=torch.float64)
+    cell = nn.GRUCell(2 * D, H).double()
+    own = jump.cell
+    cell.load_state_dict({"weight_ih": own.input.weight, "bias_ih": own.input.bias,
+                          "weight_hh": own.hidden.weight, "bias_hh": own.hidden.bias})
+    features = torch.zeros(3, D, 2, dtype=torch.float64)
+    for n in range(3):
+        for d in range(D):
+            error = (x[n, d] - mean[n, d]) / torch.exp(logvar[n, d] / 2)
+            told = torch.stack((x[n, d], mean[n, d], logvar[n, d], error))
+            features[n, d] = m[n, d] * torch.relu(told @ jump.weight[d] + jump.bias[d])
+    assert torch.allclose(jump(h, mean, logvar, x, m), cell(features.flatten(1), h))
+
+
+def test_likelihood_and_divergence_are_torchs() -> None:
+    mean, logvar, x = randn(5), randn(5), randn(5)
+    said = Normal(mean, torch.exp(logvar / 2))
+    assert torch.allclose(surprise(x, mean, logvar), -said.log_prob(x))
+    seen = Normal(x, torch.full_like(x, 0.01))
+    assert torch.allclose(divergence(mean, logvar, x), kl_divergence(said, seen))
+
+
+# One step after another -----------------------------------------------------------------------------------------------
+
+def by_hand(model: GRUODEBayes, of: Record) -> Tensor:
+    """The objective of one series, step by step on a clock."""
+    p, h, total = model.p, model.begin(1, None), torch.zeros((), dtype=torch.float64)
+    a = torch.eye(model.latent, dtype=torch.float64)[None]
+    attention, rows, kept, weights = model.attention, 0, [], torch.softmax(a, -1)
+    for step in range(round(END / STEP) + 1):
+        if step > 0:
+            if attention is None:
+                h = h + STEP * model.f(h)
+            else:
+                attended = torch.einsum("bij,bj->bi", weights, h)
+                h = h + STEP * model.f(attended, own=h if attention.own_feedback else None)
+                kept.append(attended)
+                rows += 1
+                if rows == attention.every:
+                    assert attention.g is not None
+                    a = a + rows * STEP * attention.g(torch.stack(kept).mean(0), a)
+                    weights, rows, kept = torch.softmax(a, -1), 0, []
+        for t, x, m in zip(of.t, of.x, of.m, strict=True):
+            if round(float(t) / STEP) == step:
+                x, m = (torch.from_numpy(v).double()[None] for v in (x, m))
+                mean, logvar = p(h)
+                total = total + (m * surprise(x, mean, logvar)).sum()
+                h = model.jump(h, mean, logvar, x, m)
+                total = total + model.mixing * (m * divergence(*p(h), x)).sum()
+    return total
+
+
+KINDS: dict[str, Any] = {"plain": lambda: None, "ace": lambda: evolving(every=3),
+                         "own": lambda: evolving(every=1, own_feedback=True)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_objective_of_a_batch_is_that_of_its_series_by_hand(kind: str) -> None:
+    """So every series on its own steps is the same as one clock for all, to rounding."""
+    model, of = model_of(KINDS[kind]()), several()
+    assert model.fused
+    assert torch.allclose(objective(model, batch(of)), sum(by_hand(model, r) for r in of), rtol=1e-12)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "dense"])
+@pytest.mark.parametrize("room", [6e9, 0], ids=["kept", "taken again"])
+def test_the_fused_pass_has_the_gradients_of_the_graph(kind: str, detach: bool, room: float,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jump_scan, "ROOM", room)
+    attention = evolving(every=3, initial="dense") if kind == "dense" else KINDS[kind]()
+    model = model_of(attention, dropout=0.3).train()
+    found = []
+    for fused in (True, False):
+        monkeypatch.setattr(GRUODEBayes, "fused", property(lambda self, fused=fused: fused))
+        model.zero_grad()
+        loss = objective(model, batch(several()), detach_attention=detach)
+        loss.backward()
+        found.append((loss.detach(), {k: p.grad for k, p in model.named_parameters()}))
+    assert torch.allclose(found[0][0], found[1][0], rtol=1e-12)
+    for name, exact in found[1][1].items():
+        mine = found[0][1][name]
+        if exact is None or not exact.any():
+            assert mine is None or not mine.any(), name
+        else:
+            assert relative(mine, exact) < 1e-9, name
+
+
+@pytest.mark.parametrize("kind", ["plain", "ace"])
+def test_the_gradient_is_the_limit_of_differences(kind: str) -> None:
+    model, of = model_of(KINDS[kind]()), batch(several())
+    objective(model, of).backward()
+    for name, p in model.named_parameters():
+        if p.grad is None:
+            continue
+        direction = torch.randn(p.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+        with torch.no_grad():
+            sides = []
+            for sign in (1, -1):
+                p.add_(direction, alpha=sign * 1e-6)
+                sides.append(objective(model, of))
+                p.add_(direction, alpha=-sign * 1e-6)
+        exact = (sides[0] - sides[1]) / 2e-6
+        assert abs(float((p.grad * direction).sum() - exact)) < 1e-5 * max(1.0, abs(float(exact))), name
+
+
+def test_only_what_trains_gets_a_gradient() -> None:
+    model = model_of(evolving())
+    assert model.attention is not None
+    assert model.attention.g is not None
+    for p in model.parameters():
+        p.requires_grad_(False)
+    for p in model.attention.g.parameters():
+        p.requires_grad_(True)
+    objective(model, batch(several())).backward()
+    grads = {name for name, p in model.named_parameters() if p.grad is not None}
+    assert grads == {name for name, _ in model.named_parameters() if name.startswith("attention.g.")}
+
+
+# What must not matter -------------------------------------------------------------------------------------------------
+
+ANY: dict[str, Any] = {**KINDS, "fixed": fixed, "recompute": lambda: evolving(at_jump="recompute"),
+                       "observed": lambda: evolving(at_jump="observed")}
+
+
+def forecasts(model: GRUODEBayes, of: Sporadic) -> Tensor:
+    with torch.no_grad():
+        said = model.eval()(of)
+    return torch.cat((said.mean, said.logvar), -1)
+
+
+@pytest.mark.parametrize("kind", ANY)
+@pytest.mark.parametrize("step", [STEP, 0.4], ids=["grid", "own steps"])
+def test_batch_mates_and_padding_do_not_matter(kind: str, step: float) -> None:
+    model = model_of(ANY[kind](), step=step)
+    seen = [series(times(n, i)[times(n, i) <= 2.0], i) for i, n in enumerate((5, 9, 3))]
+    after = [series(np.array([2.5, 3.75][:k]), 10 + i) for i, k in enumerate((2, 1, 2))]
+    if kind in ("fixed", "recompute", "observed"):
+        objective(model.train(), batch(seen))  # the running average has seen something
+    together = forecasts(model, batch(seen, after))
+    for i in range(3):
+        alone = forecasts(model, batch(seen[i:i + 1], after[i:i + 1]))
+        own = len(after[i].t)
+        assert torch.allclose(together[i, :own], alone[0, :own], atol=1e-12 if step == STEP else 1e-7)
+    more = batch(seen, after)
+    padded = Sporadic(padded_more(more.seen, 3, 7.0), padded_more(more.target, 2), END)
+    assert torch.equal(forecasts(model, padded)[:, :2], together)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gap_may_be_split_in_two(kind: str) -> None:
+    """A halt where nothing is asked and nothing seen changes nothing."""
+    model = model_of(KINDS[kind]())
+    seen, after = [series(np.array([0.5, 1.5]))], [series(np.array([3.5]), 1)]
+    split = [series(np.array([2.0, 2.75, 3.5]), 1)]
+    assert torch.allclose(forecasts(model, batch(seen, after))[0, 0], forecasts(model, batch(seen, split))[0, 2],
+                          rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prediction_does_not_know_what_it_predicts(kind: str) -> None:
+    model = model_of(KINDS[kind](), seed=4)
+    of = several((6,))
+    changed = [Record(of[0].t, of[0].x.copy(), of[0].m)]
+    changed[0].x[3:] += 5 * changed[0].m[3:]
+    model.eval()
+    with torch.no_grad():
+        first, second = (model(batch(x)).mean[0] for x in (of, changed))
+    assert torch.equal(first[:4], second[:4])
+    assert not torch.equal(first[4], second[4])
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_h_stays_within_one_where_it_feeds_back_on_itself(own: bool) -> None:
+    """Steps of at most 1, gates of any size; fed back on h' instead, the bound is lost."""
+    model = model_of(evolving(every=1, own_feedback=own), seed=5, step=1.0)
+    with torch.no_grad():
+        for p in (*model.f.parameters(), *model.attention.g.parameters()):  # type: ignore[union-attr]
+            p.mul_(20)
+        model.start.out.weight.mul_(20)
+    frames = list(np.arange(0.0, 40.5, 1.0))
+    with torch.no_grad():
+        h, a = model.trajectory(batch(several()), frames)
+    assert a is not None
+    assert float(a.abs().max()) <= 1 + 1e-12
+    assert (float(h.abs().max()) <= 1 + 1e-12) == own
+
+
+def test_the_autonomous_cell_alone_is_bounded_too() -> None:
+    model = model_of(step=1.0)
+    with torch.no_grad():
+        for p in model.f.parameters():
+            p.mul_(20)
+    with torch.no_grad():
+        h, a = model.trajectory(batch(several()), list(np.arange(0.0, 20.5, 1.0)))
+    assert a is None
+    assert float(h.abs().max()) <= 1 + 1e-12
+
+
+# The rest of the model ------------------------------------------------------------------------------------------------
+
+def test_attention_begins_as_the_identity() -> None:
+    """h(0) is the same for all: nothing varies, so nothing is correlated."""
+    _, a = model_of(evolving()).trajectory(batch(several()), [0.0])
+    assert a is not None
+    assert torch.equal(a[0], torch.eye(H, dtype=torch.float64).expand(3, H, H))
+
+
+def test_a_is_kept_or_begins_anew_at_a_jump() -> None:
+    found = {}
+    for at_jump in ("keep", "recompute", "observed"):
+        model = model_of(evolving(every=1, at_jump=at_jump)).train()
+        first = series(np.array([1.0]))
+        both = batch([first, series(np.array([3.0]), 1), series(np.array([3.0]), 2)])
+        with torch.no_grad():
+            _, found[at_jump] = model.trajectory(both, [1.25])
+    kept, all_of, observed = (found[k][0] for k in ("keep", "recompute", "observed"))  # type: ignore[index]
+    assert not torch.allclose(kept[0], all_of[0])
+    assert not torch.allclose(kept[1], all_of[1])
+    assert not torch.allclose(kept[0], observed[0])
+    assert torch.equal(kept[1], observed[1])
+
+
+def test_augmented_zeros_are_part_of_the_state() -> None:
+    model = model_of(extra=2)
+    h, _ = model.trajectory(batch(several()), [0.0, 2.0])
+    assert h.shape[-1] == H + 2
+    assert not h[0, :, H:].any()
+    assert h[1, :, H:].any()
+
+
+def test_what_is_said_around_a_jump() -> None:
+    model = model_of(evolving()).eval()
+    of = batch([series(np.array([1.0, 2.0]))])
+    with torch.no_grad():
+        before, after, between, points = model.around(of, [0.0, 1.0, 1.5])
+        said = model(of)
+    assert torch.allclose(before.mean, said.mean)
+    assert torch.allclose(between.mean[0, 1], before.mean[0, 0])  # a read comes before the jump
+    assert not torch.allclose(after.mean, before.mean)
+    assert points.t[0].tolist() == [0.0, 1.0, 1.5]
+
+
+def test_dropout_is_the_batchs_own() -> None:
+    model = model_of(dropout=0.5).train()
+    first, again, other = (objective(model, batch(several(), seed=s)) for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert objective(model.eval(), batch(several(), seed=1)) == objective(model, batch(several(), seed=2))
+
+
+def test_imputing_feeds_the_cell() -> None:
+    model = model_of(impute=True).eval()
+    assert not model.fused
+    of = several((3,))
+    said = objective(model, batch(of))
+    assert torch.isfinite(said)
+    with torch.no_grad():
+        model.p.out.bias.add_(0.5)
+    h = [m.trajectory(batch(of), [END])[0] for m in (model,)]
+    with torch.no_grad():
+        model.p.out.bias.sub_(0.5)
+    assert not torch.allclose(h[0], model.trajectory(batch(of), [END])[0])
+
+
+def test_a_course_given_with_the_batch_is_the_one_that_is_made() -> None:
+    model = model_of()
+    assert objective(model, with_course(batch(several()))) == objective(model, batch(several()))
+
+
+# Sizes ----------------------------------------------------------------------------------------------------------------
+
+def test_sizes_of_the_parts() -> None:
+    """As published, less a second jump and a classifier that nothing there ever reads."""
+    model = GRUODEBayes(5, 50, 25, 10)
+    sizes = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_children()}
+    assert sizes == {"start": 2_650, "f": 7_500, "p": 1_535, "jump": 250 + 15_300}
+    classifier = nn.Sequential(nn.Linear(50, 2), nn.Linear(2, 1))
+    assert sum(sizes.values()) + sum(p.numel() for p in classifier.parameters()) == 27_340
+
+
+@pytest.mark.parametrize(("method", "size"), [
+    ("gru-ode-bayes", 27_235), ("augmented", 31_290), ("ace", 27_235 + 6 * 50**2)])
+def test_sizes_of_the_methods(method: str, size: int) -> None:
+    experiment = experiments.get("ushcn")
+    assert experiment.count(experiment.configure(method, "full")) == size
+
+
+def test_it_begins_as_published() -> None:
+    model = GRUODEBayes(5, 50, 25, 10)
+    initialise(model, 0)
+    bound = math.sqrt(6 / 100)
+    assert 0.95 * bound < float(model.f.reset.weight.detach().abs().max()) <= bound  # type: ignore[union-attr]
+    assert (model.p.out.bias == 0.05).all()
+    assert (model.jump.bias == 0.1).all()
+    assert abs(float(model.jump.weight.detach().std()) - math.sqrt(2 / 14)) < 0.06
+    assert isinstance(model.p, Gaussian)
