@@ -120,8 +120,9 @@ class Correlation(nn.Module):
         return a.expand_as(flat).reshape(h.shape)
 
     def _position(self, t: Tensor | float) -> Tensor:
-        t = torch.as_tensor(t, dtype=self.seen.dtype, device=self.seen.device)
-        return t.clamp(0, 1) * (self.bins - 1)
+        if not isinstance(t, Tensor):  # filled in where it is, not sent there
+            t = torch.full((), t, dtype=self.seen.dtype, device=self.seen.device)
+        return t.to(self.seen).clamp(0, 1) * (self.bins - 1)
 
     @torch.no_grad()
     def _remember(self, c: Tensor, t: Tensor | float) -> None:

@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--end", type=int, metavar="YEAR", help="build ushcn: 2000 unless given")
     p.add_argument("--seed", type=int, help="build ushcn: of the 5%% that are kept, 0 unless given")
     p = verb("bench", commands.bench, "speed, side by side in one run", json=True)
-    p.add_argument("what", choices=("image", "app", "latent", "ushcn"))
+    p.add_argument("what", choices=("image", "engine", "app", "latent", "ushcn"))
     p.add_argument("--repeats", type=int, default=3)
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")

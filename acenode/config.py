@@ -127,8 +127,9 @@ class Config:
         "backprop: through the steps; checkpointed: the same with the memory of one step; adjoint: a second ODE",
         choices=GRADIENTS, group="solver")
     seminorm: bool | None = option("leave the parameter gradients out of the adjoint's error norm", group="solver")
-    engine: str | None = option("auto: the fastest that can do it; reference: torchdiffeq", choices=ENGINES,
-                                group="solver")
+    engine: str | None = option(
+        "auto: the fastest that can do it; reference: torchdiffeq; graph: CUDA graphs, which auto takes too",
+        choices=ENGINES, group="solver")
 
     snapshots: int | None = option("how often h(t) and a(t) of the probes are kept", low=2, high=100, group="record")
     checkpoint_seconds: float | None = option("longest time between checkpoints", low=0, high=86_400, group="record")

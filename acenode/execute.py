@@ -15,6 +15,8 @@ import torch
 
 from acenode import experiments
 from acenode.config import Config
+from acenode.engine.capture import own_stream
+from acenode.engine.graph import engine_for
 from acenode.environment import describe, device_of
 from acenode.errors import SolveError, UserError
 from acenode.experiments.base import LabTask
@@ -85,10 +87,21 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
 def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: Path) -> tuple[dict[str, float], float]:
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
+    with own_stream(device), contextlib.ExitStack() as afterwards:
+        return _train_on(device, recorder, listener, config, data_root, afterwards)
+
+
+def _train_on(device: torch.device, recorder: Recorder, listener: _Listener, config: Config, data_root: Path,
+              afterwards: contextlib.ExitStack) -> tuple[dict[str, float], float]:
     task = experiments.get(config.experiment).make(config, data_root, device)
     if getattr(task, "partial", False):  # a number on a part of the data stands beside none of the paper's
         recorder.describe(partial=True)
-    trainer = Trainer(task, task.recipe(), listener)
+    name, engine = engine_for(task, device, config.engine, recorder.log)
+    if engine is not None:
+        afterwards.callback(engine.close)
+    if name is not None:
+        recorder.describe(trained_by=name)
+    trainer = Trainer(task, task.recipe(), listener, engine)
     listener.begin(trainer, task)
     saved = recorder.last_checkpoint(device)
     if saved is None:
@@ -99,7 +112,10 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
         recorder.rewind(saved["metrics_bytes"])
         trainer.load_state_dict(saved["trainer"])
         recorder.log(f"resumed on {device} at epoch {trainer.epoch}, iteration {trainer.iteration}")
-    if not trainer.run():
+    ended = trainer.run()
+    if engine is not None and engine.given_up:
+        recorder.describe(trained_by="native")
+    if not ended:
         return {}, trainer.seconds
     listener.announce("testing")
     best = trainer.best

@@ -9,7 +9,7 @@ from acenode.errors import UserError
 from acenode.tableaus import TABLEAUS
 
 Gradient = Literal["backprop", "checkpointed", "adjoint"]
-Engine = Literal["auto", "reference"]
+Engine = Literal["auto", "reference", "graph"]
 METHODS: tuple[str, ...] = (*TABLEAUS, "explicit_adams", "implicit_adams", "fixed_adams", "scipy_solver")
 GRADIENTS: tuple[str, ...] = get_args(Gradient)
 ENGINES: tuple[str, ...] = get_args(Engine)
@@ -24,6 +24,9 @@ class Solver:
 
     States between two steps come from a polynomial of fourth order at most, so a method of higher order that takes
     large steps is less accurate there than at its steps' ends.
+
+    `engine` "graph" asks training for CUDA graphs, "auto" takes them where they can be had; a single `solve` takes
+    native steps with either.
     """
 
     method: str = "dopri5"
@@ -59,9 +62,10 @@ class Solver:
 
     @property
     def native(self) -> bool:
-        return self.engine == "auto" and self.method in TABLEAUS and self.gradient != "adjoint"
+        return self.engine != "reference" and self.method in TABLEAUS and self.gradient != "adjoint"
 
     @property
     def own_steps(self) -> bool:
         """Whether a sample can be given steps of its own: fixed steps do not depend on the batch anyway."""
-        return self.per_sample and self.engine == "auto" and self.method in TABLEAUS and TABLEAUS[self.method].adaptive
+        return (self.per_sample and self.engine != "reference" and self.method in TABLEAUS
+                and TABLEAUS[self.method].adaptive)

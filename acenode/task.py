@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -68,6 +68,18 @@ class Task(Protocol):
     def batch(self, epoch: int, iteration: int) -> Any: ...
     def loss(self, batch: Any, *, detach_attention: bool) -> Loss: ...
     def evaluate(self, split: str) -> dict[str, float]: ...
+
+
+@runtime_checkable
+class Pieces(Task, Protocol):
+    """A task whose loss comes in three pieces of fixed shapes that ask the host nothing: encode a batch to h(0), evolve
+    it by an ODE layer, read the loss and the metrics off h(1). A batch is a tuple of tensors."""
+
+    @property
+    def layer(self) -> nn.Module: ...
+
+    def encode(self, batch: Any) -> Tensor: ...
+    def read_out(self, h1: Tensor, batch: Any) -> tuple[Tensor, dict[str, Tensor]]: ...
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from acenode.errors import SolveError, UserError
+from acenode.passes import Engine, Group, Pass, Passed, run_pass
 from acenode.runge_kutta import Evaluations
 from acenode.task import Listener, Recipe, Task
 
@@ -22,26 +22,6 @@ NUMBERS = {"L_h": "the loss L_h", "L_a": "the loss L_a",
 
 class TrainingError(RuntimeError):
     """Training that cannot go on, in words."""
-
-
-def norm_of(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:
-    """‖θ_g‖ over all of its entries together, unsquared."""
-    if kind == "l1":
-        return torch.stack([p.abs().sum() for p in parameters]).sum()
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p) for p in parameters]))
-
-
-@contextmanager
-def only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Fix every parameter but the trained ones: no gradient is even computed for them."""
-    chosen = {id(p) for p in trained}
-    for p in everything:
-        p.requires_grad_(id(p) in chosen)
-    try:
-        yield
-    finally:
-        for p in everything:
-            p.requires_grad_(True)
 
 
 @runtime_checkable
@@ -62,17 +42,22 @@ class Best:
 class Trainer:
     """Runs a task by a recipe from wherever its state stands."""
 
-    def __init__(self, task: Task, recipe: Recipe, listener: Listener) -> None:
-        self.task, self.recipe, self.listener = task, recipe, listener
+    def __init__(self, task: Task, recipe: Recipe, listener: Listener, engine: Engine | None = None) -> None:
+        self.task, self.recipe, self.listener, self.engine = task, recipe, listener, engine
         if isinstance(task, Interruptible):
             task.interrupted = listener.stop_asked
-        self.groups = task.groups(recipe.detach_attention)
-        if self.groups.attention and recipe.schedule == "epoch" and recipe.epochs < 2:
+        groups = task.groups(recipe.detach_attention)
+        if groups.attention and recipe.schedule == "epoch" and recipe.epochs < 2:
             raise UserError("schedule=epoch trains θ_g in every second epoch: give it at least 2 epochs")
-        self.all = list(task.model.parameters())
-        self.main = recipe.optimiser(self.groups.main, recipe.learning_rate, False)
-        self.attention = (recipe.optimiser(self.groups.attention, recipe.learning_rate, True)
-                          if self.groups.attention else None)
+        self.main = recipe.optimiser(groups.main, recipe.learning_rate, False)
+        self.attention = (recipe.optimiser(groups.attention, recipe.learning_rate, True)
+                          if groups.attention else None)
+        main, penalised = Group(groups.main, self.main), tuple(groups.penalised)
+        self.phase_one = Pass("one", (main,), recipe.detach_attention)
+        if self.attention is not None:
+            attention = Group(groups.attention, self.attention)
+            self.phase_two = Pass("two", (attention,), False, penalised, recipe.penalty, recipe.penalty_weight)
+            self.joint = Pass("joint", (main, attention), False, penalised, recipe.penalty, recipe.penalty_weight)
         self.epoch = self.iteration = self.step = 0
         self.seconds = 0.0
         self.best = Best()
@@ -101,50 +86,24 @@ class Trainer:
 
     def _phase_one(self, batch: Any) -> dict[str, Any]:
         """Train θ_f and θ_others with ∇L_h, θ_g fixed (Eq. 7)."""
-        with only(self.groups.main, self.all):
-            loss = self.task.loss(batch, detach_attention=self.recipe.detach_attention)
-            self._descend(loss.task, self.main)
-        return {"L_h": loss.task.detach(), **loss.metrics, "grad_h": self._gradient_norm(self.groups.main),
-                **_costs(loss.evaluations, "")}
+        done = self._pass(self.phase_one, batch)
+        return {"L_h": done.task, **done.metrics, "grad_h": done.norms[0], **_costs(done.evaluations, "")}
 
     def _phase_two(self, batch: Any) -> dict[str, Any]:
         """Train θ_g with ∇L_a, everything else fixed (Eqs. 6 and 8), on a fresh forward pass."""
-        assert self.attention is not None
-        with only(self.groups.attention, self.all):
-            loss = self.task.loss(batch, detach_attention=False)
-            total = loss.task + self._penalty()
-            self._descend(total, self.attention)
-        return {"L_a": total.detach(), **(loss.metrics if self.recipe.schedule == "epoch" else {}),
-                "grad_a": self._gradient_norm(self.groups.attention), **_costs(loss.evaluations, "_a")}
+        done = self._pass(self.phase_two, batch)
+        return {"L_a": done.total, **(done.metrics if self.recipe.schedule == "epoch" else {}),
+                "grad_a": done.norms[0], **_costs(done.evaluations, "_a")}
 
     def _joint(self, batch: Any) -> dict[str, Any]:
         """One pass on L_task + λ‖θ_g‖, both updates: what the authors' released code does."""
-        assert self.attention is not None
-        loss = self.task.loss(batch, detach_attention=False)
-        total = loss.task + self._penalty()
-        self._descend(total, self.main, self.attention)
-        return {"L_h": loss.task.detach(), "L_a": total.detach(), **loss.metrics,
-                "grad_h": self._gradient_norm(self.groups.main),
-                "grad_a": self._gradient_norm(self.groups.attention), **_costs(loss.evaluations, "")}
+        done = self._pass(self.joint, batch)
+        return {"L_h": done.task, "L_a": done.total, **done.metrics, "grad_h": done.norms[0], "grad_a": done.norms[1],
+                **_costs(done.evaluations, "")}
 
-    def _penalty(self) -> Tensor | float:
-        recipe = self.recipe
-        if recipe.penalty == "none" or recipe.penalty_weight == 0:
-            return 0.0
-        return recipe.penalty_weight * norm_of(self.groups.penalised, recipe.penalty)
-
-    @staticmethod
-    def _descend(loss: Tensor, *optimisers: torch.optim.Optimizer) -> None:
-        for optimiser in optimisers:
-            optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        for optimiser in optimisers:
-            optimiser.step()
-
-    @staticmethod
-    def _gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
-        grads = [p.grad for p in parameters if p.grad is not None]
-        return torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())
+    def _pass(self, this: Pass, batch: Any) -> Passed:
+        done = self.engine.run(this, batch) if self.engine is not None else None
+        return done or run_pass(self.task, this, batch)
 
     # The loop -------------------------------------------------------------------------------------------------
 

@@ -71,10 +71,10 @@ def test_device_memory_is_freed(tmp_path: Path) -> None:
 def test_out_of_memory_ends_the_run_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.experiments.image_task import ImageTask
 
-    def greedy(self: ImageTask, batch: object, *, detach_attention: bool) -> None:
+    def greedy(self: ImageTask, batch: object) -> None:
         torch.empty(1 << 48, device="cuda")
 
-    monkeypatch.setattr(ImageTask, "loss", greedy)
+    monkeypatch.setattr(ImageTask, "encode", greedy)
     config = experiments.get("mnist").configure("ace", device="cuda", epochs=1, analysis=False)
     outcome = execute(create(RunStore(tmp_path), config), tmp_path)
     assert outcome.state == "failed"

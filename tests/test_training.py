@@ -18,9 +18,10 @@ from acenode.data.batches import DeviceImages
 from acenode.execute import create, execute
 from acenode.experiments import image_task
 from acenode.experiments.image_task import ImageTask
+from acenode.passes import norm_of
 from acenode.runs import RunStore
 from acenode.task import Groups, Loss, Metric, Recipe
-from acenode.training import Trainer, TrainingError, norm_of
+from acenode.training import Trainer, TrainingError
 
 RATE, WEIGHT = 0.1, 0.03
 

@@ -25,8 +25,8 @@ from acenode.errors import UserError
 from acenode.models.image import ImageModel, ImageShape, ace_ode_net
 from acenode.models.initialise import initialise
 from acenode.node import CoEvolving
+from acenode.passes import norm_of, only
 from acenode.solve import Solver
-from acenode.training import norm_of, only
 
 TOLERANCE, WEIGHT = 1e-4, 1e-4  # MNIST's, of the paper
 MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)

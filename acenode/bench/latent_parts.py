@@ -19,6 +19,7 @@ from acenode.bench.latent import task
 from acenode.environment import describe, device_of
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.latent import draw
+from acenode.passes import gradient_norm
 from acenode.training import Trainer
 
 METHODS = ("latent-ode", "ace")
@@ -80,7 +81,7 @@ def parts(made: SeriesTask, trainer: Trainer, clock: _Clock) -> None:
     clock("decoder and heads backward", loss.task.backward)
     clock("encoder backward", lambda: torch.autograd.backward(posterior, [mean.grad, deviation.grad]))
     clock("optimiser", trainer.main.step)
-    clock("gradient norm", lambda: trainer._gradient_norm(trainer.groups.main))
+    clock("gradient norm", lambda: gradient_norm(trainer.phase_one.trained))
 
 
 def synchronisations(trainer: Trainer) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from acenode.config import Config
 from acenode.data.batches import DeviceImages, TrainingBatches
@@ -84,12 +84,21 @@ class ImageTask:
     def batch(self, epoch: int, iteration: int) -> tuple[Tensor, Tensor]:
         return self.batches.batch(epoch, iteration)
 
-    def loss(self, batch: tuple[Tensor, Tensor], *, detach_attention: bool) -> Loss:
-        x, y = batch
-        trajectory = self.model.evolve(self.model.encode(x), detach_attention=detach_attention)
-        logits = self.model.read_out(trajectory.h[-1])
+    @property
+    def layer(self) -> nn.Module:
+        return self.model.ode
+
+    def encode(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return self.model.encode(batch[0])
+
+    def read_out(self, h1: Tensor, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        logits, y = self.model.read_out(h1), batch[1]
         accuracy = (logits.detach().argmax(1) == y).float().mean()
-        return Loss(F.cross_entropy(logits, y), {"accuracy": accuracy}, trajectory.evaluations)
+        return F.cross_entropy(logits, y), {"accuracy": accuracy}
+
+    def loss(self, batch: tuple[Tensor, Tensor], *, detach_attention: bool) -> Loss:
+        trajectory = self.model.evolve(self.encode(batch), detach_attention=detach_attention)
+        return Loss(*self.read_out(trajectory.h[-1], batch), trajectory.evaluations)
 
     @torch.no_grad()
     def outputs(self, split: str, interrupted: Callable[[], bool] = never) -> Outputs:
