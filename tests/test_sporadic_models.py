@@ -231,7 +231,7 @@ def ahead_directly(q: Any, seen: Points, i: int, n: int) -> list[Tensor]:
 def test_the_sequential_vae_is_its_equations(sampled: bool) -> None:
     model, batch = build("seq-vae").train(sampled), training(all_series(), seed=4)
     said, seen = model(batch), batch.seen
-    noise = Draws(4).normal(*seen.t.shape, H).double()
+    noise = Draws(4, torch.device("cpu")).normal(*seen.t.shape, H).double()
     total = torch.zeros((), dtype=torch.float64)
     for i, n in enumerate(LENGTHS):
         z, t = torch.zeros(H, dtype=torch.float64), torch.zeros(())
@@ -305,7 +305,7 @@ def test_the_field_of_an_ode_vae_is_two_maps_and_a_tanh() -> None:
 def test_an_ode_vae_starts_from_a_sample_in_training() -> None:
     model, batch = build("node-vae").train(), training(all_series(), seed=3)
     mean, logvar = model.encode(batch.seen)
-    z0 = mean + (logvar / 2).exp() * Draws(3).normal(*mean.shape)
+    z0 = mean + (logvar / 2).exp() * Draws(3, torch.device("cpu")).normal(*mean.shape)
     exact, _ = model.head(model.ode.at(z0, batch.target.t / HORIZON).h)
     assert torch.allclose(model(batch).mean, exact, atol=1e-12)
 
