@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from problems import relative
-from series_problems import CPU
 from torch import Tensor
 
 from acenode.data.course import course_of
@@ -58,10 +57,10 @@ def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = 
         return Record(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
 
     seen = [series(int(rng.integers(4, 25)) if jumps else 0) for _ in range(B)]
-    course = course_of(pad(seen, CPU), pad([series(6) for _ in range(B)], CPU) if reads else None, 0.1)
+    course = course_of(pad(seen), pad([series(6) for _ in range(B)]) if reads else None, 0.1)
     assert course.dt.shape[1] == (B if own_steps else 1)
     at = course.jumps
-    x, m = (v[at.series, at.point] for v in (pad(seen, CPU).x, pad(seen, CPU).m))
+    x, m = (v[at.series, at.point] for v in (pad(seen).x, pad(seen).m))
     kept = (torch.rand(len(x), UNITS, generator=generator) > 0.3).float() / 0.7 if dropout else None
     F = D * EACH
     weights = (drawn(H, H), drawn(H, H), drawn(H, H), drawn(H, UNITS), drawn(UNITS), drawn(UNITS, 4 * D), drawn(4 * D),
