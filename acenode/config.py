@@ -95,7 +95,8 @@ class Config:
                                      group="training")
     latent: int | None = option("coordinates of z, or of the hidden state", low=2, high=256, group="model")
     recognition: int | None = option("coordinates of the encoder's state", low=2, high=512, group="model")
-    units: int | None = option("units of every hidden layer", low=2, high=2048, group="model")
+    units: int | None = option("units of every hidden layer; in ushcn of the one that says p", low=2, high=2048,
+                               group="model")
     gru_units: int | None = option("units in the gates of the encoder", low=2, high=512, group="model")
     f_maps: int | None = option("linear maps in f and g", low=2, high=10, group="model")
     encoder_maps: int | None = option("linear maps in the encoder's f", low=2, high=10, group="model")
@@ -107,9 +108,9 @@ class Config:
                                       choices=("generative", "both"), group="attention")
     feedback: str | None = option("what pulls h back in f'. attended: h', the paper's text; own: h, which then stays "
                                   "within [−1, 1]", choices=("attended", "own"), group="attention")
-    at_jump: str | None = option("a where h jumps. keep: as it is; recompute: the correlation of h anew; observed: "
-                                 "that, for the observed series alone", choices=("keep", "recompute", "observed"),
-                                 group="attention")
+    at_jump: str | None = option(
+        "a where h jumps. keep: as it is; recompute: the correlation of h anew, in evaluation after every step; "
+        "observed: that, for the observed series alone", choices=("keep", "recompute", "observed"), group="attention")
     attention_every: int | None = option("Euler steps of h to one of a", low=1, high=1000, group="model")
     features: int | None = option("features of every variable at a jump", low=1, high=256, group="model")
     cell: str | None = option("the continuous GRU: full, with a reset gate, or minimal", choices=("full", "minimal"),
@@ -121,7 +122,8 @@ class Config:
     solver: str | None = option("ODE solver", choices=METHODS, group="solver")
     rtol: float | None = option("relative tolerance of an adaptive solver", above=0, high=1, group="solver")
     atol: float | None = option("absolute tolerance of an adaptive solver", above=0, high=1, group="solver")
-    step_size: float | None = option("step of a fixed-step solver", above=0, high=1, group="solver")
+    step_size: float | None = option("step of a fixed-step solver; in ushcn of Euler's rule, in the set's own time",
+                                     above=0, high=1, group="solver")
     max_steps: int | None = option("steps a solve may try before it gives up", low=1, high=10_000_000, group="solver")
     gradient: str | None = option(
         "backprop: through the steps; checkpointed: the same with the memory of one step; adjoint: a second ODE",

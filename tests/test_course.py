@@ -73,6 +73,12 @@ def test_what_is_padded_changes_no_row() -> None:
     assert beside.jumps.row[mine].tolist() == alone.jumps.row.tolist()
 
 
+def test_small_departures_from_the_grid_do_not_add_up() -> None:
+    t = 0.0986 * np.arange(1, 151)
+    course = course_of(pad([series(t)]), None, 0.1)
+    assert float(course.dt.sum()) == pytest.approx(14.79, abs=1e-3)
+
+
 def test_a_time_in_single_precision_is_still_on_the_grid() -> None:
     """2,000 tenths: 199.9 is no multiple of 0.1 in any binary format."""
     t = (np.array([0.1, 0.7, 73.3, 199.9]) * np.float32(1)).astype(np.float32)

@@ -16,6 +16,7 @@ from acenode.data import simulated_climate, simulated_processes, ushcn
 from acenode.data.folds import forecast_folds
 from acenode.errors import UserError
 from acenode.execute import create, execute
+from acenode.experiments import forecast_report as report
 from acenode.experiments.forecast_task import ForecastTask
 from acenode.experiments.probes import LIMIT
 from acenode.models.gaussian import Forecast
@@ -71,6 +72,7 @@ def test_every_method_trains_on_every_sample(method: str, sample: str, tmp_path:
     record = result["records"][0]
     assert [v["name"] for v in record["variables"]] == list(WHOLE[sample].names)
     assert record["cut"] == result["cut"] == SPEC.samples[sample].cut
+    assert bool(record["jumps"]) == (method in ("gru-ode-bayes", "augmented", "ace"))
     assert all(t <= record["cut"] for t in record["jumps"])
     assert all(t > record["cut"] for v in record["variables"] for t in v["target_t"])
     assert ("coupling" in result) == (method == "ace" and WHOLE[sample].coupling is not None)
@@ -80,7 +82,8 @@ def test_every_method_trains_on_every_sample(method: str, sample: str, tmp_path:
     {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"attention": "fixed", "initial": "dense"},
     {"schedule": "joint"}, {"schedule": "epoch", "epochs": 2}, {"penalty": "l1"}, {"penalty": "none"},
     {"detach_attention": True}, {"feedback": "own"}, {"at_jump": "recompute"}, {"at_jump": "observed"},
-    {"attention_every": 1}, {"cell": "minimal"}, {"attention": "none", "impute": True}, {"dropout": 0.3}, {"fold": 4},
+    {"attention_every": 1}, {"cell": "minimal"}, {"attention": "none", "impute": True}, {"impute": True},
+    {"dropout": 0.3}, {"fold": 4},
     {"targets": 1}, {"mixing": 0.0},
 ], ids=lambda g: " ".join(f"{k}={v}" for k, v in g.items()))
 def test_every_ablation_trains(given: dict[str, Any], tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ def test_every_ablation_trains(given: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"impute": True}, "impute"), ({"attention_every": 3}, "attention_every=3"), ({"initial": "conv"}, "initial=conv"),
+    ({"attention_every": 3}, "attention_every=3"), ({"initial": "conv"}, "initial=conv"),
     ({"fold": 5}, "fold"), ({"sample": "mars"}, "sample"), ({"data": "full", "sample": "ou"}, "sample"),
 ])
 def test_what_has_no_meaning_is_refused(given: dict[str, Any], words: str) -> None:
@@ -161,9 +164,10 @@ def test_errors_over_time_add_up() -> None:
     assert errors.bins is not None
     assert errors.bins[0].sum() == pytest.approx(errors.squared, rel=1e-6)
     assert errors.bins[2].sum() == errors.observed
-    targets = [r.t[r.t > made.cut] for r in made.records(made.parts.parts.test)]
-    first = sum(((t >= 150) & (t < 155)).sum() for t in targets)
-    assert first <= errors.bins[2][0] <= 5 * first
+    for n, count in enumerate(errors.bins[2]):
+        low, high = made.cut + 5 * n, made.cut + 5 * (n + 1) + (n == 9)
+        assert count == sum(r.m[(r.t > made.cut) & (r.t >= low) & (r.t < high)].sum()
+                            for r in made.records(made.parts.parts.test))
 
 
 def test_the_objective_is_the_sum_over_a_series() -> None:
@@ -222,6 +226,19 @@ def test_a_line_jumps_where_the_state_does() -> None:
     assert (np.diff(grid) >= 0).all()
     for t in record["jumps"]:
         assert (np.abs(grid - t) < 1e-3).sum() >= 2
+
+
+def test_after_a_jump_the_line_goes_on_from_where_it_landed() -> None:
+    """Also where a time of the grid falls on it."""
+    made = task("gru-ode-bayes", sample="ou", step_size=0.05)
+    batch = made.forecasts(made.parts.parts.test[:1], 0)
+    with torch.no_grad():
+        _, after, _, _ = made.model.eval().around(batch, [0.0])  # type: ignore[operator]
+        ((t, mean, _),) = report.curves(made, batch)
+    seen = batch.seen.t[0].numpy()
+    for i, at in enumerate(seen):
+        last = int(np.flatnonzero(np.abs(t - at) < 1e-6)[-1])
+        assert np.allclose(mean[last], after.mean[0, i].numpy(), atol=1e-6)
 
 
 def test_the_published_folds() -> None:

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from acenode import experiments
+from acenode.attention import correlation
 from acenode.data.points import Record
 from acenode.data.sporadic import Sporadic
 from acenode.models import jump_scan
@@ -36,6 +37,7 @@ from acenode.models.gaussian import Gaussian, surprise
 from acenode.models.gru_bayes import GRUODEBayes, Jump, divergence
 from acenode.models.gru_ode import GRUODE, RowGRU
 from acenode.models.initialise import initialise
+from acenode.models.jump_attention import Moving
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -46,23 +48,19 @@ def randn(*shape: int) -> Tensor:
 
 # The cells ------------------------------------------------------------------------------------------------------------
 
-def test_the_full_cell() -> None:
-    cell = filled(GRUODE(H)).double()
-    h = randn(4, H)
-    R, Z, U = (getattr(cell, name).weight for name in ("reset", "update", "new"))
-    for i in range(4):
-        r, z = 1 / (1 + torch.exp(-R @ h[i])), 1 / (1 + torch.exp(-Z @ h[i]))
-        u = torch.tanh(U @ (r * h[i]))
-        assert torch.allclose(cell(h)[i], (1 - z) * (u - h[i]))
-
-
-def test_the_minimal_cell_with_an_input() -> None:
-    cell = filled(GRUODE(H, inputs=3, minimal=True)).double()
-    h, x = randn(4, H), randn(4, 3)
-    W, b = cell.given.weight, cell.given.bias  # type: ignore[union-attr]
-    z = torch.sigmoid(x @ W[:H].T + b[:H] + h @ cell.update.weight.T)
-    n = torch.tanh(x @ W[H:].T + b[H:] + (z * h) @ cell.new.weight.T)
-    assert torch.allclose(cell(h, x), (1 - z) * (n - h))
+@pytest.mark.parametrize("inputs", [0, 3])
+@pytest.mark.parametrize("minimal", [False, True])
+def test_the_continuous_cell(minimal: bool, inputs: int) -> None:
+    cell = filled(GRUODE(H, inputs, minimal)).double()
+    h, x = randn(4, H), randn(4, inputs)
+    gates = [cell.update] if minimal else [cell.reset, cell.update]
+    shares = [0.0] * 3
+    if cell.given is not None:
+        shares = list((x @ cell.given.weight.T + cell.given.bias).split(H, 1))
+    opened = [1 / (1 + torch.exp(-(h @ gate.weight.T + share)))  # type: ignore[union-attr]
+              for gate, share in zip(gates, shares, strict=False)]
+    u = torch.tanh((opened[0] * h) @ cell.new.weight.T + shares[len(gates)])
+    assert torch.allclose(cell(h, x if inputs else None), (1 - opened[-1]) * (u - h))
 
 
 def test_feedback_of_another_state() -> None:
@@ -308,6 +306,34 @@ def test_a_is_kept_or_begins_anew_at_a_jump() -> None:
     assert torch.equal(kept[1], observed[1])
 
 
+@pytest.mark.parametrize("at_jump", ["recompute", "observed"])
+def test_a_new_a_has_not_lived_through_the_window_before(at_jump: str) -> None:
+    """Made anew after three steps of four, it is the correlation itself, and moves by what follows alone."""
+    attention, f = evolving(every=4, at_jump=at_jump), filled(GRUODE(H)).double()
+    g = filled(attention, 2).double().train().g
+    start, dt = torch.zeros(3, H, H, dtype=torch.float64), torch.full((1, 1), STEP, dtype=torch.float64)
+    moving, h, attended = Moving(attention, start, END, False), randn(3, H), []
+    for _ in range(3):
+        attended.append(h.mean(1, keepdim=True).expand(3, H))  # σ(0) is the mean
+        h = moving.step(f, h, None, dt)
+    who = torch.tensor([0, 1])
+    h = randn(3, H)
+    moving.jumped(h, who)
+    new = correlation(h)
+    assert torch.allclose(moving.a[:2], new.expand(2, H, H))  # type: ignore[index]
+    assert torch.allclose(moving.a[2], new if at_jump == "recompute" else start[2])  # type: ignore[index]
+    last = (torch.softmax(moving.a, -1) * h.unsqueeze(1)).sum(-1)  # type: ignore[arg-type]
+    moving.step(f, h, None, dt)
+    if at_jump == "recompute":
+        assert torch.allclose(moving.a, new.expand(3, H, H))  # type: ignore[arg-type]
+        assert moving.rows == 1
+        return
+    mean, tau = torch.stack([*attended, last]).mean(0), torch.tensor([1.0, 1.0, 4.0], dtype=torch.float64) * STEP
+    mean[:2] = last[:2]
+    before = torch.stack((new, new, start[2]))
+    assert torch.allclose(moving.a, before + tau.view(3, 1, 1) * g(mean, before))  # type: ignore[arg-type]
+
+
 def test_augmented_zeros_are_part_of_the_state() -> None:
     model = model_of(extra=2)
     h, _ = model.trajectory(batch(several()), [0.0, 2.0])
@@ -344,10 +370,10 @@ def test_imputing_feeds_the_cell() -> None:
     assert torch.isfinite(said)
     with torch.no_grad():
         model.p.out.bias.add_(0.5)
-    h = [m.trajectory(batch(of), [END])[0] for m in (model,)]
+    fed = model.trajectory(batch(of), [END])[0]
     with torch.no_grad():
         model.p.out.bias.sub_(0.5)
-    assert not torch.allclose(h[0], model.trajectory(batch(of), [END])[0])
+    assert not torch.allclose(fed, model.trajectory(batch(of), [END])[0])
 
 
 def test_a_course_given_with_the_batch_is_the_one_that_is_made() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from acenode.data.points import Points
 
 NEAR = 1e-3  # of a step: a gap that much longer than n steps is n steps long
-EVEN = 1e-4  # of a step: times are stored in single precision
+EVEN = 1e-2  # of a step: times are stored in single precision
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def course_of(seen: Points, target: Points | None, step: float) -> Course:
     count = np.ceil(gap / step - NEAR).astype(np.int64).clip(min=0)
     row = count.cumsum(1)
     S = int(row[:, -1].max(initial=0)) + 1
-    if np.abs(gap - count * step).max(initial=0.0) <= EVEN * step * S:
+    if np.abs(at - row * step).max(initial=0.0) <= EVEN * step:
         dt = np.full((S, 1, 1), step, np.float32)
         dt[0] = 0.0
     else:

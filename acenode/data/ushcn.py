@@ -15,7 +15,7 @@ from acenode.data.store import Progress
 from acenode.errors import UserError
 
 FILE = "small_chunked_sporadic.csv"
-VARIABLES = ("PRCP", "SNOW", "SNWD", "TMAX", "TMIN")  # Value_0 to Value_4: rain, snowfall, snow depth, °F high and low
+VARIABLES = ("PRCP", "SNOW", "SNWD", "TMAX", "TMIN")  # Value_0 to Value_4, as the recipe orders them
 HEADER = ",".join(["ID", "Time", *(f"{kind}_{k}" for kind in ("Value", "Mask") for k in range(len(VARIABLES)))])
 SERIES = 1_114
 END = 200.0  # of every series; time is in units of DAYS days

@@ -72,8 +72,6 @@ def build_gru_ode_bayes(variables: int, c: Config) -> nn.Module:
     """With `augment` zeros appended to h(0), and with attention where there is any."""
     from acenode.models.gru_bayes import GRUODEBayes
 
-    if c.impute and c.attention not in (None, "none"):
-        raise UserError("impute feeds the cell what h says: leave it out, or set attention=none")
     return GRUODEBayes(variables, c.latent or 1, c.units or 1, c.features or 1, step=c.step_size or 0.1,
                        dropout=c.dropout or 0.0, mixing=c.mixing or 0.0, minimal=c.cell == "minimal",
                        impute=bool(c.impute), extra=c.augment or 0, attention=_attention(c))  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ def records(task: ForecastTask) -> list[dict[str, Any]]:
     a, test = task.arrays, task.parts.parts.test
     chosen = sorted(test, key=lambda i: -int(a.offsets[i + 1] - a.offsets[i]))[:SHOWN]
     batch = task.forecasts(chosen, 0)
-    lines, found = curves(task, batch), []
+    lines, found, jumping = curves(task, batch), [], hasattr(task.model, "around")
     for b, (i, r) in enumerate(zip(chosen, task.records(chosen), strict=True)):
         t, mean, deviation = lines[b]
         seen = r.t <= task.cut
@@ -86,8 +86,8 @@ def records(task: ForecastTask) -> list[dict[str, Any]]:
                       "low": mean[:, j] - BAND * deviation[:, j], "high": mean[:, j] + BAND * deviation[:, j]}
             variables.append({"name": name, **{k: np.asarray(v, float).round(4).tolist() for k, v in values.items()}})
         found.append({"id": str(a.ids[i]), "unit": a.unit, "unit_note": task.note, "cut": task.cut,
-                      "jumps": r.t[seen].astype(float).round(4).tolist(), "band": "two standard deviations",
-                      "variables": variables})
+                      "jumps": r.t[seen].astype(float).round(4).tolist() if jumping else [],
+                      "band": "two standard deviations", "variables": variables})
     return found
 
 
@@ -95,7 +95,7 @@ def curves(task: ForecastTask, batch: Sporadic) -> list[tuple[np.ndarray, np.nda
     """Of each series times, means and deviations. At a jump there are two: before and after it."""
     if hasattr(task.model, "around"):
         seen, after, between, times = task.model.around(batch, grid_of(task, GRID).tolist())  # type: ignore[operator]
-        parts = [(batch.seen, seen), (batch.seen, after), (times, between)]
+        parts = [(times, between), (batch.seen, seen), (batch.seen, after)]
     else:
         later = ahead(batch.seen, np.linspace(task.cut, task.arrays.horizon, GRID // 4 + 1)[1:])
         said: Forecast = task.model(Sporadic(batch.seen, batch.seen, batch.horizon))
@@ -105,7 +105,7 @@ def curves(task: ForecastTask, batch: Sporadic) -> list[tuple[np.ndarray, np.nda
         columns = [(points.t[b][points.there[b]], said.mean[b][points.there[b]],
                     (0.5 * said.logvar[b][points.there[b]]).exp()) for points, said in parts]
         t, mean, deviation = (torch.cat(column).double().cpu().numpy() for column in zip(*columns, strict=True))
-        order = np.argsort(t, kind="stable")  # what is said before a jump comes before what is said after it
+        order = np.argsort(t, kind="stable")  # at equal times: on the way, before a jump, after it
         found.append((t[order], mean[order], deviation[order]))
     return found
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -106,7 +107,8 @@ class GRUODEBayes(nn.Module):
         else:
             walked = walk(self, course, h0, a0, x, m, kept, batch.horizon, draws=draws, detach=detach_attention)
             said, after, reads = walked.said, walked.after, walked.reads
-        steps = Evaluations(course.rows - 1, step_sizes=[self.step_size] * (course.rows - 1))
+        even = course.dt.shape[1] == 1
+        steps = Evaluations(course.rows - 1, step_sizes=[self.step_size] * (course.rows - 1) if even else [])
         if not batch.training:
             return Forecast(*lay_out(torch.cat(self.p(reads), -1), course.reads, batch.target.x), evaluations=steps)
         mean, logvar = self.p(after, self.kept(len(x), draws))
@@ -126,6 +128,8 @@ class GRUODEBayes(nn.Module):
     def scan(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, kept: Tensor | None,
              detach: bool) -> tuple[Tensor, ...]:
         f, p, cell, attention = self.f, self.p, self.jump.cell, self.attention
+        if attention is None and h0.is_cuda and (found := self._launched(course, h0, x, m, kept)) is not None:
+            return found
         assert f.reset is not None
         H, D = self.latent, x.shape[1]
         w, b = p.out.weight.t(), p.out.bias
@@ -138,16 +142,14 @@ class GRUODEBayes(nn.Module):
             torch.cat((torch.cat((given, none(len(given), H)), 1),
                        torch.cat((own[:, :2 * H], none(H, H), own[:, 2 * H:]), 1))),
             torch.cat((cell.input.bias + F.pad(cell.hidden.bias[:2 * H], (0, H)), cell.hidden.bias[2 * H:]))]
-        if attention is None and h0.is_cuda and (found := self._launched(course, h0, x, m, kept)) is not None:
-            return found
-        plan = Plan(course, x, m, kept)
+        plan = Plan(course, x, m, kept, keep=torch.is_grad_enabled())
         if attention is not None and attention.g is not None:
             g = attention.g
             turned = h0.new_ones(2 * H, 1)
             turned[H:] = -1
             weights += [(g.gates.weight * turned).t(), g.new.weight.t(), (g.gates_in.weight * turned).t(),
                         g.new_in.weight.t()]
-            plan = Plan(course, x, m, kept, attention.every, attention.own_feedback, detach)
+            plan = replace(plan, every=attention.every, own_feedback=attention.own_feedback, detach=detach)
         return JumpScan.apply(plan, h0, a0, *weights)
 
     def _launched(self, course: Course, h0: Tensor, x: Tensor, m: Tensor,
@@ -159,7 +161,7 @@ class GRUODEBayes(nn.Module):
         assert f.reset is not None
         series, row = torch.cat((jumps.series, reads.series)), torch.cat((jumps.row, reads.row))
         order = (series * course.rows + row).argsort()  # a series' own one after another
-        offsets = F.pad(torch.bincount(series, minlength=len(h0)).cumsum(0), (1, 0))
+        offsets = torch.searchsorted(series[order], torch.arange(len(h0) + 1, device=h0.device))
         beside = [F.pad(v, (0, 0, 0, len(reads)))[order] if v is not None else None for v in (x, m, kept)]
         jumped = None if len(reads) == 0 else order < len(jumps)
         events = cuda.Events(offsets, row[order], beside[0], beside[1], beside[2], jumped)  # type: ignore[arg-type]

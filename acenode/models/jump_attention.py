@@ -67,7 +67,8 @@ class Moving:
         after = h + dt * f(attended, given, h if self.of.own_feedback else None)
         self.t = self.t + dt / self.horizon
         if self.of.g is not None:
-            self.sum, self.tau, self.rows = self.sum + dt * attended, self.tau + dt, self.rows + 1
+            self.sum, self.tau = self.sum + dt * attended, self.tau + dt.expand(len(h), 1)
+            self.rows += 1
             if self.rows == self.of.every:
                 self.turn()
         return after
@@ -85,9 +86,13 @@ class Moving:
         """What becomes of a when these series have been observed."""
         if self.a is None or self.of.anew is None:
             return
-        found = self.of.anew(h, self.moment())
-        self.a = found if self.of.at_jump == "recompute" else self.a.index_copy(0, who, found[who].contiguous())
-        self.weights = None
+        found, self.weights = self.of.anew(h, self.moment()), None
+        if self.of.at_jump == "recompute":
+            self.a, self.rows, self.sum, self.tau = found, 0, 0.0, 0.0
+            return
+        self.a = self.a.index_copy(0, who, found[who].contiguous())
+        if isinstance(self.sum, Tensor) and isinstance(self.tau, Tensor):  # the new a has lived through none of it
+            self.sum, self.tau = self.sum.index_fill(0, who, 0.0), self.tau.index_fill(0, who, 0.0)
 
     def settle(self, h: Tensor) -> None:
         """In evaluation no series waits for another's observation to begin anew: all do so after every step."""

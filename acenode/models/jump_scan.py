@@ -64,6 +64,7 @@ class Plan:
     every: int = WINDOW  # rows of a window
     own_feedback: bool = False
     detach: bool = False  # a is a constant in the gradient
+    keep: bool = True  # whether there is a way back
 
 
 @dataclass
@@ -170,7 +171,8 @@ class Scan:
         for lo, hi in self.windows():
             segment = self.segment(lo, hi, h, a, first=True)
             room -= _bytes(segment)
-            self.kept.append(segment if room > 0 else (h.clone(), a))
+            if self.plan.keep:
+                self.kept.append(segment if room > 0 else (h.clone(), a))
             h = segment.h[-1]
             if segment.turn is not None:
                 a = self.turned(segment.turn)
