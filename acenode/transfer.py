@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 ALIGNED = 256  # bytes: every tensor begins where one of its own would
+
+
+def send_all(parts: Sequence[Any], device: torch.device) -> Callable[..., Any]:
+    """Of dataclasses and tensors, all sent together: a function from each of them to the same thing there."""
+    held = [x for part in parts for x in ([part] if isinstance(part, Tensor) else vars(part).values())]
+    here = {id(x): x for x in held if isinstance(x, Tensor)}  # what is in two of them goes once
+    there = dict(zip(here, send(list(here.values()), device), strict=True))
+
+    def moved(part: Any, **more: Any) -> Any:
+        if isinstance(part, Tensor):
+            return there[id(part)]
+        return replace(part, **{name: there[id(x)] for name, x in vars(part).items() if isinstance(x, Tensor)}, **more)
+
+    return moved
 
 
 def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:

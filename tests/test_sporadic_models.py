@@ -1,325 +1,38 @@
-"""The forecasting baselines against directly written mathematics, and what they must not depend on or look at."""
+"""What no forecasting baseline may depend on or look at."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from baseline_problems import (
+    CUT,
+    HORIZON,
+    LENGTHS,
+    MODELS,
+    MODES,
+    RECURRENT,
+    VARIATIONAL,
+    D,
+    H,
+    all_series,
+    build,
+    forecasting,
+    objective,
+    series,
+    training,
+)
 from problems import central_difference, relative
 from series_problems import filled
 from torch import Tensor
-from torch.distributions import Normal, kl_divergence
 
-from acenode import Solver
-from acenode.data.points import Points, Record, pad
-from acenode.data.sporadic import Draws, Sporadic
+from acenode.data.points import Points
+from acenode.data.sporadic import Sporadic
 from acenode.models.forecaster import met
-from acenode.models.gaussian import Forecast, surprise
 from acenode.models.initialise import initialise
-from acenode.models.ode_vae import ODEVAE
-from acenode.models.recurrence import FullDecay
-from acenode.models.sequential_vae import FLOOR, SequentialVAE, kl
-from acenode.models.sporadic_recurrent import GRUSimple, RecurrentForecaster, TimeLSTM, gru_d
-
-D, H, UNITS = 3, 4, 5
-HORIZON, CUT = 20.0, 12.0
-TIGHT = Solver("dopri5", rtol=1e-7, atol=1e-8)
-LENGTHS = (6, 11, 4)
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "gru-simple": lambda: RecurrentForecaster(GRUSimple(D, H), D, UNITS),
-    "gru-d": lambda: RecurrentForecaster(gru_d(D, H), D, UNITS),
-    "t-lstm": lambda: RecurrentForecaster(TimeLSTM(D, H), D, UNITS),
-    "seq-vae": lambda: SequentialVAE(D, H, 6, 5, UNITS),
-    "node-vae": lambda: ODEVAE(D, H, 6, 5, UNITS, mask=False, solver=TIGHT),
-    "node-vae-mask": lambda: ODEVAE(D, H, 6, 5, UNITS, mask=True, solver=TIGHT),
-}
-RECURRENT = ["gru-simple", "gru-d", "t-lstm"]
-VARIATIONAL = ["seq-vae", "node-vae", "node-vae-mask"]
-
-
-def build(kind: str) -> Any:
-    model = filled(MODELS[kind](), seed=1).double().eval()
-    recurrence = getattr(model, "recurrence", None)
-    if hasattr(recurrence, "mean"):
-        recurrence.mean.copy_(torch.tensor([0.3, -0.2, 0.1]))  # type: ignore[union-attr]
-    return model
-
-
-def series(n: int, seed: int) -> Record:
-    """n points after 0, some of them past the cut."""
-    rng = np.random.default_rng([seed, n])
-    early = np.sort(rng.choice(np.arange(1, 120), n - 2, replace=False)) / 10
-    t = np.concatenate([early, CUT + np.sort(rng.choice(np.arange(1, 80), 2, replace=False)) / 10])
-    m = rng.random((n, D)) < 0.5
-    m[np.arange(n), rng.integers(0, D, n)] = True
-    return Record(t, rng.normal(size=m.shape) * m, m)
-
-
-def all_series() -> list[Record]:
-    return [series(n, i) for i, n in enumerate(LENGTHS)]
-
-
-def points(of: list[Record]) -> Points:
-    p = pad(of)
-    return Points(p.t.double(), p.x.double(), p.m.double(), p.there)
-
-
-def training(of: list[Record], seed: int = 0) -> Sporadic:
-    seen = points(of)
-    return Sporadic(seen, seen, HORIZON, seed)
-
-
-def forecasting(of: list[Record]) -> Sporadic:
-    return Sporadic(points([r.part(r.t <= CUT) for r in of]), points([r.part(r.t > CUT) for r in of]), HORIZON)
-
-
-MODES = pytest.mark.parametrize("mode", [training, forecasting])
-
-
-def objective(said: Forecast, target: Points) -> Tensor:
-    total = (target.m * surprise(target.x, said.mean, said.logvar)).sum()
-    return total if said.extra is None else total + said.extra
-
-
-def assert_says(said: Forecast, i: int, k: int, exact: tuple[Tensor, Tensor]) -> None:
-    assert torch.allclose(said.mean[i, k], exact[0], atol=1e-9)
-    assert torch.allclose(said.logvar[i, k], exact[1], atol=1e-9)
-
-
-# The recurrent cells, one point of one series at a time -------------------------------------------------------------
-
-
-def gru(cell: Any, x: Tensor, h: Tensor) -> Tensor:
-    W, U, b, c = cell.input.weight, cell.hidden.weight, cell.input.bias, cell.hidden.bias
-    gi, gh = W @ x + b, U @ h + c
-    r, z = torch.sigmoid(gi[:H] + gh[:H]), torch.sigmoid(gi[H:2 * H] + gh[H:2 * H])
-    return (1 - z) * torch.tanh(gi[2 * H:] + r * gh[2 * H:]) + z * h
-
-
-def step_directly(kind: str, cell: Any, state: Tensor, x: Tensor, m: Tensor, delta: Tensor, last: Tensor,
-                  gap: Tensor) -> Tensor:
-    if kind == "gru-simple":
-        return gru(cell.cell, torch.cat((m * x + (1 - m) * cell.mean, m, delta)), state)
-    if kind == "gru-d":
-        share = torch.exp(-torch.clamp(cell.impute.weight * delta + cell.impute.bias, min=0))
-        decay = torch.exp(-torch.clamp(cell.decay.weight @ delta + cell.decay.bias, min=0))
-        x = m * x + (1 - m) * (share * last + (1 - share) * cell.mean)
-        return gru(cell.cell, torch.cat((x, m)), decay * state)
-    h, C = state[:H], state[H:]
-    short = torch.tanh(cell.short.weight @ C + cell.short.bias)
-    C = (C - short) + short / torch.log(math.e + gap)
-    y = cell.input.weight @ torch.cat((x, m)) + cell.input.bias + cell.hidden.weight @ h + cell.hidden.bias
-    i, f, o, new = y[:H].sigmoid(), y[H:2 * H].sigmoid(), y[2 * H:3 * H].sigmoid(), y[3 * H:].tanh()
-    C = f * C + i * new
-    return torch.cat((o * torch.tanh(C), C))
-
-
-NOTHING = torch.zeros(D, dtype=torch.float64)
-
-
-class ByHand:
-    """A recurrent model on one series, with δ by its recursion: δ ← Δ + (1 − m) δ of the point before."""
-
-    def __init__(self, kind: str, model: RecurrentForecaster) -> None:
-        self.kind, self.model, self.t = kind, model, torch.zeros(())
-        self.state = torch.zeros(model.recurrence.width, dtype=torch.float64)
-        self.delta = self.last = self.m = NOTHING
-
-    def after(self, t: Tensor, x: Tensor, m: Tensor) -> Tensor:
-        delta = (t - self.t) + (1 - self.m) * self.delta
-        return step_directly(self.kind, self.model.recurrence, self.state, x, m, delta, self.last, t - self.t)
-
-    def says(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        return self.model.head(self.after(t, NOTHING, NOTHING)[:H])
-
-    def read(self, t: Tensor, x: Tensor, m: Tensor) -> None:
-        self.state = self.after(t, x, m)
-        self.delta, self.t = (t - self.t) + (1 - self.m) * self.delta, t
-        self.m, self.last = m, torch.where(m > 0, x, self.last)
-
-
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_a_recurrent_model_says_each_point_and_then_reads_it(kind: str) -> None:
-    model, batch = build(kind), training(all_series())
-    said, seen = model(batch), batch.seen
-    assert said.extra is None
-    for i, n in enumerate(LENGTHS):
-        hand = ByHand(kind, model)
-        for k in range(n):
-            assert_says(said, i, k, hand.says(seen.t[i, k]))
-            hand.read(seen.t[i, k], seen.x[i, k], seen.m[i, k])
-
-
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_a_recurrent_forecast_steps_from_target_to_target(kind: str) -> None:
-    model, batch = build(kind), forecasting(all_series())
-    said, seen = model(batch), batch.seen
-    for i, n in enumerate(LENGTHS):
-        hand = ByHand(kind, model)
-        for k in range(n - 2):
-            hand.read(seen.t[i, k], seen.x[i, k], seen.m[i, k])
-        for k in range(2):
-            assert_says(said, i, k, hand.says(batch.target.t[i, k]))
-            hand.read(batch.target.t[i, k], NOTHING, NOTHING)
-
-
-def test_a_full_decay_begins_as_none_and_never_grows() -> None:
-    decay = FullDecay(2, 3)
-    delta = torch.tensor([[0.5, 2.0]])
-    assert decay(delta).tolist() == [[1.0, 1.0, 1.0]]
-    decay.weight.data = torch.tensor([[1.0, 0.0], [0.0, -1.0], [2.0, 1.0]])
-    assert decay(delta)[0].tolist() == pytest.approx([math.exp(-0.5), 1.0, math.exp(-3.0)])
-
-
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_a_point_is_said_without_its_own_or_later_values(kind: str) -> None:
-    model, batch = build(kind), training(all_series())
-    said, k = model(batch), 2
-    for name in ("x", "m"):
-        changed = getattr(batch.seen, name).clone()
-        changed[:, k:] = 1.7 * batch.seen.there[:, k:, None] if name == "x" else 1 - changed[:, k:]
-        seen = replace(batch.seen, **{name: changed})
-        other = model(replace(batch, seen=seen, target=seen))
-        assert torch.equal(other.mean[:, :k + 1], said.mean[:, :k + 1])
-        assert torch.equal(other.logvar[:, :k + 1], said.logvar[:, :k + 1])
-        assert ((other.mean[:, k + 1] - said.mean[:, k + 1]).abs().amax(-1) > 1e-6).all()
-
-
-# The sequential VAE ------------------------------------------------------------------------------------------------
-
-
-def linear(layer: Any, x: Tensor) -> Tensor:
-    return layer.weight @ x + layer.bias
-
-
-def softplus(x: Tensor) -> Tensor:
-    return torch.log1p(torch.exp(x)) + FLOOR
-
-
-def transition_directly(p: Any, z: Tensor, gap: Tensor) -> Normal:
-    y = torch.cat((z, gap.view(1)))
-    gate = torch.sigmoid(linear(p.gate[2], torch.relu(linear(p.gate[0], y))))
-    new = linear(p.new[2], torch.relu(linear(p.new[0], y)))
-    mean = (1 - gate) * linear(p.linear, z) + gate * new
-    return Normal(mean, softplus(linear(p.spread, torch.relu(new))).sqrt())
-
-
-def posterior_directly(q: Any, z: Tensor, b: Tensor) -> Normal:
-    y = linear(q.out, (torch.tanh(linear(q.own, z)) + b) / 2)
-    return Normal(y[:H], softplus(y[H:]).sqrt())
-
-
-def ahead_directly(q: Any, seen: Points, i: int, n: int) -> list[Tensor]:
-    """b_t of the n points of a series."""
-    b, found = torch.zeros(1, q.gru.size, dtype=torch.float64), []
-    for k in reversed(range(n)):
-        gap = seen.t[i, k] - (seen.t[i, k - 1] if k else 0.0)
-        x = torch.cat((seen.x[i, k], seen.m[i, k], gap.view(1)))
-        _, last = q.gru.layer(x.view(1, 1, -1), b.unsqueeze(0))
-        b = last[0]
-        found.insert(0, b[0])
-    return found
-
-
-@pytest.mark.parametrize("sampled", [True, False])
-def test_the_sequential_vae_is_its_equations(sampled: bool) -> None:
-    model, batch = build("seq-vae").train(sampled), training(all_series(), seed=4)
-    said, seen = model(batch), batch.seen
-    noise = Draws(4, torch.device("cpu")).normal(*seen.t.shape, H).double()
-    total = torch.zeros((), dtype=torch.float64)
-    for i, n in enumerate(LENGTHS):
-        z, t = torch.zeros(H, dtype=torch.float64), torch.zeros(())
-        for k, b in enumerate(ahead_directly(model.posterior, seen, i, n)):
-            q, p = posterior_directly(model.posterior, z, b), transition_directly(model.prior, z, seen.t[i, k] - t)
-            total = total + kl_divergence(q, p).sum()
-            z, t = q.mean + (q.stddev * noise[i, k] if sampled else 0.0), seen.t[i, k]
-            assert_says(said, i, k, model.head(z))
-    assert torch.allclose(said.extra, total)
-
-
-def test_a_sequential_forecast_follows_the_prior() -> None:
-    model, batch = build("seq-vae"), forecasting(all_series())
-    said, seen, target = model(batch), batch.seen, batch.target
-    for i, n in enumerate(LENGTHS):
-        z = torch.zeros(H, dtype=torch.float64)
-        for b in ahead_directly(model.posterior, seen, i, n - 2):
-            z = posterior_directly(model.posterior, z, b).mean
-        t = seen.t[i, n - 3]
-        for k in range(2):
-            z, t = transition_directly(model.prior, z, target.t[i, k] - t).mean, target.t[i, k]
-            assert_says(said, i, k, model.head(z))
-
-
-def test_the_divergence_of_two_normals_is_torchs() -> None:
-    generator = torch.Generator().manual_seed(0)
-    mean, prior_mean = torch.randn(2, 5, generator=generator)
-    variance, prior_variance = torch.rand(2, 5, generator=generator) + 0.1
-    exact = kl_divergence(Normal(mean, variance.sqrt()), Normal(prior_mean, prior_variance.sqrt()))
-    assert torch.allclose(kl(mean, variance, prior_mean, prior_variance), exact, atol=1e-6)
-
-
-def test_a_transition_begins_near_standing_still() -> None:
-    model = SequentialVAE(D, H, 6, 5, UNITS)
-    initialise(model, 0)
-    assert torch.equal(model.prior.linear(torch.eye(H)), torch.eye(H))
-
-
-# The neural ODE VAE ------------------------------------------------------------------------------------------------
-
-
-@MODES
-@pytest.mark.parametrize("kind", ["node-vae", "node-vae-mask"])
-def test_an_ode_vae_solves_from_what_a_backward_gru_has_read(kind: str, mode: Any) -> None:
-    model, batch = build(kind), mode(all_series())
-    said, seen, target = model(batch), batch.seen, batch.target
-    total = torch.zeros((), dtype=torch.float64)
-    for i in range(len(LENGTHS)):
-        n = int(seen.there[i].sum())
-        h = torch.zeros(1, 1, 5, dtype=torch.float64)
-        for k in reversed(range(n)):
-            gap = (seen.t[i, k] - (seen.t[i, k - 1] if k else 0.0)).view(1)
-            parts = (seen.x[i, k], seen.m[i, k], gap) if kind == "node-vae-mask" else (seen.x[i, k], gap)
-            _, h = model.gru.layer(torch.cat(parts).view(1, 1, -1), h)
-        y = linear(model.out, h.view(-1))
-        total = total + kl_divergence(Normal(y[:H], (y[H:] / 2).exp()), Normal(0.0, 1.0)).sum()
-        for k in range(int(target.there[i].sum())):
-            z = model.ode(y[None, :H], [0.0, float(target.t[i, k]) / HORIZON]).h[-1, 0]
-            mean, logvar = model.head(z)
-            assert torch.allclose(said.mean[i, k], mean, atol=1e-5)
-            assert torch.allclose(said.logvar[i, k], logvar, atol=1e-5)
-    assert torch.allclose(said.extra, total)
-
-
-def test_the_field_of_an_ode_vae_is_two_maps_and_a_tanh() -> None:
-    f, z = build("node-vae").ode.f, torch.linspace(-1, 1, H, dtype=torch.float64)
-    first, second = f.layers.maps()
-    assert torch.allclose(f(z), linear(second, torch.tanh(linear(first, z))))
-
-
-def test_an_ode_vae_starts_from_a_sample_in_training() -> None:
-    model, batch = build("node-vae").train(), training(all_series(), seed=3)
-    mean, logvar = model.encode(batch.seen)
-    z0 = mean + (logvar / 2).exp() * Draws(3, torch.device("cpu")).normal(*mean.shape)
-    exact, _ = model.head(model.ode.at(z0, batch.target.t / HORIZON).h)
-    assert torch.allclose(model(batch).mean, exact, atol=1e-12)
-
-
-def test_only_with_its_mask_does_an_ode_vae_tell_a_zero_from_nothing() -> None:
-    batch = forecasting(all_series())
-    seen = replace(batch.seen, m=batch.seen.there.unsqueeze(-1).expand_as(batch.seen.m).double())
-    assert not torch.equal(seen.m, batch.seen.m)
-    told = replace(batch, seen=seen)
-    assert torch.equal(build("node-vae")(told).mean, build("node-vae")(batch).mean)
-    assert (build("node-vae-mask")(told).mean - build("node-vae-mask")(batch).mean).abs().max() > 1e-3
-
-
-# All of them -------------------------------------------------------------------------------------------------------
+from acenode.models.sequential_vae import SequentialVAE
 
 
 def padded(p: Points, extra: int, rubbish: float) -> Points:

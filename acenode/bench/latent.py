@@ -9,8 +9,6 @@ the union grid to rounding, on their own times with the protocol's Euler steps b
 from __future__ import annotations
 
 import json
-import statistics
-import time
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +20,7 @@ from torch import Tensor
 
 from acenode import experiments
 from acenode.bench import union
+from acenode.bench.turns import take_turns
 from acenode.data.points import Record
 from acenode.environment import describe
 from acenode.experiments.latent_methods import SeriesShape
@@ -94,21 +93,11 @@ def measure(repeats: int) -> dict[str, Any]:
         optimiser.zero_grad()
         made.loss(made.batch(0, 0), detach_attention=False).task.backward()
         optimiser.step()
-    all_of = contestants(made)
-    seconds: dict[str, list[float]] = {name: [] for name in all_of}
-    losses: dict[str, float] = {}
-    for _ in range(max(1, repeats)):
-        for name, loss in all_of.items():
-            made.model.zero_grad()
-            begun = time.perf_counter()
-            value = loss()
-            value.backward()
-            seconds[name].append(time.perf_counter() - begun)
-            losses[name] = float(value.detach())
-    medians = {name: statistics.median(s) for name, s in seconds.items()}
+    turns = take_turns({name: (made.model, loss) for name, loss in contestants(made).items()}, repeats)
+    medians = turns.seconds
     own = assemble(made.splits.train, made.layout, None, 0.0).walk
     assert own is not None
-    return {"device": describe(torch.device("cpu")), "seconds": medians, "losses": losses, "rows": len(own.dt),
+    return {"device": describe(torch.device("cpu")), "seconds": medians, "losses": turns.losses, "rows": len(own.dt),
             "union_times": len(np.unique(np.concatenate([r.t for r in made.splits.train.series]))),
             "ratio": medians["union grid, plain"] / medians["own times"]}
 

@@ -7,8 +7,6 @@ GRU-ODE-Bayes compute the same loss of the same model; dropout is off, so that i
 from __future__ import annotations
 
 import json
-import statistics
-import time
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from acenode import experiments
 from acenode.bench.shared_clock import Plain
+from acenode.bench.turns import take_turns
 from acenode.data.course import course_of
 from acenode.data.points import Record, pad
 from acenode.data.sporadic import Sporadic
@@ -81,20 +80,9 @@ def contestants(made: list[Record]) -> dict[str, tuple[GRUODEBayes, Callable[[],
 
 def measure(repeats: int, count: int = BATCH) -> dict[str, Any]:
     made = records(count)
-    all_of = contestants(made)
-    seconds: dict[str, list[float]] = {name: [] for name in all_of}
-    losses: dict[str, float] = {}
-    for _ in range(max(1, repeats)):
-        for name, (model, loss) in all_of.items():
-            model.zero_grad()
-            begun = time.perf_counter()
-            value = loss()
-            value.backward()
-            seconds[name].append(time.perf_counter() - begun)
-            losses[name] = float(value.detach())
-    medians = {name: statistics.median(s) for name, s in seconds.items()}
-    plain, own, ace = medians.values()
-    return {"device": describe(torch.device("cpu")), "seconds": medians, "losses": losses, "series": count,
+    turns = take_turns(contestants(made), repeats)
+    plain, own, ace = turns.seconds.values()
+    return {"device": describe(torch.device("cpu")), "seconds": turns.seconds, "losses": turns.losses, "series": count,
             "times": len(np.unique(np.concatenate([r.t for r in made]))), "speedup": plain / own,
             "ace": ace / own, "targets": TARGETS}
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from acenode.data.rows import Rows, rows_of, together, union_rows
-from acenode.transfer import send
+from acenode.transfer import send_all
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,12 @@ class Batch:
         """The same batch there, in one transfer."""
         if device == self.label.device:
             return self
-        parts = [p for p in (self.seen, self.target, self.walk) if p is not None]
-        held = [x for p in parts for x in vars(p).values()] + [x for x in (self.label, self.noise) if x is not None]
-        here = {id(x): x for x in held}  # what is seen is often the target too
-        there = dict(zip(here, send(list(here.values()), device), strict=True))
-
-        def moved(part: Any) -> Any:
-            return replace(part, **{name: there[id(x)] for name, x in vars(part).items()})
-
+        parts = [p for p in (self.seen, self.target, self.walk, self.label, self.noise) if p is not None]
+        moved = send_all(parts, device)
         seen = moved(self.seen)
         return replace(self, seen=seen, target=seen if self.target is self.seen else moved(self.target),
-                       walk=None if self.walk is None else moved(self.walk), label=there[id(self.label)],
-                       noise=None if self.noise is None else there[id(self.noise)])
+                       walk=None if self.walk is None else moved(self.walk), label=moved(self.label),
+                       noise=None if self.noise is None else moved(self.noise))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from acenode.data.course import Course
 from acenode.data.points import Points
-from acenode.transfer import send
+from acenode.transfer import send_all
 
 
 @dataclass(frozen=True)
@@ -30,14 +29,8 @@ class Sporadic:
     def to(self, device: torch.device) -> Sporadic:
         """The same batch there, in one transfer."""
         course = self.course
-        parts: list[Any] = [self.seen, self.target, *(() if course is None else (course, course.jumps, course.reads))]
-        here = {id(x): x for part in parts for x in vars(part).values() if isinstance(x, Tensor)}
-        there = dict(zip(here, send(list(here.values()), device), strict=True))
-
-        def moved(part: Any, **more: Any) -> Any:
-            own = {name: there[id(x)] for name, x in vars(part).items() if isinstance(x, Tensor)}
-            return replace(part, **own, **more)
-
+        parts = [self.seen, self.target, *(() if course is None else (course, course.jumps, course.reads))]
+        moved = send_all(parts, device)
         seen = moved(self.seen)
         return replace(self, seen=seen, target=seen if self.training else moved(self.target),
                        course=course and moved(course, jumps=moved(course.jumps), reads=moved(course.reads)))

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from acenode.experiments.forecast_task import ForecastTask
 
 SHOWN, GRID, BINS = 6, 200, 10  # series, times of a curve, and of the errors over time
+FRAMES = 41  # of a snapshot
 BAND = 2.0  # standard deviations
 
 
 def snapshot(task: ForecastTask) -> dict[str, np.ndarray]:
     """As many probes as fit; between two of its steps a is what it was."""
-    from acenode.experiments.forecast_task import FRAMES
-
     d = int(task.model.latent)  # type: ignore[arg-type]
     attentive = getattr(task.model, "attention", None) is not None
     each = FRAMES * 2 * (d + (d * d if attentive else 0))

@@ -27,7 +27,7 @@ from acenode.task import Groups, Loss, Metric, Recipe, never
 EVALUATION_BATCH = 250
 DRAWS = 3  # tells what a model draws for a batch from the order of the series
 LOWERED = 20  # epochs, after which the learning rate is a third
-PROBES, FRAMES = 6, 41
+PROBES = 6
 
 
 @dataclass

@@ -1,0 +1,33 @@
+"""Contestants that take turns in one process, so that whatever slows the machine slows them all."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Median seconds of loss and gradient, and the last loss, of every contestant."""
+
+    seconds: dict[str, float]
+    losses: dict[str, float]
+
+
+def take_turns(contestants: Mapping[str, tuple[nn.Module, Callable[[], Tensor]]], repeats: int) -> Turns:
+    """Each has a model, whose gradients begin at none, and a loss."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    losses: dict[str, float] = {}
+    for _ in range(max(1, repeats)):
+        for name, (model, loss) in contestants.items():
+            model.zero_grad()
+            begun = time.perf_counter()
+            value = loss()
+            value.backward()
+            seconds[name].append(time.perf_counter() - begun)
+            losses[name] = float(value.detach())
+    return Turns({name: statistics.median(s) for name, s in seconds.items()}, losses)

@@ -1,0 +1,85 @@
+"""Small sporadic series, and one of each forecasting baseline large enough to feel every weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from series_problems import filled
+from torch import Tensor
+
+from acenode import Solver
+from acenode.data.points import Points, Record, pad
+from acenode.data.sporadic import Sporadic
+from acenode.models.gaussian import Forecast, surprise
+from acenode.models.ode_vae import ODEVAE
+from acenode.models.sequential_vae import SequentialVAE
+from acenode.models.sporadic_recurrent import GRUSimple, RecurrentForecaster, TimeLSTM, gru_d
+
+D, H, UNITS = 3, 4, 5
+HORIZON, CUT = 20.0, 12.0
+TIGHT = Solver("dopri5", rtol=1e-7, atol=1e-8)
+LENGTHS = (6, 11, 4)
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "gru-simple": lambda: RecurrentForecaster(GRUSimple(D, H), D, UNITS),
+    "gru-d": lambda: RecurrentForecaster(gru_d(D, H), D, UNITS),
+    "t-lstm": lambda: RecurrentForecaster(TimeLSTM(D, H), D, UNITS),
+    "seq-vae": lambda: SequentialVAE(D, H, 6, 5, UNITS),
+    "node-vae": lambda: ODEVAE(D, H, 6, 5, UNITS, mask=False, solver=TIGHT),
+    "node-vae-mask": lambda: ODEVAE(D, H, 6, 5, UNITS, mask=True, solver=TIGHT),
+}
+RECURRENT = ["gru-simple", "gru-d", "t-lstm"]
+VARIATIONAL = ["seq-vae", "node-vae", "node-vae-mask"]
+
+
+def build(kind: str) -> Any:
+    model = filled(MODELS[kind](), seed=1).double().eval()
+    recurrence = getattr(model, "recurrence", None)
+    if hasattr(recurrence, "mean"):
+        recurrence.mean.copy_(torch.tensor([0.3, -0.2, 0.1]))  # type: ignore[union-attr]
+    return model
+
+
+def series(n: int, seed: int) -> Record:
+    """n points after 0, some of them past the cut."""
+    rng = np.random.default_rng([seed, n])
+    early = np.sort(rng.choice(np.arange(1, 120), n - 2, replace=False)) / 10
+    t = np.concatenate([early, CUT + np.sort(rng.choice(np.arange(1, 80), 2, replace=False)) / 10])
+    m = rng.random((n, D)) < 0.5
+    m[np.arange(n), rng.integers(0, D, n)] = True
+    return Record(t, rng.normal(size=m.shape) * m, m)
+
+
+def all_series() -> list[Record]:
+    return [series(n, i) for i, n in enumerate(LENGTHS)]
+
+
+def points(of: list[Record]) -> Points:
+    p = pad(of)
+    return Points(p.t.double(), p.x.double(), p.m.double(), p.there)
+
+
+def training(of: list[Record], seed: int = 0) -> Sporadic:
+    seen = points(of)
+    return Sporadic(seen, seen, HORIZON, seed)
+
+
+def forecasting(of: list[Record]) -> Sporadic:
+    return Sporadic(points([r.part(r.t <= CUT) for r in of]), points([r.part(r.t > CUT) for r in of]), HORIZON)
+
+
+MODES = pytest.mark.parametrize("mode", [training, forecasting])
+
+
+def objective(said: Forecast, target: Points) -> Tensor:
+    total = (target.m * surprise(target.x, said.mean, said.logvar)).sum()
+    return total if said.extra is None else total + said.extra
+
+
+def assert_says(said: Forecast, i: int, k: int, exact: tuple[Tensor, Tensor]) -> None:
+    assert torch.allclose(said.mean[i, k], exact[0], atol=1e-9)
+    assert torch.allclose(said.logvar[i, k], exact[1], atol=1e-9)
