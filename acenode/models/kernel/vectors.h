@@ -100,13 +100,40 @@ INLINE vec where_positive(vec x, vec d) { return choose(x <= all(0.0f), all(0.0f
 INLINE vec through_sigmoid(vec d, vec y) { return d * y * (1.0f - y); }
 INLINE vec through_tanh(vec d, vec y) { return d * (1.0f - y * y); }
 
+/* sum + a[lane] b, where a processor multiplies by one number of a vector: that saves a load a number */
+#ifdef __ARM_NEON
+#define BY_LANE 1
+#define plus_lane(sum, b, a, lane) ((vec)vfmaq_laneq_f32(sum, b, a, lane))
+#else
+#define BY_LANE 0
+#define plus_lane(sum, b, a, lane) ((sum) + (a)[lane] * (b))
+#endif
+
+#if defined(__ARM_NEON) || defined(__AVX512VL__)
+#define TALL 5  /* rows and vectors of a tile, at most: with what is read they fill 32 registers, or 16 */
+#define WIDE 4
+#else
+#define TALL 4
+#define WIDE 3
+#endif
+
 /* C = C0 + A B for M rows and V vectors of columns, the sums in registers */
 INLINE void tile(const int M, const int V, long K, const float *A, long lda, const float *B, long ldb,
                  const float *C0, long ld0, float *C, long ldc) {
-    vec sum[4][8];
+    vec sum[TALL][8];
+    long k = 0;
     UNROLL for (int i = 0; i < M; i++)
         UNROLL for (int j = 0; j < V; j++) sum[i][j] = C0 ? load(C0 + i * ld0 + j * LANES) : (vec){0};
-    for (long k = 0; k < K; k++, B += ldb) {
+    for (; BY_LANE && k + LANES <= K; k += LANES) {
+        vec a[TALL];
+        UNROLL for (int i = 0; i < M; i++) a[i] = load(A + i * lda + k);
+        UNROLL for (int l = 0; l < LANES; l++, B += ldb)
+            UNROLL for (int j = 0; j < V; j++) {
+                vec b = load(B + j * LANES);
+                UNROLL for (int i = 0; i < M; i++) sum[i][j] = plus_lane(sum[i][j], b, a[i], l);
+            }
+    }
+    for (; k < K; k++, B += ldb) {
         vec b[8];
         UNROLL for (int j = 0; j < V; j++) b[j] = load(B + j * LANES);
         UNROLL for (int i = 0; i < M; i++) {
@@ -126,6 +153,9 @@ static void tiles(long M, long V, long K, const float *A, long lda, const float 
         TILE(1, 1) TILE(1, 2) TILE(1, 3) TILE(1, 4) TILE(1, 5) TILE(1, 6) TILE(1, 7)
         TILE(2, 1) TILE(2, 2) TILE(2, 3) TILE(2, 4) TILE(2, 5) TILE(2, 6)
         TILE(3, 1) TILE(3, 2) TILE(3, 3) TILE(3, 4) TILE(4, 1) TILE(4, 2) TILE(4, 3) TILE(4, 4)
+#if TALL > 4
+        TILE(5, 1) TILE(5, 2) TILE(5, 3) TILE(5, 4)
+#endif
     }
 }
 
@@ -138,13 +168,15 @@ INLINE long width(long left, long most) {
 /* C (M, N) = C0 + A (M, K) B (K, N); C0 may be none, C itself, or one row for all (ld0 = 0) */
 static void product(long M, long K, long N, const float *A, long lda, const float *B, const float *C0, long ld0,
                     float *C, long ldc) {
-    long most = M == 1 ? 7 : M == 2 ? 6 : 4;
+    long most = M == 1 ? 7 : M == 2 ? 6 : WIDE;
     for (long j = 0, n = N / LANES, V; j < n; j += V) {
         V = width(n - j, most);
         long at = j * LANES;
-        for (long i = 0; i < M; i += 4)
-            tiles(M - i < 4 ? M - i : 4, V, K, A + i * lda, lda, B + at, N, C0 ? C0 + i * ld0 + at : NULL, ld0,
+        for (long i = 0, rows; i < M; i += rows) {
+            rows = width(M - i, TALL);
+            tiles(rows, V, K, A + i * lda, lda, B + at, N, C0 ? C0 + i * ld0 + at : NULL, ld0,
                   C + i * ldc + at, ldc);
+        }
     }
 }
 
@@ -153,11 +185,11 @@ INLINE void outer_tile(const int V, long R, const float *X, long ldx, const floa
     UNROLL for (int i = 0; i < 4; i++)
         UNROLL for (int j = 0; j < V; j++) sum[i][j] = load(G + i * ldg + j * LANES);
     for (long r = 0; r < R; r++, X += ldx, Y += ldy) {
-        vec y[4];
-        UNROLL for (int j = 0; j < V; j++) y[j] = load(Y + j * LANES);
-        UNROLL for (int i = 0; i < 4; i++) {
-            float x = X[i];
-            UNROLL for (int j = 0; j < V; j++) sum[i][j] += x * y[j];
+        vec x = load(X);
+        UNROLL for (int j = 0; j < V; j++) {
+            vec y = load(Y + j * LANES);
+            UNROLL for (int i = 0; i < 4; i++) sum[i][j] = BY_LANE ? plus_lane(sum[i][j], y, x, i)
+                                                                    : sum[i][j] + X[i] * y;
         }
     }
     UNROLL for (int i = 0; i < 4; i++)
@@ -167,7 +199,7 @@ INLINE void outer_tile(const int V, long R, const float *X, long ldx, const floa
 /* G (K, N) += Xᵀ Y, both of R rows; K is a whole number of vectors too */
 static void outer(long R, long K, long N, const float *X, long ldx, const float *Y, long ldy, float *G) {
     for (long j = 0, n = N / LANES, V; j < n; j += V) {
-        V = width(n - j, 4);
+        V = width(n - j, WIDE);
         for (long i = 0; i < K; i += 4) {
             float *to = G + i * N + j * LANES;
             const float *from = Y + j * LANES;
