@@ -14,7 +14,16 @@ from contextlib import contextmanager
 import torch
 
 RECORDING = threading.RLock()  # of the process: compiling kernels, recording, and letting go of recordings
-_IDLE: list[torch.cuda.Stream] = []  # of runs that have ended: memory is kept by stream, so new runs take over theirs
+_TAKING = threading.Lock()
+_IDLE: list[torch.cuda.Stream] = []  # of runs that have ended: torch and cuBLAS keep memory by stream, so that new
+# runs take over theirs
+
+
+def _take(device: torch.device) -> torch.cuda.Stream:
+    index = torch.cuda.current_device() if device.index is None else device.index
+    with _TAKING:
+        found = next((i for i, stream in enumerate(_IDLE) if stream.device_index == index), None)
+        return torch.cuda.Stream(device) if found is None else _IDLE.pop(found)
 
 
 @contextmanager
@@ -23,10 +32,7 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    try:
-        stream = _IDLE.pop()
-    except IndexError:
-        stream = torch.cuda.Stream(device)
+    stream = _take(device)
     try:
         with torch.cuda.stream(stream):
             yield
@@ -39,7 +45,8 @@ class Recorder:
     """Records work on a stream of its own into one pool."""
 
     def __init__(self, device: torch.device) -> None:
-        self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
+        self.stream, self.pool = _take(device), torch.cuda.graph_pool_handle()
+        self.open = True
         self.graphs: list[torch.cuda.CUDAGraph] = []
         self.event = torch.cuda.Event()
 
@@ -92,4 +99,7 @@ class Recorder:
             for graph in self.graphs:
                 graph.reset()
             self.graphs.clear()
+            if self.open:
+                _IDLE.append(self.stream)
+            self.open = False
             torch.cuda.empty_cache()  # a pool's memory serves nobody else until it is given back
