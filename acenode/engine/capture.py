@@ -14,9 +14,8 @@ from contextlib import contextmanager
 import torch
 
 RECORDING = threading.RLock()  # of the process: compiling kernels, recording, and letting go of recordings
+_IDLE: list[torch.cuda.Stream] = []  # of runs that have ended: memory is kept by stream, so new runs take over theirs
 _TAKING = threading.Lock()
-_IDLE: list[torch.cuda.Stream] = []  # of runs that have ended: torch and cuBLAS keep memory by stream, so that new
-# runs take over theirs
 
 
 def _take(device: torch.device) -> torch.cuda.Stream:
