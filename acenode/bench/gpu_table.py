@@ -9,11 +9,11 @@ from acenode.bench.gpu_work import FAMILIES
 HEADS = (("alone", 10), ("of five", 10), ("NFE", 7), ("samples/s", 11), ("memory", 10), ("ready in", 10))
 NOTES = """\
 alone: the median iteration of one run, with both passes of Algorithm 1 for ace and the updates; NFE: evaluations of f a
-forward pass; memory: the peak of what torch holds; ready in: building and the first iteration, with compiling and
-recording. of five: {threads} runs in threads of one process, wall time over all their iterations; — where that was left
-out (--full measures it). published: the authors' public code, measured elsewhere on the same kind of card, an
-iteration. reference: torchdiffeq and torch's own operations; native: our steps without recordings; graph: CUDA graphs;
-auto: kernels of our own where there are any."""
+forward pass; memory: the peak of what torch takes; ready in: building and the first iteration, with compiling and
+recording what no row before had. of five: {threads} runs in threads of one process, wall time over all their
+iterations; — where that was left out (--full measures it). published: an iteration of the published code,
+measured elsewhere on an H200. reference: torchdiffeq and torch's own operations; native: our steps without recordings;
+graph: CUDA graphs; auto: kernels of our own where there are any."""
 
 
 def render(result: dict[str, Any]) -> str:
