@@ -130,7 +130,8 @@ class Config:
         choices=GRADIENTS, group="solver")
     seminorm: bool | None = option("leave the parameter gradients out of the adjoint's error norm", group="solver")
     engine: str | None = option(
-        "auto: the fastest that can do it; reference: torchdiffeq; graph: CUDA graphs, which auto takes too",
+        "auto: the fastest that can do it; reference: torchdiffeq and torch's own operations; graph: CUDA graphs, "
+        "which auto takes too",
         choices=ENGINES, group="solver")
 
     snapshots: int | None = option("how often h(t) and a(t) of the probes are kept", low=2, high=100, group="record")

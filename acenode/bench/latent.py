@@ -58,9 +58,9 @@ def records(count: int = BATCH, seed: int = 0) -> Records:
     return Records(series, labels, [str(i) for i in range(count)], 48.0, "h", tuple(map(str, range(VARIABLES))))
 
 
-def task(method: str = "latent-ode", device: str = "cpu") -> SeriesTask:
-    """A method of the paper's size, always with the same parameters, on such records."""
-    config = experiments.get("physionet").configure(method, "full", device=device)
+def task(method: str = "latent-ode", device: str = "cpu", **given: Any) -> SeriesTask:
+    """A method of the paper's size, with the same parameters for a seed, on such records."""
+    config = experiments.get("physionet").configure(method, "full", device=device, **given)
     model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config)
     made = records(3 * BATCH)
     part = Splits(made.take(range(BATCH)), made.take(range(BATCH, 2 * BATCH)), made.take(range(2 * BATCH, 3 * BATCH)),

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from acenode.bench.latent import task
+from acenode.bench.nobody import Nobody
 from acenode.environment import describe, device_of
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.latent import draw
@@ -24,20 +25,6 @@ from acenode.training import Trainer
 
 METHODS = ("latent-ode", "ace")
 WARM = 3
-
-
-class _Nobody:
-    """A listener that asks for nothing."""
-
-    def stop_asked(self) -> bool:
-        return False
-
-    def checkpoint_due(self) -> bool:
-        return False
-
-    def steps(self, records: list[dict[str, Any]]) -> None: ...
-    def epoch(self, record: dict[str, Any]) -> None: ...
-    def checkpoint(self, state: dict[str, Any]) -> None: ...
 
 
 def run(options: Namespace) -> int:
@@ -97,7 +84,7 @@ def synchronisations(trainer: Trainer) -> int:
 def measure(method: str, repeats: int) -> dict[str, Any]:
     made = task(method, "cuda")
     made.model.train()
-    trainer, clock = Trainer(made, made.recipe(), _Nobody()), _Clock()
+    trainer, clock = Trainer(made, made.recipe(), Nobody()), _Clock()
     begun = time.perf_counter()
     trainer.train_batch()
     torch.cuda.synchronize()

@@ -19,16 +19,21 @@ from acenode import experiments
 from acenode.bench.shared_clock import Plain
 from acenode.bench.turns import take_turns
 from acenode.data.course import course_of
+from acenode.data.folds import ForecastParts
 from acenode.data.points import Record, pad
+from acenode.data.series import SeriesArrays
+from acenode.data.splits import Parts
 from acenode.data.sporadic import Sporadic
-from acenode.data.ushcn import DAYS, END, VARIABLES
+from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
 from acenode.environment import describe
+from acenode.experiments.forecast_task import ForecastTask
 from acenode.models.gaussian import surprise
 from acenode.models.gru_bayes import GRUODEBayes
 from acenode.models.initialise import initialise
 
 BATCH, TIMES = 300, 315  # of the protocol, and the mean number of observation times of a series
 DAY_COUNT, MORE = 1_491, 0.04  # days in the set, and the chance of each further variable at a time
+HELD = 6  # series beside those of training
 TARGETS = {"gru-ode-bayes": 5.0, "ace": 3.0}  # at least so much faster than plain; at most so many times that fifth
 
 
@@ -59,6 +64,26 @@ def model_of(method: str) -> GRUODEBayes:
     model = experiment.methods[method].build(len(VARIABLES), config)
     initialise(model, 0)
     return model
+
+
+def arrays(made: list[Record]) -> SeriesArrays:
+    """The series as a data set."""
+    lengths = [len(r.t) for r in made]
+    return SeriesArrays(
+        ids=np.arange(len(made)).astype(str), offsets=np.cumsum([0, *lengths]).astype(np.int64),
+        t=np.concatenate([r.t for r in made]), x=np.concatenate([r.x for r in made]),
+        m=np.concatenate([r.m for r in made]) > 0, label=np.full(len(made), np.nan, np.float32), names=VARIABLES,
+        classes=(), group=np.zeros(len(made), np.int64), unit="", horizon=END)
+
+
+def task(method: str, device: str = "cpu", count: int = BATCH, **given: Any) -> ForecastTask:
+    """A method of the paper's size that trains on such series, one batch of them."""
+    experiment = experiments.get("ushcn")
+    config = experiment.configure(method, "full", device=device, **given)
+    train, held = np.arange(count), np.arange(count, count + HELD)
+    return ForecastTask(config, arrays(records(count + HELD)), ForecastParts(Parts(train, held, held), 0), CUT,
+                        experiment.methods[method].build(len(VARIABLES), config), experiment.metric,
+                        torch.device(device))
 
 
 def contestants(made: list[Record]) -> dict[str, tuple[GRUODEBayes, Callable[[], Tensor]]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 COMMON = frozenset({"epochs", "batch_size", "learning_rate", "weight_decay", "dropout", "latent", "units", "sample",
                     "fold", "targets", "snapshots", "checkpoint_seconds"})
-JUMPS = COMMON | {"features", "step_size", "mixing", "cell", "impute"}
+JUMPS = COMMON | {"features", "step_size", "mixing", "cell", "impute", "engine"}
 ATTENTION = frozenset({"attention", "initial", "schedule", "penalty", "penalty_weight", "detach_attention", "feedback",
                        "at_jump", "attention_every"})
 BASELINE = {"learning_rate": 1e-3}

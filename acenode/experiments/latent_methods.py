@@ -157,7 +157,7 @@ _METHODS: tuple[Method[SeriesShape], ...] = (
     Method("gru-d", "GRU-D", _recurrent(gap=False, impute=True, decay=True), COMMON),
     Method("rnn-vae", "RNN-VAE", build_rnn_vae, COMMON | {"recognition"}),
     Method("latent-rnn", "Latent-ODE (RNN enc.)", build_latent_rnn, COMMON | DECODER | {"recognition", "gru_units"}),
-    Method("ode-rnn", "ODE-RNN", build_ode_rnn, COMMON | {"gru_units", "encoder_maps", "grid"}),
+    Method("ode-rnn", "ODE-RNN", build_ode_rnn, COMMON | {"gru_units", "encoder_maps", "grid", "engine"}),
     Method("latent-poisson", "Latent-ODE + Poisson", build_poisson, COMMON | ENCODER | DECODER),
     Method("latent-ode", "Latent-ODE (ODE enc.)", build_latent_ode, COMMON | ENCODER | DECODER),
     Method("augmented", "Augmented-Latent-ODE", build_augmented, COMMON | ENCODER | DECODER | {"augment"}),

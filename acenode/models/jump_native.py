@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from acenode.models import compiled
+from acenode.models.torch_alone import kernels_wanted
 
 if TYPE_CHECKING:
     from acenode.data.course import Halts
@@ -56,7 +57,7 @@ def suits(plan: Plan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]
     """Whether it can take this pass."""
     some = (v for v in (a0, plan.kept) if v is not None)
     given = (h0, plan.x, plan.m, plan.course.dt, *weights, *some)
-    return (len(weights) == (PLAIN if a0 is None else ATTENTIVE) and plan.x.shape[1] > 0
+    return (kernels_wanted() and len(weights) == (PLAIN if a0 is None else ATTENTIVE) and plan.x.shape[1] > 0
             and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in given) and available())
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from acenode.models.torch_alone import kernels_wanted
+
 if TYPE_CHECKING:
     from acenode.models.scan import Found, Kept
 
@@ -25,9 +27,13 @@ WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 launching = threading.Lock()  # the first launch compiles a kernel, which is not for two threads at once
 
 
-@cache
 def ready(index: int) -> bool:
-    """Whether kernels can be compiled for that device and run there."""
+    """Whether kernels are wanted, can be compiled for that device and run there."""
+    return kernels_wanted() and _run_there(index)
+
+
+@cache
+def _run_there(index: int) -> bool:
     try:
         from acenode.models.probe_kernel import copy
 

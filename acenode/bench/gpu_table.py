@@ -1,0 +1,60 @@
+"""The table of `acenode bench gpu` as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acenode.bench.gpu_work import FAMILIES
+
+HEADS = (("alone", 10), ("of five", 10), ("NFE", 7), ("samples/s", 11), ("memory", 10), ("ready in", 10))
+NOTES = """\
+alone: the median iteration of one run, with both passes of Algorithm 1 for ace and the updates; NFE: evaluations of f a
+forward pass; memory: the peak of what torch takes; ready in: building and the first iteration, with compiling and
+recording what no row before had. of five: {threads} runs in threads of one process, wall time over all their
+iterations; — where that was left out (--full measures it). published: an iteration of the published code,
+measured elsewhere on an H200. reference: torchdiffeq and torch's own operations; native: our steps without recordings;
+graph: CUDA graphs; auto: kernels of our own where there are any."""
+
+
+def render(result: dict[str, Any]) -> str:
+    """The result as text."""
+    by = "" if result["kernels"] else "; no kernels can be compiled here"
+    lines = [f"One iteration of training on {result['environment']['device']}{by}"]
+    shown = None
+    for row in result["rows"]:
+        if row["family"] != shown:
+            shown = row["family"]
+            lines += ["", f"{shown}: {FAMILIES[shown].title}, batch {row['batch']}", _heads()]
+        lines += _row(row)
+    return "\n".join([*lines, "", NOTES.format(threads=result["threads"])])
+
+
+def _heads() -> str:
+    heads = "".join(f"{name:>{width}}" for name, width in HEADS)
+    return f"  {'':<15}{'':<11}{heads}   {'target':<25}published"
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    name = f"  {row['method']:<15}{row['engine']:<11}"
+    failed = [] if row["error"] is None else [f"{name}failed: {row['error']}"]
+    if "ms" not in row:
+        return failed
+    cells = (_time(row["ms"]), _time(row["ms_in_threads"]), f"{row['evaluations']:.0f}",
+             f"{row['samples_per_second']:,.0f}", _memory(row["memory_megabytes"]), f"{row['ready_seconds']:.1f} s")
+    text = "".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, HEADS, strict=True))
+    beside = f"   {row['target'] or '':<25}{row['published'] or ''}"
+    return [f"{name}{text}{beside}".rstrip(), *failed]
+
+
+def _time(ms: float | None) -> str:
+    if ms is None:
+        return "—"
+    if ms >= 999.5:
+        return f"{ms / 1e3:.2f} s"
+    return f"{ms:.0f} ms" if ms >= 99.5 else f"{ms:.1f} ms"
+
+
+def _memory(megabytes: float | None) -> str:
+    if megabytes is None:
+        return "—"
+    return f"{megabytes / 1e3:.2f} GB" if megabytes >= 999.5 else f"{megabytes:.0f} MB"

@@ -1,0 +1,111 @@
+"""What `acenode bench gpu` trains: methods of every family at the paper's size, on made-up data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from acenode import experiments
+from acenode.bench import latent, ushcn
+from acenode.bench.nobody import Nobody
+from acenode.data.images import ImageArrays
+from acenode.engine.capture import own_stream
+from acenode.engine.graph import engine_for
+from acenode.errors import UserError
+from acenode.experiments.base import LabTask
+from acenode.experiments.image_task import ImageTask
+from acenode.experiments.mnist import IMAGES
+from acenode.models.torch_alone import torch_alone
+from acenode.training import Trainer
+
+IMAGE_BATCH = 128
+
+
+@dataclass(frozen=True)
+class Family:
+    """Methods that are trained alike, and the engines that train them, the one that `auto` takes last."""
+
+    title: str
+    batch: int
+    methods: tuple[str, ...]
+    engines: tuple[str, ...]
+    make: Callable[..., LabTask]  # (method, device, engine=, seed=)
+    published: Mapping[str, str] = field(default_factory=dict)  # by method: an iteration of the published code
+    targets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A row of the table: one method of a family by one engine."""
+
+    family: str
+    method: str
+    engine: str
+
+    def __str__(self) -> str:
+        return f"{self.family}, {self.method} by {self.engine}"
+
+    @property
+    def of(self) -> Family:
+        return FAMILIES[self.family]
+
+
+def made_up(count: int) -> ImageArrays:
+    """Images of MNIST's shape: a blob for every class, with noise, so that something is learned."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, count, dtype=np.uint8)
+    blobs = rng.random((10, 28, 28, 1))
+    x = (160 * blobs[y] + 95 * rng.random((count, 28, 28, 1))).astype(np.uint8)
+    return ImageArrays(x, y, x[:128], y[:128], tuple("0123456789"))
+
+
+def images(method: str, device: str, **given: Any) -> ImageTask:
+    config = experiments.get("mnist").configure(method, "full", device=device, batch_size=IMAGE_BATCH, **given)
+    return ImageTask(config, made_up(8 * IMAGE_BATCH + 100), 100, IMAGES.build(config), pad=4,
+                     device=torch.device(device))
+
+
+FAMILIES: dict[str, Family] = {
+    "images": Family("MNIST's size, rtol = atol = 1e-4", IMAGE_BATCH, ("odenet", "ace"),
+                     ("reference", "native", "graph"), images, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
+                     {"ace": "≤ 10 ms, of five ≤ 6 ms"}),
+    "series": Family("PhysioNet's size", latent.BATCH, ("latent-ode", "ace"), ("reference", "auto"), latent.task,
+                     {"latent-ode": "14–18 s"}, {"latent-ode": "≤ 150 ms"}),
+    "sporadic": Family("USHCN's size", ushcn.BATCH, ("gru-ode-bayes", "ace"), ("reference", "auto"), ushcn.task,
+                       {"gru-ode-bayes": "7–9 s"}, {"gru-ode-bayes": "≤ 150 ms"}),
+}
+
+
+@contextmanager
+def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Iterator[Trainer]:
+    """A run in this thread, trained as `acenode train` would: on a stream of its own, by that engine and no other."""
+    asked = "auto" if work.engine == "native" else work.engine  # native steps are auto's without recordings
+    with own_stream(device), torch_alone(work.engine == "reference"):
+        task = work.of.make(work.method, device.type, engine=asked, seed=seed)
+        engine = None if work.engine == "native" else engine_for(task, device, asked, log.append)[1]
+        if work.engine == "graph" and engine is None:
+            raise UserError(log[-1])
+        task.model.train()
+        try:
+            yield Trainer(task, task.recipe(), Nobody(), engine)
+            if engine is not None and engine.given_up:
+                raise UserError(log[-1])
+        finally:
+            if engine is not None:
+                engine.close()
+
+
+def iterate(trainer: Trainer, count: int) -> list[dict[str, Any]]:
+    """So many iterations, and their records once the device is done with them."""
+    records = []
+    for _ in range(count):
+        trainer.iteration = (trainer.iteration + 1) % trainer.task.iterations
+        records.append(trainer.train_batch())
+    if torch.cuda.is_available():
+        torch.cuda.current_stream().synchronize()
+    return records

@@ -1,0 +1,45 @@
+"""`engine=reference` is torch alone: no kernels of our own in the thread that trains, and no other thread minds."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from acenode import execute, experiments
+from acenode.models import scan_cuda
+from acenode.models.torch_alone import kernels_wanted, torch_alone
+from acenode.runs import RunStore
+
+
+def test_kernels_are_left_out_in_this_thread_and_for_as_long() -> None:
+    with ThreadPoolExecutor(1) as other, torch_alone():
+        with torch_alone(False):
+            assert not kernels_wanted()
+        assert other.submit(kernels_wanted).result()
+    assert kernels_wanted()
+    with pytest.raises(KeyError), torch_alone():
+        raise KeyError
+    assert kernels_wanted()
+
+
+@pytest.mark.parametrize(("experiment", "method"), [("physionet", "latent-ode"), ("ushcn", "ace")])
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_a_reference_run_is_trained_so(experiment: str, method: str, engine: str, tmp_path: Path,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(execute, "_train_on", lambda *_: seen.append(kernels_wanted()) or ({}, 0.0))
+    config = experiments.get(experiment).configure(method, device="cpu", engine=engine)
+    assert execute.execute(execute.create(RunStore(tmp_path), config), tmp_path).state == "stopped"
+    assert seen == [engine == "auto"]
+    assert kernels_wanted()
+
+
+@pytest.mark.cuda
+def test_no_device_is_ready_for_kernels_then() -> None:
+    was = scan_cuda.ready(torch.cuda.current_device())
+    with torch_alone():
+        assert not scan_cuda.ready(torch.cuda.current_device())
+    assert scan_cuda.ready(torch.cuda.current_device()) == was
