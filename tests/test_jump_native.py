@@ -223,7 +223,8 @@ def answers(library: ctypes.CDLL | None) -> bool:
     return library is not None and library.answer() == 42
 
 
-@pytest.mark.parametrize("body", [None, "exit 1", 'while [ "$1" != -o ]; do shift; done; echo rubbish > "$2"', "kill -9 $$"])
+@pytest.mark.parametrize("body", [None, "exit 1", "kill -9 $$",
+                                  'while [ "$1" != -o ]; do shift; done; echo rubbish > "$2"'])
 def test_without_a_compiler_that_works_there_is_no_library(tiny: Path, tmp_path: Path, body: str | None,
                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path / "bin", body) if body is not None else (tmp_path / "bin").mkdir()
