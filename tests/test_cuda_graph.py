@@ -117,23 +117,33 @@ def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str,
     close(graphed)
 
 
+def gradients(t: Trainer) -> torch.Tensor:
+    """Of all that was trained in the last iteration, in one row."""
+    if isinstance(t.engine, GraphEngine):
+        found = {p: grad for done in t.engine.passes.values() for p, grad in done.grads.items()}
+        return torch.cat([found[p].flatten() for p in t.task.model.parameters()])
+    return torch.cat([p.grad.flatten() for p in t.task.model.parameters() if p.grad is not None])
+
+
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("method", ["ace", "odenet"])
-def test_the_loss_and_the_gradient_of_one_pass_equal_those_by_steps_one_by_one(engine: str, method: str) -> None:
-    exact = {"learning_rate": 1e-9, "rtol": 1e-5, "atol": 1e-5}
-    plain, graphed = trainer(False, method, engine=engine, **exact), trainer(True, method, **exact)
-    expected, found = iterate(plain, 1)[0], iterate(graphed, 1)[0]
-    assert abs(found["nfe_forward"] - expected["nfe_forward"]) <= 6
+def test_one_pass_by_graphs_is_that_by_steps_one_by_one(engine: str, method: str) -> None:
+    """To 1e-4; torchdiffeq looks back from beyond the end, so its gradient is another one within its own error."""
+    def once(graph: bool, tolerance: float, **given: Any) -> tuple[dict[str, float], torch.Tensor]:
+        t = trainer(graph, method, rtol=tolerance, atol=tolerance, learning_rate=1e-9, **given)
+        record = iterate(t, 1)[0]
+        found = gradients(t).clone()
+        if graph:
+            close(t)
+        return record, found
+
+    (record, found), (expected, theirs) = once(True, 1e-4), once(False, 1e-4, engine=engine)
+    assert abs(record["nfe_forward"] - expected["nfe_forward"]) <= 6
     for key in {"L_h", "L_a", "grad_h", "grad_a"} & expected.keys():
-        assert found[key] == pytest.approx(expected[key], rel=1e-4)
-    assert isinstance(graphed.engine, GraphEngine)
-    for done in graphed.engine.passes.values():
-        theirs = {id(q): p for p, q in zip(plain.task.model.parameters(), graphed.task.model.parameters(),
-                                           strict=True)}
-        grads = [(done.grads[q], theirs[id(q)].grad) for q in done.this.trained]
-        mine, exact_grad = (torch.cat([x.flatten() for x in side]) for side in zip(*grads, strict=True))
-        assert relative(mine, exact_grad) < 1e-4
-    close(graphed)
+        assert record[key] == pytest.approx(expected[key], rel=1e-4)
+    apart, error = relative(found, theirs), relative(theirs, once(False, 1e-6, engine=engine)[1])
+    print(f"{method} by graphs and by {engine}: gradients {apart:.1e} apart, error of the solver {error:.1e}")
+    assert apart < (1e-4 if engine == "auto" else max(1e-4, error))
 
 
 def test_without_a_compiler_of_kernels_torchs_own_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

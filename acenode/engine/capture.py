@@ -21,8 +21,11 @@ _TAKING = threading.Lock()
 def _take(device: torch.device) -> torch.cuda.Stream:
     index = torch.cuda.current_device() if device.index is None else device.index
     with _TAKING:
-        found = next((i for i, stream in enumerate(_IDLE) if stream.device_index == index), None)
-        return torch.cuda.Stream(device) if found is None else _IDLE.pop(found)
+        found = next((stream for stream in reversed(_IDLE) if stream.device_index == index), None)
+        if found is None:
+            return torch.cuda.Stream(device)
+        _IDLE.remove(found)
+        return found
 
 
 @contextmanager
