@@ -9,7 +9,9 @@ one after another: r, z and u, (P, P) each; `turned` has them transposed.
 import triton
 import triton.language as tl
 
-from acenode.models.scan_kernels import matrix, vector
+from acenode.models.scan_kernels import matrix
+
+TOGETHER = tl.constexpr(16)  # rows of a window at a time
 
 
 @triton.jit
@@ -33,12 +35,6 @@ def put_strip(to, x, top, M: tl.constexpr, P: tl.constexpr):
 def put_turned(to, x, top, M: tl.constexpr, P: tl.constexpr):
     """Those rows as columns."""
     tl.store(to + tl.arange(0, P)[:, None] * P + (top + tl.arange(0, M))[None, :], tl.trans(x))
-
-
-@triton.jit
-def add_to(to, x, P: tl.constexpr):
-    at = tl.arange(0, P)[:, None] * P + tl.arange(0, P)[None, :]
-    tl.store(to + at, tl.load(to + at) + x)
 
 
 @triton.jit
@@ -77,20 +73,28 @@ def turn(a, after, soft, turned, in_r, in_z, in_u, tau, H: tl.constexpr, M: tl.c
 
 
 @triton.jit
-def read_back(d_a, soft, d_s, states, lo, hi, stride, top, H: tl.constexpr, M: tl.constexpr, P: tl.constexpr):
+def read_back(d_a, soft, d_s, states, lo, hi, stride, top, H: tl.constexpr, M: tl.constexpr, P: tl.constexpr,
+              EXACT: tl.constexpr):
     """∂ of some rows of a, with what the rows of a window that read σ(a) add to it."""
     d = tl.zeros((M, P), tl.float32)
-    for i in range(lo, hi):
-        back = tl.load(d_s + (i - lo) * P + top + tl.arange(0, M))
-        d += back[:, None] * vector(states + i * stride, H, P)[None, :]
+    i, j = top + tl.arange(0, M), tl.arange(0, P)
+    for at in range(0, hi - lo, TOGETHER):
+        k = at + tl.arange(0, TOGETHER)
+        back = tl.load(d_s + k[None, :] * P + i[:, None], mask=k[None, :] < hi - lo, other=0.0)
+        h = tl.load(states + (lo + k)[:, None] * stride + j[None, :], mask=(k[:, None] < hi - lo) & (j[None, :] < H),
+                    other=0.0)
+        d = tl.dot(back, h, d, input_precision=EXACT)
     S = strip(soft, top, M, P)
     return strip(d_a, top, M, P) + S * (d - tl.sum(S * d, axis=1)[:, None])
 
 
 @triton.jit
-def turn_back(a, d, square, turned, in_r, in_z, in_u, tau, sums, P: tl.constexpr, TRAINED: tl.constexpr,
-              EXACT: tl.constexpr):
-    """∂ of some rows of a before their step from d, that after it, and ∂ of the mean's shares in r, z and u."""
+def turn_back(a, d, square, turned, in_r, in_z, in_u, tau, work, top, M: tl.constexpr, P: tl.constexpr,
+              TRAINED: tl.constexpr, EXACT: tl.constexpr):
+    """∂ of some rows of a before their step from d, that after it, and ∂ of the mean's shares in r, z and u.
+
+    For the gradient of g's weights, a, r ⊙ a and ∂ of what r, z and u are made of are left in `work`, transposed.
+    """
     r, z, u = gates(a, turned, in_r, in_z, in_u, P, EXACT)
     scaled = d * tau
     d_z = scaled * (a - u) * z * (1 - z)
@@ -101,8 +105,19 @@ def turn_back(a, d, square, turned, in_r, in_z, in_u, tau, sums, P: tl.constexpr
     d_r = d_ra * a * r * (1 - r)
     d += d_ra * r
     if TRAINED:
-        add_to(sums + 2 * P * P, tl.dot(tl.trans(r * a), d_u, input_precision=EXACT), P)
-        add_to(sums, tl.dot(tl.trans(a), d_r, input_precision=EXACT), P)
-        add_to(sums + P * P, tl.dot(tl.trans(a), d_z, input_precision=EXACT), P)
+        put_turned(work, a, top, M, P)
+        put_turned(work + P * P, r * a, top, M, P)
+        put_turned(work + 2 * P * P, d_r, top, M, P)
+        put_turned(work + 3 * P * P, d_z, top, M, P)
+        put_turned(work + 4 * P * P, d_u, top, M, P)
     d += times(d_r, tile(square, P), EXACT) + times(d_z, tile(square + P * P, P), EXACT)
     return d, tl.sum(d_r, axis=0), tl.sum(d_z, axis=0), tl.sum(d_u, axis=0)
+
+
+@triton.jit
+def add_products(sums, work, P: tl.constexpr, EXACT: tl.constexpr):
+    """The gradients of g's weights on the rows of a, from what `turn_back` left of all of them."""
+    at = tl.arange(0, P)[:, None] * P + tl.arange(0, P)[None, :]
+    for k in tl.static_range(3):
+        found = times(tile(work + k // 2 * P * P, P), tile(work + (2 + k) * P * P, P), EXACT)
+        tl.store(sums + k * P * P + at, tl.load(sums + k * P * P + at) + found)

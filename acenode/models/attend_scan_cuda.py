@@ -86,7 +86,7 @@ def suits(h0: Tensor, dt: Tensor, events: Events, way: Way, weights: Weights, g:
         return False
     B, H = h0.shape
     counts = [torch.Size(shape).numel() for shape in _kept(way, len(dt), B, H, len(events.row))]
-    scratch = B * max(3 * LARGEST, way.every + 1) * LARGEST
+    scratch = B * max(5 * LARGEST, way.every + 1) * LARGEST
     return max(*counts, scratch) < ADDRESSABLE and 4 * sum(counts) < ROOM and ready(h0.device.index)
 
 
@@ -143,10 +143,11 @@ def backward(grad_pre: Tensor, grad_post: Tensor, dt: Tensor, events: Events, wa
     arrived = torch.zeros_like(kept.pre)  # ∂h after each jump
     d_start, d_a = new(B, H), grad_pre.new_zeros(B, P, P)
     d_opened = torch.empty_like(kept.opened) if of_rows else none
-    d_shares, sums = (torch.empty_like(kept.shares), grad_pre.new_zeros(B, 3, P, P)) if of_g else (none, none)
+    d_shares, work = (torch.empty_like(kept.shares), new(B, 5, P, P)) if of_g else (none, none)
+    sums = grad_pre.new_zeros(B, 3, P, P) if of_g else none
     _launch(attend_scan_kernels.backward, (grad_pre.contiguous(), grad_post.contiguous()), dt, events, way, weights, g,
             (kept.a, kept.states, kept.attended, kept.opened, kept.shares, kept.taus, kept.pre, arrived, new(B, P, P),
-             new(B, way.every + 1, P), d_a, d_opened, d_shares, sums, d_start), B, LIVE=live, F_TRAINED=of_rows,
+             new(B, way.every + 1, P), d_a, d_opened, d_shares, work, sums, d_start), B, LIVE=live, F_TRAINED=of_rows,
             G_TRAINED=of_g)
     rows: list[Tensor | None] = [None, None]
     if of_rows:

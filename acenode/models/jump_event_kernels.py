@@ -115,15 +115,15 @@ def halt_back(d, e, first, i, rows, jumps, x, m, kept, w, pre, grad_pre, grad_po
             d_n = d * (1 - z) * (1 - n * n)
             d_z = d * (h - n) * z * (1 - z)
             d_r = d_n * own * r * (1 - r)
-            d_q = across(d_r, matrix(Wi, 3 * H, D * F, H, PK, P)) \
-                + across(d_z, matrix(Wi + H, 3 * H, D * F, H, PK, P)) \
-                + across(d_n, matrix(Wi + 2 * H, 3 * H, D * F, H, PK, P))
-            d_q = d_q * there
-            d_a = across(d_q * (of_mean - of_error * precision), spread(W2, 2 * D, Q, D, F, PQ, PK)) \
-                + across(d_q * (of_var - 0.5 * of_error * error), spread(W2 + D, 2 * D, Q, D, F, PQ, PK))
-            d = d * z + across(d_r, matrix(Wh, 3 * H, H, H, P, P)) \
-                + across(d_z, matrix(Wh + H, 3 * H, H, H, P, P)) \
-                + across(d_n * r, matrix(Wh + 2 * H, 3 * H, H, H, P, P)) \
+            d_q = tl.sum(d_r[None, :] * matrix(Wi, 3 * H, D * F, H, PK, P)
+                         + d_z[None, :] * matrix(Wi + H, 3 * H, D * F, H, PK, P)
+                         + d_n[None, :] * matrix(Wi + 2 * H, 3 * H, D * F, H, PK, P), axis=1) * there
+            d_mean, d_var = d_q * (of_mean - of_error * precision), d_q * (of_var - 0.5 * of_error * error)
+            d_a = tl.sum(d_mean[None, :] * spread(W2, 2 * D, Q, D, F, PQ, PK)
+                         + d_var[None, :] * spread(W2 + D, 2 * D, Q, D, F, PQ, PK), axis=1)
+            d = d * z + tl.sum(d_r[None, :] * matrix(Wh, 3 * H, H, H, P, P)
+                               + d_z[None, :] * matrix(Wh + H, 3 * H, H, H, P, P)
+                               + (d_n * r)[None, :] * matrix(Wh + 2 * H, 3 * H, H, H, P, P), axis=1) \
                 + across(d_a * through, matrix(w, Q, H, Q, P, PQ))
         d += vector(grad_pre + e * H, H, P)
         e -= 1

@@ -59,7 +59,7 @@ def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, 
         sum_u += (r * h)[:, None] * d_u[None, :]
         sum_r += h[:, None] * d_r[None, :]
         sum_z += h[:, None] * d_z[None, :]
-        d = d * (1 - step * (1 - z)) + d_rh * r + across(d_r, Wr) + across(d_z, Wz)
+        d = d * (1 - step * (1 - z)) + d_rh * r + tl.sum(d_r[None, :] * Wr + d_z[None, :] * Wz, axis=1)
     put(d_start + b * H, d, H, P)
     k, j = tl.arange(0, P)[:, None], tl.arange(0, P)[None, :]
     inside, to = (k < H) & (j < H), d_weights + b * 3 * H * H
