@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import torch
 from problems import relative
 from series_problems import filled
 from sporadic_problems import STEP, D, H, evolving, objective, series, times
+from torch import Tensor
 
 from acenode import experiments
-from acenode.data.course import course_of
+from acenode.data.course import Halts, course_of
 from acenode.data.points import Points, pad
 from acenode.data.sporadic import Sporadic
 from acenode.execute import create, execute
+from acenode.models import attend_scan_cuda
 from acenode.models.gru_bayes import GRUODEBayes
 from acenode.runs import RunStore
 
@@ -54,19 +57,126 @@ def test_a_model_is_the_same_on_both(attentive: bool, forecast: bool) -> None:
             assert relative(found["cuda"][1][name], exact) < 1e-4, name
 
 
-def test_the_kernels_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
+@dataclass(frozen=True)
+class Pass:
+    """What `GRUODEBayes.scan` is given: five series, one of them without any event, with h(0) and a(0) of their own."""
+
+    H: int
+    every: int = 4
+    own_feedback: bool = False
+    detach: bool = False
+    own_steps: bool = False
+    jumps: bool = True
+    reads: bool = True
+    drops: bool = False
+    frozen: tuple[str, ...] = ()
+
+    def records(self, counts: tuple[int, ...], seed: int) -> Points:
+        rng, found = np.random.default_rng(seed), []
+        for n in counts:
+            t = np.sort(rng.choice(np.arange(60), n, replace=False)) / 10
+            record = series(t + rng.uniform(0, 0.05, n) * self.own_steps, int(rng.integers(99)))
+            found.append(record)
+        return pad(found)
+
+    def run(self, device: str, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Outputs and gradients, in double precision on the CPU."""
+        seen = self.records((11, 0, 5, 20, 1) if self.jumps else (0,) * 5, 1)
+        course = course_of(seen, self.records((3, 0, 9, 1, 6), 2) if self.reads else None, 0.1)
+        assert course.dt.shape[1] == (5 if self.own_steps else 1)
+        x, m = (v[course.jumps.series, course.jumps.point].to(device, dtype) for v in (seen.x, seen.m))
+        attention = evolving(self.every, "dense", self.H, own_feedback=self.own_feedback)
+        model = filled(GRUODEBayes(D, self.H, 7, 4, attention=attention), size=0.8 / self.H**0.5).to(device, dtype)
+        assert isinstance(model, GRUODEBayes)
+        for name, p in model.named_parameters():
+            p.requires_grad_(not name.startswith(self.frozen or "nothing"))
+        generator = torch.Generator().manual_seed(0)
+
+        def drawn(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator).to(device, dtype)
+
+        h0, a0 = torch.tanh(drawn(5, self.H)).requires_grad_(), drawn(5, self.H, self.H).requires_grad_()
+        kept = (drawn(len(x), 7) > -0.5).to(x) / 0.7 if self.drops else None
+        course = replace(course, dt=course.dt.to(device, dtype), jumps=sent(course.jumps, device),
+                         reads=sent(course.reads, device))
+        outputs = model.scan(course, h0, a0, x, m, kept, self.detach)
+        torch.autograd.backward(outputs, [drawn(*y.shape) for y in outputs])
+        gradients = {"h0": h0.grad, "a0": a0.grad, **{k: p.grad for k, p in model.named_parameters()}}
+        return ({name: y.detach().cpu().double() for name, y in zip(("said", "after", "reads"), outputs, strict=True)},
+                {k: d.cpu().double() for k, d in gradients.items() if d is not None})
+
+    def check(self) -> None:
+        found, exact = self.run("cuda", torch.float32), self.run("cpu", torch.float64)
+        for mine, right, tolerance in zip(found, exact, (1e-5, 1e-4), strict=True):
+            assert mine.keys() == right.keys()
+            for name, y in right.items():
+                assert torch.linalg.vector_norm(mine[name] - y) <= tolerance * torch.linalg.vector_norm(y), name
+
+
+def sent(halts: Halts, device: str) -> Halts:
+    return Halts(halts.offsets, *(v.to(device) for v in (halts.row, halts.series, halts.point)))
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each pass on a GPU was the kernels'."""
+    found: list[bool] = []
     launched = GRUODEBayes._launched
 
     def watched(self: GRUODEBayes, *given: Any) -> Any:
-        taken.append(launched(self, *given))
-        return taken[-1]
+        outputs = launched(self, *given)
+        found.append(outputs is not None)
+        return outputs
 
     monkeypatch.setattr(GRUODEBayes, "_launched", watched)
-    model = filled(GRUODEBayes(D, H, 4, 2, step=STEP)).to(CUDA)
-    objective(model, batch(False).to(CUDA))  # type: ignore[arg-type]
-    assert len(taken) == 1
-    assert taken[0] is not None
+    return found
+
+
+@pytest.mark.parametrize("attentive", [False, True])
+def test_the_kernels_are_taken(attentive: bool, taken: list[bool]) -> None:
+    model = filled(GRUODEBayes(D, H, 4, 2, step=STEP, attention=evolving() if attentive else None)).to(CUDA)
+    objective(model, batch(False).to(CUDA)).backward()  # type: ignore[arg-type]
+    with torch.no_grad():
+        objective(model, batch(True).to(CUDA))  # type: ignore[arg-type]
+    assert taken == [True, True]
+
+
+@pytest.mark.parametrize("own_feedback", [False, True])
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize("own_steps", [False, True])
+def test_attention_in_kernels_is_its_equations(own_feedback: bool, detach: bool, own_steps: bool,
+                                               taken: list[bool]) -> None:
+    Pass(5, own_feedback=own_feedback, detach=detach, own_steps=own_steps).check()
+    assert taken == [True]
+
+
+@pytest.mark.parametrize("of", [
+    Pass(50, every=10), Pass(50, every=7, own_feedback=True, own_steps=True), Pass(20, every=3, jumps=False),
+    Pass(20, every=100, reads=False, drops=True), Pass(5, every=1), Pass(40, every=60, own_steps=True, detach=True)])
+def test_attention_in_kernels_of_any_size(of: Pass, taken: list[bool]) -> None:
+    of.check()
+    assert taken == [True]
+
+
+@pytest.mark.parametrize("frozen", [("attention.g",), ("f", "p", "jump"), ("f",), ("p", "attention.g.new_in")])
+def test_what_is_not_trained_has_no_gradient(frozen: tuple[str, ...], taken: list[bool]) -> None:
+    Pass(5, frozen=frozen).check()
+    assert taken == [True]
+
+
+def test_what_the_kernels_have_no_room_for_is_left_to_the_operations(taken: list[bool],
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attend_scan_cuda, "ROOM", 0)
+    Pass(5).check()
+    Pass(70).check()
+    assert taken == [False, False]
+
+
+def test_attention_in_kernels_is_the_same_every_time() -> None:
+    first = Pass(50, every=10).run("cuda", torch.float32)
+    for _ in range(3):
+        for mine, right in zip(Pass(50, every=10).run("cuda", torch.float32), first, strict=True):
+            assert all(torch.equal(mine[name], y) for name, y in right.items())
 
 
 @pytest.mark.parametrize("method", ["node-vae-mask", "seq-vae", "gru-d", "t-lstm", "gru-ode-bayes", "augmented", "ace"])

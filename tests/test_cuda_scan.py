@@ -14,7 +14,8 @@ from torch import Tensor
 
 from acenode.bench.latent import task
 from acenode.models import jump_scan_cuda, scan_cuda
-from acenode.models.jump_scan_cuda import Events, JumpScan, Weights
+from acenode.models.jump_events import Events, Weights
+from acenode.models.jump_scan_cuda import JumpScan
 from acenode.models.scan import Scan
 
 pytestmark = pytest.mark.cuda

@@ -6,7 +6,7 @@ import torch
 from jump_problem import events_of, leap, weights_of
 
 from acenode.models import jump_scan_cuda
-from acenode.models.jump_scan_cuda import jump
+from acenode.models.jump_events import jump
 
 SIZES = (7, 5, 3, 4)
 

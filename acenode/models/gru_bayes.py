@@ -128,7 +128,7 @@ class GRUODEBayes(nn.Module):
     def scan(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, kept: Tensor | None,
              detach: bool) -> tuple[Tensor, ...]:
         f, p, cell, attention = self.f, self.p, self.jump.cell, self.attention
-        if attention is None and h0.is_cuda and (found := self._launched(course, h0, x, m, kept)) is not None:
+        if h0.is_cuda and (found := self._launched(course, h0, a0, x, m, kept, detach)) is not None:
             return found
         assert f.reset is not None
         H, D = self.latent, x.shape[1]
@@ -152,30 +152,32 @@ class GRUODEBayes(nn.Module):
             plan = replace(plan, every=attention.every, own_feedback=attention.own_feedback, detach=detach)
         return JumpScan.apply(plan, h0, a0, *weights)
 
-    def _launched(self, course: Course, h0: Tensor, x: Tensor, m: Tensor,
-                  kept: Tensor | None) -> tuple[Tensor, ...] | None:
+    def _launched(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, kept: Tensor | None,
+                  detach: bool) -> tuple[Tensor, ...] | None:
         """The same by kernels of a GPU, each of which takes a series through all rows; None where they do not suit."""
-        from acenode.models import jump_scan_cuda as cuda
+        from acenode.models import attend_scan_cuda, jump_scan_cuda
+        from acenode.models.jump_events import Weights, in_order
 
-        f, p, cell, jumps, reads = self.f, self.p, self.jump.cell, course.jumps, course.reads
+        f, p, cell, attention = self.f, self.p, self.jump.cell, self.attention
         assert f.reset is not None
-        series, row = torch.cat((jumps.series, reads.series)), torch.cat((jumps.row, reads.row))
-        order = (series * course.rows + row).argsort()  # a series' own one after another
-        offsets = torch.searchsorted(series[order], torch.arange(len(h0) + 1, device=h0.device))
-        beside = [F.pad(v, (0, 0, 0, len(reads)))[order] if v is not None else None for v in (x, m, kept)]
-        jumped = None if len(reads) == 0 else order < len(jumps)
-        events = cuda.Events(offsets, row[order], beside[0], beside[1], beside[2], jumped)  # type: ignore[arg-type]
-        weights = cuda.Weights(torch.cat((f.reset.weight, f.update.weight)).t(), f.new.weight.t(), p.hidden.weight.t(),
-                               p.hidden.bias, p.out.weight.t(), p.out.bias, self.jump.weight, self.jump.bias,
-                               cell.input.weight.t(), cell.input.bias, cell.hidden.weight.t(), cell.hidden.bias)
-        dt = course.dt.squeeze(-1).expand(-1, len(h0))
-        if not cuda.suits(h0, dt, events, weights):
-            return None
-        place = torch.empty_like(order)
-        place[order] = torch.arange(len(order), device=order.device)
-        before, after = (found[place] for found in cuda.JumpScan.apply(h0, dt, events, *weights))
-        N = len(jumps)
-        return torch.cat(p(before[:N], kept), -1), after[:N], before[N:]
+        ordered = in_order(course, len(h0), x, m, kept)
+        weights = Weights(torch.cat((f.reset.weight, f.update.weight)).t(), f.new.weight.t(), p.hidden.weight.t(),
+                          p.hidden.bias, p.out.weight.t(), p.out.bias, self.jump.weight, self.jump.bias,
+                          cell.input.weight.t(), cell.input.bias, cell.hidden.weight.t(), cell.hidden.bias)
+        dt, events = course.dt.squeeze(-1).expand(-1, len(h0)), ordered.events
+        if attention is None or attention.g is None:
+            if not jump_scan_cuda.suits(h0, dt, events, weights):
+                return None
+            before, after = jump_scan_cuda.JumpScan.apply(h0, dt, events, *weights)
+        else:
+            of_a, way = attention.g, attend_scan_cuda.Way(attention.every, attention.own_feedback, detach,
+                                                          torch.is_grad_enabled())
+            g = attend_scan_cuda.G(of_a.gates.weight.t(), of_a.new.weight.t(), of_a.gates_in.weight.t(),
+                                   of_a.new_in.weight.t())
+            if not attend_scan_cuda.suits(h0, dt, events, way, weights, g):
+                return None
+            before, after = attend_scan_cuda.AttendScan.apply(h0, a0, dt, events, way, *weights, *g)
+        return torch.cat(p(before[ordered.jumps], kept), -1), after[ordered.jumps], before[ordered.reads]
 
     def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """h, before any jump, and a at common times, (F, B, …)."""
