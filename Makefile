@@ -12,7 +12,7 @@ demo: $(READY)
 	$(VENV)/bin/acenode demo
 
 test: $(READY) lint
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -128,7 +128,8 @@ def test_the_table() -> None:
 @pytest.mark.parametrize(("words", "message"), [
     (["--families", "images,words"], "no family 'words': choose from images, series, sporadic"),
     (["--repeats", "0"], "at least 1"),
-    pytest.param([], "no CUDA device here", marks=pytest.mark.skipif("__import__('torch').cuda.is_available()"))])
+    pytest.param([], "bench gpu needs a CUDA device, and there is none here",
+                 marks=pytest.mark.skipif("__import__('torch').cuda.is_available()"))])
 def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "gpu", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -126,7 +126,7 @@ def without_clock(records: list[dict]) -> list[dict]:
 def test_kill_in_mid_epoch_then_resume_equals_a_run_that_was_never_killed(tmp_path: Path) -> None:
     """kill -9 as soon as a checkpoint inside an epoch is there; resume; every number is the same."""
     words = ["train", "mnist", "--method", "ace", "--epochs", "2", "--set", "analysis=false", "--set", "snapshots=2",
-             "--set", "batch_size=64", "--set", "checkpoint_seconds=0"]
+             "--set", "batch_size=64", "--set", "checkpoint_seconds=0", "--set", "solver=rk4", "--set", "step_size=0.5"]
     whole, killed = RunStore(tmp_path / "whole"), RunStore(tmp_path / "killed")
     beside = acenode(*words, "--runs", str(whole.root))
     victim = acenode(*words, "--runs", str(killed.root))

@@ -32,6 +32,15 @@ def test_every_point_is_met_at_its_own_time(step: float) -> None:
     assert np.allclose([f[2] for f in found], [e[2] for e in expected], atol=1e-5)
 
 
+def test_a_series_jumps_once_in_a_row_however_close_its_points_are() -> None:
+    of = [series(np.array([1.0, 1.00005, 2.0]), 0), series(np.array([0.0, 1.0]), 1)]
+    course = course_of(pad(of), pad([series(np.array([1.00002]), 2), series(np.array([0.0]), 3)]), 0.1)
+    rows = [course.jumps.row[course.jumps.series == b].tolist() for b in (0, 1)]
+    assert [len(set(r)) for r in rows] == [3, 2]
+    assert rows[1][0] == int(course.reads.row[course.reads.series == 1]) == 0
+    assert float(course.dt[:, 0].sum()) == pytest.approx(2.0, abs=1e-4)
+
+
 def test_no_step_is_longer_than_asked_and_none_follows_the_last_halt() -> None:
     of = several()
     course = course_of(pad(of), None, 0.3)

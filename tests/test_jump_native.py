@@ -18,6 +18,7 @@ from acenode.data.course import course_of
 from acenode.data.points import Record, pad
 from acenode.models import compiled, jump_native
 from acenode.models.jump_scan import JumpScan, Plan
+from acenode.models.torch_alone import torch_alone
 
 UNITS, EACH = 5, 3  # of the MLP, and features of a variable
 native = pytest.mark.skipif(not jump_native.available(), reason="no C compiler that makes the kernel")
@@ -230,6 +231,17 @@ def test_without_a_compiler_that_works_there_is_no_library(tiny: Path, tmp_path:
     script(tmp_path / "bin", body) if body is not None else (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert compiled.library(tiny) is None
+
+
+@native
+def test_the_reference_is_torchs_pass() -> None:
+    of = problem(5, 7, 3)
+    assert jump_native.suits(of.plan, of.h0, None, of.weights)
+    with torch_alone():
+        assert not jump_native.suits(of.plan, of.h0, None, of.weights)
+        found = solved(of)
+    exact = in_torch(of)
+    assert all(torch.equal(a, b) for a, b in zip(found[0] + found[1], exact[0] + exact[1], strict=True))
 
 
 def test_without_a_library_the_pass_is_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

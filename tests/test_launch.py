@@ -33,7 +33,8 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
 
 
 def config(method: str = "odenet", **given: Any) -> Config:
-    return experiments.get("mnist").configure(method, **{**QUICK, "device": "cpu", **given})
+    settings = {**QUICK, "device": "cpu", "solver": "rk4", "step_size": 0.5, **given}
+    return experiments.get("mnist").configure(method, **settings)
 
 
 def forever(**given: Any) -> Config:

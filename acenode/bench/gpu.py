@@ -22,7 +22,7 @@ import torch
 from acenode.bench.gpu_table import render
 from acenode.bench.gpu_work import FAMILIES, Work, iterate, training
 from acenode.engine.accelerate import compiler
-from acenode.environment import describe, device_of
+from acenode.environment import describe
 from acenode.errors import UserError
 
 THREADS, WARM, GROUP = 5, 3, 5  # runs at a time, iterations before any is timed, and iterations timed together
@@ -38,7 +38,9 @@ def run(options: Namespace) -> int:
     chosen = works(options.families)
     if options.repeats < 1:
         raise UserError("--repeats must be at least 1")
-    device = device_of("cuda")
+    if not torch.cuda.is_available():
+        raise UserError("bench gpu needs a CUDA device, and there is none here")
+    device = torch.device("cuda")
     result = measure(chosen, device, options.repeats, options.full)
     print(json.dumps(result) if options.json else render(result))
     return 0

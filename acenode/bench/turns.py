@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from acenode.errors import UserError
+
 
 @dataclass(frozen=True)
 class Turns:
@@ -20,9 +22,11 @@ class Turns:
 
 def take_turns(contestants: Mapping[str, tuple[nn.Module, Callable[[], Tensor]]], repeats: int) -> Turns:
     """Each has a model, whose gradients begin at none, and a loss."""
+    if repeats < 1:
+        raise UserError("--repeats must be at least 1")
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     losses: dict[str, float] = {}
-    for _ in range(max(1, repeats)):
+    for _ in range(repeats):
         for name, (model, loss) in contestants.items():
             model.zero_grad()
             begun = time.perf_counter()

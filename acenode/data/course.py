@@ -58,6 +58,7 @@ def course_of(seen: Points, target: Points | None, step: float) -> Course:
     at = np.where(there, at, np.maximum.accumulate(np.where(there, at, 0.0), 1))  # what is padded stays where it is
     gap = np.diff(at, axis=1, prepend=0.0)
     count = np.ceil(gap / step - NEAR).astype(np.int64).clip(min=0)
+    count += _crowded(count.cumsum(1), there & (order < seen.t.shape[1]))
     row = count.cumsum(1)
     S = int(row[:, -1].max(initial=0)) + 1
     if np.abs(at - row * step).max(initial=0.0) <= EVEN * step:
@@ -71,6 +72,13 @@ def course_of(seen: Points, target: Points | None, step: float) -> Course:
     jumps, reads = point < T, point >= T
     return Course(torch.from_numpy(dt).to(device), _halts(rows[jumps], series[jumps], point[jumps], S, device),
                   _halts(rows[reads], series[reads], point[reads] - T, S, device))
+
+
+def _crowded(row: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Seen points in the row of the one before: a series jumps once in a row, so that a step lies between the two."""
+    last = np.maximum.accumulate(np.where(seen, row, -1), 1)
+    before = np.concatenate((np.full((len(row), 1), -1), last[:, :-1]), 1)
+    return seen & (before == row)
 
 
 def _own_steps(gap: np.ndarray, count: np.ndarray, S: int) -> np.ndarray:

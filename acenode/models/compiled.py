@@ -80,13 +80,15 @@ def _build(compiler: str, source: Path, key: str) -> ctypes.CDLL | None:
         for wish in WISHES:
             words = [compiler, *ALWAYS, *wish, str(source), "-o", str(made), "-lm"]
             if subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False).returncode == 0:
-                break
-        else:
-            return None
-        content = made.read_bytes()
-        folder = _folder()
-        if folder is not None:
-            with suppress(OSError):
-                files.write_atomic(folder / _name(key, content), content)
-                return ctypes.CDLL(str(folder / _name(key, content)))
-        return ctypes.CDLL(str(made))  # stays loaded when its file has gone
+                with suppress(OSError):  # made, but not loadable: without OpenMP's library, for one
+                    loaded = ctypes.CDLL(str(made))  # stays so when its file has gone
+                    _keep(key, made.read_bytes())
+                    return loaded
+    return None
+
+
+def _keep(key: str, content: bytes) -> None:
+    folder = _folder()
+    if folder is not None:
+        with suppress(OSError):
+            files.write_atomic(folder / _name(key, content), content)

@@ -18,7 +18,6 @@ from acenode.execute import create
 from acenode.runs import Run, RunStore
 
 STOP = "() => [...document.querySelectorAll('button')].find(b => b.innerText.includes('Stop'))?.click()"
-pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")

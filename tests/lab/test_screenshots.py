@@ -16,7 +16,6 @@ from acenode.bench.driving import CURVES, PLAYER, Served, server
 from acenode.runs import Run
 from app.lab import Lab
 
-pytestmark = pytest.mark.xdist_group("browser")
 EMPTY = {"": "Train the demo", "svhn": "Press", "compare": "nothing to compare", "runs": "no runs"}
 FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 

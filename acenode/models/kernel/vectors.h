@@ -100,13 +100,10 @@ INLINE vec where_positive(vec x, vec d) { return choose(x <= all(0.0f), all(0.0f
 INLINE vec through_sigmoid(vec d, vec y) { return d * y * (1.0f - y); }
 INLINE vec through_tanh(vec d, vec y) { return d * (1.0f - y * y); }
 
-/* sum + a[lane] b, where a processor multiplies by one number of a vector: that saves a load a number */
 #ifdef __ARM_NEON
-#define BY_LANE 1
-#define plus_lane(sum, b, a, lane) ((vec)vfmaq_laneq_f32(sum, b, a, lane))
+#define BY_LANE 1  /* the processor multiplies by one number of a vector, which saves a load a number */
 #else
 #define BY_LANE 0
-#define plus_lane(sum, b, a, lane) ((sum) + (a)[lane] * (b))
 #endif
 
 #if defined(__ARM_NEON) || defined(__AVX512VL__)
@@ -130,7 +127,7 @@ INLINE void tile(const int M, const int V, long K, const float *A, long lda, con
         UNROLL for (int l = 0; l < LANES; l++, B += ldb)
             UNROLL for (int j = 0; j < V; j++) {
                 vec b = load(B + j * LANES);
-                UNROLL for (int i = 0; i < M; i++) sum[i][j] = plus_lane(sum[i][j], b, a[i], l);
+                UNROLL for (int i = 0; i < M; i++) sum[i][j] += a[i][l] * b;
             }
     }
     for (; k < K; k++, B += ldb) {
@@ -185,11 +182,10 @@ INLINE void outer_tile(const int V, long R, const float *X, long ldx, const floa
     UNROLL for (int i = 0; i < 4; i++)
         UNROLL for (int j = 0; j < V; j++) sum[i][j] = load(G + i * ldg + j * LANES);
     for (long r = 0; r < R; r++, X += ldx, Y += ldy) {
-        vec x = load(X);
+        vec x = BY_LANE ? load(X) : (vec){0};
         UNROLL for (int j = 0; j < V; j++) {
             vec y = load(Y + j * LANES);
-            UNROLL for (int i = 0; i < 4; i++) sum[i][j] = BY_LANE ? plus_lane(sum[i][j], y, x, i)
-                                                                    : sum[i][j] + X[i] * y;
+            UNROLL for (int i = 0; i < 4; i++) sum[i][j] += (BY_LANE ? x[i] : X[i]) * y;
         }
     }
     UNROLL for (int i = 0; i < 4; i++)
