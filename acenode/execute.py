@@ -21,6 +21,7 @@ from acenode.environment import describe, device_of
 from acenode.errors import SolveError, UserError
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
+from acenode.models.told import telling
 from acenode.models.torch_alone import torch_alone
 from acenode.record import Recorder, plain
 from acenode.runs import Run, RunStore
@@ -88,7 +89,8 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
 def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: Path) -> tuple[dict[str, float], float]:
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
-    with own_stream(device), torch_alone(config.engine == "reference"), contextlib.ExitStack() as afterwards:
+    with (own_stream(device), torch_alone(config.engine == "reference"), telling(recorder.log),
+          contextlib.ExitStack() as afterwards):
         return _train_on(device, recorder, listener, config, data_root, afterwards)
 
 

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from series_problems import filled
+from sporadic_problems import STEP, D, H, several
 
 from acenode import execute, experiments
-from acenode.models import scan_cuda
+from acenode.data.points import Points, pad
+from acenode.data.sporadic import Sporadic
+from acenode.models import jump_native, scan_cuda
+from acenode.models.gru_bayes import GRUODEBayes
+from acenode.models.told import COMPILED, OPERATIONS, telling
 from acenode.models.torch_alone import kernels_wanted, torch_alone
 from acenode.runs import RunStore
 
@@ -33,6 +39,22 @@ def test_a_reference_run_is_trained_so(engine: str, tmp_path: Path, monkeypatch:
     assert execute.execute(execute.create(RunStore(tmp_path), config), tmp_path).state == "stopped"
     assert seen == [engine == "auto"]
     assert kernels_wanted()
+
+
+def test_what_took_the_series_is_told_once() -> None:
+    told: list[str] = []
+    plain, minimal = (GRUODEBayes(D, H, 4, 2, step=STEP, minimal=minimal) for minimal in (False, True))
+    seen = Points(*(v.float() if v.is_floating_point() else v for v in vars(pad(several())).values()))
+    by = COMPILED if jump_native.available() else OPERATIONS
+    for model, alone, expected in ((plain, False, by), (plain, True, OPERATIONS), (minimal, False, OPERATIONS)):
+        filled(model.float())
+        with torch_alone(alone), telling(told.append):
+            for _ in range(2):
+                model(Sporadic(seen, seen, 5.0))
+        assert told == [f"series are taken through their times by {expected}"]
+        told.clear()
+    plain(Sporadic(seen, seen, 5.0))
+    assert not told
 
 
 @pytest.mark.cuda

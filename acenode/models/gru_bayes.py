@@ -24,6 +24,7 @@ from acenode.models.gru_ode import GRUODE
 from acenode.models.jump_attention import Attention
 from acenode.models.jump_scan import JumpScan, Plan
 from acenode.models.jump_walk import walk
+from acenode.models.told import KERNELS, OPERATIONS, tell
 from acenode.runge_kutta import Evaluations
 
 OBSERVED = 0.01  # deviation of an observation, which the corrected h is to say again
@@ -105,6 +106,7 @@ class GRUODEBayes(nn.Module):
         if self.fused:
             said, after, reads = self.scan(course, h0, a0, x, m, kept, detach_attention)
         else:
+            tell(OPERATIONS)
             walked = walk(self, course, h0, a0, x, m, kept, batch.horizon, draws=draws, detach=detach_attention)
             said, after, reads = walked.said, walked.after, walked.reads
         even = course.dt.shape[1] == 1
@@ -129,6 +131,7 @@ class GRUODEBayes(nn.Module):
              detach: bool) -> tuple[Tensor, ...]:
         f, p, cell, attention = self.f, self.p, self.jump.cell, self.attention
         if h0.is_cuda and (found := self._launched(course, h0, a0, x, m, kept, detach)) is not None:
+            tell(KERNELS)
             return found
         assert f.reset is not None
         H, D = self.latent, x.shape[1]

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from acenode.data.course import Course
 from acenode.models import jump_native
+from acenode.models.told import COMPILED, OPERATIONS, tell
 
 WINDOW = 64  # rows of one without attention
 ROOM = 6e9  # bytes that may be kept for the way back
@@ -108,8 +109,10 @@ class JumpScan(torch.autograd.Function):
     def forward(ctx: Any, plan: Plan, h0: Tensor, a0: Tensor | None, *weights: Tensor) -> tuple[Tensor, ...]:
         given = Weights(*(w.detach().contiguous() for w in weights))
         if jump_native.suits(plan, h0, a0, weights):
+            tell(COMPILED)
             ctx.scan = native = jump_native.Native(plan, given)
             return native.run(h0.detach(), None if a0 is None else a0.detach())
+        tell(OPERATIONS)
         scan = Scan(plan, given)
         scan.run(h0.detach(), None if a0 is None else a0.detach().contiguous())
         ctx.scan = scan

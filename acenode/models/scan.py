@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from acenode.models import scan_cuda
+from acenode.models.told import KERNELS, OPERATIONS, tell
 
 LINE = 32  # numbers of a cache line
 
@@ -58,6 +59,8 @@ class Scan(torch.autograd.Function):
     def forward(ctx: Any, given: Tensor, dt: Tensor, read: Tensor, *weights: Tensor) -> Tensor:
         w = [x.contiguous() for x in weights]
         ctx.together = scan_cuda.suits(given, w)
+        if given.is_cuda:
+            tell(KERNELS if ctx.together else OPERATIONS)
         (r2, u2), hidden = w[0].shape, [W.shape[1] for W in w[6:-2:2]]
         blocks, inner = _blocks(given, ctx.together, [r2, r2, u2, r2, u2 // 2, r2, r2], hidden)
         kept, outs = Kept._make((*blocks, inner)), given.new_empty(*given.shape[:2], r2)
