@@ -91,8 +91,9 @@ def _arrange(chosen: list[Entry]) -> tuple[list[Group], Group, str]:
 
 
 def _plain(names: list[str]) -> int:
-    """ODE-Net, or Latent-ODE, where there is one."""
-    return next((i for i, name in enumerate(names) if name.startswith(("ODE-Net", "Latent-ODE"))), 0)
+    """ODE-Net, Latent-ODE or GRU-ODE-Bayes, where there is one."""
+    plain = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes")
+    return next((i for i, name in enumerate(names) if name.startswith(plain)), 0)
 
 
 def _table(found: list[Group], base: Group, which: str) -> None:
@@ -105,7 +106,7 @@ def _table(found: list[Group], base: Group, which: str) -> None:
     anchor = test if base.statistic(test).values else validation
     units = {g.measure for g in found}
     said = _said(units)
-    best = groups.best(found, anchor)
+    best, asked = groups.best(found, anchor), groups.question(base)
     rows = []
     for group in found:
         unit = group.measure
@@ -118,7 +119,7 @@ def _table(found: list[Group], base: Group, which: str) -> None:
             **({} if len(units) == 1 else {"metric": unit.title}),
             f"test{said}": group.statistic(test).text(unit),
             f"validation{said}": group.statistic(validation).text(unit),
-            "to baseline": "" if group is base else "–" if unit != base.measure else
+            "to baseline": "" if group is base else "another question" if groups.question(group) != asked else
             groups.difference(group.statistic(anchor), base.statistic(anchor), unit),
             "paper": group.printed or "", "parameters": " / ".join(f"{p:,}" for p in sorted(params)),
             "NFE": f"{nfe:.0f}" if nfe else "–", "time": labels.duration(seconds)})

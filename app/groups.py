@@ -15,6 +15,7 @@ from acenode.measure import Measure
 from app import labels
 
 ALL_BUT_SEED = "settings"
+ASKED = ("task", "sample", "targets", "cut")  # settings that make it another question: such numbers do not compare
 IGNORED = frozenset({"seed", "device", "snapshots", "checkpoint_seconds", "analysis"})  # they change no number
 
 
@@ -73,15 +74,15 @@ def _printed(entry: Entry) -> str | None:
 
 
 def gather(entries: Iterable[Entry], by: str) -> list[Group]:
-    """In order of first appearance; experiments and tasks are never mixed, nor the sample with the full data."""
+    """In order of first appearance; experiments and questions are never mixed, nor the sample with the full data."""
     entries = list(entries)
     both, several = len({labels.data(e) for e in entries}) > 1, len({e.experiment for e in entries}) > 1
-    tasks = by not in (ALL_BUT_SEED, "task") and len({e.config.get("task") for e in entries}) > 1
+    apart = [k for k in ASKED if by not in (ALL_BUT_SEED, k) and len({e.config.get(k) for e in entries}) > 1]
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         name = labels.group(entry) if by == ALL_BUT_SEED else _by(entry, by)
         words = [entry.experiment] * several + [name] + [f"({labels.data(entry)})"] * both
-        words += [f"({entry.config['task']})"] if tasks and entry.config.get("task") else []
+        words += [f"({k}={entry.config[k]})" for k in apart if entry.config.get(k) is not None]
         found.setdefault(" ".join(words), []).append(entry)
     return [Group(name, tuple(members)) for name, members in found.items()]
 
@@ -105,6 +106,12 @@ def differing(entries: Iterable[Entry]) -> list[str]:
     return [k for k in names if len({repr(e.config.get(k)) for e in entries}) > 1]
 
 
+def question(group: Group) -> tuple[Any, ...]:
+    """What a group's numbers answer: only those of the same question compare."""
+    first = group.entries[0]
+    return (group.measure, first.experiment, labels.data(first), *(first.config.get(k) for k in ASKED))
+
+
 def difference(statistic: Statistic, base: Statistic, unit: Measure) -> str:
     """How far a mean is from the baseline's."""
     if statistic.mean is None or base.mean is None:
@@ -116,9 +123,8 @@ def best(found: Iterable[Group], value: Callable[[Entry], float | None]) -> list
     """The best of the groups that compare with each other; which end is best, their measure says."""
     rivals: dict[Any, list[tuple[float, Group]]] = {}
     for group in found:
-        mean, first = group.statistic(value).mean, group.entries[0]
+        mean = group.statistic(value).mean
         if mean is not None:
-            kind = (group.measure, first.experiment, labels.data(first), first.config.get("task"))
-            rivals.setdefault(kind, []).append((mean, group))
+            rivals.setdefault(question(group), []).append((mean, group))
     return [(max if kind[0].higher_is_better else min)(some, key=lambda one: one[0])[1]
             for kind, some in rivals.items() if len(some) > 1]

@@ -10,6 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
+from acenode import experiments, measure
 from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.export import outcome
@@ -31,11 +32,23 @@ def tiles(entries: list[Entry]) -> None:
             with st.container(horizontal=True, gap="large"):
                 unit = labels.measure_of(entry)
                 st.metric(say.plain(f"test {unit.title}"), unit.text(entry.value))
-                st.metric(say.plain(f"best validation {unit.title}"), unit.text(entry.best))
+                known = experiments.EXPERIMENTS.get(entry.experiment)
+                for name in known.also if known else ():
+                    other = measure.of(name, entry.experiment)
+                    st.metric(say.plain(f"test {other.title}"), other.text(entry.test.get(name)))
+                st.metric(say.plain(f"validation {unit.title}, best epoch"), unit.text(entry.best), help=_judged(entry))
                 if entry.test.get("nfe"):
                     st.metric("NFE", f"{entry.test['nfe']:.0f}")
                 st.metric("parameters", f"{entry.params:,}")
                 st.metric("training time", labels.duration(entry.seconds))
+
+
+def _judged(entry: Entry) -> str | None:
+    """By what the best epoch was found, where it is not by the number beside it."""
+    known = experiments.EXPERIMENTS.get(entry.experiment)
+    if known is None or known.metric.judge is None:
+        return None
+    return say.plain(f"the epoch with the best validation {measure.of(known.metric.judge, entry.experiment).title}")
 
 
 def tabs(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:

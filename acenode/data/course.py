@@ -39,6 +39,7 @@ class Course:
     dt: Tensor  # (S, 1, 1) where all series take equal steps, else (S, B, 1)
     jumps: Halts  # at the seen points
     reads: Halts  # at the targets, where they are not the seen points themselves
+    sizes: list[float]  # of each step but the first, the mean over the series that take it
 
     @property
     def rows(self) -> int:
@@ -64,14 +65,16 @@ def course_of(seen: Points, target: Points | None, step: float) -> Course:
     if np.abs(at - row * step).max(initial=0.0) <= EVEN * step:
         dt = np.full((S, 1, 1), step, np.float32)
         dt[0] = 0.0
+        sizes = [step] * (S - 1)
     else:
         dt = _own_steps(gap, count, S)
+        sizes = (dt[1:].sum((1, 2)) / np.maximum((dt[1:] > 0).sum((1, 2)), 1)).tolist()
     here = np.nonzero(there)
     rows, series, point = row[here], here[0], order[here]
     T = seen.t.shape[1]
     jumps, reads = point < T, point >= T
     return Course(torch.from_numpy(dt).to(device), _halts(rows[jumps], series[jumps], point[jumps], S, device),
-                  _halts(rows[reads], series[reads], point[reads] - T, S, device))
+                  _halts(rows[reads], series[reads], point[reads] - T, S, device), sizes)
 
 
 def _crowded(row: np.ndarray, seen: np.ndarray) -> np.ndarray:

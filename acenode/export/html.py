@@ -41,7 +41,7 @@ def render(run: Run) -> str:
     return Template(page.asset("page.html")).substitute(
         title=escape(about.title), run=escape(run.id), style=page.asset("style.css"), data=data, plotly=plotly,
         code=code, scripts=f"{page.digest(plotly)} {page.digest(code)}", header=_header(about),
-        curves=_curves(steps, epochs, about), player=_player(film), outcome=_outcome(result),
+        curves=_curves(steps, epochs, about), player=_player(film), outcome=_outcome(result, about),
         settings=page.table(("setting", "value", "meaning"), about.settings),
         environment=page.table(("about the run", "value"), about.environment),
     )
@@ -75,12 +75,14 @@ def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: facts.Facts) -
     ))
 
 
-def _outcome(result: outcome.Outcome) -> str:
+def _outcome(result: outcome.Outcome, about: facts.Facts) -> str:
     """What there is of a time series, then of the classes; of a time series only what it has."""
     said = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
                      for name, value in result.silhouettes.items())
-    bare = not result.series
+    bare = not result.series and about.metric == "accuracy"
     parts = [_series(result.series)]
+    if not (result.series or bare or result.confusion or result.tsne):
+        parts.append(page.figure("nothing", "Results on the test set", result.no_confusion))
     if result.confusion or bare:
         parts += [page.figure("confusion", "Confusion matrix of the test set", result.no_confusion),
                   page.figure("recall", "Accuracy of each class on the test set", result.no_confusion)]

@@ -109,8 +109,7 @@ class GRUODEBayes(nn.Module):
             tell(OPERATIONS)
             walked = walk(self, course, h0, a0, x, m, kept, batch.horizon, draws=draws, detach=detach_attention)
             said, after, reads = walked.said, walked.after, walked.reads
-        even = course.dt.shape[1] == 1
-        steps = Evaluations(course.rows - 1, step_sizes=[self.step_size] * (course.rows - 1) if even else [])
+        steps = Evaluations(course.rows - 1, step_sizes=course.sizes)
         if not batch.training:
             return Forecast(*lay_out(torch.cat(self.p(reads), -1), course.reads, batch.target.x), evaluations=steps)
         mean, logvar = self.p(after, self.kept(len(x), draws))

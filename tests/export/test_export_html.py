@@ -85,6 +85,13 @@ def test_failed_run_says_why(make) -> None:
     assert found.data["steps"]["series"]["L_h"] == [None]
 
 
+def test_a_forecast_that_failed_shows_no_classes(make) -> None:
+    status = {"state": "failed", "error": "the loss L_h became nan", "metric": "mse"}
+    found = report(make(config={"experiment": "ushcn", "method": "gru-d"}, status=status, records=[step(0)]))
+    assert "Results on the test set" in found.text
+    assert "Confusion matrix" not in found.text
+
+
 def test_unknown_experiment_is_shown_under_its_own_name(make) -> None:
     found = report(make(config={"experiment": "galaxies", "method": "spiral"}, records=metrics()))
     assert "spiral on galaxies" in found.text

@@ -52,6 +52,15 @@ def test_experiments_and_data_are_never_mixed() -> None:
                                        "mnist ACE-ODE-Net (full)"]
 
 
+def test_numbers_of_other_data_are_neither_mixed_nor_compared() -> None:
+    runs = [entry("gru-d", experiment="ushcn", sample=s) for s in ("climate", "ou", "ou")]
+    by_method = groups.gather(runs, "method")
+    assert [g.name for g in by_method] == ["GRU-D (sample=climate) (targets=3)", "GRU-D (sample=ou) (targets=1)"]
+    first, second = groups.gather(runs, "settings")
+    assert groups.question(first) != groups.question(second) == groups.question(by_method[1])
+    assert groups.best([first, second], value) == []
+
+
 def test_grouped_by_method_every_setting_counts() -> None:
     (group,) = groups.gather([entry(value=0.9), entry(value=0.7, schedule="joint")], "method")
     assert len(group.statistic(value).values) == 2
