@@ -6,7 +6,7 @@ from acenode.data import simulated_climate, simulated_processes, ushcn
 from acenode.data.simulated_processes import BRUSSELATOR_CUT, OU_CUT
 from acenode.experiments.forecast import ForecastSet, SporadicSet, experiment
 
-DAYS = f"One unit of time is {ushcn.DAYS:.2f} days."
+DAYS = f"one unit is {ushcn.DAYS:.2f} days."
 
 USHCN = experiment(ForecastSet(
     name="ushcn", title="USHCN climate",
