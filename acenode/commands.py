@@ -176,6 +176,8 @@ def show(options: Namespace) -> int:
     for key, value in description["config"].items():
         if key != "format":
             print(f"  {key:<20} {value}")
+        if key == "engine" and "trained_by" in description:
+            print(f"  trained by           {description['trained_by']}")
     if result:
         for key, value in result["test"].items():
             print(f"  test {key:<15} {value:.6g}")
@@ -315,5 +317,8 @@ def _build(options: Namespace, root: Path) -> int:
 
 
 def bench(options: Namespace) -> int:
+    from acenode.bench import settle
+
+    settle(options)
     module = importlib.import_module(f"acenode.bench.{options.what}")
     return module.run(options)
