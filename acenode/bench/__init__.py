@@ -26,7 +26,7 @@ BENCHMARKS = {
                        {"repeats": 3, "batch": 128, "device": "auto"}),
     "gpu": Benchmark("an iteration of every family by every engine, on a GPU", "2 to 3 minutes",
                      {"repeats": 3, "families": FAMILIES, "full": False}),
-    "app": Benchmark("how soon the lab shows things, and what watching costs training; needs Chrome", "4 minutes", {}),
+    "app": Benchmark("how soon the lab shows things and what watching costs; needs Chromium", "6 minutes", {}),
     "latent": Benchmark("a batch of PhysioNet's shape, own times against the union grid; on a GPU, its parts",
                         "1 minute", {"repeats": 3, "device": "auto"}),
     "ushcn": Benchmark("a batch of USHCN's shape against one clock for the batch, on the CPU", "2 minutes",
