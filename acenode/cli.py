@@ -41,6 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from acenode import commands
+    from acenode.bench import BENCHMARKS, FAMILIES, summary
 
     parser = _Parser(prog="acenode", description="ACE-NODE Lab: attentive co-evolving neural ODEs")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
@@ -87,12 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--end", type=int, metavar="YEAR", help="build ushcn: 2000 unless given")
     p.add_argument("--seed", type=int, help="build ushcn: of the 5%% that are kept, 0 unless given")
     p = verb("bench", commands.bench, "speed, side by side in one run", json=True)
-    p.add_argument("what", choices=("image", "gpu", "app", "latent", "ushcn"))
-    p.add_argument("--repeats", type=int, default=3)
-    p.add_argument("--batch", type=int, default=128, help="image: samples of a batch")
-    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="image, latent")
-    p.add_argument("--families", default="images,series,sporadic", metavar="NAMES", help="gpu: all three unless given")
-    p.add_argument("--full", action="store_true", help="gpu: five runs at a time of the slow ones too")
+    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
+    p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
+    p.add_argument("--repeats", type=int, help="all but app: measurements of each, 3 unless given")
+    p.add_argument("--batch", type=int, help="image: samples of a batch, 128 unless given")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), help="image, latent: auto unless given")
+    p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILIES}, all three unless given")
+    p.add_argument("--full", action="store_true", default=None, help="gpu: five runs at a time of the slow ones too")
     p = verb("app", commands.app, "the lab in the browser", runs=True)
     p.add_argument("--port", type=int, metavar="N", help="8501, or the next that is free, unless given")
     p.add_argument("--headless", action="store_true", help="open no browser window")

@@ -176,6 +176,8 @@ def show(options: Namespace) -> int:
     for key, value in description["config"].items():
         if key != "format":
             print(f"  {key:<20} {value}")
+        if key == "engine" and "trained_by" in description:
+            print(f"  trained by           {description['trained_by']}")
     if result:
         for key, value in result["test"].items():
             print(f"  test {key:<15} {value:.6g}")
@@ -296,8 +298,10 @@ def _build(options: Namespace, root: Path) -> int:
     from acenode.data.ushcn import USHCN
     from acenode.progress import DownloadBar
 
-    if options.name != USHCN.name or options.folder is None:
+    if options.name != USHCN.name:
         raise UserError(f"what can be built is {USHCN.name}: acenode data build {USHCN.name} --from DIR")
+    if options.folder is None:
+        raise UserError(f"--from is missing: acenode data build {USHCN.name} --from DIR, a folder of station files")
     given = {name: value for name in ("start", "end", "seed") if (value := getattr(options, name)) is not None}
     with DownloadBar() as bar:
         built = ushcn_build.build(options.folder, root, **given, progress=bar.show)
@@ -306,11 +310,15 @@ def _build(options: Namespace, root: Path) -> int:
         _print_json({"path": str(built.path), "stations": built.stations, "series": built.series, "rows": built.rows,
                      "skipped": built.skipped})
         return 0
-    passed = "".join(f"; {count:,} {what}" for what, count in built.skipped.items())
-    print(f"{built.path}: {built.series:,} series of {built.stations:,} stations, {built.rows:,} rows{passed}")
+    passed = f"; passed over: {said}" if (said := ushcn_build.counts(built.skipped)) else ""
+    read = f"{built.stations:,} station{'s' * (built.stations != 1)}"
+    print(f"{built.path}: {built.series:,} series of {read}, {built.rows:,} rows{passed}")
     return 0
 
 
 def bench(options: Namespace) -> int:
+    from acenode.bench import settle
+
+    settle(options)
     module = importlib.import_module(f"acenode.bench.{options.what}")
     return module.run(options)

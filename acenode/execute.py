@@ -184,7 +184,7 @@ class _Listener:
                  "best": plain(trainer.best.value)}
         self.recorder.heartbeat(**shown)
         if self.progress is not None:
-            self.progress(shown | {"iterations": self.task.iterations} | values)
+            self.progress(shown | {"iterations": self.task.iterations, "metric": self.task.metric.name} | values)
 
     def epoch(self, record: dict[str, Any]) -> None:
         self.recorder.append([{"kind": "epoch", **record}])

@@ -45,7 +45,8 @@ class Bar(_Closing):
             self._begin()
         if not self.terminal and not self.quiet and status.get("validation") is not None:
             left = f", {status['seconds_left']:.0f} s left" if status["seconds_left"] else ""
-            print(f"epoch {status['epoch']}/{status['epochs']}: validation {brief(status['validation'])}, "
+            value = f"{status['metric']} {brief(status['validation'])}"
+            print(f"epoch {status['epoch']}/{status['epochs']}: validation {value}, "
                   f"{status['seconds']:.1f} s{left}", file=sys.stderr, flush=True)
         self.bar.n = 100 * status["progress"]
         self.bar.set_description_str(
@@ -53,7 +54,7 @@ class Bar(_Closing):
             f"/{status['epochs']}", refresh=False)
         parts = {k: f"{status[k]:.3f}" for k in ("L_h", "L_a") if status.get(k) is not None}
         if status.get("best") is not None:
-            parts["best validation"] = brief(status["best"])
+            parts[f"best validation {status['metric']}"] = brief(status["best"])
         self.bar.set_postfix(parts, refresh=False)
         self.bar.refresh()
 

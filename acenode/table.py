@@ -139,12 +139,17 @@ def render(experiment: Experiment, table: list[Row]) -> str:
 
 
 def _block(rows: list[Row], heads: tuple[str, ...], with_paper: bool, digits: int | None) -> list[str]:
-    form = ".4g" if digits is None else f".{digits}f"
     cells = [heads]
     for r in rows:
-        measured = "-" if r.mean is None else f"{r.mean:{form}}" + (f" ± {r.std:{form}}" if r.std is not None else "")
+        measured = "-" if r.mean is None else _measured(r.mean, r.std, digits)
         changed = " ".join(f"{k}={v}" for k, v in r.changed.items())
         middle = (r.paper or "-", r.paper_params or "-") if with_paper else ()
         cells.append((r.title, f"{r.params:,}", measured, str(len(r.seeds)), *middle, changed))
     widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _measured(mean: float, std: float | None, digits: int | None) -> str:
+    """So many digits after the point, or three that count where those would tell nothing apart."""
+    form = ".4g" if digits is None else ".3g" if abs(mean) < 0.01 else f".{digits}f"
+    return f"{mean:{form}}" + (f" ± {std:{form}}" if std is not None else "")

@@ -94,6 +94,7 @@ class Recipe:
     penalty: str = "l2"
     penalty_weight: float = 0.0
     detach_attention: bool = False
+    remedy: str = ""  # what may help beside a lower learning rate where training diverges
 
 
 def never() -> bool:

@@ -158,8 +158,9 @@ class Trainer:
         for record in records:
             bad = [k for k in NUMBERS if not math.isfinite(record.get(k, 0.0))]
             if bad:  # before anything is saved, so that the last checkpoint is a good one
+                remedy = f" or {self.recipe.remedy}" if self.recipe.remedy else ""
                 raise TrainingError(f"{NUMBERS[bad[0]]} became {record[bad[0]]} at step {record['step']}: lower the "
-                                    f"learning rate (now {record['lr']:g}) or tighten rtol and atol")
+                                    f"learning rate (now {record['lr']:g}){remedy}")
 
     def _end_epoch(self) -> bool:
         """Validate and update the best parameters; whether it came to that before somebody asked to stop."""

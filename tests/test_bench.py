@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from problems import relative
 
 from acenode import Solver, solve
-from acenode.bench import app, image
+from acenode.bench import BENCHMARKS, FAMILIES, OPTIONS, app, gpu_work, image, settle
 from acenode.bench.direct import DirectACE
 from acenode.bench.folders import long_run
 from acenode.bench.image import product
@@ -80,3 +81,16 @@ def test_throughput_is_by_the_clock_over_whole_epochs(tmp_path: Path) -> None:
     assert all(w.iterations and len(w.iterations) % 4 == 0 for w in windows)  # nothing of half an epoch
     assert 4 < app.throughput(windows) < 1.1 * 4 / 0.3  # 1,000 by what the iterations say
     assert app.throughput([app.Window(2.0, [0.1] * 3), app.Window(1.0, [0.1] * 3)]) == 2.0
+
+
+def test_help_says_what_each_measures(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name} {entry.about}; about {entry.lasts}" in text for name, entry in BENCHMARKS.items())
+    assert tuple(FAMILIES.split(",")) == tuple(gpu_work.FAMILIES)
+    assert FAMILIES in text
+    for name, entry in BENCHMARKS.items():
+        options = Namespace(what=name, **dict.fromkeys(OPTIONS))
+        settle(options)
+        assert {key: getattr(options, key) for key in entry.options} == entry.options

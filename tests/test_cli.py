@@ -15,6 +15,7 @@ import pytest
 
 from acenode.cli import main
 from acenode.experiments import EXPERIMENTS
+from acenode.progress import Bar
 from acenode.runs import RunStore
 
 FAST = ["--epochs", "1", "--set", "analysis=false", "--set", "batch_size=512", "--set", "snapshots=2"]
@@ -37,7 +38,9 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     assert shown["config"]["seed"] == 4
     assert shown["result"]["test"]["accuracy"] == out["metrics"]["accuracy"]
     assert main(["show", "last"]) == 0
-    assert out["run"] in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert out["run"] in text
+    assert re.search(r"\n  engine +auto\n  trained by +\w+\n", text)
     assert main(["list"]) == 0
     assert re.search(rf"{out['run']}\s+finished", capsys.readouterr().out)
     assert main(["table", "mnist", "--json"]) == 0
@@ -68,6 +71,10 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     (["data", "get", "imagenet"], "imagenet"),
     (["table", "imagenet"], "no experiment"),
     (["bench", "image", "--repeats", "0"], "at least 1"),
+    (["bench"], "name a benchmark: acenode bench image|gpu|app|latent|ushcn"),
+    (["bench", "ushcn", "--device", "cuda"], "--device has no meaning in bench ushcn: leave it out; it goes with"),
+    (["bench", "latent", "--batch", "8"], "--batch has no meaning in bench latent"),
+    (["bench", "ushcn", "--full"], "--full has no meaning in bench ushcn"),
     (["fly"], "invalid choice"),
     ([], "COMMAND"),
 ])
@@ -170,3 +177,10 @@ def test_a_run_asked_to_stop_can_be_resumed(how: str, tmp_path: Path) -> None:
     assert run.status()["state"] == "stopped"
     assert (run.path / "checkpoints" / "last.pt").exists()
     assert main(["stop", run.id, "--runs", str(root)]) == 2  # no longer running
+
+
+def test_the_line_of_an_epoch_names_the_metric(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("a run") as bar:
+        bar.show({"phase": "training", "progress": 0.5, "epoch": 1, "epochs": 2, "seconds": 1.0, "seconds_left": 1.0,
+                  "best": 0.9463, "metric": "mse", "validation": 0.9463})
+    assert "epoch 1/2: validation mse 0.9463, 1.0 s, 1 s left" in capsys.readouterr().err

@@ -79,3 +79,13 @@ def test_foreign_folders_do_not_break_it(tmp_path: Path) -> None:
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "config.json").write_text("{")
     assert len(rows(MNIST, RunStore(tmp_path))) == len(MNIST.methods)
+
+
+def test_small_errors_are_told_apart(tmp_path: Path) -> None:
+    ushcn, store = experiments.get("ushcn"), RunStore(tmp_path)
+    for method, seed, value in (("ace", 0, 0.00123), ("ace", 1, 0.00127), ("gru-d", 0, 0.8314)):
+        run = store.create(ushcn.configure(method, seed=seed), {"params": 1})
+        write_json(run.path / "result.json", {"test": {"mse": value}, "metric": "mse"})
+    text = render(ushcn, rows(ushcn, store))
+    assert "0.00125 ± 2.83e-05" in text
+    assert "0.831 " in text

@@ -17,6 +17,7 @@ from acenode import UserError, experiments
 from acenode.data.batches import DeviceImages
 from acenode.execute import create, execute
 from acenode.experiments import image_task
+from acenode.experiments.base import recipe_of
 from acenode.experiments.image_task import ImageTask
 from acenode.passes import norm_of
 from acenode.runs import RunStore
@@ -244,13 +245,26 @@ def test_learning_rate_follows_the_schedule() -> None:
     assert [r["lr"] for r in ear.records] == pytest.approx([RATE] * 3 + [RATE / 10] * 3)
 
 
-def test_a_loss_that_is_not_finite_ends_training_in_words() -> None:
+@pytest.mark.parametrize(("remedy", "said"), [("", ""), ("lower step_size", " or lower step_size")])
+def test_a_loss_that_is_not_finite_ends_training_in_words(remedy: str, said: str) -> None:
     ear = Ear()
-    t = trainer(ear=ear)
+    t = trainer(ear=ear, remedy=remedy)
     t.task.batch = lambda epoch, iteration: torch.tensor([torch.nan, 1.0]).double()  # type: ignore[method-assign]
-    with pytest.raises(TrainingError, match=r"L_h became nan at step 0: lower the learning rate \(now 0\.1\)"):
+    with pytest.raises(TrainingError, match=rf"L_h became nan at step 0: lower the learning rate \(now 0\.1\){said}$"):
         t.run()
     assert ear.states == []  # the last good checkpoint stays
+
+
+@pytest.mark.parametrize(("experiment", "method", "given", "remedy"), [
+    ("mnist", "ace", {}, "tighten rtol and atol"),
+    ("mnist", "ace", {"solver": "rk4", "step_size": 0.1}, "lower step_size (now 0.1)"),
+    ("mnist", "resnet", {}, ""),
+    ("ushcn", "ace", {}, "lower step_size (now 0.5)"),
+    ("ushcn", "gru-simple", {}, ""),
+])
+def test_the_advice_names_what_a_run_has(experiment: str, method: str, given: dict, remedy: str) -> None:
+    config = experiments.get(experiment).configure(method, **given)
+    assert recipe_of(config, torch.optim.SGD, lambda progress: 1.0).remedy == remedy
 
 
 def test_gradient_norms_are_reported() -> None:

@@ -17,6 +17,10 @@ DAYS = 31
 
 MALFORMED, NUMBERLESS = "malformed lines", "values that are no number"
 NO_DAY, TWICE = "values on days that are not in the calendar", "values that come twice"
+EMPTY, UNSOUND, OTHER = "empty files", "files of malformed lines alone", "files without any of the variables"
+ONE = {MALFORMED: "malformed line", NUMBERLESS: "value that is no number",
+       NO_DAY: "value on a day that is not in the calendar", TWICE: "value that comes twice", EMPTY: "empty file",
+       UNSOUND: "file of malformed lines alone", OTHER: "file without any of the variables"}
 
 _HEAD: dict[Form, re.Pattern[bytes]] = {
     "ghcn": re.compile(rb"([A-Z]{2}[A-Z0-9_-]{9})(\d{4})(0[1-9]|1[0-2])([A-Z0-9]{4})"),
@@ -39,27 +43,36 @@ def form_of(line: bytes) -> Form | None:
     return next((form for form, head in _HEAD.items() if head.match(line)), None)
 
 
-def read_stations(path: Path, elements: tuple[str, ...], skipped: Counter[str]) -> tuple[list[Station], Form]:
-    """The stations of a file by name; missing values and those that failed NOAA's checks are no observations."""
+def read_stations(path: Path, elements: tuple[str, ...], skipped: Counter[str]) -> tuple[list[Station], Form | None]:
+    """The stations of a file by name, and its form, which an empty one has not; missing values and those that failed
+    NOAA's checks are no observations."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror or error})") from error
+    if not any(line.strip() for line in lines):
+        skipped[EMPTY] += 1
+        return [], None
     form = next((found for line in lines if (found := form_of(line))), None)
     if form is None:
         raise UserError(f"{path} is not a daily station file of NOAA: take it out of the folder")
     places = {name.encode(): place for place, name in enumerate(elements)}
     width = sum((11 if form == "ghcn" else 6, 4, 2, 4)) + 8 * DAYS
     kept: dict[str, list[tuple[int, str, bytes]]] = {}  # of each station: element, month and the days' fields
+    sound = False
     for line in lines:
         head = _HEAD[form].match(line)
         # Trailing blanks may be cut off, and the last day's three flags may be blank.
         if head is None or not width - 3 <= len(line.rstrip()) <= width:
             skipped[MALFORMED] += bool(line.strip())
-        elif head[4] in places:
+            continue
+        sound = True
+        if head[4] in places:
             month = f"{head[2].decode()}-{head[3].decode()}"
             kept.setdefault(head[1].decode(), []).append(
                 (places[head[4]], month, line.rstrip().ljust(width)[head.end():]))
+    if not kept:
+        skipped[OTHER if sound else UNSOUND] += 1
     return [_station(name, kept[name], skipped) for name in sorted(kept)], form
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.station_files import Station, read_stations
+from acenode.data.station_files import ONE, Form, Station, read_stations
 from acenode.data.store import Progress, replacing
 from acenode.data.ushcn import CUT, DAYS, END, FILE, HEADER, USHCN, VARIABLES
 from acenode.errors import UserError
@@ -20,6 +20,8 @@ TARGETS = 3  # a series has more times than this after the cut
 EARLIEST = 20  # years after the first by which a station must have begun; it must last a year past the last
 
 OUT_OF_YEARS, TOO_FEW = "stations that do not span the years", "stations with too few times after the cut"
+SINGLE = {**ONE, OUT_OF_YEARS: "station that does not span the years",
+          TOO_FEW: "station with too few times after the cut"}
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,24 @@ def build(
             handle.write("".join(_row(number, *one) for one in zip(t, x, m, strict=True)).encode())
             rows, series = rows + len(t), series + 1
         if not series:
-            raise UserError(f"no station in {folder} has more than {TARGETS} times after the cut: give more stations")
+            raise UserError(f"no station in {folder} can be used: {counts(skipped)}; {_advice(skipped, start, end)}")
     return Build(target, stations, series, rows, +skipped)
+
+
+def counts(skipped: Counter[str]) -> str:
+    """What was passed over, in words."""
+    return ", ".join(f"{count:,} {SINGLE[what] if count == 1 else what}" for what, count in (+skipped).items())
+
+
+def _advice(skipped: Counter[str], start: int, end: int) -> str:
+    needs = []
+    if skipped[OUT_OF_YEARS]:
+        needs.append(f"begin by {start + EARLIEST - 1} and last into {end + 2}")
+    if skipped[TOO_FEW]:
+        needs.append(f"keep more than {TARGETS} times in about the last year of those to {end}")
+    if not needs:
+        return "give whole station files"
+    return f"a station must {' and '.join(needs)}: give other stations, or other years by --start and --end"
 
 
 def _last_day(start: int, end: int) -> int:
@@ -111,14 +129,14 @@ def _stations(folder: Path, skipped: Counter[str], progress: Progress | None) ->
     paths = sorted([*folder.glob("*.dly"), *folder.glob("state*.txt")])
     if not paths:
         raise UserError(f"{folder} has no station files (*.dly or state*.txt) in it")
-    forms = set()
+    forms = set[Form]()
     size, done = sum(path.stat().st_size for path in paths), 0
     for path in paths:
         if progress is not None:
             progress(done, size, "reading station files")
         done += path.stat().st_size
         stations, form = read_stations(path, VARIABLES, skipped)
-        forms.add(form)
+        forms |= {form} if form else set()
         if len(forms) > 1:
             raise UserError(f"{folder} mixes station files in metric and in US units: keep those of one kind")
         yield from stations

@@ -81,4 +81,12 @@ def recipe_of(config: Config, optimiser: Callable[..., torch.optim.Optimizer],
     """How a configuration is trained."""
     return Recipe(config.epochs or 1, config.learning_rate or 0.0, optimiser, rate,
                   schedule=config.schedule or "alternating", penalty=config.penalty or "none",
-                  penalty_weight=config.penalty_weight or 0.0, detach_attention=bool(config.detach_attention))
+                  penalty_weight=config.penalty_weight or 0.0, detach_attention=bool(config.detach_attention),
+                  remedy=_remedy(config))
+
+
+def _remedy(config: Config) -> str:
+    """How a run's solver is made more exact, where it has one."""
+    if config.rtol is not None:
+        return "tighten rtol and atol"
+    return f"lower step_size (now {config.step_size:g})" if config.step_size is not None else ""

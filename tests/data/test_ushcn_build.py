@@ -196,9 +196,28 @@ def test_other_years_can_be_asked_for(tmp_path):
     folder = folder_of(tmp_path, a=century(first=1985, last=2017))
     built = build(folder, tmp_path / "data", start=1990, end=2015)
     assert built.series == 1
-    with pytest.raises(UserError, match="no station .* has more than 3 times"):
+    with pytest.raises(UserError, match="can be used: 1 station that does not span the years; "
+                                        "a station must begin by 1969 and last into 2002: give other stations"):
         build(folder, tmp_path / "other")
     assert not (tmp_path / "other" / "ushcn" / FILE).exists()
+
+
+def test_where_no_station_is_left_every_reason_is_said(tmp_path):
+    late = century("USC00000001", first=1998)
+    folder = folder_of(tmp_path, a=late, b=late.replace("USC00000001", "USC00000002"), empty="", blank="\n",
+                       c=century("USC00000003", last=1960) + line(2002, 1, "TMAX", [1], "USC00000003"),
+                       short=line(days=[1])[:200] + "\n", snow=line(element="WESD", days=[1]))
+    with pytest.raises(UserError) as error:
+        build(folder, tmp_path / "data")
+    said = str(error.value)
+    for words in ("2 stations that do not span the years", "1 station with too few times after the cut",
+                  "2 empty files", "1 malformed line,", "1 file of malformed lines alone",
+                  "1 file without any of the variables", "keep more than 3 times"):
+        assert words in said
+    for name in "abc":
+        (folder / f"{name}.dly").unlink()
+    with pytest.raises(UserError, match="2 empty files.*; give whole station files"):
+        build(folder, tmp_path / "data")
 
 
 @pytest.mark.parametrize(("given", "words"), [
@@ -239,12 +258,12 @@ def test_nothing_is_replaced(tmp_path, there):
 
 def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
-    folder = folder_of(tmp_path, a=century(first=1985, last=2017) + "nonsense\n")
+    folder = folder_of(tmp_path, a=century(first=1985, last=2017) + "nonsense\n", b="")
     arguments = ["data", "build", "ushcn", "--from", str(folder), "--start", "1990", "--end", "2015", "--seed", "4"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"{tmp_path / 'data' / 'ushcn' / FILE}: 1 series of 1 stations, ")
-    assert said.strip().endswith("; 1 malformed lines")
+    assert said.startswith(f"{tmp_path / 'data' / 'ushcn' / FILE}: 1 series of 1 station, ")
+    assert said.strip().endswith("; passed over: 1 malformed line, 1 empty file")
     assert main(["data", "check", "ushcn"]) == 0
     assert len(load(tmp_path / "data")) == 1
     assert main(arguments) == 2
@@ -257,7 +276,7 @@ def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(("words", "said"), [
     (["build"], "what can be built is ushcn"),
     (["build", "mnist", "--from", "."], "what can be built is ushcn"),
-    (["build", "ushcn"], "acenode data build ushcn --from DIR"),
+    (["build", "ushcn"], "--from is missing: acenode data build ushcn --from DIR"),
     (["get", "ushcn", "--from", "."], "--from goes with `acenode data build ushcn`"),
     (["check", "ushcn", "--seed", "1"], "--seed goes with"),
 ])
