@@ -149,7 +149,8 @@ def test_closing_goes_on_past_a_torn_run(tmp_path: Path) -> None:
 
 
 def test_failure_ends_one_run_alone(launcher: Launcher) -> None:
-    bad = launcher.start(config("ace", max_steps=1, rtol=1e-6, atol=1e-6))
+    stuck = {**QUICK, "device": "cpu", "max_steps": 1, "rtol": 1e-6, "atol": 1e-6}
+    bad = launcher.start(experiments.get("mnist").configure("ace", **stuck))
     good = launcher.start(config())
     assert launcher.wait(120)
     assert bad.status()["state"] == "failed"
