@@ -37,8 +37,17 @@ def start(experiment: Experiment, configs: list[Config]) -> None:
 
 def look_at(experiment: Experiment, ids: list[str]) -> None:
     """Show these runs at the next run of the page, and bring them into view."""
-    st.session_state[f"shown/{experiment.name}"] = ids[-MOST:]
+    count = f"asked/{experiment.name}"
+    st.session_state[count] = st.session_state.get(count, 0) + 1
+    st.session_state[_key(experiment)] = ids[-MOST:]
     st.session_state["scroll"] = ",".join(ids)
+
+
+def _key(experiment: Experiment) -> str:
+    """Of the choice of runs. A new one where the page chooses, so that what a browser still says of the old one, on its
+    way meanwhile, does not undo that."""
+    asked = st.session_state.get(f"asked/{experiment.name}", 0)
+    return f"shown/{experiment.name}" + (f"/{asked}" if asked else "")
 
 
 def show(experiment: Experiment) -> None:
@@ -47,7 +56,7 @@ def show(experiment: Experiment) -> None:
         st.info("No run of this experiment yet. Press **Train**: the sample needs no download and takes a minute "
                 "or two, and its curves and attention appear here while it trains.", icon=":material/play_arrow:")
         return
-    chosen = [entries[name] for name in _choose(entries, f"shown/{experiment.name}")]
+    chosen = [entries[name] for name in _choose(entries, _key(experiment))]
     if not chosen:
         st.info("Choose a run above to see its curves, its attention and its results.", icon=":material/touch_app:")
         return
@@ -112,7 +121,7 @@ def _controls(experiment: Experiment, entry: Entry) -> None:
 
 
 def _again(experiment: Experiment, run: Run) -> None:
-    look_at(experiment, [*st.session_state.get(f"shown/{experiment.name}", []), lab().launcher.retry(run).id])
+    look_at(experiment, [*st.session_state.get(_key(experiment), []), lab().launcher.retry(run).id])
 
 
 def _button(title: str, icon: str, entry: Entry, act: Callable[[Run], None], help: str) -> None:

@@ -83,7 +83,7 @@ def test_train_starts_a_run_and_shows_it(page: Page, lab: Lab) -> None:
     assert [e.state in ("queued", "running") for e in lab.catalogue.entries()] == [True]
     (entry,) = lab.catalogue.entries()
     assert (entry.method, entry.data, entry.seed) == ("ace", "sample", 0)
-    assert app.multiselect(key="shown/mnist").value == [entry.id]
+    assert app.multiselect(key="shown/mnist/1").value == [entry.id]
     assert app.query_params["runs"] == entry.id
     app.button(key=f"Stop/{entry.id}").click().run()
     sound(app)
