@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from acenode import commands
-    from acenode.bench import BENCHMARKS, FAMILIES, summary
+    from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
 
     parser = _Parser(prog="acenode", description="ACE-NODE Lab: attentive co-evolving neural ODEs")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--repeats", type=int, help="all but app: measurements of each, 3 unless given")
     p.add_argument("--batch", type=int, help="image: samples of a batch, 128 unless given")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), help="image, latent: auto unless given")
-    p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILIES}, all three unless given")
+    p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILY_NAMES}, all three unless given")
     p.add_argument("--full", action="store_true", default=None, help="gpu: five runs at a time of the slow ones too")
     p = verb("app", commands.app, "the lab in the browser", runs=True)
     p.add_argument("--port", type=int, metavar="N", help="8501, or the next that is free, unless given")

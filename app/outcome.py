@@ -13,6 +13,7 @@ import streamlit as st
 from acenode import experiments, measure
 from acenode.catalogue import Entry
 from acenode.errors import UserError
+from acenode.experiments import Experiment
 from acenode.export import outcome
 from acenode.export.outcome import Outcome
 from app import bands, coupling, labels, say, series, vitals
@@ -36,19 +37,18 @@ def tiles(entries: list[Entry]) -> None:
                 for name in known.also if known else ():
                     other = measure.of(name, entry.experiment)
                     st.metric(say.plain(f"test {other.title}"), other.text(entry.test.get(name)))
-                st.metric(say.plain(f"validation {unit.title}, best epoch"), unit.text(entry.best), help=_judged(entry))
+                st.metric(say.plain(f"validation {unit.title}, best epoch"), unit.text(entry.best), help=_judged(known))
                 if entry.test.get("nfe"):
                     st.metric("NFE", f"{entry.test['nfe']:.0f}")
                 st.metric("parameters", f"{entry.params:,}")
                 st.metric("training time", labels.duration(entry.seconds))
 
 
-def _judged(entry: Entry) -> str | None:
+def _judged(experiment: Experiment | None) -> str | None:
     """By what the best epoch was found, where it is not by the number beside it."""
-    known = experiments.EXPERIMENTS.get(entry.experiment)
-    if known is None or known.metric.judge is None:
+    if experiment is None or experiment.metric.judge is None:
         return None
-    return say.plain(f"the epoch with the best validation {measure.of(known.metric.judge, entry.experiment).title}")
+    return say.plain(f"the epoch with the best validation {measure.of(experiment.metric.judge, experiment.name).title}")
 
 
 def tabs(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:

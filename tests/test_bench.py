@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from problems import relative
 
 from acenode import Solver, solve
-from acenode.bench import BENCHMARKS, FAMILIES, OPTIONS, app, gpu_work, image, settle
+from acenode.bench import BENCHMARKS, FAMILY_NAMES, OPTIONS, app, gpu_work, image, settle
 from acenode.bench.direct import DirectACE
 from acenode.bench.folders import long_run
 from acenode.bench.image import product
@@ -88,8 +88,8 @@ def test_help_says_what_each_measures(capsys: pytest.CaptureFixture[str]) -> Non
         main(["bench", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert all(f"{name} {entry.about}; about {entry.lasts}" in text for name, entry in BENCHMARKS.items())
-    assert tuple(FAMILIES.split(",")) == tuple(gpu_work.FAMILIES)
-    assert FAMILIES in text
+    assert tuple(FAMILY_NAMES.split(",")) == tuple(gpu_work.FAMILIES)
+    assert FAMILY_NAMES in text
     for name, entry in BENCHMARKS.items():
         options = Namespace(what=name, **dict.fromkeys(OPTIONS))
         settle(options)

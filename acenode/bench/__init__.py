@@ -9,7 +9,7 @@ from typing import Any
 
 from acenode.errors import UserError
 
-FAMILIES = "images,series,sporadic"
+FAMILY_NAMES = "images,series,sporadic"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ BENCHMARKS = {
     "image": Benchmark("an iteration of ACE on images against a direct implementation", "4 minutes",
                        {"repeats": 3, "batch": 128, "device": "auto"}),
     "gpu": Benchmark("an iteration of every family by every engine, on a GPU", "2 to 3 minutes",
-                     {"repeats": 3, "families": FAMILIES, "full": False}),
+                     {"repeats": 3, "families": FAMILY_NAMES, "full": False}),
     "app": Benchmark("how soon the lab shows things and what watching costs; needs Chromium", "6 minutes", {}),
     "latent": Benchmark("a batch of PhysioNet's shape, own times against the union grid; on a GPU, its parts",
                         "1 minute", {"repeats": 3, "device": "auto"}),

@@ -17,7 +17,7 @@ from acenode.lock import locked
 START_YEAR, END_YEAR = 1950, 2000
 SHARE = 0.05  # of a station's observations of an element
 TARGETS = 3  # a series has more times than this after the cut
-EARLIEST = 20  # years after the first by which a station must have begun; it must last a year past the last
+EARLIEST = 20  # years after the first by which a station must have begun; it must last into the second after the last
 
 OUT_OF_YEARS, TOO_FEW = "stations that do not span the years", "stations with too few times after the cut"
 SINGLE = {**ONE, OUT_OF_YEARS: "station that does not span the years",

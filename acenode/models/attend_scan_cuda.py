@@ -24,13 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.models.jump_events import OF_ROWS, Events, Weights, largest, settle, sizes
+from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
 from acenode.models.jump_scan import ROOM
 from acenode.models.scan_cuda import ADDRESSABLE, launching, padded, ready
 
-LARGEST = 64  # of any layer: σ(a) and the ODE's weights are held in registers
-WARPS = 4
-REGISTERS = 168  # of a thread: three programs at a time on a multiprocessor
 STRIP = 16  # rows of a at a time
 EXACT = "tf32x3"  # three products in tf32, which give float32's accuracy
 OLDEST = (8, 0)  # compute capability, the first one with tf32

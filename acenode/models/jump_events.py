@@ -21,6 +21,9 @@ from torch import Tensor
 from acenode.data.course import Course
 from acenode.models.scan_cuda import padded
 
+LARGEST = 64  # of any layer: a program holds the ODE's weights, with their gradients or with σ(a), in registers
+WARPS = 4
+REGISTERS = 168  # of a thread: three programs at a time on a multiprocessor
 OF_ROWS = 2  # of the weights: those of a row's step; the others are the jumps'
 
 

@@ -18,12 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.models.jump_events import OF_ROWS, Events, Weights, largest, settle, sizes
+from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
 from acenode.models.scan_cuda import ADDRESSABLE, launching, ready
-
-LARGEST = 64  # of any layer: the ODE's weights and their gradients are held in registers
-WARPS = 4
-REGISTERS = 168  # of a thread: three programs at a time on a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ def forward(h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> tuple[T
 
 
 def backward(grad_pre: Tensor, grad_post: Tensor, saved: Saved,
-             needed: Sequence[bool] = (True,) * 12) -> tuple[Tensor, Weights]:
+             needed: Sequence[bool] = (True,) * len(Weights._fields)) -> tuple[Tensor, Weights]:
     """The gradients of h0 and of the weights."""
     from acenode.models import jump_kernels
 
