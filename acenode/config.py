@@ -111,7 +111,8 @@ class Config:
     at_jump: str | None = option(
         "a where h jumps. keep: as it is; recompute: the correlation of h anew, in evaluation after every step; "
         "observed: that, for the observed series alone", choices=("keep", "recompute", "observed"), group="attention")
-    attention_every: int | None = option("Euler steps of h to one of a", low=1, high=1000, group="model")
+    attention_every: int | None = option("Euler steps of h to one exponential step of a", low=1, high=1000,
+                                         group="model")
     features: int | None = option("features of every variable at a jump", low=1, high=256, group="model")
     cell: str | None = option("the continuous GRU: full, with a reset gate, or minimal", choices=("full", "minimal"),
                               group="model")

@@ -91,7 +91,7 @@ def test_every_ablation_trains(given: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"attention_every": 3}, "attention_every=3"), ({"initial": "conv"}, "initial=conv"),
+    ({"attention_every": 0}, "attention_every"), ({"initial": "conv"}, "initial=conv"),
     ({"fold": 5}, "fold"), ({"sample": "mars"}, "sample"), ({"data": "full", "sample": "ou"}, "sample"),
 ])
 def test_what_has_no_meaning_is_refused(given: dict[str, Any], words: str) -> None:

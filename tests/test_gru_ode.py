@@ -55,6 +55,21 @@ def test_g_is_a_continuous_gru_on_every_row() -> None:
             assert torch.allclose(g(attended, a)[b, i], (1 - z) * (u - a[b, i]))
 
 
+def test_an_exponential_step_of_a() -> None:
+    """What is linear in a is solved exactly; a short step is g's own rate, and no step leaves [−1, 1]."""
+    g = filled(RowGRU(H)).double()
+    attended, a, tau = randn(2, H), randn(2, H, H).tanh(), torch.tensor([0.7, 3.0], dtype=torch.float64).view(2, 1, 1)
+    for b in range(2):
+        for i in range(H):
+            r, z = torch.sigmoid(g.gates.weight @ a[b, i] + g.gates_in.weight @ attended[b]).chunk(2)
+            u = torch.tanh(g.new.weight @ (r * a[b, i]) + g.new_in.weight @ attended[b])
+            exact = torch.matrix_exp(-tau[b] * torch.diag(1 - z)) @ (a[b, i] - u) + u
+            assert torch.allclose(g.step(attended, a, tau)[b, i], exact)
+    assert torch.allclose((g.step(attended, a, tau * 1e-7) - a) / (tau * 1e-7), g(attended, a), atol=1e-6)
+    assert torch.equal(g.step(attended, a, tau * 0), a)
+    assert (g.step(attended, a, tau * 1e6).abs() <= 1).all()
+
+
 def test_the_jump() -> None:
     jump = filled(Jump(H, D, 2)).double()
     h, mean, logvar, x = randn(3, H), randn(3, D), randn(3, D), randn(3, D)

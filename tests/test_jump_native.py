@@ -135,6 +135,24 @@ def test_with_attention_too(B: int, H: int, D: int, every: int, own_steps: bool,
 
 
 @native
+@pytest.mark.parametrize("B", [5, 19])
+def test_the_gates_of_attention_are_kept_or_made_again(B: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same gradient to the last bit, a second time too, when they are gone."""
+    of = problem(B, 7, 3, attention=True, every=3)
+    found, kept = [], []
+    for room in (2e9, 0.0):
+        monkeypatch.setattr(jump_native, "ROOM", room)
+        weights = [w.clone().requires_grad_() for w in of.weights]
+        outputs = JumpScan.apply(of.plan, of.h0, of.a0, *weights)
+        kept.append("opened" in outputs[0].grad_fn.scan.given)
+        loss = torch.stack([y.square().sum() for y in outputs]).sum()
+        found += [torch.autograd.grad(loss, weights, retain_graph=True) for _ in range(2)]
+    assert kept == [True, False]
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+@native
 @pytest.mark.parametrize(("jumps", "reads"), [(False, True), (True, False), (False, False)])
 @pytest.mark.parametrize("attention", [False, True])
 def test_there_may_be_no_jumps_or_no_reads(jumps: bool, reads: bool, attention: bool) -> None:

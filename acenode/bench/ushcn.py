@@ -34,7 +34,7 @@ from acenode.models.initialise import initialise
 BATCH, TIMES = 300, 315  # of the protocol, and the mean number of observation times of a series
 DAY_COUNT, MORE = 1_491, 0.04  # days in the set, and the chance of each further variable at a time
 HELD = 6  # series beside those of training
-TARGETS = {"gru-ode-bayes": 5.0, "ace": 3.0}  # at least so much faster than plain; at most so many times that fifth
+TARGETS = {"gru-ode-bayes": 5.0, "ace": 3.0}  # at least so much faster than plain; at most so many times that
 
 
 def run(options: Namespace) -> int:
@@ -109,7 +109,7 @@ def measure(repeats: int, count: int = BATCH) -> dict[str, Any]:
     plain, own, ace = turns.seconds.values()
     return {"device": describe(torch.device("cpu")), "seconds": turns.seconds, "losses": turns.losses, "series": count,
             "times": len(np.unique(np.concatenate([r.t for r in made]))), "speedup": plain / own,
-            "ace": ace * TARGETS["gru-ode-bayes"] / plain, "ace_own": ace / own, "targets": TARGETS}
+            "ace": ace / own, "targets": TARGETS}
 
 
 def render(result: dict[str, Any]) -> str:
@@ -117,5 +117,4 @@ def render(result: dict[str, Any]) -> str:
     lines += [f"{name:<34}{s:>9.2f} s   loss {result['losses'][name]:.7g}" for name, s in result["seconds"].items()]
     return "\n".join([*lines, "", f"gru-ode-bayes against one clock for the batch: {result['speedup']:.1f}× "
                       f"(at least {TARGETS['gru-ode-bayes']:g}×)",
-                      f"ace against a fifth of the plain time: {result['ace']:.1f}× (at most {TARGETS['ace']:g}×); "
-                      f"against gru-ode-bayes: {result['ace_own']:.1f}×"])
+                      f"ace against gru-ode-bayes: {result['ace']:.1f} times as long (at most {TARGETS['ace']:g})"])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from acenode.config import Config
-from acenode.errors import UserError
 from acenode.experiments.base import Method
 from acenode.experiments.solver_settings import SOLVER, solver_of
 
@@ -84,13 +83,10 @@ def _attention(c: Config) -> nn.Module | None:
     from acenode.models.gru_ode import RowGRU
     from acenode.models.jump_attention import Attention
 
-    d, every = c.latent or 1, c.attention_every or 1
-    if every * (c.step_size or 0.0) > 1 + 1e-9:
-        raise UserError(f"attention_every={every} steps of {c.step_size:g} are more than 1, where a leaves [−1, 1]: "
-                        "take fewer")
+    d = c.latent or 1
     q = Dense((d,)) if c.initial == "dense" else Correlation((d,), bins=41 if c.attention == "fixed" else 1)
-    return Attention(RowGRU(d) if c.attention == "evolving" else None, q, every=every, at_jump=c.at_jump or "keep",
-                     own_feedback=c.feedback == "own")
+    return Attention(RowGRU(d) if c.attention == "evolving" else None, q, every=c.attention_every or 1,
+                     at_jump=c.at_jump or "keep", own_feedback=c.feedback == "own")
 
 
 METHODS: dict[str, Method[int]] = {m.name: m for m in (

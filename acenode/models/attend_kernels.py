@@ -66,7 +66,7 @@ def turn(a, after, soft, turned, in_r, in_z, in_u, tau, H: tl.constexpr, M: tl.c
     for top in range(0, P, M):
         now = matrix(a + top * H, H, H - top, H, M, P)
         _, z, u = gates(now, turned, in_r, in_z, in_u, P, EXACT)
-        now = now + tau * (1 - z) * (u - now)
+        now = now + (1 - tl.exp(tau * (z - 1))) * (u - now)
         i, j = (top + tl.arange(0, M))[:, None], tl.arange(0, P)[None, :]
         tl.store(after + i * H + j, now, mask=(i < H) & (j < H))
         put_turned(soft, softmax(now, top, H, M, P), top, M, P)
@@ -96,11 +96,10 @@ def turn_back(a, d, square, turned, in_r, in_z, in_u, tau, work, top, M: tl.cons
     For the gradient of g's weights, a, r ⊙ a and ∂ of what r, z and u are made of are left in `work`, transposed.
     """
     r, z, u = gates(a, turned, in_r, in_z, in_u, P, EXACT)
-    scaled = d * tau
-    d_z = scaled * (a - u) * z * (1 - z)
-    d_u = scaled * (1 - z)
-    d = d - d_u
-    d_u = d_u * (1 - u * u)
+    kept = d * tl.exp(tau * (z - 1))
+    d_z = kept * tau * (a - u) * z * (1 - z)
+    d_u = (d - kept) * (1 - u * u)
+    d = kept
     d_ra = times(d_u, tile(square + 2 * P * P, P), EXACT)
     d_r = d_ra * a * r * (1 - r)
     d += d_ra * r

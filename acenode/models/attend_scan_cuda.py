@@ -7,7 +7,7 @@ Row by row, for every series by itself:
 after the row of an event a jump (`acenode.models.jump_events`), and after the rows of a window, τ long, on the mean m
 of s over them,
 
-    r, z = σ(a G_rz + m V_rz)        u = tanh((r ⊙ a) G_u + m V_u)        a ← a + τ (1−z) ⊙ (u−a)
+    r, z = σ(a G_rz + m V_rz)        u = tanh((r ⊙ a) G_u + m V_u)        a ← u + e^(−τ(1−z)) ⊙ (a−u)
 
 For the way back, again one launch, h, s and the gates of every row are kept, and a at the start of every window; g's
 gates are made again. The gradient of the ODE's weights is then one product over all rows, that of the jumps' weights

@@ -38,7 +38,8 @@ class RowGRU(nn.Module):
     """g: every row a_i of a is the state of one full continuous GRU that reads h', its weights shared over rows.
 
     r_i, z_i = σ(W h' + U a_i), u_i = tanh(W_u h' + U_u (r_i ⊙ a_i)), da_i/dt = (1 − z_i) ⊙ (u_i − a_i). So a stays
-    within [−1, 1], where correlations live.
+    within [−1, 1], where correlations live. An exponential step keeps z and u and solves what is left, which is linear
+    in a_i: it stays there too, however long it is.
     """
 
     def __init__(self, size: int) -> None:
@@ -49,6 +50,15 @@ class RowGRU(nn.Module):
 
     def forward(self, attended: Tensor, a: Tensor) -> Tensor:
         """h' (B, d) and a (B, d, d) → da/dt."""
+        rate, u = self.relax(attended, a)
+        return rate * (u - a)
+
+    def step(self, attended: Tensor, a: Tensor, tau: Tensor) -> Tensor:
+        """a after an exponential step of length τ, (B, 1, 1)."""
+        rate, u = self.relax(attended, a)
+        return a - torch.expm1(-tau * rate) * (u - a)
+
+    def relax(self, attended: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        """How fast a goes, 1 − z, and where to, u."""
         r, z = torch.sigmoid(self.gates(a) + self.gates_in(attended).unsqueeze(-2)).chunk(2, -1)
-        u = torch.tanh(self.new(r * a) + self.new_in(attended).unsqueeze(-2))
-        return (1 - z) * (u - a)
+        return 1 - z, torch.tanh(self.new(r * a) + self.new_in(attended).unsqueeze(-2))

@@ -1,6 +1,6 @@
 """Pairwise attention beside a state that jumps: how it evolves, and what becomes of it at an observation.
 
-    evolving    da/dt = g(a, h') by Euler steps, one to `every` steps of h, on the mean of h' in between
+    evolving    da/dt = g(a, h') by exponential steps, one to `every` steps of h, on the mean of h' in between
     fixed       a(t) = the correlation of h(t), nothing is integrated
 
 At a jump a stays as it is (keep), or is the correlation of h over the batch anew, of all series (recompute) or of those
@@ -79,7 +79,7 @@ class Moving:
         assert isinstance(self.sum, Tensor)
         assert self.a is not None
         mean = self.sum / self.tau.clamp(min=1e-12)
-        self.a = self.a + self.tau.unsqueeze(-1) * self.of.g(mean, self.a)
+        self.a = self.of.g.step(mean, self.a, self.tau.unsqueeze(-1))
         self.weights, self.rows, self.sum, self.tau = None, 0, 0.0, 0.0
 
     def jumped(self, h: Tensor, who: Tensor) -> None:

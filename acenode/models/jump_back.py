@@ -100,17 +100,17 @@ class Back:
 
     def turn(self, turn: Turn, da: Tensor) -> tuple[Tensor, Tensor]:
         """∂a before its step, and ∂ of the mean that it read."""
-        H, B, tau, back = self.scan.H, len(da), turn.tau.unsqueeze(-1), self.back
+        H, B, back = self.scan.H, len(da), self.back
         assert back.g_gates is not None
         assert back.g_new is not None
         assert back.g_gates_in is not None
         assert back.g_new_in is not None
-        r, o = turn.gates[..., :H], turn.gates[..., H:]
+        r = turn.gates[..., :H]
         d_gates = torch.empty_like(turn.gates)
-        scaled = da * tau
-        torch.mul(scaled, turn.u - turn.a, out=d_gates[..., H:])
-        d_u = scaled.mul_(o)
-        da = da.sub_(d_u)
+        d_kept = da * self.scan.stays(turn)
+        d_u = da - d_kept
+        torch.mul(d_kept * turn.tau.unsqueeze(-1), turn.u - turn.a, out=d_gates[..., H:])
+        da = d_kept
         tanh_backward(d_u, turn.u, grad_input=d_u)
         d_read = torch.mm(d_u.view(-1, H), back.g_new).view(B, H, H)
         torch.mul(d_read, turn.a, out=d_gates[..., :H])

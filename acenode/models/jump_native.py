@@ -26,6 +26,8 @@ SOURCE = Path(__file__).parent / "kernel" / "jump.c"
 PLAIN, ATTENTIVE = 11, 15  # weights
 SERIES, ROWS = 16, 16  # that go together, and rows of a window, without attention
 ATTENTIVE_SERIES = 8
+ROOM = 2e9  # bytes that may be kept of g's gates; beyond, they are made again on the way back
+LANES = 8  # numbers of a vector, at most
 _lock = Lock()
 
 
@@ -43,7 +45,7 @@ class Job(ctypes.Structure):
                                                       "needed")),
                 *((name, ctypes.c_void_p) for name in ("dt", "h0", "a0", "x", "m", "kept")),
                 ("weights", ctypes.c_void_p * ATTENTIVE), ("jumps", CHalts), ("looks", CHalts),
-                *((name, ctypes.c_void_p) for name in ("said", "before", "after", "reads", "marks", "a_marks",
+                *((name, ctypes.c_void_p) for name in ("said", "before", "after", "reads", "marks", "a_marks", "opened",
                                                        "d_said", "d_after", "d_reads", "d_h0", "d_a0")),
                 ("d_weights", ctypes.c_void_p * ATTENTIVE)]
 
@@ -99,6 +101,9 @@ class Native:
         self.given |= {"before": new(N, H), "after": after, "marks": new(marks, B, H)}
         if a0 is not None:
             self.given["a_marks"] = new(marks, B, H, H)
+            opened = max(S - 2, 0) // every * B * 3 * H * math.ceil(H / LANES) * LANES
+            if plan.keep and 4 * opened <= ROOM:
+                self.given["opened"] = new(opened)
         self.halts = [_by_block(halts, B, block) for halts in (course.jumps, course.reads)]
         said, reads = new(N, 2 * D), new(len(course.reads), H)
         self._call("jump_forward", said=said, reads=reads)
@@ -113,6 +118,7 @@ class Native:
             out["d_a0"] = torch.zeros_like(self.given["a0"])
         d_said, d_after, d_reads = (g.contiguous() for g in grads)
         self._call("jump_backward", found, d_said=d_said, d_after=d_after, d_reads=d_reads, **out)
+        self.given.pop("opened", None)  # gradients have taken its place
         return [out["d_h0"], out.get("d_a0"), *found]
 
     def _call(self, name: str, found: list[Tensor | None] | None = None, **more: Tensor) -> None:

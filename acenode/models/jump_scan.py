@@ -6,7 +6,7 @@ Row by row (`acenode.models.gru_bayes` has the equations):
     r, o = σ(s W), u = tanh((r ⊙ s) W')                    o = 1 − z: the sign is in the weights
     h ← h + dt o ⊙ (u − s)                                 or u − h
     h ← GRU(ReLU([x, p, e] F + b) ⊙ m, h) where observed   p = MLP(h), e = (x − μ)/σ
-    a ← a + τ o_a ⊙ (u_a − a)                              once in a window of rows, τ long, on the mean of s
+    a ← u_a + e^(−τ o_a) ⊙ (a − u_a)                       once in a window of rows, τ long, on the mean of s
 
 Recorded operation by operation a row is some sixty nodes, and each adds to a weight's gradient; here that is one
 product for a window, or for all observations. Of a window all is kept while there is room, else its start alone, and
@@ -255,7 +255,11 @@ class Scan:
 
     def turned(self, turn: Turn) -> Tensor:
         """a after its step."""
-        return torch.lerp(turn.a, turn.u, turn.gates[..., self.H:] * turn.tau.unsqueeze(-1))
+        return torch.lerp(turn.a, turn.u, 1 - self.stays(turn))
+
+    def stays(self, turn: Turn) -> Tensor:
+        """What is left of a − u after its step."""
+        return torch.exp(turn.gates[..., self.H:] * -turn.tau.unsqueeze(-1))
 
 
 def _bytes(segment: Segment) -> float:

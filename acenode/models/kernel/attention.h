@@ -2,7 +2,7 @@
  *
  *     s = σ(a) h                                          σ over the rows of a, held for the rows of a window
  *     m = Σ dt s / τ, τ = Σ dt                            over those rows
- *     r, o = σ(a W + m V), u = tanh((r ⊙ a) W' + m V'), a ← a + τ o ⊙ (u − a)
+ *     r, o = σ(a W + m V), u = tanh((r ⊙ a) W' + m V'), a ← u + e^(−τ o) ⊙ (a − u)
  */
 
 #define SHORTEST 1e-12f
@@ -51,6 +51,9 @@ static void attend(Walk *walk, long row, long k) {
     }
 }
 
+/* what is left of a − u after a step of length τ */
+INLINE vec left(float tau, vec open) { return power(at_least(-tau * open, -87.0f)); }
+
 /* a after window w */
 static void close_window(Walk *walk, long w) {
     const Scan *scan = walk->scan;
@@ -58,23 +61,28 @@ static void close_window(Walk *walk, long w) {
     long H = scan->to.H, n = walk->count, square = job->H * H;
     float *mean = place(walk, walk->mean, w, n * H), *tau = place(walk, walk->tau, w, n);
     float *gates_in = walk->share, *new_in = gates_in + n * 2 * H, *read = walk->a_read;
+    int again = walk->keep && job->opened;
     EACH(b, n) VECTORS(j, H)
         store(mean + b * H + j, load(mean + b * H + j) / (tau[b] > SHORTEST ? tau[b] : SHORTEST));
-    product(n, job->H, 2 * H, mean, H, scan->w.g_gates_in, NULL, 0, gates_in, 2 * H);
-    product(n, job->H, H, mean, H, scan->w.g_new_in, NULL, 0, new_in, H);
+    if (!again) {
+        product(n, job->H, 2 * H, mean, H, scan->w.g_gates_in, NULL, 0, gates_in, 2 * H);
+        product(n, job->H, H, mean, H, scan->w.g_new_in, NULL, 0, new_in, H);
+    }
     EACH(b, n) {
         float *a = place(walk, walk->a, w, n * square) + b * square, *after = walk->keep ? a + n * square : a;
-        float *gates = walk->a_gates + (walk->keep ? (w * n + b) * 2 * square : 0);
-        float *u = walk->a_u + (walk->keep ? (w * n + b) * square : 0);
-        product(job->H, job->H, 2 * H, a, H, scan->w.g_gates, gates_in + b * 2 * H, 0, gates, 2 * H);
-        open_all(gates, 2 * square);
-        EACH(i, job->H) VECTORS(j, H) store(read + i * H + j, load(gates + i * 2 * H + j) * load(a + i * H + j));
-        product(job->H, job->H, H, read, H, scan->w.g_new, new_in + b * H, 0, u, H);
-        open_all(u, square);
+        float *gates, *u;
+        find_opened(walk, w, b, &gates, &u);
+        if (!again) {
+            product(job->H, job->H, 2 * H, a, H, scan->w.g_gates, gates_in + b * 2 * H, 0, gates, 2 * H);
+            open_all(gates, 2 * square);
+            EACH(i, job->H) VECTORS(j, H) store(read + i * H + j, load(gates + i * 2 * H + j) * load(a + i * H + j));
+            product(job->H, job->H, H, read, H, scan->w.g_new, new_in + b * H, 0, u, H);
+            open_all(u, square);
+            VECTORS(j, square) store(u + j, tanh_of(load(u + j)));
+        }
         EACH(i, job->H) VECTORS(j, H) {
-            vec new = tanh_of(load(u + i * H + j)), now = load(a + i * H + j);
-            store(u + i * H + j, new);
-            store(after + i * H + j, now + tau[b] * load(gates + i * 2 * H + H + j) * (new - now));
+            vec new = load(u + i * H + j), now = load(a + i * H + j);
+            store(after + i * H + j, now + (1.0f - left(tau[b], load(gates + i * 2 * H + H + j))) * (new - now));
         }
     }
 }
@@ -89,17 +97,17 @@ static void close_window_back(Walk *walk, long w, const Matrices *g) {
     clear(walk->d_new_in, n * H);
     EACH(b, n) {
         const float *a = walk->a + (w * n + b) * square;
-        float *gates = walk->a_gates + (w * n + b) * 2 * square, *u = walk->a_u + (w * n + b) * square;
-        float *da = walk->da + b * square;
+        float *gates, *u, *da = walk->da + b * square;
+        find_opened(walk, w, b, &gates, &u);
         EACH(i, job->H) VECTORS(j, H) {
             float *r = gates + i * 2 * H + j, *o = r + H;
             long at = i * H + j;
-            vec d = load(da + at), now = load(a + at), open = load(o), new = load(u + at), scaled = d * tau[b];
-            vec d_new = scaled * open;
+            vec d = load(da + at), now = load(a + at), open = load(o), new = load(u + at);
+            vec kept = d * left(tau[b], open);
             store(read + at, load(r) * now);
-            store(o, through_sigmoid(scaled * (new - now), open));
-            store(u + at, through_tanh(d_new, new));
-            store(da + at, d - d_new);
+            store(o, through_sigmoid(kept * tau[b] * (new - now), open));
+            store(u + at, through_tanh(d - kept, new));
+            store(da + at, kept);
         }
         product(job->H, job->H, H, u, H, scan->t.g_new, NULL, 0, d_read, H);
         EACH(i, job->H) VECTORS(j, H) {

@@ -2,9 +2,9 @@
  * jump_back.py in single precision.
  *
  * Series do not see each other, so a block of them is taken through all rows while its state stays near the core. What
- * is kept for the way back is the state at marks and h around the jumps; the rest is computed again. Blocks sum their
- * shares of the weights' gradients by themselves and the sums are added in order, so that the result does not depend on
- * the number of threads.
+ * is kept for the way back is the state at marks, h around the jumps and, where there is room, the gates of
+ * attention; the rest is computed again. Blocks sum their shares of the weights' gradients by themselves and the sums
+ * are added in order, so that the result does not depend on the number of threads.
  */
 
 #include "vectors.h"
@@ -53,6 +53,7 @@ static long known(const Walk *walk, long row, long jump, float *h) {
 static void go(Walk *walk, long first, long end, long jump) {
     const Job *job = walk->scan->job;
     long size = walk->count * walk->scan->to.H;
+    walk->window = (first - 1) / job->every;
     for (long row = first, k = 0; row < end; row++, k++) {
         if (job->attention) {
             if (k % job->every == 0) open_window(walk, k / job->every);

@@ -11,6 +11,7 @@ typedef struct {
     const Scan *scan;
     int keep;         /* every row from mark to mark has its own place; else all have the same */
     long lo, count;   /* the series */
+    long window;      /* that rows are counted from */
     long jump, jump_end, look, look_end;
     float *h, *s, *gates, *read, *u;                     /* by row: r, o; r ⊙ s; s is h without attention */
     float *dh, *d_s, *d_read;                            /* d_s by row of a window */
@@ -54,3 +55,12 @@ static void begin(Walk *walk, long block, int at_end) {
 
 /* where the numbers of the k-th row, or window, are */
 INLINE float *place(const Walk *walk, float *base, long k, long size) { return walk->keep ? base + k * size : base; }
+
+/* g's gates and u of a series at the end of window w */
+INLINE void find_opened(const Walk *walk, long w, long b, float **gates, float **u) {
+    const Job *job = walk->scan->job;
+    long square = job->H * walk->scan->to.H, at = walk->keep ? w * walk->count + b : 0;
+    long windows = (job->S - 2) / job->every, before = walk->lo * windows + (walk->window + w) * walk->count + b;
+    *gates = job->opened ? job->opened + before * 3 * square : walk->a_gates + at * 2 * square;
+    *u = job->opened ? *gates + 2 * square : walk->a_u + at * square;
+}

@@ -16,6 +16,7 @@ typedef struct {
     const float *weights[WEIGHTS];
     Halts jumps, looks;
     float *said, *before, *after, *reads, *marks, *a_marks;
+    float *opened;  /* g's gates and u of all windows, where there is room; on the way back their gradients */
     const float *d_said, *d_after, *d_reads;
     float *d_h0, *d_a0;
     float *d_weights[WEIGHTS];
