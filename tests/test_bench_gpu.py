@@ -148,7 +148,7 @@ def test_the_data_has_the_families_batches() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("work", [Work("images", "odenet", "graph"), Work("series", "latent-ode", "auto"),
-                                  Work("sporadic", "gru-ode-bayes", "auto")], ids=str)
+                                  Work("sporadic", "gru-ode-bayes", "auto"), Work("sporadic", "ace", "auto")], ids=str)
 def test_rows_on_a_gpu(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "MOST", 2)
     row = gpu.row_of(work, torch.device("cuda"), 1, full=True)

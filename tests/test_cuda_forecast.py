@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import relative
+from problems import Refused, relative
 from series_problems import filled
 from sporadic_problems import STEP, D, H, evolving, objective, series, times
 from torch import Tensor
@@ -19,8 +19,9 @@ from acenode.data.course import Halts, course_of
 from acenode.data.points import Points, pad
 from acenode.data.sporadic import Sporadic
 from acenode.execute import create, execute
-from acenode.models import attend_scan_cuda
+from acenode.models import attend_scan_cuda, trial
 from acenode.models.gru_bayes import GRUODEBayes
+from acenode.models.told import telling
 from acenode.runs import RunStore
 
 pytestmark = pytest.mark.cuda
@@ -70,22 +71,33 @@ class Pass:
     reads: bool = True
     drops: bool = False
     frozen: tuple[str, ...] = ()
+    when: str = "any"  # together: reads at the jumps' own times, the first at 0; start: all at 0, in one row
+    broken: int | None = None  # a series that observes what is no number
+    attentive: bool = True
 
     def records(self, counts: tuple[int, ...], seed: int) -> Points:
         rng, found = np.random.default_rng(seed), []
         for n in counts:
             t = np.sort(rng.choice(np.arange(60), n, replace=False)) / 10
-            record = series(t + rng.uniform(0, 0.05, n) * self.own_steps, int(rng.integers(99)))
+            t = t + rng.uniform(0, 0.05, n) * self.own_steps
+            t = t[:1] * 0 if self.when == "start" else t * (np.arange(n) > 0) if self.when == "together" else t
+            record = series(t, int(rng.integers(99)))
+            if self.broken == len(found):
+                record.x[record.m > 0] = np.nan
             found.append(record)
         return pad(found)
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Outputs and gradients, in double precision on the CPU."""
         seen = self.records((11, 0, 5, 20, 1) if self.jumps else (0,) * 5, 1)
-        course = course_of(seen, self.records((3, 0, 9, 1, 6), 2) if self.reads else None, 0.1)
+        looked = seen if self.when == "together" else self.records((3, 0, 9, 1, 6), 2)
+        course = course_of(seen, looked if self.reads else None, 0.1)
         assert course.dt.shape[1] == (5 if self.own_steps else 1)
+        assert (course.rows == 1) == (self.when == "start")
         x, m = (v[course.jumps.series, course.jumps.point].to(device, dtype) for v in (seen.x, seen.m))
-        attention = evolving(self.every, "dense", self.H, own_feedback=self.own_feedback)
+        attention = None
+        if self.attentive:
+            attention = evolving(self.every, "dense", self.H, own_feedback=self.own_feedback)
         model = filled(GRUODEBayes(D, self.H, 7, 4, attention=attention), size=0.8 / self.H**0.5).to(device, dtype)
         assert isinstance(model, GRUODEBayes)
         for name, p in model.named_parameters():
@@ -95,13 +107,15 @@ class Pass:
         def drawn(*shape: int) -> Tensor:
             return torch.randn(shape, generator=generator).to(device, dtype)
 
-        h0, a0 = torch.tanh(drawn(5, self.H)).requires_grad_(), drawn(5, self.H, self.H).requires_grad_()
+        h0 = torch.tanh(drawn(5, self.H)).requires_grad_()
+        a0 = drawn(5, self.H, self.H).requires_grad_() if self.attentive else None
         kept = (drawn(len(x), 7) > -0.5).to(x) / 0.7 if self.drops else None
         course = replace(course, dt=course.dt.to(device, dtype), jumps=sent(course.jumps, device),
                          reads=sent(course.reads, device))
         outputs = model.scan(course, h0, a0, x, m, kept, self.detach)
         torch.autograd.backward(outputs, [drawn(*y.shape) for y in outputs])
-        gradients = {"h0": h0.grad, "a0": a0.grad, **{k: p.grad for k, p in model.named_parameters()}}
+        gradients = {"h0": h0.grad, "a0": None if a0 is None else a0.grad}
+        gradients |= {k: p.grad for k, p in model.named_parameters()}
         return ({name: y.detach().cpu().double() for name, y in zip(("said", "after", "reads"), outputs, strict=True)},
                 {k: d.cpu().double() for k, d in gradients.items() if d is not None})
 
@@ -110,6 +124,8 @@ class Pass:
         for mine, right, tolerance in zip(found, exact, (1e-5, 1e-4), strict=True):
             assert mine.keys() == right.keys()
             for name, y in right.items():
+                assert torch.equal(mine[name].isnan(), y.isnan()), name
+                mine[name], y = mine[name].nan_to_num(), y.nan_to_num()
                 assert torch.linalg.vector_norm(mine[name] - y) <= tolerance * torch.linalg.vector_norm(y), name
 
 
@@ -158,6 +174,32 @@ def test_attention_in_kernels_of_any_size(of: Pass, taken: list[bool]) -> None:
     assert taken == [True]
 
 
+@pytest.mark.parametrize("of", [
+    Pass(5, when="together"), Pass(5, when="together", own_steps=True, drops=True), Pass(5, when="start"),
+    Pass(5, when="start", reads=False), Pass(5, every=3, broken=3), Pass(5, when="together", broken=0)])
+@pytest.mark.parametrize("attentive", [False, True])
+def test_kernels_where_events_meet_or_are_no_numbers(of: Pass, attentive: bool, taken: list[bool]) -> None:
+    replace(of, attentive=attentive).check()
+    assert taken == [True]
+
+
+@pytest.mark.parametrize("which", ["forward", "backward"])
+@pytest.mark.parametrize("attentive", [False, True])
+def test_a_kernel_that_does_not_run_is_left_to_the_operations(attentive: bool, which: str, taken: list[bool],
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.models import attend_scan_kernels, jump_kernels
+
+    monkeypatch.setattr(trial, "_trouble", {})
+    monkeypatch.setattr(attend_scan_kernels if attentive else jump_kernels, which, Refused())
+    lines: list[str] = []
+    with telling(lines.append):
+        for _ in range(2):
+            replace(Pass(5), attentive=attentive).check()
+    assert taken == [False, False]
+    assert lines == ["kernels of the GPU do not run here: out of resource: registers",
+                     "series are taken through their times by torch's operations, row by row"]
+
+
 @pytest.mark.parametrize("frozen", [("attention.g",), ("f", "p", "jump"), ("f",), ("p", "attention.g.new_in")])
 def test_what_is_not_trained_has_no_gradient(frozen: tuple[str, ...], taken: list[bool]) -> None:
     Pass(5, frozen=frozen).check()
@@ -166,7 +208,7 @@ def test_what_is_not_trained_has_no_gradient(frozen: tuple[str, ...], taken: lis
 
 def test_what_the_kernels_have_no_room_for_is_left_to_the_operations(taken: list[bool],
                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attend_scan_cuda, "ROOM", 0)
+    monkeypatch.setattr(attend_scan_cuda, "SHARE", 0)
     Pass(5).check()
     Pass(70).check()
     assert taken == [False, False]

@@ -9,14 +9,15 @@ from itertools import pairwise
 import pytest
 import torch
 from jump_problem import by_rows, events_of, weights_of
-from problems import relative
+from problems import Refused, relative
 from torch import Tensor
 
 from acenode.bench.latent import task
-from acenode.models import jump_scan_cuda, scan_cuda
+from acenode.models import jump_scan_cuda, scan_cuda, trial
 from acenode.models.jump_events import Events, Weights
 from acenode.models.jump_scan_cuda import JumpScan
 from acenode.models.scan import Scan
+from acenode.models.told import telling
 
 pytestmark = pytest.mark.cuda
 
@@ -76,6 +77,19 @@ def test_what_the_kernel_is_not_made_for_is_left_to_the_operations(monkeypatch: 
     monkeypatch.setattr(scan_cuda, "ready", lambda index: False)
     assert not problem.suits()
     close(problem.run(), problem.run(torch.float64), 1)
+
+
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_a_kernel_that_does_not_run_is_left_to_the_operations(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.models import scan_kernels
+
+    monkeypatch.setattr(trial, "_trouble", {})
+    monkeypatch.setattr(scan_kernels, which, Refused())
+    problem, lines = Problem(6, 3, 5, 4, 6, 3), list[str]()
+    with telling(lines.append):
+        close(problem.run(), problem.run(torch.float64), 1)
+    assert lines == ["kernels of the GPU do not run here: out of resource: registers",
+                     "series are taken through their times by torch's operations, row by row"]
 
 
 def test_rows_that_are_padding_change_nothing() -> None:

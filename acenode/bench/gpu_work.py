@@ -93,7 +93,7 @@ def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Ite
         task.model.train()
         try:
             yield Trainer(task, task.recipe(), Nobody(), engine)
-            if engine is not None and engine.given_up:
+            if engine is not None and (engine.given_up or engine.grumbled):
                 raise UserError(log[-1])
         finally:
             if engine is not None:

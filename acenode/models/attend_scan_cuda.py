@@ -25,9 +25,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
-from acenode.models.jump_scan import ROOM
 from acenode.models.scan_cuda import ADDRESSABLE, launching, padded, ready
+from acenode.models.trial import works
 
+SHARE = 0.25  # of the device's memory, at most, for what is kept
 STRIP = 16  # rows of a at a time
 EXACT = "tf32x3"  # three products in tf32, which give float32's accuracy
 OLDEST = (8, 0)  # compute capability, the first one with tf32
@@ -84,7 +85,22 @@ def suits(h0: Tensor, dt: Tensor, events: Events, way: Way, weights: Weights, g:
     B, H = h0.shape
     counts = [torch.Size(shape).numel() for shape in _kept(way, len(dt), B, H, len(events.row))]
     scratch = B * max(5 * LARGEST, way.every + 1) * LARGEST
-    return max(*counts, scratch) < ADDRESSABLE and 4 * sum(counts) < ROOM and ready(h0.device.index)
+    room = SHARE * torch.cuda.get_device_properties(h0.device).total_memory
+    if max(*counts, scratch) >= ADDRESSABLE or 4 * sum(counts) > room or not ready(h0.device.index):
+        return False
+    needed = [w.requires_grad for w in (*weights, *g)]
+    kind = ("attention", h0.device, way.own_feedback, way.detach, way.keep, any(needed[:OF_ROWS]),
+            any(needed[len(weights):]), *sizes(events, weights).values())
+    return works(kind, lambda: _attempt(h0, dt, events, way, weights, g, needed))
+
+
+@torch.no_grad()
+def _attempt(h0: Tensor, dt: Tensor, events: Events, way: Way, weights: Weights, g: G, needed: list[bool]) -> None:
+    """There and, if there is one, the way back."""
+    B, H = h0.shape
+    post, kept = forward(h0, h0.new_zeros(B, H, H), dt, events, way, weights, g)
+    if way.keep:
+        backward(kept.pre, post, dt, events, way, weights, g, kept, needed)
 
 
 def _squares(weights: Weights, g: G) -> Tensor:

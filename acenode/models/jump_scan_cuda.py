@@ -20,6 +20,7 @@ from torch import Tensor
 
 from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
 from acenode.models.scan_cuda import ADDRESSABLE, launching, ready
+from acenode.models.trial import works
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,16 @@ def suits(h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> bool:
         return False
     widest = largest(weights)
     most = max(dt.shape[0] * h0.numel(), len(events.row) * widest)
-    return widest <= LARGEST and len(h0) > 0 and most < ADDRESSABLE and ready(h0.device.index)
+    if widest > LARGEST or len(h0) == 0 or most >= ADDRESSABLE or not ready(h0.device.index):
+        return False
+    return works(("jumps", h0.device, *sizes(events, weights).values()), lambda: _attempt(h0, dt, events, weights))
+
+
+@torch.no_grad()
+def _attempt(h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> None:
+    """There and back."""
+    pre, post, saved = forward(h0, dt, events, weights)
+    backward(pre, post, saved)
 
 
 def _launch(kernel: Any, first: tuple[Tensor, ...], dt: Tensor, events: Events, weights: Weights,

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from acenode.models import scan_cuda
 from acenode.models.told import KERNELS, OPERATIONS, tell
+from acenode.models.trial import works
 
 LINE = 32  # numbers of a cache line
 
@@ -58,15 +59,14 @@ class Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, given: Tensor, dt: Tensor, read: Tensor, *weights: Tensor) -> Tensor:
         w = [x.contiguous() for x in weights]
-        ctx.together = scan_cuda.suits(given, w)
+        ctx.together = scan_cuda.suits(given, w) and works(
+            ("recurrence", given.device, *scan_cuda.compiled_for(w).values()), lambda: _attempt(given, dt, read, w))
         if given.is_cuda:
             tell(KERNELS if ctx.together else OPERATIONS)
-        (r2, u2), hidden = w[0].shape, [W.shape[1] for W in w[6:-2:2]]
-        blocks, inner = _blocks(given, ctx.together, [r2, r2, u2, r2, u2 // 2, r2, r2], hidden)
-        kept, outs = Kept._make((*blocks, inner)), given.new_empty(*given.shape[:2], r2)
+        kept, outs = _room_forward(given, ctx.together, w)
         (scan_cuda.forward if ctx.together else _forward)(given, dt, read, w, kept, outs)
         ctx.count = len(w)
-        ctx.save_for_backward(dt, read, *w, *blocks, *inner)
+        ctx.save_for_backward(dt, read, *w, *kept[:-1], *kept.inner)
         return outs
 
     @staticmethod
@@ -78,9 +78,7 @@ class Scan(torch.autograd.Function):
         kept = Kept._make((*held[:7], held[7:]))
         S, B, r2 = kept.ys.shape
         r, u2 = r2 // 2, kept.gates.shape[2]
-        widths = [u2 + kept.made.shape[2], r2, r2, r]
-        blocks, inner = _blocks(grad, ctx.together, widths, [a.shape[2] for a in kept.inner])
-        found = Found._make((*blocks, inner))
+        found = _room_back(grad, ctx.together, kept)
         (scan_cuda.backward if ctx.together else _backward)(grad, dt, read, w, kept, found)
 
         def product(a: Tensor, b: Tensor) -> Tensor:
@@ -93,6 +91,26 @@ class Scan(torch.autograd.Function):
         for a, d in zip([kept.starts[..., :r], *kept.inner], [*found.inner, found.rate], strict=True):
             totals += [product(a, d), d.sum((0, 1))]
         return found.given, None, None, *totals
+
+
+def _attempt(given: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor]) -> None:
+    """There and back by the kernels."""
+    kept, outs = _room_forward(given, True, weights)
+    scan_cuda.forward(given, dt, read, weights, kept, outs)
+    scan_cuda.backward(outs, dt, read, weights, kept, _room_back(outs, True, kept))
+
+
+def _room_forward(given: Tensor, together: bool, weights: Sequence[Tensor]) -> tuple[Kept, Tensor]:
+    """For what is kept, and for y."""
+    (r2, u2), hidden = weights[0].shape, [W.shape[1] for W in weights[6:-2:2]]
+    blocks, inner = _blocks(given, together, [r2, r2, u2, r2, u2 // 2, r2, r2], hidden)
+    return Kept._make((*blocks, inner)), given.new_empty(*given.shape[:2], r2)
+
+
+def _room_back(grad: Tensor, together: bool, kept: Kept) -> Found:
+    r2, u2, u = kept.ys.shape[2], kept.gates.shape[2], kept.made.shape[2]
+    blocks, inner = _blocks(grad, together, [u2 + u, r2, r2, r2 // 2], [a.shape[2] for a in kept.inner])
+    return Found._make((*blocks, inner))
 
 
 def _blocks(like: Tensor, zero: bool, widths: list[int], inner: list[int]) -> tuple[list[Tensor], list[Tensor]]:

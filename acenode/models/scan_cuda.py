@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from acenode.models.torch_alone import kernels_wanted
+from acenode.models.trial import works
 
 if TYPE_CHECKING:
     from acenode.models.scan import Found, Kept
@@ -29,20 +29,17 @@ launching = threading.Lock()  # the first launch compiles a kernel, which is not
 
 def ready(index: int) -> bool:
     """Whether kernels are wanted, can be compiled for that device and run there."""
-    return kernels_wanted() and _run_there(index)
+    return kernels_wanted() and works(("any", index), lambda: _copy_there(index))
 
 
-@cache
-def _run_there(index: int) -> bool:
-    try:
-        from acenode.models.probe_kernel import copy
+def _copy_there(index: int) -> None:
+    from acenode.models.probe_kernel import copy
 
-        with launching, torch.cuda.device(index):
-            there = torch.zeros(1, device=f"cuda:{index}")
-            copy[(1,)](torch.ones_like(there), there)
-            return bool(there.item() == 1)
-    except Exception:  # whatever is missing, the answer is no
-        return False
+    with launching, torch.cuda.device(index):
+        there = torch.zeros(1, device=f"cuda:{index}")
+        copy[(1,)](torch.ones_like(there), there)
+        if there.item() != 1:
+            raise RuntimeError("what a kernel copied did not arrive")
 
 
 def padded(*sizes: int) -> int:
@@ -66,7 +63,8 @@ def _widths(weights: Sequence[Tensor]) -> tuple[int, int, int, int]:
     return weights[0].shape[0] // 2, weights[3].shape[1], weights[6].shape[1], len(weights[6::2])
 
 
-def _compiled_for(weights: Sequence[Tensor]) -> dict[str, int]:
+def compiled_for(weights: Sequence[Tensor]) -> dict[str, int]:
+    """What the kernels are made for."""
     R, U, H, L = _widths(weights)
     P = padded(R, U, H)
     return {"R": R, "U": U, "H": H, "L": L, "P": P, "num_warps": WARPS[P]}
@@ -86,7 +84,7 @@ def forward(given: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor], 
     flat = _flat(weights)
     rows = (given.contiguous(), dt.contiguous(), read.contiguous().view(torch.uint8))
     with launching, torch.cuda.device(given.device):
-        scan_kernels.forward[(B,)](*rows, flat, *kept[:-1], kept.inner[0], outs, S, B, **_compiled_for(weights))
+        scan_kernels.forward[(B,)](*rows, flat, *kept[:-1], kept.inner[0], outs, S, B, **compiled_for(weights))
 
 
 def backward(grad: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor], kept: Kept, found: Found) -> None:
@@ -98,4 +96,4 @@ def backward(grad: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor], 
     rows = (grad.contiguous(), dt.contiguous(), read.contiguous().view(torch.uint8))
     with launching, torch.cuda.device(grad.device):
         scan_kernels.backward[(B,)](*rows, flat, *kept[1:-1], kept.inner[0], *found[:-1], found.inner[0], S, B,
-                                    **_compiled_for(weights))
+                                    **compiled_for(weights))

@@ -22,7 +22,12 @@ def telling(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def tell(by: str) -> None:
+    complain(f"series are taken through their times by {by}")
+
+
+def complain(line: str) -> None:
+    """Any other line, once."""
     say: Callable[[str], None] | None = getattr(_thread, "say", None)
-    if say is not None and by not in _thread.told:
-        _thread.told.add(by)
-        say(f"series are taken through their times by {by}")
+    if say is not None and line not in _thread.told:
+        _thread.told.add(line)
+        say(line)
