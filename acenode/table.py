@@ -87,7 +87,7 @@ def rows(experiment: Experiment, runs: Iterable[Run], metric: str | None = None)
         with suppress(UserError):  # a method or a setting that this version has not
             found.setdefault(_key(experiment, experiment.configure(method, "full", **given), False), [])
     order = list(experiment.methods)
-    keys = sorted(found, key=lambda k: (k[0] != "full", k[1], _task(k), order.index(k[2]), len(k[3]), str(k[3])))
+    keys = sorted(found, key=lambda k: (k[0] != "full", k[1], _question(k), order.index(k[2]), len(k[3]), str(k[3])))
     return [_row(experiment, metric, key, sorted(found[key], key=lambda member: member.created)) for key in keys]
 
 
@@ -96,9 +96,9 @@ def _key(experiment: Experiment, config: Config, partial: bool) -> Key:
     return config.data, partial, config.method, tuple(sorted(changed.items()))
 
 
-def _task(key: Key) -> str:
-    """Another task than the usual one has a table of its own in the paper."""
-    return str(dict(key[3]).get("task", ""))
+def _question(key: Key) -> tuple[str, ...]:
+    """Rows with another task or sample than the usual one answer another question: they stand together, after it."""
+    return tuple(str(dict(key[3]).get(k, "")) for k in ("task", "sample"))
 
 
 def _row(experiment: Experiment, metric: str, key: Key, members: list[_Member]) -> Row:

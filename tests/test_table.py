@@ -89,3 +89,13 @@ def test_small_errors_are_told_apart(tmp_path: Path) -> None:
     text = render(ushcn, rows(ushcn, store))
     assert "0.00125 ± 2.83e-05" in text
     assert "0.831 " in text
+
+
+def test_runs_on_one_sample_stand_together(tmp_path: Path) -> None:
+    store, entry = RunStore(tmp_path), experiments.get("ushcn")
+    for method in ("gru-ode-bayes", "ace"):
+        for sample in ("ou", "climate", "brusselator"):
+            run = store.create(entry.configure(method, "sample", sample=sample), {"params": 1})
+            write_json(run.path / "result.json", {"test": {"mse": 0.5}, "metric": "mse"})
+    found = [(r.changed.get("sample"), r.method) for r in rows(entry, store) if r.data == "sample"]
+    assert found == [(sample, method) for sample in (None, "brusselator", "ou") for method in ("gru-ode-bayes", "ace")]
