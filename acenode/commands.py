@@ -178,6 +178,8 @@ def show(options: Namespace) -> int:
             print(f"  {key:<20} {value}")
         if key == "engine" and "trained_by" in description:
             print(f"  trained by           {description['trained_by']}")
+            if "series_by" in description:
+                print(f"  series by            {description['series_by']}")
     if result:
         for key, value in result["test"].items():
             print(f"  test {key:<15} {value:.6g}")

@@ -18,3 +18,10 @@ class SolveError(RuntimeError):
 
     def __reduce__(self) -> tuple:
         return type(self), (self.reason, self.t, self.dt, self.advice)
+
+
+def short_of_memory(trouble: Exception) -> bool:
+    """Whether there was no memory left; of a device not every library says so in torch's own error."""
+    said = str(trouble).lower()
+    known = "out of memory", "allocate memory", "alloc_failed"
+    return isinstance(trouble, MemoryError) or any(words in said for words in known)

@@ -18,7 +18,7 @@ from acenode.config import Config
 from acenode.engine.capture import own_stream
 from acenode.engine.graph import engine_for
 from acenode.environment import describe, device_of
-from acenode.errors import SolveError, UserError
+from acenode.errors import SolveError, UserError, short_of_memory
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
 from acenode.models.told import telling
@@ -89,8 +89,8 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
 def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: Path) -> tuple[dict[str, float], float]:
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
-    with (own_stream(device), torch_alone(config.engine == "reference"), telling(recorder.log),
-          contextlib.ExitStack() as afterwards):
+    with (own_stream(device), torch_alone(config.engine == "reference"),
+          telling(recorder.log, lambda by: recorder.describe(series_by=by)), contextlib.ExitStack() as afterwards):
         return _train_on(device, recorder, listener, config, data_root, afterwards)
 
 
@@ -208,7 +208,7 @@ class _Listener:
 
 def _words(trouble: Exception) -> str:
     """What went wrong and what to try, in one line."""
-    if isinstance(trouble, torch.OutOfMemoryError) or "out of memory" in str(trouble).lower():
+    if short_of_memory(trouble):
         return "out of memory: use a smaller batch_size, gradient=checkpointed, or another device"
     if isinstance(trouble, SolveError | TrainingError | UserError):
         return str(trouble)

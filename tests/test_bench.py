@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from problems import relative
 
 from acenode import Solver, solve
-from acenode.bench import BENCHMARKS, FAMILY_NAMES, OPTIONS, app, gpu_work, image, settle
+from acenode.bench import BENCHMARKS, FAMILY_NAMES, OPTIONS, app, gpu_work, image, settle, ushcn
 from acenode.bench.direct import DirectACE
 from acenode.bench.folders import long_run
 from acenode.bench.image import product
@@ -44,6 +44,50 @@ def test_direct_and_product_agree_to_rounding_on_the_same_steps() -> None:
             assert relative(a.bias.grad, b.bias.grad) < 1e-7
         for a, b in zip(mine.norms, plain.norms, strict=True):
             assert relative(a.weight.grad, b.weight.grad) < 1e-9
+
+
+def test_one_clock_and_series_by_themselves_have_the_same_loss_and_gradient() -> None:
+    contestants, found = ushcn.contestants(ushcn.records(3)), []
+    for name in (ushcn.PLAIN, ushcn.OWN):
+        model, loss = contestants[name]
+        model.zero_grad()
+        value = loss()
+        value.backward()
+        found.append((value.detach(), {k: p.grad.clone() for k, p in model.named_parameters() if p.grad is not None}))
+    (plain, by_clock), (own, by_series) = found
+    assert relative(own, plain) < 1e-5
+    assert by_clock.keys() == by_series.keys()
+    for name, exact in by_clock.items():
+        assert (by_series[name] - exact).norm() <= 1e-4 * exact.norm(), name
+
+
+def test_both_phases_of_ace_are_those_of_the_algorithm() -> None:
+    contestants = ushcn.contestants(ushcn.records(2))
+    (model, joint), (_, phases) = contestants[ushcn.ACE], contestants[ushcn.PHASES]
+    model.zero_grad()
+    joint().backward()
+    exact = {k: p.grad.clone() for k, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    last = phases()
+    g = {k for k, _ in model.named_parameters() if k.startswith("attention.")}
+    assert {k for k, p in model.named_parameters() if p.grad is not None} == exact.keys() - g
+    last.backward()
+    for name, p in model.named_parameters():  # nothing is updated in between, so that together they are the whole
+        assert (p.grad is None) == (name not in exact), name
+        assert p.grad is None or (p.grad - exact[name]).norm() <= 1e-6 * exact[name].norm(), name
+
+
+def test_the_sporadic_benchmark_prints_both_ratios(monkeypatch: pytest.MonkeyPatch,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    whole = ushcn.measure
+    monkeypatch.setattr(ushcn, "measure", lambda repeats: whole(repeats, count=2))
+    assert main(["bench", "ushcn", "--repeats", "1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    seconds = result["seconds"]
+    assert result["speedup"] == pytest.approx(seconds[ushcn.PLAIN] / seconds[ushcn.OWN])
+    assert result["ace"] == pytest.approx(seconds[ushcn.ACE] / seconds[ushcn.OWN])
+    assert result["phases"] == pytest.approx(seconds[ushcn.PHASES] / seconds[ushcn.OWN])
+    assert f"{result['ace']:.1f} times as long" in ushcn.render(result)
 
 
 def test_it_prints_ratios(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ def test_a_kernel_that_does_not_run_is_left_to_the_operations(attentive: bool, w
         for _ in range(2):
             replace(Pass(5), attentive=attentive).check()
     assert taken == [False, False]
-    assert lines == ["kernels of the GPU do not run here: out of resource: registers",
+    assert lines == ["kernels of the GPU do not run here: RuntimeError: out of resource: registers",
                      "series are taken through their times by torch's operations, row by row"]
 
 

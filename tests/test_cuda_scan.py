@@ -88,7 +88,7 @@ def test_a_kernel_that_does_not_run_is_left_to_the_operations(which: str, monkey
     problem, lines = Problem(6, 3, 5, 4, 6, 3), list[str]()
     with telling(lines.append):
         close(problem.run(), problem.run(torch.float64), 1)
-    assert lines == ["kernels of the GPU do not run here: out of resource: registers",
+    assert lines == ["kernels of the GPU do not run here: RuntimeError: out of resource: registers",
                      "series are taken through their times by torch's operations, row by row"]
 
 

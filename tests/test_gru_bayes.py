@@ -87,6 +87,22 @@ def test_the_objective_of_a_batch_is_that_of_its_series_by_hand(kind: str) -> No
     assert torch.allclose(objective(model, batch(of)), sum(by_hand(model, r) for r in of), rtol=1e-12)  # type: ignore[arg-type]
 
 
+def test_attention_in_longer_steps_goes_to_that_of_every_step_at_first_order() -> None:
+    """What is held for a window lags behind by half of it: halving the window halves the error."""
+    of, found = [series(np.array([0.5, 2.0, 4.5])), series(np.array([1.0, 3.0, 3.5]), 1)], {}
+    for every in (1, 10, 20, 40):
+        model = model_of(evolving(every=every), seed=5, step=0.00625)
+        with torch.no_grad():
+            _, a = model.trajectory(batch(of), [4.0])
+            found[every] = torch.cat((a.flatten(), objective(model, batch(of)).reshape(1)))  # type: ignore[union-attr]
+    errors = [(found[every] - found[1]).abs() for every in (10, 20, 40)]
+    of_a, of_loss = ([float(e[part].norm()) for e in errors] for part in (slice(-1), slice(-1, None)))
+    for fine, middle, coarse in (of_a, of_loss):
+        assert 1.7 < middle / fine < 2.4
+        assert 1.7 < coarse / middle < 2.4
+    assert of_a[2] < 0.1 * float(found[1][:-1].norm())
+
+
 @pytest.mark.parametrize("detach", [False, True])
 @pytest.mark.parametrize("kind", [*KINDS, "dense"])
 @pytest.mark.parametrize("room", [6e9, 0], ids=["kept", "taken again"])

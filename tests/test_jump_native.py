@@ -43,7 +43,7 @@ class Problem:
 
 def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = False, jumps: bool = True,
             reads: bool = True, attention: bool = False, every: int = 4, own_feedback: bool = False,
-            detach: bool = False, seed: int = 0) -> Problem:
+            detach: bool = False, rows: int = 60, seed: int = 0) -> Problem:
     rng = np.random.default_rng([B, H, D, seed])
     generator = torch.Generator().manual_seed(seed)
 
@@ -51,10 +51,10 @@ def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = 
         return torch.randn(*shape, generator=generator) / shape[0] ** 0.5
 
     def series(n: int) -> Record:
-        t = np.sort(rng.choice(np.arange(60), n, replace=False)) / 10
+        t = np.sort(rng.choice(np.arange(rows), min(n, rows), replace=False)) / 10
         if own_steps:
             t = t + rng.uniform(0, 0.05, n)
-        m = rng.random((n, D)) < 0.6
+        m = rng.random((len(t), D)) < 0.6
         return Record(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
 
     seen = [series(int(rng.integers(4, 25)) if jumps else 0) for _ in range(B)]
@@ -132,6 +132,17 @@ def test_with_attention_too(B: int, H: int, D: int, every: int, own_steps: bool,
     for exact in (in_torch(of), solved(of.double())):
         assert_close(found[0], exact[0], 1e-5)
         assert_close(found[1], exact[1], 1e-4)
+
+
+@native
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 6, 9])
+@pytest.mark.parametrize("B", [8, 17])
+def test_courses_that_end_anywhere_in_a_window(B: int, rows: int) -> None:
+    of = problem(B, 7, 3, attention=True, every=4, rows=rows)
+    assert of.plan.course.rows == rows
+    found, exact = solved(of), in_torch(of)
+    assert_close(found[0], exact[0], 1e-5)
+    assert_close(found[1], exact[1], 1e-4)
 
 
 @native

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 import torch
 
@@ -32,9 +35,29 @@ def test_what_does_not_is_told_once_to_every_run() -> None:
         lines: list[str] = []
         with telling(lines.append):
             assert not any(trial.works("kind", attempt) for _ in range(3))
-        assert lines == ["kernels of the GPU do not run here: no such instruction"]
+        assert lines == ["kernels of the GPU do not run here: ValueError: no such instruction"]
     assert attempts == [1]
     assert trial.works("another", lambda: None)
+
+
+def test_threads_make_one_attempt_together() -> None:
+    attempts: list[int] = []
+    ready, answers = threading.Barrier(4), list[bool]()
+
+    def attempt() -> None:
+        attempts.append(1)
+        time.sleep(0.05)
+
+    def ask() -> None:
+        ready.wait()
+        answers.append(trial.works("kind", attempt))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (attempts, answers) == ([1], [True] * 4)
 
 
 def test_an_error_without_words_has_its_name() -> None:
@@ -47,10 +70,13 @@ def test_an_error_without_words_has_its_name() -> None:
     assert lines == ["kernels of the GPU do not run here: NotImplementedError"]
 
 
-def test_memory_that_is_short_says_nothing_about_kernels() -> None:
+@pytest.mark.parametrize("trouble", [
+    torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("Triton Error [CUDA]: out of memory"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")], ids=str)
+def test_memory_that_is_short_says_nothing_about_kernels(trouble: Exception) -> None:
     def attempt() -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
+        raise trouble
 
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(type(trouble)):
         trial.works("kind", attempt)
     assert trial.works("kind", lambda: None)

@@ -20,10 +20,13 @@ from acenode.errors import UserError
 from acenode.experiments.base import LabTask
 from acenode.experiments.image_task import ImageTask
 from acenode.experiments.mnist import IMAGES
+from acenode.models.told import OPERATIONS, telling
 from acenode.models.torch_alone import torch_alone
 from acenode.training import Trainer
 
 IMAGE_BATCH = 128
+# what a run's log says where an engine did not do it all
+OTHERWISE = {"graph": ("graph engine not used", "by the native engine"), "auto": ("do not run here", OPERATIONS)}
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ FAMILIES: dict[str, Family] = {
 def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Iterator[Trainer]:
     """A run in this thread, trained as `acenode train` would: on a stream of its own, by that engine and no other."""
     asked = "auto" if work.engine == "native" else work.engine  # native steps are auto's without recordings
-    with own_stream(device), torch_alone(work.engine == "reference"):
+    with own_stream(device), torch_alone(work.engine == "reference"), telling(log.append):
         task = work.of.make(work.method, device.type, engine=asked, seed=seed)
         engine = None if work.engine == "native" else engine_for(task, device, asked, log.append)[1]
         if work.engine == "graph" and engine is None:
@@ -93,8 +96,9 @@ def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Ite
         task.model.train()
         try:
             yield Trainer(task, task.recipe(), Nobody(), engine)
-            if engine is not None and (engine.given_up or engine.grumbled):
-                raise UserError(log[-1])
+            otherwise = [line for line in log if any(words in line for words in OTHERWISE.get(work.engine, ()))]
+            if otherwise and device.type == "cuda":
+                raise UserError(otherwise[0])
         finally:
             if engine is not None:
                 engine.close()

@@ -28,7 +28,7 @@ from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Event
 from acenode.models.scan_cuda import ADDRESSABLE, launching, padded, ready
 from acenode.models.trial import works
 
-SHARE = 0.25  # of the device's memory, at most, for what is kept
+SHARE = 0.125  # of the device's memory for a pass and its way back, at most
 STRIP = 16  # rows of a at a time
 EXACT = "tf32x3"  # three products in tf32, which give float32's accuracy
 OLDEST = (8, 0)  # compute capability, the first one with tf32
@@ -85,8 +85,9 @@ def suits(h0: Tensor, dt: Tensor, events: Events, way: Way, weights: Weights, g:
     B, H = h0.shape
     counts = [torch.Size(shape).numel() for shape in _kept(way, len(dt), B, H, len(events.row))]
     scratch = B * max(5 * LARGEST, way.every + 1) * LARGEST
+    held = 2 * sum(counts) + 2 * scratch  # and their gradients, at most
     room = SHARE * torch.cuda.get_device_properties(h0.device).total_memory
-    if max(*counts, scratch) >= ADDRESSABLE or 4 * sum(counts) > room or not ready(h0.device.index):
+    if max(*counts, scratch) >= ADDRESSABLE or 4 * held > room or not ready(h0.device.index):
         return False
     needed = [w.requires_grad for w in (*weights, *g)]
     kind = ("attention", h0.device, way.own_feedback, way.detach, way.keep, any(needed[:OF_ROWS]),

@@ -26,7 +26,7 @@ SOURCE = Path(__file__).parent / "kernel" / "jump.c"
 PLAIN, ATTENTIVE = 11, 15  # weights
 SERIES, ROWS = 16, 16  # that go together, and rows of a window, without attention
 ATTENTIVE_SERIES = 8
-ROOM = 2e9  # bytes that may be kept of g's gates; beyond, they are made again on the way back
+ROOM = 2.5e9  # bytes that may be kept of g's gates; beyond, they are made again on the way back
 LANES = 8  # numbers of a vector, at most
 _lock = Lock()
 
@@ -117,8 +117,8 @@ class Native:
         if "a0" in self.given:
             out["d_a0"] = torch.zeros_like(self.given["a0"])
         d_said, d_after, d_reads = (g.contiguous() for g in grads)
-        self._call("jump_backward", found, d_said=d_said, d_after=d_after, d_reads=d_reads, **out)
-        self.given.pop("opened", None)  # gradients have taken its place
+        opened = {"opened": self.given.pop("opened")} if "opened" in self.given else {}  # gradients will take its place
+        self._call("jump_backward", found, d_said=d_said, d_after=d_after, d_reads=d_reads, **out, **opened)
         return [out["d_h0"], out.get("d_a0"), *found]
 
     def _call(self, name: str, found: list[Tensor | None] | None = None, **more: Tensor) -> None:

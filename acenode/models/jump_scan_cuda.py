@@ -40,14 +40,17 @@ def suits(h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> bool:
     most = max(dt.shape[0] * h0.numel(), len(events.row) * widest)
     if widest > LARGEST or len(h0) == 0 or most >= ADDRESSABLE or not ready(h0.device.index):
         return False
-    return works(("jumps", h0.device, *sizes(events, weights).values()), lambda: _attempt(h0, dt, events, weights))
+    back = torch.is_grad_enabled()
+    kind = "jumps", h0.device, back, *sizes(events, weights).values()
+    return works(kind, lambda: _attempt(h0, dt, events, weights, back))
 
 
 @torch.no_grad()
-def _attempt(h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> None:
-    """There and back."""
+def _attempt(h0: Tensor, dt: Tensor, events: Events, weights: Weights, back: bool) -> None:
+    """There, and back."""
     pre, post, saved = forward(h0, dt, events, weights)
-    backward(pre, post, saved)
+    if back:
+        backward(pre, post, saved)
 
 
 def _launch(kernel: Any, first: tuple[Tensor, ...], dt: Tensor, events: Events, weights: Weights,

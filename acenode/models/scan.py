@@ -60,7 +60,8 @@ class Scan(torch.autograd.Function):
     def forward(ctx: Any, given: Tensor, dt: Tensor, read: Tensor, *weights: Tensor) -> Tensor:
         w = [x.contiguous() for x in weights]
         ctx.together = scan_cuda.suits(given, w) and works(
-            ("recurrence", given.device, *scan_cuda.compiled_for(w).values()), lambda: _attempt(given, dt, read, w))
+            ("recurrence", given.device, any(ctx.needs_input_grad), *scan_cuda.compiled_for(w).values()),
+            lambda: _attempt(given, dt, read, w, any(ctx.needs_input_grad)))
         if given.is_cuda:
             tell(KERNELS if ctx.together else OPERATIONS)
         kept, outs = _room_forward(given, ctx.together, w)
@@ -93,11 +94,12 @@ class Scan(torch.autograd.Function):
         return found.given, None, None, *totals
 
 
-def _attempt(given: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor]) -> None:
-    """There and back by the kernels."""
+def _attempt(given: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor], back: bool) -> None:
+    """There by the kernels, and back."""
     kept, outs = _room_forward(given, True, weights)
     scan_cuda.forward(given, dt, read, weights, kept, outs)
-    scan_cuda.backward(outs, dt, read, weights, kept, _room_back(outs, True, kept))
+    if back:
+        scan_cuda.backward(outs, dt, read, weights, kept, _room_back(outs, True, kept))
 
 
 def _room_forward(given: Tensor, together: bool, weights: Sequence[Tensor]) -> tuple[Kept, Tensor]:

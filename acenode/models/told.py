@@ -11,23 +11,26 @@ _thread = threading.local()  # a thread trains one run at a time
 
 
 @contextmanager
-def telling(say: Callable[[str], None]) -> Iterator[None]:
-    """Whoever is to hear it meanwhile, of what happens in this thread."""
-    before = getattr(_thread, "say", None), getattr(_thread, "told", set[str]())
-    _thread.say, _thread.told = say, set[str]()
+def telling(say: Callable[[str], None], note: Callable[[str], None] = lambda by: None) -> Iterator[None]:
+    """Whoever is to hear it meanwhile, of what happens in this thread; `note` is told what did it and nothing else."""
+    before = {k: getattr(_thread, k, None) for k in ("say", "note", "told")}
+    _thread.say, _thread.note, _thread.told = say, note, set[str]()
     try:
         yield
     finally:
-        _thread.say, _thread.told = before
+        vars(_thread).update(before)
 
 
 def tell(by: str) -> None:
-    complain(f"series are taken through their times by {by}")
+    if complain(f"series are taken through their times by {by}"):
+        _thread.note(by)
 
 
-def complain(line: str) -> None:
-    """Any other line, once."""
+def complain(line: str) -> bool:
+    """Any other line, once: whether it was said now."""
     say: Callable[[str], None] | None = getattr(_thread, "say", None)
-    if say is not None and line not in _thread.told:
-        _thread.told.add(line)
-        say(line)
+    if say is None or line in _thread.told:
+        return False
+    _thread.told.add(line)
+    say(line)
+    return True

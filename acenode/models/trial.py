@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from threading import Lock
 
-import torch
-
+from acenode.errors import short_of_memory
 from acenode.models.told import complain
 
 _trouble: dict[Hashable, str] = {}  # by kind of kernel; nothing where it works
+_trying = Lock()
 
 
 def works(kind: Hashable, attempt: Callable[[], object]) -> bool:
     """Whether kernels of this kind run, found out once by an attempt; every run is told of those that do not."""
     if kind not in _trouble:
-        try:
-            attempt()
-            _trouble[kind] = ""
-        except torch.OutOfMemoryError:  # says nothing about the kernels
-            raise
-        except Exception as e:  # a compiler's, a driver's or a linker's own
-            _trouble[kind] = next(iter(str(e).splitlines()), "") or type(e).__name__
+        with _trying:
+            if kind not in _trouble:
+                _trouble[kind] = _tried(attempt)
     if _trouble[kind]:
         complain(f"kernels of the GPU do not run here: {_trouble[kind]}")
     return not _trouble[kind]
+
+
+def _tried(attempt: Callable[[], object]) -> str:
+    """What went wrong. A shortage of memory says nothing about the kernels, and is the run's own trouble."""
+    try:
+        attempt()
+    except Exception as e:  # a compiler's, a driver's or a linker's own
+        if short_of_memory(e):
+            raise
+        return f"{type(e).__name__}: {e}".splitlines()[0].removesuffix(": ")
+    return ""
