@@ -58,6 +58,21 @@ def test_a_model_is_the_same_on_both(attentive: bool, forecast: bool) -> None:
             assert relative(found["cuda"][1][name], exact) < 1e-4, name
 
 
+@pytest.mark.parametrize("attentive", [False, True])
+def test_what_is_looked_at_is_the_same_on_both(attentive: bool) -> None:
+    frames, found = [0.0, 0.25, 1.0, 2.5, 5.0], []
+    for device in ("cpu", "cuda"):
+        attention = evolving() if attentive else None
+        model: Any = filled(GRUODEBayes(D, H, 4, 2, step=STEP, attention=attention)).to(device).eval()
+        of = batch(True).to(torch.device(device))
+        with torch.no_grad():
+            around = model.around(of, frames)[:3]
+            found.append([*(v.cpu() for v in model.trajectory(of, frames) if v is not None),
+                          *(said.mean.cpu() for said in around)])
+    assert len(found[0]) == 4 + attentive
+    assert all(relative(mine, exact) < 1e-5 for exact, mine in zip(*found, strict=True))
+
+
 @dataclass(frozen=True)
 class Pass:
     """What `GRUODEBayes.scan` is given: five series, one of them without any event, with h(0) and a(0) of their own."""

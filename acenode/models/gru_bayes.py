@@ -23,7 +23,7 @@ from acenode.models.gaussian import Affine, Forecast, Gaussian
 from acenode.models.gru_ode import GRUODE
 from acenode.models.jump_attention import Attention
 from acenode.models.jump_scan import JumpScan, Plan
-from acenode.models.jump_walk import walk
+from acenode.models.jump_walk import Walked, walk
 from acenode.models.told import KERNELS, OPERATIONS, tell
 from acenode.runge_kutta import Evaluations
 
@@ -187,7 +187,7 @@ class GRUODEBayes(nn.Module):
         course, x, m = self._looking(batch, self._times(batch, t))
         h0 = self.begin(B, None)
         a0 = self.attention.begin(h0) if self.attention is not None else None
-        walked = walk(self, course, h0, a0, x, m, None, batch.horizon, look=True)
+        walked = self._walked(course, h0, a0, x, m, batch.horizon, look=True)
         h = lay_frames(walked.reads, course.reads, B, len(t))
         return h, lay_frames(walked.attention, course.reads, B, len(t)) if walked.attention is not None else None
 
@@ -197,11 +197,27 @@ class GRUODEBayes(nn.Module):
         course, x, m = self._looking(batch, times)
         h0 = self.begin(len(batch.seen.t), None)
         a0 = self.attention.begin(h0) if self.attention is not None else None
-        walked = walk(self, course, h0, a0, x, m, None, batch.horizon)
+        walked = self._walked(course, h0, a0, x, m, batch.horizon)
         after, between = (torch.cat(self.p(h), -1) for h in (walked.after, walked.reads))
         return (Forecast(*lay_out(walked.said, course.jumps, batch.seen.x)),
                 Forecast(*lay_out(after, course.jumps, batch.seen.x)),
                 Forecast(*lay_out(between, course.reads, times.x)), times)
+
+    def _walked(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, horizon: float,
+                look: bool = False) -> Walked:
+        """A course without dropout, with a at the reads where that is to be looked at."""
+        if not self.fused:
+            tell(OPERATIONS)
+            return walk(self, course, h0, a0, x, m, None, horizon, look=look)
+        if self.attention is None or a0 is None or not look:
+            said, after, states = self.scan(course, h0, a0, x, m, None, False)
+            return Walked(said, after, states, None)
+        everywhere, (jumps, reads) = course.read_everywhere(len(h0)), (course.jumps, course.reads)
+        said, after, states = self.scan(everywhere, h0, a0, x, m, None, False)
+        states = states.view(course.rows, *h0.shape)
+        before = states.index_put((jumps.row, jumps.series), after)  # the next row begins after the jump
+        a = self.attention.follow(a0, before[:-1], course.dt[1:], reads.row, reads.series)
+        return Walked(said, after, states[reads.row, reads.series], a)
 
     @staticmethod
     def _times(batch: Sporadic, t: list[float]) -> Points:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 from acenode.attention import Correlation, Pairwise
@@ -19,6 +20,7 @@ from acenode.models.gru_ode import RowGRU
 if TYPE_CHECKING:
     from acenode.models.gru_ode import GRUODE
 
+SHORTEST = 1e-12  # window that is divided by
 
 class Attention(nn.Module):
     """g, q and the choices. Without g attention is fixed."""
@@ -37,6 +39,18 @@ class Attention(nn.Module):
     def begin(self, h0: Tensor) -> Tensor | None:
         """a(0); none where it is made from h at every step."""
         return self.q(h0) if self.g is not None else None
+
+    def follow(self, a: Tensor, h: Tensor, dt: Tensor, row: Tensor, series: Tensor) -> Tensor:
+        """a of some series after some rows, from a(0) and h at the start of every row, (S, B, d)."""
+        assert self.g is not None
+        window, found = row // self.every, a.new_empty(len(row), *a.shape[1:])  # windows that have ended by then
+        for n in range(len(h) // self.every + 1):
+            here = window == n
+            found[here] = a[series[here]]
+            rows = slice(n * self.every, (n + 1) * self.every)
+            attended, tau = torch.einsum("bij,nbj->nbi", Pairwise.weights(a), h[rows]), dt[rows].sum(0)
+            a = self.g.step((attended * dt[rows]).sum(0) / tau.clamp(min=SHORTEST), a, tau.unsqueeze(-1))
+        return found
 
 
 class Moving:
@@ -78,7 +92,7 @@ class Moving:
         assert isinstance(self.tau, Tensor)
         assert isinstance(self.sum, Tensor)
         assert self.a is not None
-        mean = self.sum / self.tau.clamp(min=1e-12)
+        mean = self.sum / self.tau.clamp(min=SHORTEST)
         self.a = self.of.g.step(mean, self.a, self.tau.unsqueeze(-1))
         self.weights, self.rows, self.sum, self.tau = None, 0, 0.0, 0.0
 
