@@ -47,6 +47,8 @@ def train(options: Namespace) -> int:
             raise UserError(f"--set takes KEY=VALUE, not {text!r}")
         if key == "epochs" and options.epochs is not None:
             raise UserError("epochs is given twice: leave out --epochs or --set epochs")
+        if key in given and key not in ("seed", "device"):
+            raise UserError(f"{key} is given twice: leave out one --set {key}=…")
         given[key] = configuration.parse(key, value)
     chosen = experiments.get(options.experiment).configure(options.method, options.data, **given)
     run = create(_store(options), chosen)
@@ -137,8 +139,8 @@ def _summary(entry: Any) -> dict[str, Any]:
     if entry.state == "unreadable":
         return {"run": entry.id, "state": entry.state, "error": entry.error}
     return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
-            "data": entry.data, "seed": entry.seed, "progress": entry.progress, "metric": entry.value,
-            "created": entry.created, "error": entry.error}
+            "data": entry.data, "sample": entry.config.get("sample"), "seed": entry.seed, "progress": entry.progress,
+            "metric": entry.value, "created": entry.created, "error": entry.error}
 
 
 def list_runs(options: Namespace) -> int:
@@ -158,7 +160,8 @@ def list_runs(options: Namespace) -> int:
             print(f"{x['run']:<{width}}  unreadable   {x['error']}")
             continue
         value = brief(x["metric"]) if x["metric"] is not None else f"{100 * (x['progress'] or 0):.0f}%"
-        print(f"{x['run']:<{width}}  {x['state']:<11}  {x['data']:<6}  seed {x['seed']:<6}  {value:>7}"
+        data = f"{x['data']} {x['sample'] or ''}"
+        print(f"{x['run']:<{width}}  {x['state']:<11}  {data:<18}  seed {x['seed']:<6}  {value:>7}"
               + (f"  {x['error']}" if x["error"] else ""))
     return 0
 
@@ -180,10 +183,14 @@ def show(options: Namespace) -> int:
             print(f"  trained by           {description['trained_by']}")
             if "series_by" in description:
                 print(f"  series by            {description['series_by']}")
+    if status.get("seconds"):
+        print(f"  training             {float(status['seconds']):.1f} s")
     if result:
         for key, value in result["test"].items():
             print(f"  test {key:<15} {value:.6g}")
         print(f"  best epoch           {result['best_epoch']}")
+    elif status["state"] in ("stopped", "interrupted", "failed"):
+        print(f"  {100 * float(status.get('progress') or 0):.0f}% done; to go on: acenode resume {run.id}")
     return 0
 
 
@@ -241,21 +248,50 @@ def methods(options: Namespace) -> int:
 
 
 def settings(options: Namespace) -> int:
-    """Every field of a configuration."""
+    """Every field of a configuration, or those that an experiment has, with their defaults there."""
+    from acenode import experiments
+
+    usual = _usual(options.experiment) if options.experiment else {}
     found = []
-    for name in configuration.SETTINGS:
+    for name in usual or configuration.SETTINGS:
         meta = configuration.FIELDS[name].metadata
         found.append({"key": name, "type": configuration.TYPES[name].__name__, "group": meta["group"],
-                      "help": meta["help"],
+                      "help": meta["help"], **({"default": usual[name]} if usual else {}),
                       **{k: meta[k] for k in ("low", "above", "high", "choices") if meta.get(k) is not None}})
+        if usual and "choices" in found[-1]:
+            found[-1]["choices"] = experiments.get(options.experiment).choices(name)
     if options.json:
         _print_json(found)
         return 0
     for entry in found:
-        bounds = "|".join(entry["choices"]) if "choices" in entry else " ".join(
-            f"{word} {entry[k]:g}" for k, word in (("low", "from"), ("above", "above"), ("high", "to")) if k in entry)
+        bounds = "|".join(entry["choices"]) if "choices" in entry else "true|false" if entry["type"] == "bool" else \
+            " ".join(f"{word} {entry[k]:g}" for k, word in (("low", "from"), ("above", "above"), ("high", "to"))
+                     if k in entry)
         print(f"{entry['key']:<20} {entry['type']:<6} {bounds}\n{'':<20} {entry['help']}")
+        if usual:
+            each = {data: " or ".join(map(str, values)).lower() for data, values in entry["default"].items() if values}
+            same = len(each) == 2 and len(set(each.values())) == 1
+            print(f"{'':<20} default: "
+                  + (each["full"] if same else ", ".join(f"{value} ({data})" for data, value in each.items())))
     return 0
+
+
+def _usual(experiment: str) -> dict[str, dict[str, list[Any]]]:
+    """The defaults of its methods on either data, by setting; no setting that none of them has."""
+    from acenode import experiments
+
+    entry, found = experiments.get(experiment), dict[str, dict[str, list[Any]]]()
+    for data in ("sample", "full"):
+        for method in entry.methods:
+            config = entry.configure(method, data)
+            for name in configuration.SETTINGS:
+                value = getattr(config, name)
+                if value is None:
+                    continue
+                values = found.setdefault(name, {"sample": [], "full": []})[data]
+                if value not in values:
+                    values.append(value)
+    return {name: found[name] for name in configuration.SETTINGS if name in found}
 
 
 def export(options: Namespace) -> int:

@@ -110,13 +110,14 @@ class Config:
                                   "within [−1, 1]", choices=("attended", "own"), group="attention")
     at_jump: str | None = option(
         "a where h jumps. keep: as it is; recompute: the correlation of h anew, in evaluation after every step; "
-        "observed: that, for the observed series alone", choices=("keep", "recompute", "observed"), group="attention")
+        "observed: that, for the observed series alone. Anew goes row by row, some ten times slower",
+        choices=("keep", "recompute", "observed"), group="attention")
     attention_every: int | None = option("Euler steps of h to one exponential step of a", low=1, high=1000,
                                          group="model")
     features: int | None = option("features of every variable at a jump", low=1, high=256, group="model")
     cell: str | None = option("the continuous GRU: full, with a reset gate, or minimal", choices=("full", "minimal"),
                               group="model")
-    impute: bool | None = option("feed the cell what it would say at every step", group="model")
+    impute: bool | None = option("feed the cell what it would say at every step, which goes row by row", group="model")
     grid: str | None = option("own: every record walks its own times; union: all those of its batch, as published",
                               choices=("own", "union"), group="model")
 

@@ -18,7 +18,8 @@ from acenode.config import Config
 from acenode.environment import device_of
 from acenode.errors import UserError
 
-SAME = ("experiment", "data", "method", "size")  # what a finished run must share to count, its device apart
+# what a finished run must share to count, its device apart
+SAME = ("experiment", "data", "method", "size", "sample", "at_jump", "attention_every", "impute")
 NEAR = ("attention", "schedule", "solver", "gradient", "batch_size")  # what makes one of those nearer, in this order
 MOST_TIMED = 4  # kinds of run a call may time
 LONG = 3.0  # seconds: a longer iteration is not repeated, a shorter one is, as the first also warms up
@@ -33,6 +34,10 @@ class Kind(NamedTuple):
     data: str
     method: str
     size: str | None
+    sample: str | None
+    at_jump: str | None
+    attention_every: int | None
+    impute: bool | None
     attention: str | None
     schedule: str | None
     solver: str | None

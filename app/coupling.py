@@ -18,8 +18,8 @@ SCALE = [[0.0, "rgba(43,98,217,1)"], [0.499, "rgba(43,98,217,0.03)"], [0.501, "r
 
 
 def show(runs: list[Line], key: str) -> None:
-    st.caption("Row i, column j: how much variable i is moved by variable j. Orange is above nothing, blue below; each "
-               "matrix has a scale of its own.")
+    st.caption("Row i, column j: how much variable i is moved by variable j; of what is learned, beyond an even share "
+               "of all variables. Orange is above nothing, blue below; each matrix has a scale of its own.")
     for run in runs:
         found = run.series.coupling
         if found is None:

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from acenode import experiments
 from acenode.cli import main
+from acenode.config import SETTINGS
+from acenode.execute import create
 from acenode.experiments import EXPERIMENTS
 from acenode.progress import Bar
 from acenode.runs import RunStore
@@ -53,6 +56,8 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     (["train", "mnist"], "--method"),
     (["train", "mnist", "--method", "resnet", "--set", "attention=fixed"], "attention has no meaning for resnet"),
     (["train", "mnist", "--method", "ace", "--set", "lr=1"], "no setting 'lr'"),
+    (["train", "ushcn", "--method", "ace", "--set", "sample=ou", "--set", "sample=climate"], "sample is given twice"),
+    (["settings", "imagenet"], "no experiment 'imagenet'"),
     (["train", "mnist", "--method", "ace", "--set", "epochs"], "KEY=VALUE"),
     (["train", "mnist", "--method", "ace", "--set", "rtol=0"], "rtol must be above 0"),
     (["train", "mnist", "--method", "ace", "--seed", "-3"], "seed must be at least 0"),
@@ -124,6 +129,26 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["experiments"], *(["methods", name] for name in EXPERIMENTS), ["settings"], ["data", "list"]):
         assert main(words) == 0
         assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_settings_of_an_experiment_have_their_defaults(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", name, "--json"]) == 0
+    found = {entry["key"]: entry for entry in json.loads(capsys.readouterr().out)}
+    config = experiments.get(name).configure("ace", "full")
+    for key in SETTINGS:
+        value = getattr(config, key)
+        assert value is None or value in found[key]["default"]["full"], key
+    assert main(["settings", name]) == 0
+    text = capsys.readouterr().out
+    assert f"default: {config.batch_size}" in text or f"{config.batch_size} (full)" in text
+
+
+def test_a_stopped_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = create(RunStore(tmp_path / "runs"), experiments.get("mnist").configure("resnet"))
+    run.mark("stopped")
+    assert main(["show", "last", "--runs", str(tmp_path / "runs")]) == 0
+    assert f"0% done; to go on: acenode resume {run.id}" in capsys.readouterr().out
 
 
 def without_clock(records: list[dict]) -> list[dict]:

@@ -81,6 +81,15 @@ def test_other_runs_say_nothing(other: dict[str, Any], catalogue: Catalogue, tmp
     assert len(timed) == 1
 
 
+@pytest.mark.parametrize(("other", "new"), [
+    ({}, 0), ({"sample": "ou"}, 1), ({"at_jump": "recompute"}, 1), ({"attention_every": 1}, 1), ({"impute": True}, 1)])
+def test_runs_whose_passes_are_of_another_length_say_nothing(other: dict[str, Any], new: int, catalogue: Catalogue,
+                                                             tmp_path: Path, timed: list[Config]) -> None:
+    finished_runs(catalogue.store.root, 2, experiment="ushcn")
+    estimate.estimate([config(experiment="ushcn", **other)], catalogue, tmp_path)
+    assert len(timed) == new
+
+
 def test_unfinished_runs_and_other_devices_say_nothing(catalogue: Catalogue, tmp_path: Path,
                                                        timed: list[Config]) -> None:
     stopped, on_gpu = finished_runs(catalogue.store.root, 2)

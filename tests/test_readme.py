@@ -17,13 +17,25 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
 def test_the_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
-    scope: dict = {}
-    exec(code, scope)
+    scope = run_example(0)
     assert scope["trajectory"].h.shape == (11, 16, 4)
     assert scope["trajectory"].a.shape == (11, 16, 4, 4)
     assert torch.allclose(scope["Pairwise"].weights(scope["trajectory"].a).sum(-1), torch.ones(11, 16, 4))
     assert all(p.grad is not None for p in scope["layer"].parameters())
+
+
+def test_the_example_of_sporadic_series_runs() -> None:
+    scope = run_example(1)
+    assert scope["said"].mean.shape == (2, 3, 2)
+    assert (scope["h"].shape, scope["a"].shape) == ((3, 2, 16), (3, 2, 16, 16))
+    assert torch.isfinite(scope["loss"])
+    assert all(p.grad is not None for p in scope["model"].parameters())
+
+
+def run_example(n: int) -> dict:
+    scope: dict = {}
+    exec(re.findall(r"```python\n(.*?)```", README, re.S)[n], scope)
+    return scope
 
 
 def test_its_commands_are_understood() -> None:

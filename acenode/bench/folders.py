@@ -21,9 +21,10 @@ CREATED = 1_750_000_000.0
 SIZE = 100_000  # bytes of a result.json with t-SNE points
 
 
-def finished_runs(root: Path, count: int, *, seconds: float = 30.0, old: bool = False, **given: Any) -> list[Run]:
-    """`count` finished runs on the digits, oldest first; `old` ones have no test metrics in their status."""
-    config = experiments.get("mnist").configure("ace", **{"device": "cpu", **given}).to_dict()
+def finished_runs(root: Path, count: int, *, experiment: str = "mnist", seconds: float = 30.0, old: bool = False,
+                  **given: Any) -> list[Run]:
+    """`count` finished runs of ACE, oldest first; `old` ones have no test metrics in their status."""
+    config = experiments.get(experiment).configure("ace", **{"device": "cpu", **given}).to_dict()
     points = _points()
     return [_finished(root / f"mnist-ace-{i:05d}", i, {**config, "seed": i}, points, seconds, old)
             for i in range(count)]

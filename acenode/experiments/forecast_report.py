@@ -54,7 +54,8 @@ def report(task: ForecastTask) -> dict[str, Any]:
     if known is not None and learned is not None:
         found["coupling"] = {
             "names": list(task.arrays.names), "known": known.tolist(), "learned": learned.round(4).tolist(),
-            "how": "softmax(a(t)) averaged over series and time, carried to the variables by the weights of p"}
+            "how": "softmax(a(t)) averaged over series and time, carried to the variables by the weights of p, as a "
+                   "share of what flows into each variable, less an even one"}
     return found
 
 
@@ -118,7 +119,7 @@ def ahead(like: Points, t: np.ndarray) -> Points:
 
 
 def between_variables(task: ForecastTask) -> np.ndarray | None:
-    """How much of variable j flows into variable i: |E| σ(a) |E|ᵀ with E the weights from h to the means."""
+    """How much more of variable j than an even share flows into variable i: |E| σ(a) |E|ᵀ, E from h to the means."""
     batch = task.forecasts(task.parts.parts.test[:SHOWN * 4], 0)
     _, a = task.model.trajectory(batch, grid_of(task, 21).tolist())  # type: ignore[operator]
     if a is None:
@@ -126,4 +127,4 @@ def between_variables(task: ForecastTask) -> np.ndarray | None:
     p: Any = task.model.p
     E: Tensor = p.out.weight[:len(task.arrays.names)].abs() @ p.hidden.weight.abs()
     flow = E @ torch.softmax(a, -1).mean((0, 1)) @ E.T
-    return (flow / flow.sum(1, keepdim=True)).cpu().numpy()
+    return (flow / flow.sum(1, keepdim=True) - 1 / len(flow)).cpu().numpy()

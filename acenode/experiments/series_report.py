@@ -68,7 +68,8 @@ def report(task: SeriesTask) -> dict[str, Any]:
     if coupling is not None and learned is not None:
         found["coupling"] = {
             "names": list(records.names), "known": coupling.tolist(), "learned": learned.round(4).tolist(),
-            "how": "softmax(a(t)) averaged over records and time, carried to the variables by the emission's weights"}
+            "how": "softmax(a(t)) averaged over records and time, carried to the variables by the emission's weights, "
+                   "as a share of what flows into each variable, less an even one"}
     return found
 
 
@@ -138,7 +139,7 @@ def _at_grid(task: SeriesTask, batch: Batch, grid: np.ndarray) -> Tensor:
 
 
 def between_variables(task: SeriesTask, batch: Batch) -> np.ndarray | None:
-    """How much of variable j flows into variable i: |E| σ(a) |E|ᵀ with the emission E, rows that sum to one."""
+    """How much more of variable j than an even share flows into variable i: |E| σ(a) |E|ᵀ with the emission E."""
     emission: Any = getattr(task.model, "emission", None)
     _, a = task.model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]
     if a is None or not hasattr(emission, "weight"):
@@ -146,4 +147,4 @@ def between_variables(task: SeriesTask, batch: Batch) -> np.ndarray | None:
     weights = torch.softmax(a, -1).mean((0, 1))  # (d, d)
     E = emission.weight.abs()
     flow = E @ weights @ E.T
-    return (flow / flow.sum(1, keepdim=True)).cpu().numpy()
+    return (flow / flow.sum(1, keepdim=True) - 1 / len(flow)).cpu().numpy()

@@ -17,7 +17,7 @@ USHCN = experiment(ForecastSet(
     full=SporadicSet(ushcn.load, 5, ushcn.CUT, {"step_size": 0.1, "targets": 3}, note=DAYS),
     samples={
         "climate": SporadicSet(lambda root: simulated_climate.climate(), 5, ushcn.CUT, {
-            "step_size": 0.5, "attention_every": 2, "targets": 3, "epochs": 20, "batch_size": 50}, note=DAYS),
+            "step_size": 0.5, "attention_every": 4, "targets": 3, "epochs": 20, "batch_size": 50}, note=DAYS),
         "ou": SporadicSet(lambda root: simulated_processes.double_ou(), 2, OU_CUT, {
             "step_size": 0.05, "targets": 1, "epochs": 10, "batch_size": 250, "weight_decay": 5e-4}),
         "brusselator": SporadicSet(lambda root: simulated_processes.brusselator(), 2, BRUSSELATOR_CUT, {
