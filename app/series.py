@@ -78,8 +78,8 @@ def show_over_time(runs: list[Line], key: str) -> None:
                                      key=f"{key}/error", required=True, label_visibility="collapsed") or "mse"
     note = next((found.unit_note for found in there if found.unit_note), "")
     draw(over_time(runs, which), f"{key}/{which}",
-         f"{ERRORS[which].title} of what was predicted, by the time it was predicted for: all points "
-         f"after the cut, where the test metric may count the first few. {say.plain(time_note(note))}",
+         f"{ERRORS[which].title} of what was predicted, by the time it was predicted for. Every point "
+         f"counts; the test metric of a forecast is of the first few. {say.plain(time_note(note))}",
          [r for r in runs if not (r.series.over_time and getattr(r.series.over_time, which))])
 
 
