@@ -38,19 +38,16 @@ def train(options: Namespace) -> int:
     from acenode import experiments
     from acenode.execute import create
 
-    given: dict[str, Any] = {"seed": options.seed, "device": options.device}
-    if options.epochs is not None:
-        given["epochs"] = options.epochs
+    given: dict[str, Any] = {} if options.epochs is None else {"epochs": options.epochs}
     for text in options.set:
         key, sep, value = text.partition("=")
         if not sep:
             raise UserError(f"--set takes KEY=VALUE, not {text!r}")
-        if key == "epochs" and options.epochs is not None:
-            raise UserError("epochs is given twice: leave out --epochs or --set epochs")
-        if key in given and key not in ("seed", "device"):
-            raise UserError(f"{key} is given twice: leave out one --set {key}=…")
+        if key in given:
+            raise UserError(f"{key} is given twice: leave one out")
         given[key] = configuration.parse(key, value)
-    chosen = experiments.get(options.experiment).configure(options.method, options.data, **given)
+    chosen = experiments.get(options.experiment).configure(
+        options.method, options.data, seed=options.seed, device=options.device, **given)
     run = create(_store(options), chosen)
     try:
         return _execute(run, options)
@@ -264,16 +261,28 @@ def settings(options: Namespace) -> int:
         _print_json(found)
         return 0
     for entry in found:
-        bounds = "|".join(entry["choices"]) if "choices" in entry else "true|false" if entry["type"] == "bool" else \
-            " ".join(f"{word} {entry[k]:g}" for k, word in (("low", "from"), ("above", "above"), ("high", "to"))
-                     if k in entry)
-        print(f"{entry['key']:<20} {entry['type']:<6} {bounds}\n{'':<20} {entry['help']}")
+        print(f"{entry['key']:<20} {entry['type']:<6} {_bounds(entry)}\n{'':<20} {entry['help']}")
         if usual:
-            each = {data: " or ".join(map(str, values)).lower() for data, values in entry["default"].items() if values}
-            same = len(each) == 2 and len(set(each.values())) == 1
-            print(f"{'':<20} default: "
-                  + (each["full"] if same else ", ".join(f"{value} ({data})" for data, value in each.items())))
+            print(f"{'':<20} default: {_either(entry['default'])}")
     return 0
+
+
+def _bounds(entry: dict[str, Any]) -> str:
+    """What a setting can be."""
+    if "choices" in entry:
+        return "|".join(entry["choices"])
+    if entry["type"] == "bool":
+        return "true|false"
+    words = ("low", "from"), ("above", "above"), ("high", "to")
+    return " ".join(f"{word} {entry[k]:g}" for k, word in words if k in entry)
+
+
+def _either(default: dict[str, list[Any]]) -> str:
+    """Defaults on the sample and on the full data, as one where they are the same."""
+    each = {data: " or ".join(map(str, values)).lower() for data, values in default.items() if values}
+    if len(each) == 2 and len(set(each.values())) == 1:
+        return each["full"]
+    return ", ".join(f"{value} ({data})" for data, value in each.items())
 
 
 def _usual(experiment: str) -> dict[str, dict[str, list[Any]]]:

@@ -26,7 +26,7 @@ def finished_runs(root: Path, count: int, *, experiment: str = "mnist", seconds:
     """`count` finished runs of ACE, oldest first; `old` ones have no test metrics in their status."""
     config = experiments.get(experiment).configure("ace", **{"device": "cpu", **given}).to_dict()
     points = _points()
-    return [_finished(root / f"mnist-ace-{i:05d}", i, {**config, "seed": i}, points, seconds, old)
+    return [_finished(root / f"{experiment}-ace-{i:05d}", i, {**config, "seed": i}, points, seconds, old)
             for i in range(count)]
 
 

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.bench.direct import DirectACE
+from acenode.bench.turns import apart
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.environment import describe, device_of
 from acenode.errors import UserError
@@ -57,8 +58,8 @@ def iteration(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
     The direct implementation computes all gradients in both phases, as a plain loss.backward() does.
     """
     x, y = batch
-    g, everything = theta_g(model), list(model.parameters())
-    others = [p for p in everything if all(p is not q for q in g)]
+    g = theta_g(model)
+    everything, others = apart(model, g)
     for phase in (others, g):
         model.zero_grad(set_to_none=True)
         with only(everything if isinstance(model, DirectACE) else phase, everything):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -18,6 +18,12 @@ class Turns:
 
     seconds: dict[str, float]
     losses: dict[str, float]
+
+
+def apart(model: nn.Module, g: Sequence[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """All parameters, and those that are not g's."""
+    everything = list(model.parameters())
+    return everything, [p for p in everything if all(p is not q for q in g)]
 
 
 def take_turns(contestants: Mapping[str, tuple[nn.Module, Callable[[], Tensor]]], repeats: int) -> Turns:

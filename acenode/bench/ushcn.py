@@ -18,7 +18,7 @@ from torch import Tensor
 
 from acenode import experiments
 from acenode.bench.shared_clock import Plain
-from acenode.bench.turns import take_turns
+from acenode.bench.turns import apart, take_turns
 from acenode.data.course import course_of
 from acenode.data.folds import ForecastParts
 from acenode.data.points import Record, pad
@@ -105,8 +105,8 @@ def contestants(made: list[Record]) -> dict[str, tuple[GRUODEBayes, Callable[[],
     def phases() -> Tensor:
         """The first with its gradient, then the loss of the second."""
         assert ace.attention is not None
-        everything, g = list(ace.parameters()), list(ace.attention.parameters())
-        others = [p for p in everything if all(p is not q for q in g)]
+        g = list(ace.attention.parameters())
+        everything, others = apart(ace, g)
         with only(others, everything):
             own(ace).backward()
         with only(g, everything):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from acenode.data.points import Points, Record, pad
 from acenode.data.sporadic import Sporadic
+from acenode.experiments.flow import beyond_even
 from acenode.experiments.probes import LIMIT, half
 from acenode.models.gaussian import Forecast
 
@@ -119,12 +119,10 @@ def ahead(like: Points, t: np.ndarray) -> Points:
 
 
 def between_variables(task: ForecastTask) -> np.ndarray | None:
-    """How much more of variable j than an even share flows into variable i: |E| σ(a) |E|ᵀ, E from h to the means."""
+    """What attention carries from variable to variable, by the weights from h to the means."""
     batch = task.forecasts(task.parts.parts.test[:SHOWN * 4], 0)
     _, a = task.model.trajectory(batch, grid_of(task, 21).tolist())  # type: ignore[operator]
     if a is None:
         return None
     p: Any = task.model.p
-    E: Tensor = p.out.weight[:len(task.arrays.names)].abs() @ p.hidden.weight.abs()
-    flow = E @ torch.softmax(a, -1).mean((0, 1)) @ E.T
-    return (flow / flow.sum(1, keepdim=True) - 1 / len(flow)).cpu().numpy()
+    return beyond_even(a, p.out.weight[:len(task.arrays.names)].abs() @ p.hidden.weight.abs())

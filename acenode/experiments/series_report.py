@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acenode.analysis import confusion
+from acenode.experiments.flow import beyond_even
 from acenode.experiments.probes import half, in_turn
 from acenode.experiments.series_batches import Records, assemble, cut_of
 from acenode.metrics import binary_auc, roc
@@ -139,12 +140,9 @@ def _at_grid(task: SeriesTask, batch: Batch, grid: np.ndarray) -> Tensor:
 
 
 def between_variables(task: SeriesTask, batch: Batch) -> np.ndarray | None:
-    """How much more of variable j than an even share flows into variable i: |E| σ(a) |E|ᵀ with the emission E."""
+    """What attention carries from variable to variable, by the emission's weights."""
     emission: Any = getattr(task.model, "emission", None)
     _, a = task.model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]
     if a is None or not hasattr(emission, "weight"):
         return None
-    weights = torch.softmax(a, -1).mean((0, 1))  # (d, d)
-    E = emission.weight.abs()
-    flow = E @ weights @ E.T
-    return (flow / flow.sum(1, keepdim=True) - 1 / len(flow)).cpu().numpy()
+    return beyond_even(a, emission.weight)

@@ -103,18 +103,14 @@ class GRUODEBayes(nn.Module):
         x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))  # (N, D)
         h0, kept = self.begin(len(batch.seen.t), draws), self.kept(len(x), draws)
         a0 = self.attention.begin(self.begin(len(h0), None)) if self.attention is not None else None
-        if self.fused:
-            said, after, reads = self.scan(course, h0, a0, x, m, kept, detach_attention)
-        else:
-            tell(OPERATIONS)
-            walked = walk(self, course, h0, a0, x, m, kept, batch.horizon, draws=draws, detach=detach_attention)
-            said, after, reads = walked.said, walked.after, walked.reads
+        walked = self._walked(course, h0, a0, x, m, batch.horizon, kept=kept, draws=draws, detach=detach_attention)
         steps = Evaluations(course.rows - 1, step_sizes=course.sizes)
         if not batch.training:
-            return Forecast(*lay_out(torch.cat(self.p(reads), -1), course.reads, batch.target.x), evaluations=steps)
-        mean, logvar = self.p(after, self.kept(len(x), draws))
+            return Forecast(*lay_out(torch.cat(self.p(walked.reads), -1), course.reads, batch.target.x),
+                            evaluations=steps)
+        mean, logvar = self.p(walked.after, self.kept(len(x), draws))
         extra = self.mixing * (divergence(mean, logvar, x) * m).sum()
-        mean, logvar = lay_out(said, course.jumps, batch.seen.x)
+        mean, logvar = lay_out(walked.said, course.jumps, batch.seen.x)
         return Forecast(mean, logvar, extra, steps)
 
     def begin(self, B: int, draws: Draws | None) -> Tensor:
@@ -203,17 +199,18 @@ class GRUODEBayes(nn.Module):
                 Forecast(*lay_out(after, course.jumps, batch.seen.x)),
                 Forecast(*lay_out(between, course.reads, times.x)), times)
 
-    def _walked(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, horizon: float,
+    def _walked(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, horizon: float, *,
+                kept: Tensor | None = None, draws: Draws | None = None, detach: bool = False,
                 look: bool = False) -> Walked:
-        """A course without dropout, with a at the reads where that is to be looked at."""
+        """All of a course, by the fused pass where there is one, with a at the reads where that is to be looked at."""
         if not self.fused:
             tell(OPERATIONS)
-            return walk(self, course, h0, a0, x, m, None, horizon, look=look)
+            return walk(self, course, h0, a0, x, m, kept, horizon, draws=draws, detach=detach, look=look)
         if self.attention is None or a0 is None or not look:
-            said, after, states = self.scan(course, h0, a0, x, m, None, False)
+            said, after, states = self.scan(course, h0, a0, x, m, kept, detach)
             return Walked(said, after, states, None)
         everywhere, (jumps, reads) = course.read_everywhere(len(h0)), (course.jumps, course.reads)
-        said, after, states = self.scan(everywhere, h0, a0, x, m, None, False)
+        said, after, states = self.scan(everywhere, h0, a0, x, m, kept, detach)
         states = states.view(course.rows, *h0.shape)
         before = states.index_put((jumps.row, jumps.series), after)  # the next row begins after the jump
         a = self.attention.follow(a0, before[:-1], course.dt[1:], reads.row, reads.series)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SHORTEST = 1e-12  # window that is divided by
 
+
 class Attention(nn.Module):
     """g, q and the choices. Without g attention is fixed."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from acenode.models.jump_attention import SHORTEST
 from acenode.models.jump_scan import Scan, Segment, Turn, Weights
 
 sigmoid_backward, tanh_backward, threshold_backward = (
@@ -66,7 +67,7 @@ class Back:
         d_s = torch.empty_like(segment.u) if turn is not None else None
         product = torch.empty_like(turn.a) if turn is not None else None
         if d_mean is not None and turn is not None:
-            d_mean = d_mean / turn.tau.clamp(min=1e-12)
+            d_mean = d_mean / turn.tau.clamp(min=SHORTEST)
         rows = list(zip(segment.h[:-1].unbind(0), segment.s.unbind(0), segment.u.unbind(0), segment.gates.unbind(0),
                         segment.gates[:, 0].unbind(0), segment.gates[:, 1].unbind(0), d_new.unbind(0),
                         d_gates.unbind(0), d_gates[:, 0].unbind(0), d_gates[:, 1].unbind(0), strict=True))

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from acenode.data.course import Course
 from acenode.models import jump_native
+from acenode.models.jump_attention import SHORTEST
 from acenode.models.told import COMPILED, OPERATIONS, tell
 
 WINDOW = 64  # rows of one without attention
@@ -247,7 +248,7 @@ class Scan:
         assert w.g_gates_in is not None
         assert w.g_new_in is not None
         tau = dt.sum(0)
-        mean = (s * dt).sum(0) / tau.clamp(min=1e-12)
+        mean = (s * dt).sum(0) / tau.clamp(min=SHORTEST)
         gates = torch.mm(a.view(-1, H), w.g_gates).view(B, H, 2 * H).add_((mean @ w.g_gates_in).unsqueeze(1)).sigmoid_()
         u = torch.mm((gates[..., :H] * a).view(-1, H), 2 * w.g_new).view(B, H, H)
         u.add_((mean @ w.g_new_in).unsqueeze(1), alpha=2).sigmoid_()

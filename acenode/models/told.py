@@ -22,12 +22,12 @@ def telling(say: Callable[[str], None], note: Callable[[str], None] = lambda by:
 
 
 def tell(by: str) -> None:
-    if complain(f"series are taken through their times by {by}"):
+    if mention(f"series are taken through their times by {by}"):
         _thread.note(by)
 
 
-def complain(line: str) -> bool:
-    """Any other line, once: whether it was said now."""
+def mention(line: str) -> bool:
+    """A line, once: whether it was said now."""
     say: Callable[[str], None] | None = getattr(_thread, "say", None)
     if say is None or line in _thread.told:
         return False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 
 from acenode.errors import short_of_memory
-from acenode.models.told import complain
+from acenode.models.told import mention
 
 _trouble: dict[Hashable, str] = {}  # by kind of kernel; nothing where it works
 _trying = Lock()
@@ -19,7 +19,7 @@ def works(kind: Hashable, attempt: Callable[[], object]) -> bool:
             if kind not in _trouble:
                 _trouble[kind] = _tried(attempt)
     if _trouble[kind]:
-        complain(f"kernels of the GPU do not run here: {_trouble[kind]}")
+        mention(f"kernels of the GPU do not run here: {_trouble[kind]}")
     return not _trouble[kind]
 
 

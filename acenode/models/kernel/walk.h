@@ -11,7 +11,7 @@ typedef struct {
     const Scan *scan;
     int keep;         /* every row from mark to mark has its own place; else all have the same */
     long lo, count;   /* the series */
-    long window;      /* that rows are counted from */
+    long window;      /* of the course, that others are counted from */
     long jump, jump_end, look, look_end;
     float *h, *s, *gates, *read, *u;                     /* by row: r, o; r ⊙ s; s is h without attention */
     float *dh, *d_s, *d_read;                            /* d_s by row of a window */
