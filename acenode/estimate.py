@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -15,11 +16,16 @@ import torch
 from acenode import experiments
 from acenode.catalogue import Catalogue, Entry
 from acenode.config import Config
+from acenode.engine.capture import own_stream
+from acenode.engine.graph import engine_for
 from acenode.environment import device_of
 from acenode.errors import UserError
+from acenode.models.torch_alone import torch_alone
+from acenode.task import Nobody
+from acenode.training import Trainer
 
 # what a finished run must share to count, its device apart
-SAME = ("experiment", "data", "method", "size", "sample", "at_jump", "attention_every", "impute")
+SAME = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "impute")
 NEAR = ("attention", "schedule", "solver", "gradient", "batch_size")  # what makes one of those nearer, in this order
 MOST_TIMED = 4  # kinds of run a call may time
 LONG = 3.0  # seconds: a longer iteration is not repeated, a shorter one is, as the first also warms up
@@ -34,6 +40,7 @@ class Kind(NamedTuple):
     data: str
     method: str
     size: str | None
+    engine: str | None
     sample: str | None
     at_jump: str | None
     attention_every: int | None
@@ -64,7 +71,7 @@ class _Pace:
     borrowed: bool = False  # from another kind of run
 
 
-_timed: dict[Kind, float] = {}  # seconds of one pass over the training data, for as long as the process lives
+_timed: dict[Kind, float] = {}  # seconds of an epoch, for as long as the process lives
 _timing = threading.Lock()  # one at a time: two at once would slow each other
 
 
@@ -79,7 +86,7 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -
     reasons = _time([config for config, pace in paces.items() if pace is None], kinds, data_root)
     for config, pace in paces.items():
         if pace is None and kinds[config] not in reasons:
-            paces[config] = _from_timing(config, kinds[config])
+            paces[config] = _from_timing(kinds[config])
     each = {config: pace.epoch * (config.epochs or 1) for config, pace in paces.items() if pace is not None}
     unknown = next((config for config in configs if config not in each), None)
     if unknown is not None:
@@ -142,39 +149,52 @@ def _time(configs: Iterable[Config], kinds: dict[Config, Kind], data_root: Path)
 
 
 def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
-    """Seconds of one pass over a mini-batch, forward and back, and mini-batches an epoch."""
+    """Seconds of an iteration, trained as a run of it would be, and iterations an epoch."""
     device = device_of(config.device)
-    task = experiments.get(config.experiment).make(config, data_root, device)
-    task.model.train()
+    with own_stream(device), torch_alone(config.engine == "reference"), ExitStack() as afterwards:
+        task = experiments.get(config.experiment).make(config, data_root, device)
+        recipe = task.recipe()
+        engine = engine_for(task, device, config.engine, lambda line: None, task.iterations * recipe.epochs)[1]
+        if engine is not None:
+            afterwards.callback(engine.close)
+        trainer = Trainer(task, recipe, Nobody(), engine)
+        task.model.train()
+        return _usual(trainer, device), task.iterations
 
+
+def _usual(trainer: Trainer, device: torch.device) -> float:
+    """Seconds of an iteration when all is warm."""
     def once() -> float:
         start = time.perf_counter()
-        task.loss(task.batch(0, 0), detach_attention=bool(config.detach_attention)).task.backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        trainer.train_batch()
+        if device.type == "cuda":  # of this thread's work alone: other threads may be recording
+            torch.cuda.current_stream(device).synchronize()
         return time.perf_counter() - start
 
+    first = once()
+    if first >= LONG and device.type == "cpu":  # on a GPU the first also compiles and records
+        return first
     seconds = [once()]
-    while len(seconds) <= REPEATS and sum(seconds) < LONG:
+    while len(seconds) < REPEATS and sum(seconds) < LONG:
         seconds.append(once())
-    return median(seconds[1:] or seconds), task.iterations
+    return median(seconds)
 
 
-def _passes(config: Config) -> int:
+def _passes(kind: Kind) -> int:
     """How often Algorithm 1 goes over a mini-batch."""
-    return 2 if config.schedule == "alternating" and config.attention == "evolving" else 1
+    return 2 if kind.schedule == "alternating" and kind.attention == "evolving" else 1
 
 
-def _from_timing(config: Config, kind: Kind) -> _Pace | None:
+def _from_timing(kind: Kind) -> _Pace | None:
     """Its own timing or, on the same device and data, that of the kind it shares most with."""
     known = dict(_timed)
     if kind in known:
-        return _Pace(known[kind] * _passes(config))
+        return _Pace(known[kind])
     alike = [other for other in known if (other.device, other.data) == (kind.device, kind.data)]
     if not alike:
         return None
     nearest = max(alike, key=lambda other: tuple(a == b for a, b in zip(other, kind, strict=True)))
-    return _Pace(known[nearest] * _passes(config), borrowed=True)
+    return _Pace(known[nearest] * _passes(kind) / _passes(nearest), borrowed=True)
 
 
 def _basis(paces: dict[Config, _Pace | None], kinds: dict[Config, Kind]) -> str:

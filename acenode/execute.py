@@ -99,12 +99,14 @@ def _train_on(device: torch.device, recorder: Recorder, listener: _Listener, con
     task = experiments.get(config.experiment).make(config, data_root, device)
     if getattr(task, "partial", False):  # a number on a part of the data stands beside none of the paper's
         recorder.describe(partial=True)
-    name, engine = engine_for(task, device, config.engine, recorder.log)
+    recipe = task.recipe()
+    name, engine = engine_for(task, device, config.engine, recorder.log, task.iterations * recipe.epochs)
     if engine is not None:
         afterwards.callback(engine.close)
+        engine.on_giving_up = lambda: recorder.describe(trained_by="native")
     if name is not None:
         recorder.describe(trained_by=name)
-    trainer = Trainer(task, task.recipe(), listener, engine)
+    trainer = Trainer(task, recipe, listener, engine)
     listener.begin(trainer, task)
     saved = recorder.last_checkpoint(device)
     if saved is None:
@@ -115,10 +117,7 @@ def _train_on(device: torch.device, recorder: Recorder, listener: _Listener, con
         recorder.rewind(saved["metrics_bytes"])
         trainer.load_state_dict(saved["trainer"])
         recorder.log(f"resumed on {device} at epoch {trainer.epoch}, iteration {trainer.iteration}")
-    ended = trainer.run()
-    if engine is not None and engine.given_up:
-        recorder.describe(trained_by="native")
-    if not ended:
+    if not trainer.run():
         return {}, trainer.seconds
     listener.announce("testing")
     best = trainer.best

@@ -31,6 +31,7 @@ class Tiny:
         self.seed, self.model = seed, nn.ParameterDict({"f": torch.tensor([float(seed)])})
         self.threads: set[int] = set()
         self.wanted: set[bool] = set()
+        self.tf32: set[bool] = set()
 
     def recipe(self) -> Recipe:
         return Recipe(1, 0.01, lambda parameters, lr, _: torch.optim.SGD(parameters, lr))
@@ -41,6 +42,7 @@ class Tiny:
     def batch(self, epoch: int, iteration: int) -> Tensor:
         self.threads.add(threading.get_ident())
         self.wanted.add(kernels_wanted())
+        self.tf32.add(torch.backends.cudnn.allow_tf32)
         return torch.ones(1)
 
     def loss(self, batch: Tensor, *, detach_attention: bool) -> Loss:
@@ -95,6 +97,22 @@ def test_a_run_that_fails_beside_others_ends_them_in_words(tiny: list[Tiny]) -> 
     assert row["error"] == "one of 5 runs: RuntimeError: device lost"
 
 
+def test_a_row_has_the_precision_that_it_says(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    for engine in ("auto", gpu_work.FLOAT32):
+        monkeypatch.setattr(gpu_work, "engine_for", lambda *_: ("graph", AtOnce()))
+        gpu.row_of(Work("series", "latent-ode", engine), CPU, 1, full=True)
+    assert [task.tf32 for task in tiny] == 6 * [{True}] + 6 * [{False}]
+    assert torch.backends.cudnn.allow_tf32
+
+
+class AtOnce:
+    """An engine that leaves everything to the trainer."""
+
+    def run(self, *_: Any) -> None: ...
+    def close(self) -> None: ...
+
+
 def test_of_what_is_slow_one_iteration_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     def counts(budget: float) -> list[int]:
         asked: list[int] = []
@@ -147,7 +165,8 @@ def test_the_data_has_the_families_batches() -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("work", [Work("images", "odenet", "graph"), Work("series", "latent-ode", "auto"),
+@pytest.mark.parametrize("work", [Work("images", "odenet", "graph"),
+                                  Work("images", "odenet", gpu_work.FLOAT32), Work("series", "latent-ode", "auto"),
                                   Work("sporadic", "gru-ode-bayes", "auto"), Work("sporadic", "ace", "auto")], ids=str)
 def test_rows_on_a_gpu(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "MOST", 2)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import statistics
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,15 @@ from test_engine import Ear
 
 from acenode import experiments
 from acenode.engine.accelerate import compiler
-from acenode.engine.capture import own_stream
+from acenode.engine.capture import POOL, own_stream
+from acenode.engine.compiled import CompiledField
 from acenode.engine.graph import GraphEngine, engine_for
 from acenode.execute import Outcome, create, execute
 from acenode.experiments.image_task import ImageTask
 from acenode.models.image import ConvField
 from acenode.models.initialise import initialise
+from acenode.models.told import telling
+from acenode.record import load_checkpoint
 from acenode.runs import RunStore
 from acenode.training import Trainer
 
@@ -101,8 +107,9 @@ def test_kernels_equal_the_modules(channels: int, convolutions: int, side: int) 
 
 @pytest.mark.parametrize(("method", "settings"), [
     ("ace", {}), ("ace", {"schedule": "joint"}), ("ace", {"detach_attention": True, "weight_decay": 1e-3}),
-    ("ace", {"initial": "correlation"}), ("ace", {"attention": "none"}), ("odenet", {"solver": "bosh3"}),
-    ("augmented", {"gradient": "checkpointed"})])
+    ("ace", {"initial": "correlation"}), ("ace", {"attention": "none"}), ("ace", {"attention": "fixed"}),
+    ("ace", {"attention": "fixed", "initial": "conv"}), ("odenet", {"solver": "bosh3"}),
+    ("augmented", {"gradient": "checkpointed"}), ("augmented", {"augment": 5})])
 def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
     plain, graphed = trainer(False, method, **settings), trainer(True, method, log, **settings)
@@ -116,6 +123,38 @@ def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str,
         assert mine["grad_h"] == pytest.approx(theirs["grad_h"], rel=1e-2)
         assert abs(mine["nfe_forward"] - theirs["nfe_forward"]) <= 6
     close(graphed)
+
+
+def test_kernels_keep_what_is_no_number() -> None:
+    """As torch's own do: a maximum that loses NaN would train on without a word."""
+    if not compiler(CUDA):
+        pytest.skip("no Triton")
+    from acenode.engine.kernels.fused import FusedField
+
+    field = ConvField(64, 1).to(CUDA)
+    x = torch.randn(4, 64, 6, 6, device=CUDA, generator=torch.Generator(CUDA).manual_seed(0))
+    x[1, 3, 2, 2] = torch.nan
+    fused = FusedField(field, x, "tf32x3")
+    for layer in fused.layers:
+        layer.refresh()
+        layer.begin(1)
+    with torch.no_grad():
+        t = torch.tensor(0.3, device=CUDA)
+        expected, found = field(x, t).isnan(), fused(x, t).isnan()
+    assert expected.any()
+    assert not expected.all()
+    assert torch.equal(found, expected)
+
+
+def test_tf32_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for allowed in (False, True):
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+        t = trainer(True, rtol=1e-4, atol=1e-4)
+        found[allowed] = [r["nfe_forward"] for r in iterate(t, 6)]
+        close(t)
+    print(f"evaluations a pass: {found[False]} in float32, {found[True]} in TF32")
+    assert max(abs(a - b) for a, b in zip(*found.values(), strict=True)) <= 6
 
 
 def gradients(t: Trainer) -> torch.Tensor:
@@ -154,8 +193,28 @@ def test_without_a_compiler_of_kernels_torchs_own_are_recorded(monkeypatch: pyte
     start = parameters(plain)
     iterate(plain, 2)
     iterate(graphed, 2)
-    assert "kernels by torch" in log[0]
+    assert "steps by torch, fields by torch;" in log[0]
     assert apart(graphed, plain, start) < 1e-2
+    close(graphed)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiler(CUDA):
+        pytest.skip("no Triton")
+    monkeypatch.setattr("acenode.models.trial._trouble", {})  # nothing tried yet
+    if refuses:
+        def refuse(self: CompiledField, *_: Any) -> None:
+            raise RuntimeError("no compiler")
+        monkeypatch.setattr(CompiledField, "__call__", refuse)
+    log: list[str] = []
+    with telling(log.append):
+        graphed = trainer(True, "augmented", log, augment=5)
+        iterate(graphed, 1)
+    found, expected = (("torch", ["kernels of the GPU do not run here: RuntimeError: no compiler"]) if refuses
+                       else ("torch.compile", []))
+    assert f"steps by Triton, fields by {found};" in log[-1]
+    assert log[:-1] == expected
     close(graphed)
 
 
@@ -189,10 +248,66 @@ def test_going_on_from_a_checkpoint_changes_nothing() -> None:
         close(t)
 
 
+def test_recordings_make_room_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode.engine.graph.PLACES", 1)
+    log: list[str] = []
+    plain, graphed = trainer(False), trainer(True, log=log)
+    start = parameters(plain)
+    for t in (plain, graphed):
+        iterate(t, 6)
+    assert sum("took more than 1 steps: the pass is recorded for 2" in line for line in log) == 2, log
+    assert "in native steps" not in "".join(log), log
+    assert apart(graphed, plain, start) < 1e-2
+    close(graphed)
+
+
+def test_kernels_that_do_not_run_cost_the_kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiler(CUDA):
+        pytest.skip("no Triton")
+    from acenode.engine.kernels.fused import FusedLayer
+
+    def refuses(self: FusedLayer) -> None:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(FusedLayer, "end", refuses)
+    log: list[str] = []
+    plain, graphed = trainer(False), trainer(True, log=log)
+    start = parameters(plain)
+    for t in (plain, graphed):
+        iterate(t, 2)
+    assert log[0] == ("graph engine: kernels do not run here (RuntimeError: no such kernel): torch's operations are "
+                      "recorded")
+    assert all("steps by torch, fields by torch;" in line for line in log[1:])
+    assert apart(graphed, plain, start) < 1e-2
+    close(graphed)
+
+
 def run(tmp_path: Path, stop: threading.Event | None = None, **given: Any) -> Outcome:
     settings = {**QUICK, "batch_size": 64, "device": "cuda", **given}
     config = experiments.get("mnist").configure("ace", **settings)
     return execute(create(RunStore(tmp_path), config), tmp_path, stop=stop)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, stop, batch = run(tmp_path / "whole", epochs=2), threading.Event(), ImageTask.batch
+
+    def asking(self: ImageTask, epoch: int, iteration: int) -> Any:
+        if (epoch, iteration) == (1, 2):
+            stop.set()
+        return batch(self, epoch, iteration)
+
+    monkeypatch.setattr(ImageTask, "batch", asking)
+    stopped = run(tmp_path / "stopped", stop, epochs=2)
+    assert stopped.state == "stopped"
+    monkeypatch.undo()
+    again = execute(stopped.run, tmp_path)
+    assert again.state == "finished", again.error
+    log = (again.run.path / "log.txt").read_text()
+    assert "resumed on cuda at epoch 1, iteration 3" in log
+    assert log.count("graph engine: pass one recorded in") == 2
+    last = [load_checkpoint(o.run.path / "checkpoints" / "last.pt", CUDA)["trainer"]["model"] for o in (whole, again)]
+    theirs, mine = (torch.cat([x.flatten() for x in state.values()]) for state in last)
+    assert relative(mine, theirs) < 1e-3
 
 
 def test_a_run_is_trained_by_graphs_and_says_so(tmp_path: Path) -> None:
@@ -244,7 +359,26 @@ def test_what_cannot_be_recorded_is_trained_natively_with_a_line(tmp_path: Path,
     assert log.count("graph engine not used") == 1
 
 
-@pytest.mark.parametrize(("settings", "word"), [({"attention": "fixed"}, "fixed attention"),
+def test_memory_that_is_short_while_recording_leaves_the_run_to_native_steps(tmp_path: Path,
+                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    read_out = ImageTask.read_out
+
+    def greedy(self: ImageTask, h1: torch.Tensor, batch: Any) -> Any:
+        if torch.cuda.is_current_stream_capturing():
+            torch.empty(1 << 46, device=CUDA)
+        return read_out(self, h1, batch)
+
+    monkeypatch.setattr(ImageTask, "read_out", greedy)
+    outcome = run(tmp_path)
+    assert outcome.state == "finished", outcome.error
+    assert outcome.run.description()["trained_by"] == "native"
+    (line,) = [x for x in (outcome.run.path / "log.txt").read_text().splitlines() if "graph engine" in x]
+    assert "out of memory" in line
+    monkeypatch.undo()
+    assert run(tmp_path).run.description()["trained_by"] == "graph"  # nothing of it is left
+
+
+@pytest.mark.parametrize(("settings", "word"), [({"solver": "rk4", "step_size": 0.5}, "fixed steps"),
                                                 ({"gradient": "adjoint"}, "torchdiffeq")])
 def test_what_the_engine_does_not_do_has_a_line(settings: dict[str, Any], word: str, tmp_path: Path) -> None:
     outcome = run(tmp_path, **settings)
@@ -271,6 +405,58 @@ def test_five_runs_in_threads_equal_each_alone() -> None:
         thread.join()
     for seed, expected in enumerate(alone):
         assert relative(together[seed], expected) < 1e-6, seed
+
+
+def test_series_and_images_in_threads_equal_each_alone() -> None:
+    def images(seed: int) -> Trainer:
+        return trainer(True, seed=seed)
+
+    def series(name: str, method: str, seed: int) -> Trainer:
+        entry = experiments.get(name)
+        task = entry.make(entry.configure(method, device="cuda", batch_size=16, seed=seed), Path(), CUDA)
+        task.model.train()
+        return Trainer(task, task.recipe(), Ear())
+
+    makers = [partial(images, 0), partial(series, "physionet", "ace", 1), partial(series, "ushcn", "ace", 2),
+              partial(images, 3), partial(series, "physionet", "latent-ode", 4)]
+
+    def train(make: Callable[[], Trainer]) -> torch.Tensor:
+        with own_stream(CUDA):
+            t = make()
+            iterate(t, 3)
+            found = parameters(t)
+            if t.engine is not None:
+                close(t)
+        return found
+
+    together: dict[int, torch.Tensor] = {}
+    threads = [threading.Thread(target=lambda i=i, make=make: together.update({i: train(make)}))
+               for i, make in enumerate(makers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, make in enumerate(makers):
+        assert relative(together[i], train(make)) < 1e-5, i
+
+
+def test_no_two_have_the_same_stream() -> None:
+    """Torch hands its streams out again from the first when it has handed out all."""
+    with contextlib.ExitStack() as stack:
+        had = []
+        for _ in range(POOL + 8):
+            stack.enter_context(own_stream(CUDA))
+            had.append(torch.cuda.current_stream().cuda_stream)
+        assert len(set(had)) == POOL
+        log: list[str] = []
+        crowded = trainer(True, log=log)
+        assert crowded.engine is None
+        assert log == ["graph engine not used: other runs have all the streams that torch has; training without it"]
+        iterate(crowded, 2)
+    again = trainer(True)
+    iterate(again, 2)
+    close(again)
+    assert relative(parameters(crowded), parameters(again)) < 1e-3
 
 
 def test_twenty_runs_leave_no_memory_behind() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,12 +14,16 @@ from problems import co_evolving, relative
 from torch import Tensor, nn
 
 from acenode import SolveError, Solver, experiments, solve
+from acenode.engine.capture import POOL, Streams
+from acenode.engine.compiled import CompiledField, whole
 from acenode.engine.control import RUNNING, Told
 from acenode.engine.graph import GraphEngine, engine_for, obstacle
 from acenode.engine.graphed import GraphedPass
 from acenode.engine.operations import Operations
 from acenode.engine.steps import Steps
 from acenode.execute import create, execute
+from acenode.models.image import ConvField
+from acenode.models.initialise import initialise
 from acenode.runs import RunStore
 from acenode.training import Trainer
 
@@ -36,9 +41,25 @@ class AtOnce:
     def settle(self) -> int:
         return 0
 
+    def drop(self, replays: list[Callable[[], None]]) -> None: ...
     def mark(self) -> None: ...
     def wait(self) -> None: ...
     def close(self) -> None: ...
+
+
+class Numbered(NamedTuple):
+    cuda_stream: int
+
+
+def test_streams_that_come_round_again_are_not_given_twice() -> None:
+    turn = itertools.count()
+    streams = Streams(torch.device("cuda"), lambda device: Numbered(next(turn) % POOL))  # type: ignore[arg-type]
+    taken = [streams.take() for _ in range(POOL + 3)]
+    assert taken[POOL:] == [None] * 3
+    assert len({s.cuda_stream for s in taken if s is not None}) == POOL
+    assert taken[7] is not None
+    streams.give_back(taken[7])
+    assert streams.take() is taken[7]
 
 
 def march(steps: Steps, field: nn.Module, y: tuple[Tensor, ...], beyond: int = 0) -> Told:
@@ -95,7 +116,8 @@ class Explodes(nn.Module):
 
 
 @pytest.mark.parametrize(("factor", "start", "settings"), [
-    (1.0, 1.0, {"rtol": 1e-4}), (float("nan"), 1.0, {}), (1.0, float("inf"), {}), (1.0, 0.5, {"max_steps": 4})])
+    (1.0, 1.0, {"rtol": 1e-4}), (float("nan"), 1.0, {}), (float("inf"), 1.0, {}), (1.0, float("inf"), {}),
+    (1.0, 0.5, {"max_steps": 4})])
 def test_trouble_is_told_in_the_words_of_the_reference(factor: float, start: float, settings: dict[str, Any]) -> None:
     y, solver = (torch.tensor([[start]], dtype=torch.float64),), Solver(**{"rtol": 1e-8, "atol": 1e-8} | settings)
     with pytest.raises(SolveError) as expected:
@@ -142,10 +164,27 @@ def train(engine: bool, iterations: int = 2, method: str = "ace", log: list[str]
     return trainer, [{k: float(v) for k, v in r.items()} for r in records]
 
 
+@pytest.mark.parametrize("channels", [64, 69])
+def test_what_torch_compiles_is_the_field(channels: int) -> None:
+    field = ConvField(channels)
+    initialise(field, 0)
+    field.double()
+    generator = torch.Generator().manual_seed(0)
+    h = torch.randn(3, channels, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    t, made = torch.tensor(0.3, dtype=torch.float64), CompiledField(field, h.detach())
+    expected, found = field(h, t), whole(h, t, made.inside, made.norms, made.shapes, made.convs)
+    assert relative(found, expected) < 1e-12
+    gradients = [torch.autograd.grad(y.sin().sum(), (h, *field.parameters())) for y in (expected, found)]
+    for exact, mine in zip(*gradients, strict=True):
+        assert relative(mine, exact) < 1e-12
+
+
 @pytest.mark.parametrize(("method", "settings"), [
     ("ace", {"initial": "correlation", "weight_decay": 1e-3}),
     ("ace", {"schedule": "joint", "gradient": "checkpointed"}),
-    ("ace", {"detach_attention": True, "penalty": "l1"}), ("augmented", {"solver": "bosh3", "momentum": 0.0})])
+    ("ace", {"detach_attention": True, "penalty": "l1"}), ("ace", {"attention": "fixed"}),
+    ("ace", {"attention": "fixed", "initial": "conv", "gradient": "checkpointed"}),
+    ("augmented", {"solver": "bosh3", "momentum": 0.0})])
 def test_iterations_are_those_of_the_plain_trainer(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
     (plain, expected), (made, found) = (train(engine, method=method, log=log, **settings) for engine in (False, True))
@@ -161,14 +200,74 @@ def test_iterations_are_those_of_the_plain_trainer(method: str, settings: dict[s
     assert states[0].keys() == states[1].keys()
 
 
-def test_a_solve_of_too_many_steps_is_left_to_the_plain_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.engine.graphed.PLACES", 1)
+def few_places(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr("acenode.engine.graph.PLACES", 1)
+    monkeypatch.setattr("acenode.engine.graph.MOST_PLACES", most)
+
+
+@pytest.mark.parametrize("initial", ["conv", "correlation"])
+def test_a_solve_of_too_many_steps_is_left_to_the_plain_trainer(initial: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_places(monkeypatch, most=1)
     log: list[str] = []
-    (plain, _), (made, _) = train(False), train(True, log=log)
+    (plain, _), (made, _) = train(False, initial=initial), train(True, log=log, initial=initial)
     for name, tensor in plain.task.model.state_dict().items():
         assert torch.equal(made.task.model.state_dict()[name], tensor), name
-    assert log[1:2] == ["graph engine: a solve took more than 1 steps: such passes are done by the native engine"]
-    assert len(log) == 3  # and a line for each pass that was recorded
+    assert log[1:2] == ["graph engine: a solve of pass one took more than 1 steps: such passes are done in "
+                        "native steps"]
+    assert len(log) == 4  # once for each pass, and a line for each that was recorded
+
+
+def test_recordings_make_room_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    few_places(monkeypatch, most=64)
+    log: list[str] = []
+    (plain, expected), (made, _) = train(False, 5, "odenet"), train(True, 5, "odenet", log=log)
+    assert expected[0]["steps"] > 1  # more than there were places at first
+    assert isinstance(made.engine, GraphEngine)
+    places = made.engine.passes["one"].steps.span.places
+    assert 1 < places < 64
+    again = [line for line in log if "recorded for" in line]
+    assert again[0] == "graph engine: a solve of pass one took more than 1 steps: the pass is recorded for 2"
+    assert len(again) == places.bit_length() - 1
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+
+
+@pytest.mark.parametrize(("short", "line"), [
+    (False, "graph engine: kernels do not run here (RuntimeError: no such kernel): torch's operations are recorded"),
+    (True, "graph engine not used: OutOfMemoryError: CUDA out of memory; training without it")])
+def test_kernels_that_do_not_run_cost_the_kernels_alone(short: bool, line: str,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode.engine.graph.compiler", lambda device: True)
+    encode = GraphedPass._encode
+
+    def refuses(self: GraphedPass) -> None:
+        if self.kernels:
+            refusal = torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("no such kernel\nwith details")
+            raise refusal[0 if short else 1]
+        encode(self)
+
+    monkeypatch.setattr(GraphedPass, "_encode", refuses)
+    log: list[str] = []
+    (plain, _), (made, _) = train(False), train(True, log=log)
+    assert [x for x in log if "recorded in" not in x] == [line]
+    assert isinstance(made.engine, GraphEngine)
+    assert made.engine.given_up == short
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+
+
+def test_a_batch_of_another_shape_is_left_to_the_plain_trainer() -> None:
+    log: list[str] = []
+    (plain, _), (made, _) = train(False, 1), train(True, 1, log=log)
+    before = len(log)
+    for trainer in (plain, made):
+        whole_batch = trainer.task.batch(0, 1)
+        trainer.task.batch = lambda *_, batch=whole_batch: tuple(x[:3] for x in batch)  # type: ignore[method-assign]
+        trainer.train_batch()
+    assert log[before:] == ["graph engine: a batch has another shape than the first: such passes are done in native "
+                            "steps"]
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
 
 
 def test_what_cannot_be_recorded_is_left_to_the_plain_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +294,28 @@ def test_the_engine_says_why_it_is_not_used() -> None:
     assert log == []
     assert chosen("ace", engine="graph") == "native"
     assert log == ["graph engine not used: it needs a CUDA device; training without it"]
-    task = entry.make(entry.configure("ace", attention="fixed"), Path(), torch.device("cpu"))
-    assert "fixed attention" in (obstacle(task, torch.device("cuda")) or "")
+    task = entry.make(entry.configure("ace", solver="rk4", step_size=0.5), Path(), torch.device("cpu"))
+    assert obstacle(task, torch.device("cuda")) == "rk4 takes fixed steps"
+
+
+def test_tries_after_the_end_are_not_noted() -> None:
+    """Fixed attention averages what it meets; a replay may try more steps than the solve needs."""
+    (plain, _), (made, _) = (train(engine, 1, attention="fixed") for engine in (False, True))
+    assert isinstance(made.engine, GraphEngine)
+    made.engine.passes["one"].expected += 2
+    for trainer in (plain, made):
+        trainer.train_batch()
+    seen = [trainer.task.model.ode.q.seen for trainer in (plain, made)]
+    assert float(seen[0].sum()) > 0
+    assert torch.equal(*seen)
+
+
+@pytest.mark.parametrize(("gradient", "trained_by"), [("backprop", "native"), ("adjoint", "reference")])
+def test_series_have_kernels_of_their_own(gradient: str, trained_by: str) -> None:
+    entry, log = experiments.get("physionet"), list[str]()
+    task = entry.make(entry.configure("latent-ode", device="cpu", gradient=gradient), Path(), torch.device("cpu"))
+    assert engine_for(task, torch.device("cuda"), "auto", log.append) == (trained_by, None)
+    assert log == ["graph engine not used: series have kernels of their own; training without it"]
 
 
 def test_a_run_says_what_trained_it(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from acenode.bench.gpu_table import render
-from acenode.bench.gpu_work import FAMILIES, Work, iterate, training
+from acenode.bench.gpu_work import FAMILIES, Work, iterate, precision, training
 from acenode.engine.accelerate import compiler
 from acenode.environment import describe
 from acenode.errors import UserError
@@ -71,9 +71,10 @@ def row_of(work: Work, device: torch.device, repeats: int, full: bool) -> Row:
                 "published": family.published.get(work.method) if ours else None,
                 "target": family.targets.get(work.method) if ours else None, "ms_in_threads": None, "error": None}
     try:
-        row |= alone(work, device, repeats)
-        if full or (work.engine != "reference" and row["ms"] < 1e3 * SLOW):
-            row["ms_in_threads"] = together(work, device, row["ms"] / 1e3)
+        with precision(work):
+            row |= alone(work, device, repeats)
+            if full or (work.engine != "reference" and row["ms"] < 1e3 * SLOW):
+                row["ms_in_threads"] = together(work, device, row["ms"] / 1e3)
     except Exception as trouble:
         row["error"] = words(trouble)
     return row

@@ -13,7 +13,8 @@ forward pass; memory: the peak of what torch takes; ready in: building and the f
 recording what no row before had. of five: {threads} runs in threads of one process, wall time over all their
 iterations; — where that was left out (--full measures it). published: an iteration of the published code,
 measured elsewhere on an H200. reference: torchdiffeq and torch's own operations; native: our steps without recordings;
-graph: CUDA graphs; auto: kernels of our own where there are any."""
+graph: CUDA graphs, convolutions in TF32 as torch has them by default, or in full float32; auto: kernels of our own
+where there are any."""
 
 
 def render(result: dict[str, Any]) -> str:
@@ -31,11 +32,11 @@ def render(result: dict[str, Any]) -> str:
 
 def _heads() -> str:
     heads = "".join(f"{name:>{width}}" for name, width in HEADS)
-    return f"  {'':<15}{'':<11}{heads}   {'target':<25}published"
+    return f"  {'':<15}{'':<15}{heads}   {'target':<25}published"
 
 
 def _row(row: dict[str, Any]) -> list[str]:
-    name = f"  {row['method']:<15}{row['engine']:<11}"
+    name = f"  {row['method']:<15}{row['engine']:<15}"
     failed = [] if row["error"] is None else [f"{name}failed: {row['error']}"]
     if "ms" not in row:
         return failed

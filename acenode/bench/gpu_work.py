@@ -12,7 +12,6 @@ import torch
 
 from acenode import experiments
 from acenode.bench import latent, ushcn
-from acenode.bench.nobody import Nobody
 from acenode.data.images import ImageArrays
 from acenode.engine.capture import own_stream
 from acenode.engine.graph import engine_for
@@ -22,11 +21,14 @@ from acenode.experiments.image_task import ImageTask
 from acenode.experiments.mnist import IMAGES
 from acenode.models.told import OPERATIONS, telling
 from acenode.models.torch_alone import torch_alone
+from acenode.task import Nobody
 from acenode.training import Trainer
 
 IMAGE_BATCH = 128
 # what a run's log says where an engine did not do it all
-OTHERWISE = {"graph": ("graph engine not used", "by the native engine"), "auto": ("do not run here", OPERATIONS)}
+OTHERWISE = {"graph": ("graph engine not used", "in native steps", "torch's operations are recorded"),
+             "auto": ("do not run here", OPERATIONS)}
+FLOAT32 = "graph, float32"  # with convolutions in full single precision, where torch takes TF32 by default
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def images(method: str, device: str, **given: Any) -> ImageTask:
 
 FAMILIES: dict[str, Family] = {
     "images": Family("MNIST's size, rtol = atol = 1e-4", IMAGE_BATCH, ("odenet", "ace"),
-                     ("reference", "native", "graph"), images, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
+                     ("reference", "native", FLOAT32, "graph"), images, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
                      {"ace": "≤ 10 ms, of five ≤ 6 ms"}),
     "series": Family("PhysioNet's size", latent.BATCH, ("latent-ode", "ace"), ("reference", "auto"), latent.task,
                      {"latent-ode": "14–18 s"}, {"latent-ode": "≤ 150 ms"}),
@@ -85,18 +87,30 @@ FAMILIES: dict[str, Family] = {
 
 
 @contextmanager
+def precision(work: Work) -> Iterator[None]:
+    """That of the row's convolutions, in all threads."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = before and work.engine != FLOAT32
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+@contextmanager
 def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Iterator[Trainer]:
     """A run in this thread, trained as `acenode train` would: on a stream of its own, by that engine and no other."""
-    asked = "auto" if work.engine == "native" else work.engine  # native steps are auto's without recordings
+    graph = work.engine in (FLOAT32, "graph")
+    asked = {"native": "auto", FLOAT32: "graph"}.get(work.engine, work.engine)  # native: auto's without recordings
     with own_stream(device), torch_alone(work.engine == "reference"), telling(log.append):
         task = work.of.make(work.method, device.type, engine=asked, seed=seed)
         engine = None if work.engine == "native" else engine_for(task, device, asked, log.append)[1]
-        if work.engine == "graph" and engine is None:
+        if graph and engine is None:
             raise UserError(log[-1])
         task.model.train()
         try:
             yield Trainer(task, task.recipe(), Nobody(), engine)
-            otherwise = [line for line in log if any(words in line for words in OTHERWISE.get(work.engine, ()))]
+            otherwise = [line for line in log if any(words in line for words in OTHERWISE.get(asked, ()))]
             if otherwise and device.type == "cuda":
                 raise UserError(otherwise[0])
         finally:

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from acenode.bench.latent import task
-from acenode.bench.nobody import Nobody
 from acenode.environment import describe, device_of
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.latent import draw
 from acenode.passes import gradient_norm
+from acenode.task import Nobody
 from acenode.training import Trainer
 
 METHODS = ("latent-ode", "ace")

@@ -1,55 +1,86 @@
 """Recording work as CUDA graphs, safely beside other threads that train.
 
-One thread at a time records, or lets go of recordings; the others go on meanwhile. A run's recordings share one pool
-of memory, since they are never replayed at the same time, and in the order in which they were recorded.
+One thread at a time records, or lets go of recordings; the others go on meanwhile. A run records on a stream that
+nobody else has while it trains: what another thread sent to it would end in the recording, and recordings from the same
+stream would share the libraries' workspaces, which torch keeps by stream. A run's recordings share one pool of memory,
+since they are never replayed at the same time, and within a pass in the order in which they were recorded.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 RECORDING = threading.RLock()  # of the process: compiling kernels, recording, and letting go of recordings
-_IDLE: list[torch.cuda.Stream] = []  # of runs that have ended: memory is kept by stream, so new runs take over theirs
-_TAKING = threading.Lock()
+POOL = 32  # streams that torch has of a device; it hands them out in turn, and again from the first
 
 
-def _take(device: torch.device) -> torch.cuda.Stream:
+class Streams:
+    """A device's streams, each given to one at a time."""
+
+    def __init__(self, device: torch.device, draw: Callable[[torch.device], torch.cuda.Stream]) -> None:
+        self.device, self.draw, self.changing = device, draw, threading.Lock()
+        self.known: set[int] = set()
+        self.idle: list[torch.cuda.Stream] = []  # memory is kept by stream, so new runs take over those of ended ones
+
+    def take(self) -> torch.cuda.Stream | None:
+        """One that nobody has; none where all are taken."""
+        with self.changing:
+            if self.idle:
+                return self.idle.pop()
+            for _ in range(POOL):
+                stream = self.draw(self.device)
+                if stream.cuda_stream not in self.known:
+                    self.known.add(stream.cuda_stream)
+                    return stream
+            return None
+
+    def give_back(self, stream: torch.cuda.Stream) -> None:
+        with self.changing:
+            self.idle.append(stream)
+
+
+_OF: dict[int, Streams] = {}  # by the device's index
+_FINDING = threading.Lock()
+
+
+def streams_of(device: torch.device) -> Streams:
     index = torch.cuda.current_device() if device.index is None else device.index
-    with _TAKING:
-        found = next((stream for stream in reversed(_IDLE) if stream.device_index == index), None)
-        if found is None:
-            return torch.cuda.Stream(device)
-        _IDLE.remove(found)
-        return found
+    with _FINDING:
+        if index not in _OF:
+            _OF[index] = Streams(torch.device("cuda", index), torch.cuda.Stream)
+        return _OF[index]
 
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
-    """A stream for a run alone, so that runs in threads overlap; nothing on a CPU."""
-    if device.type != "cuda":
+    """A stream for a run alone, so that runs in threads overlap; nothing on a CPU.
+
+    Where more runs train than there are streams, the last ones share the one that they find.
+    """
+    stream = streams_of(device).take() if device.type == "cuda" else None
+    if stream is None:
         yield
         return
-    stream = _take(device)
     try:
         with torch.cuda.stream(stream):
             yield
     finally:
         stream.synchronize()
-        _IDLE.append(stream)
+        streams_of(device).give_back(stream)
 
 
 class Recorder:
-    """Records work on a stream of its own into one pool."""
+    """Records a run's work on a stream of its own into one pool."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.stream, self.pool = _take(device), torch.cuda.graph_pool_handle()
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.stream, self.pool = stream, torch.cuda.graph_pool_handle()
         self.open = True
-        self.graphs: list[torch.cuda.CUDAGraph] = []
+        self.graphs: dict[Callable[[], None], torch.cuda.CUDAGraph] = {}
         self.event = torch.cuda.Event()
 
     @contextmanager
@@ -75,9 +106,10 @@ class Recorder:
                     graph.capture_end()
                 with contextlib.suppress(Exception):  # but its memory must not stay reserved for it
                     torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
+                self._renew()
                 raise
             graph.capture_end()
-        self.graphs.append(graph)
+        self.graphs[graph.replay] = graph
         return graph.replay
 
     def settle(self) -> int:
@@ -93,15 +125,24 @@ class Recorder:
     def wait(self) -> None:
         self.event.synchronize()
 
-    def close(self) -> None:
-        """Let go of the recordings and of their memory."""
+    def drop(self, replays: Iterable[Callable[[], None]]) -> None:
+        """Let go of these recordings, when nothing of them runs any more: what they used may then be let go of too."""
         torch.cuda.current_stream().synchronize()
-        self.stream.synchronize()
         with RECORDING:
-            for graph in self.graphs:
-                graph.reset()
-            self.graphs.clear()
-            if self.open:
-                _IDLE.append(self.stream)
-            self.open = False
+            for replay in replays:
+                self.graphs.pop(replay).reset()
+            self._renew()
+
+    def _renew(self) -> None:
+        if not self.graphs:  # torch gives up a pool with the last recording in it
+            self.pool = torch.cuda.graph_pool_handle()
+
+    def close(self) -> None:
+        """Let go of what is left of the recordings and of their memory, and give the stream back."""
+        self.drop(list(self.graphs))
+        with RECORDING:
             torch.cuda.empty_cache()  # a pool's memory serves nobody else until it is given back
+            if self.open:
+                self.stream.synchronize()
+                streams_of(self.stream.device).give_back(self.stream)
+            self.open = False

@@ -107,11 +107,11 @@ class Control:
         steepest = torch.maximum(d1, self._norm(change) / h0)
         h1 = torch.where(steepest <= 1e-15, (h0 * 1e-3).clamp(min=1e-6), (0.01 / steepest) ** (1 / self.span.order))
         self._set(SIZE, torch.where(torch.isfinite(h0), torch.minimum(100 * h0, h1), torch.nan))
-        self._plan(self.facts[STATUS] == RUNNING)
+        self._plan(self.running())
 
     def judge(self, error: Tensor) -> None:
         """Accept the step or not, choose the next size, and plan the next step."""
-        span, running = self.span, self.facts[STATUS] == RUNNING
+        span, running = self.span, self.running()
         t, dt, last = self.facts[T].clone(), self.facts[DT].clone(), self.facts[LAST] > 0
         ratio = self._norm(error)
         accepted = running & (ratio <= 1)  # False for NaN
@@ -131,7 +131,11 @@ class Control:
         full = torch.where(n[0] >= span.places, FULL, RUNNING)
         after = torch.where(arrived, ARRIVED, torch.where(self.facts[TRIED] >= span.max_steps, LIMIT, full))
         self._set(STATUS, torch.where(running, after, self.facts[STATUS]))
-        self._plan(self.facts[STATUS] == RUNNING)
+        self._plan(self.running())
+
+    def running(self) -> Tensor:
+        """Whether the end is still to be reached."""
+        return self.facts[STATUS] == RUNNING
 
     def turn(self) -> None:
         """All accepted steps are to be gone back over."""

@@ -10,13 +10,18 @@ import torch
 from torch import Tensor
 
 from acenode.engine import update
-from acenode.engine.capture import Recorder
+from acenode.engine.accelerate import compiler
+from acenode.engine.capture import Recorder, streams_of
 from acenode.engine.graphed import GraphedPass
-from acenode.errors import SolveError, UserError
+from acenode.engine.steps import PLACES
+from acenode.errors import SolveError, UserError, short_of_memory
 from acenode.passes import Pass, Passed
 from acenode.solver import Solver
 from acenode.tableaus import TABLEAUS
 from acenode.task import Pieces, Task
+
+MOST_PLACES = 256  # steps of a solve that are kept, at most: of ACE on MNIST 1.2 GB a pass
+WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
 
 
 def obstacle(task: Task, device: torch.device) -> str | None:
@@ -25,25 +30,30 @@ def obstacle(task: Task, device: torch.device) -> str | None:
     solver = getattr(layer, "solver", None)
     if device.type != "cuda":
         return "it needs a CUDA device"
-    if not isinstance(task, Pieces) or not hasattr(layer, "system"):
+    if not isinstance(task, Pieces):
+        return "series have kernels of their own"
+    if not hasattr(layer, "system"):
         return "this method has no ODE layer between an encoder and a read-out"
     if not isinstance(solver, Solver) or not solver.native:
         return "such a solver and gradient are torchdiffeq's"
     if not TABLEAUS[solver.method].adaptive:
         return f"{solver.method} takes fixed steps"
-    if getattr(layer, "attention", None) == "fixed":
-        return "fixed attention remembers something at every evaluation"
     return None
 
 
 class GraphEngine:
     """Does passes by recordings, made when a pass is first asked for; gives up once and for all where that fails."""
 
-    def __init__(self, task: Pieces, recorder: Recorder, rate: Tensor, log: Callable[[str], None]) -> None:
-        self.task, self.recorder, self.log = task, recorder, log
+    def __init__(self, task: Pieces, recorder: Recorder, rate: Tensor, log: Callable[[str], None],
+                 compiles: bool = True) -> None:
+        self.task, self.recorder, self.log, self.compiles = task, recorder, log, compiles
         self.passes: dict[str, GraphedPass] = {}
+        self.places: dict[str, int] = {}  # of passes whose solves have taken more steps than usual
         self.rate, self.rate_now = rate, 0.0  # the learning rate, where the optimisers read it
-        self.given_up = self.grumbled = False
+        self.kernels = compiler(rate.device)
+        self.said: set[str] = set()
+        self.given_up = False
+        self.on_giving_up: Callable[[], None] = lambda: None
 
     def run(self, this: Pass, batch: Any) -> Passed | None:
         if self.given_up:
@@ -52,7 +62,7 @@ class GraphEngine:
         if graphed is None:
             return None
         if not graphed.fits(batch):
-            self._grumble("a batch has another shape than the first: such passes are done by the native engine")
+            self._say("a batch has another shape than the first: such passes are done in native steps")
             return None
         rate = float(this.groups[0].optimiser.param_groups[0]["lr"])
         if rate != self.rate_now:
@@ -60,70 +70,102 @@ class GraphEngine:
             self.rate_now = rate
         done = graphed.run(batch)
         if done is None:
-            self._grumble(f"a solve took more than {graphed.steps.span.places} steps: such passes are done by the "
-                          "native engine")
+            self._make_room(this.name, graphed.places)
         return done
+
+    def _make_room(self, name: str, places: int) -> None:
+        """For solves of more steps; the one in hand is done in native steps."""
+        took = f"a solve of pass {name} took more than {places} steps"
+        if places >= MOST_PLACES:
+            self._say(f"{took}: such passes are done in native steps")
+            return
+        self.places[name] = min(2 * places, MOST_PLACES)
+        self._drop(name)
+        self._say(f"{took}: the pass is recorded for {self.places[name]}")
 
     def _graphed(self, this: Pass, batch: Any) -> GraphedPass | None:
         if this.name in self.passes and not self.passes[this.name].stands():
-            del self.passes[this.name]
+            self._drop(this.name)
         if this.name not in self.passes:
             if not all(update.recordable(group.optimiser) for group in this.groups):
                 self._give_up("the optimiser is not SGD")
                 return None
+            found = self._try_to_record(this, batch)
+            if found is None:
+                return None
+            self.passes[this.name] = found
+        return self.passes[this.name]
+
+    def _try_to_record(self, this: Pass, batch: Any) -> GraphedPass | None:
+        """With kernels, else without them, else not at all."""
+        while True:
             try:
-                self.passes[this.name] = self._record(this, batch)
-            except (SolveError, UserError, torch.OutOfMemoryError):
+                return self._record(this, batch)
+            except (SolveError, UserError):
                 raise
             except Exception as trouble:
-                self._give_up(f"{type(trouble).__name__}: {trouble}".splitlines()[0])
-                return None
-        return self.passes[this.name]
+                reason = f"{type(trouble).__name__}: {trouble}".splitlines()[0]
+                if not self.kernels or short_of_memory(trouble):
+                    self._give_up(reason)
+                    return None
+                self.kernels = False
+            self._say(f"kernels do not run here ({reason}): torch's operations are recorded")
 
     def _record(self, this: Pass, batch: Any) -> GraphedPass:
         start = time.perf_counter()
-        graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate)
+        graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate,
+                              places=self.places.get(this.name, PLACES), kernels=self.kernels, compiles=self.compiles)
         held = self.recorder.settle() / 1e6
         self.log(f"graph engine: pass {this.name} recorded in {time.perf_counter() - start:.1f} s, "
-                 f"{graphed.remembered} steps remembered, kernels by {graphed.steps.o.name}; this process holds "
-                 f"{held:.0f} MB of the GPU")
+                 f"{graphed.remembered} steps remembered, steps by {graphed.steps.o.name}, fields by "
+                 f"{graphed.accelerated.fields_by}; this process holds {held:.0f} MB of the GPU")
         return graphed
 
     def _give_up(self, reason: str) -> None:
         self.given_up = True
         self.close()
         self.log(fallback(reason))
+        self.on_giving_up()
 
-    def _grumble(self, line: str) -> None:
-        if not self.grumbled:
+    def _say(self, line: str) -> None:
+        """Once."""
+        if line not in self.said:
             self.log(f"graph engine: {line}")
-        self.grumbled = True
+        self.said.add(line)
+
+    def _drop(self, name: str) -> None:
+        self.recorder.drop(self.passes[name].replays)
+        del self.passes[name]
 
     def close(self) -> None:
         """Free the recordings and all that they hold."""
-        self.passes.clear()
+        for name in list(self.passes):
+            self._drop(name)
         self.recorder.close()
 
 
-def engine_for(task: Task, device: torch.device, asked: str | None,
-               log: Callable[[str], None]) -> tuple[str | None, GraphEngine | None]:
+def engine_for(task: Task, device: torch.device, asked: str | None, log: Callable[[str], None],
+               iterations: int | None = None) -> tuple[str | None, GraphEngine | None]:
     """What a task is trained by, in a word, and the engine where it is the graph one; no word for what has no solver.
 
-    `asked` is the setting `engine`.
+    `asked` is the setting `engine`; of a training of few `iterations` torch is not asked to compile anything.
     """
     if asked is None or asked == "reference":
         return asked, None
-    solver = getattr(getattr(task, "layer", None), "solver", None)
     against = obstacle(task, device)
     if against is None:
         assert isinstance(task, Pieces)
-        return "graph", GraphEngine(task, Recorder(device), torch.zeros((), device=device), log)
+        stream = streams_of(device).take()
+        if stream is not None:
+            compiles = iterations is None or iterations >= WORTH_COMPILING
+            return "graph", GraphEngine(task, Recorder(stream), torch.zeros((), device=device), log, compiles)
+        against = "other runs have all the streams that torch has"
     if asked == "graph" or device.type == "cuda":
         log(fallback(against))
-    return "reference" if isinstance(solver, Solver) and not solver.native else "native", None
+    solvers = (getattr(m, "solver", None) for m in task.model.modules())
+    solver = next((s for s in solvers if isinstance(s, Solver)), None)
+    return "reference" if solver is not None and not solver.native else "native", None
 
 
 def fallback(reason: str) -> str:
     return f"graph engine not used: {reason}; training without it"
-
-

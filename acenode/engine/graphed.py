@@ -13,7 +13,8 @@ pass, to learn how many steps it took.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -35,9 +36,14 @@ SPARE = 2  # of them beyond those of the first solve, for later ones that take m
 class GraphedPass:
     """A pass of a task that comes in pieces, for batches like the one it is made with."""
 
-    def __init__(self, task: Pieces, this: Pass, batch: tuple[Tensor, ...], recorder: Recorder, rate: Tensor) -> None:
+    def __init__(self, task: Pieces, this: Pass, batch: tuple[Tensor, ...], recorder: Recorder, rate: Tensor, *,
+                 places: int = PLACES, kernels: bool = True, compiles: bool = True) -> None:
         self.task, self.this, self.rate, self.recorder = task, this, rate, recorder
-        self.everything = list(task.model.parameters())
+        self.places = places  # steps that are kept
+        self.kernels, self.compiles = kernels, compiles  # whether our kernels are wanted, and torch's for other fields
+        self.everything, self.buffers = list(task.model.parameters()), list(task.model.buffers())
+        fixed = getattr(task.layer, "attention", None) == "fixed"
+        self.noted = list(task.layer.buffers()) if fixed else []  # what evaluations of the field write down
         self.batch = tuple(torch.empty_like(x) for x in batch)
         self.taken: dict[int, Taken] = {}  # tries that are remembered, while they are recorded
         self.used: set[nn.Parameter] = set()  # parameters that a gradient reaches
@@ -53,7 +59,7 @@ class GraphedPass:
         """Do all of it once, so that kernels are compiled and libraries loaded, undo that, and record it."""
         for group in self.this.groups:
             update.settle(group.optimiser)
-        changed = [*self.everything, *self.task.model.buffers(),
+        changed = [*self.everything, *self.buffers,
                    *(x for group in self.this.groups for x in update.state_of(group.optimiser))]
         before = [x.detach().clone() for x in changed]
         with self.recorder.beside(), only(self.this.trained, self.everything):
@@ -103,30 +109,42 @@ class GraphedPass:
         backs = [record(partial(self._back_over, i)) for i in reversed(range(self.remembered))]
         self.backs = backs[::-1]
         self.update = record(self._update)
+        self.replays = [self.encode, *self.tries, self.step, self.read_out, self.back, *self.backs, self.update]
 
     def _shape(self) -> None:
         """What the states look like, and the tensors that outlive a replay."""
         layer: Any = self.task.layer
         _, state = layer.system(self.task.encode(self.batch), self.this.detach_attention)
-        operations = operations_for(state)
+        operations = operations_for(state, self.kernels)
         like = operations.arrange(tuple(b.detach() for b in state))
-        self.accelerated = Accelerated(layer, like, Steps.stages(layer.solver))
-        self.steps = Steps(like, (0.0, 1.0), layer.solver, operations, PLACES, self.accelerated)
+        self.accelerated = Accelerated(layer, like, Steps.stages(layer.solver), self.kernels, self.compiles)
+        self.steps = Steps(like, (0.0, 1.0), layer.solver, operations, self.places, self.accelerated)
 
     def _encode(self) -> None:
         torch._foreach_zero_(list(self.grads.values()))
         self.accelerated.refresh()
         layer: Any = self.task.layer
         self.field, self.state = layer.system(self.task.encode(self.batch), self.this.detach_attention)
+        if self.noted:
+            layer.q(self.state[0].detach(), 0.0)  # the first evaluation, which `begin` does without a graph
         self.steps.begin(self.field, tuple(b.detach() for b in self.state))
 
     def _step(self) -> None:
         self.steps.attempt(self.field)
 
     def _try(self, number: int) -> None:
-        taken = self.steps.attempt(self.field, remember=True)
+        with self._noted_if(self.steps.control.running()):  # nothing comes of a try after the end
+            taken = self.steps.attempt(self.field, remember=True)
         assert taken is not None
         self.taken[number] = taken
+
+    @contextmanager
+    def _noted_if(self, condition: Tensor) -> Iterator[None]:
+        """What evaluations write down stands where the condition holds."""
+        before = [b.clone() for b in self.noted]
+        yield
+        for b, value in zip(self.noted, before, strict=True):
+            b.copy_(torch.where(condition, b, value))
 
     def _read_out(self) -> None:
         """Gradients are set here and added to later, so that this may be replayed when more steps were needed."""
@@ -150,7 +168,8 @@ class GraphedPass:
 
     def _update(self) -> None:
         """What the steps leave: the first slope's share, what lies before h(0), and who is to be updated by it."""
-        start = self.steps.back_to_start(self.field, self._in_field, self._add_in_field)
+        with self._noted_if(self.rate.new_zeros((), dtype=torch.bool)):
+            start = self.steps.back_to_start(self.field, self._in_field, self._add_in_field)
         pairs = [(b, g) for b, g in zip(self.state, start, strict=True) if b.requires_grad]
         if pairs:
             outputs, seeds = zip(*pairs, strict=True)
@@ -194,6 +213,7 @@ class GraphedPass:
 
     def run(self, batch: tuple[Tensor, ...]) -> Passed | None:
         """The pass on a batch; None where it takes more steps than are kept, and nothing has been changed."""
+        before = [b.clone() for b in self.buffers]
         self._load(batch)
         self.encode()
         for i in range(self.expected):
@@ -204,6 +224,8 @@ class GraphedPass:
             told, tried = self._ask(), tried + 1
         told.check(self.steps.span)
         if told.status == FULL:
+            for b, value in zip(self.buffers, before, strict=True):
+                b.copy_(value)
             return None
         self.expected = told.tried
         for i in reversed(told.tries):

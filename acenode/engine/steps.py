@@ -20,7 +20,7 @@ from acenode.runge_kutta import Evaluations, State
 from acenode.solver import Solver
 from acenode.tableaus import TABLEAUS, Tableau
 
-PLACES = 32  # accepted steps that are kept; a solve that needs more is done by the native engine
+PLACES = 32  # accepted steps that are kept
 
 
 def first_same_as_last(tableau: Tableau) -> Tableau:

@@ -25,7 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
-from acenode.models.scan_cuda import ADDRESSABLE, launching, padded, ready
+from acenode.models.launching import launching
+from acenode.models.scan_cuda import ADDRESSABLE, padded, ready
 from acenode.models.trial import works
 
 SHARE = 0.125  # of the device's memory for a pass and its way back, at most

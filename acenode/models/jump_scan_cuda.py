@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
-from acenode.models.scan_cuda import ADDRESSABLE, launching, ready
+from acenode.models.launching import launching
+from acenode.models.scan_cuda import ADDRESSABLE, ready
 from acenode.models.trial import works
 
 

@@ -16,6 +16,7 @@ from acenode.attention import Pairwise
 from acenode.data.points import Points, Walk
 from acenode.models.dense_layers import Field, Perceptron
 from acenode.models.scan import Scan
+from acenode.models.told import OPERATIONS, tell
 
 
 class Drift(nn.Module):
@@ -115,6 +116,7 @@ class ODERecurrence(nn.Module):
 
     def _by_rows(self, points: Points, w: _Fused, dt: Tensor, read: Tensor, detach: bool = False) -> Tensor:
         """The same as the graph's own operations, for any drift."""
+        tell(OPERATIONS)
         r, kept = self.size, []
         y = points.x.new_zeros(len(points.x), 2 * r)
         a = self.drift.start(y[:, :r])

@@ -7,13 +7,13 @@ large layers, an installation without Triton or without a compiler for it) is le
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from acenode.models.launching import launching
 from acenode.models.torch_alone import kernels_wanted
 from acenode.models.trial import works
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 LARGEST = 128  # of any layer
 ADDRESSABLE = 2**31
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
-
-launching = threading.Lock()  # the first launch compiles a kernel, which is not for two threads at once
 
 
 def ready(index: int) -> bool:

@@ -18,16 +18,13 @@ from torch import Tensor, nn
 from acenode.engine.kernels.layer import layer_backward, layer_forward, layer_weights, pair_backward, pair_forward
 from acenode.engine.kernels.pointwise import gate_backward
 from acenode.models.layers import TimeConv
+from acenode.models.scan_cuda import padded
 
 LAST = torch.channels_last
 LARGEST = 64 * 128  # numbers of a padded map that a program can hold
 DEEPEST = 3  # taps that are on their way to a program at a time
 PARTS = 28  # of the pixels, in the weights' gradient: with nine taps about two programs a multiprocessor
 PIXELS = 32  # of them at a time
-
-
-def padded(n: int) -> int:
-    return max(16, triton.next_power_of_2(n))
 
 
 def depth(pixels: int, channels: int, device: torch.device) -> int:
