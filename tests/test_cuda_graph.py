@@ -131,7 +131,9 @@ def test_kernels_keep_what_is_no_number() -> None:
         pytest.skip("no Triton")
     from acenode.engine.kernels.fused import FusedField
 
-    field = ConvField(64, 1).to(CUDA)
+    field = ConvField(64, 1)
+    initialise(field, 0)
+    field.to(CUDA)
     x = torch.randn(4, 64, 6, 6, device=CUDA, generator=torch.Generator(CUDA).manual_seed(0))
     x[1, 3, 2, 2] = torch.nan
     fused = FusedField(field, x, "tf32x3")
@@ -336,7 +338,7 @@ def test_numbers_that_are_none_end_the_run_in_the_words_of_the_reference(tmp_pat
 
     monkeypatch.setattr(ImageTask, "batch", spoilt)
     found = run(tmp_path)
-    monkeypatch.setattr("acenode.execute.engine_for", lambda task, device, asked, log: ("native", None))
+    monkeypatch.setattr("acenode.execute.engine_for", lambda *_: ("native", None))
     plain = run(tmp_path)
     assert (found.state, plain.state) == ("failed", "failed")
     assert found.error == plain.error
