@@ -213,7 +213,7 @@ def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch
     with telling(log.append):
         graphed = trainer(True, "augmented", log, augment=5)
         iterate(graphed, 1)
-    found, expected = (("torch", ["kernels of the GPU do not run here: RuntimeError: no compiler"]) if refuses
+    found, expected = (("torch", ["fields compiled by torch do not run here: RuntimeError: no compiler"]) if refuses
                        else ("torch.compile", []))
     assert f"steps by Triton, fields by {found};" in log[-1]
     assert log[:-1] == expected

@@ -41,6 +41,10 @@ class AtOnce:
     def settle(self) -> int:
         return 0
 
+    @contextlib.contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        yield
+
     def drop(self, replays: list[Callable[[], None]]) -> None: ...
     def mark(self) -> None: ...
     def wait(self) -> None: ...
@@ -51,15 +55,61 @@ class Numbered(NamedTuple):
     cuda_stream: int
 
 
-def test_streams_that_come_round_again_are_not_given_twice() -> None:
+def in_turn() -> Streams:
+    """Streams that are handed out as torch does."""
     turn = itertools.count()
-    streams = Streams(torch.device("cuda"), lambda device: Numbered(next(turn) % POOL))  # type: ignore[arg-type]
+    return Streams(torch.device("cuda"), lambda device: Numbered(next(turn) % POOL))  # type: ignore[arg-type]
+
+
+def test_streams_that_come_round_again_are_not_given_twice() -> None:
+    streams = in_turn()
     taken = [streams.take() for _ in range(POOL + 3)]
     assert taken[POOL:] == [None] * 3
     assert len({s.cuda_stream for s in taken if s is not None}) == POOL
     assert taken[7] is not None
     streams.give_back(taken[7])
     assert streams.take() is taken[7]
+
+
+def some_streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    """For engines that never record."""
+    streams = in_turn()
+    monkeypatch.setattr("acenode.engine.graph.streams_of", lambda device: streams)
+    monkeypatch.setattr("acenode.engine.graph.Recorder", lambda stream: AtOnce())
+    monkeypatch.setattr("acenode.engine.graph.obstacle", lambda task, device: None)
+    return streams
+
+
+def small_task() -> Any:
+    entry = experiments.get("mnist")
+    return entry.make(entry.configure("odenet", device="cpu"), Path(), torch.device("cpu"))
+
+
+def test_an_engine_that_cannot_be_made_keeps_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams, task, cpu = some_streams(monkeypatch), small_task(), torch.device("cpu")
+
+    def short(device: torch.device) -> bool:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("acenode.engine.graph.compiler", short)
+        for _ in range(POOL + 1):
+            with pytest.raises(torch.OutOfMemoryError):
+                engine_for(task, cpu, "auto", print)
+    assert len(streams.idle) == 1
+    log: list[str] = []
+    names = [engine_for(task, cpu, "graph", log.append)[0] for _ in range(POOL + 1)]
+    assert names == ["graph"] * POOL + ["native"]
+    assert log == ["graph engine not used: other runs have all the streams that torch has; training without it"]
+
+
+@pytest.mark.parametrize(("iterations", "compiles"), [(None, True), (4999, False), (5000, True)])
+def test_torch_compiles_for_long_trainings(iterations: int | None, compiles: bool,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    some_streams(monkeypatch)
+    engine = engine_for(small_task(), torch.device("cpu"), "auto", print, iterations)[1]
+    assert isinstance(engine, GraphEngine)
+    assert engine.compiles == compiles
 
 
 def march(steps: Steps, field: nn.Module, y: tuple[Tensor, ...], beyond: int = 0) -> Told:
@@ -276,10 +326,13 @@ def test_what_cannot_be_recorded_is_left_to_the_plain_trainer(monkeypatch: pytes
 
     monkeypatch.setattr(GraphedPass, "_encode", refuses)
     log: list[str] = []
-    (plain, _), (made, _) = train(False), train(True, log=log)
+    (plain, _), (made, _) = train(False, 1), train(True, 0, log=log)
+    assert isinstance(made.engine, GraphEngine)
+    made.engine.on_giving_up = lambda: log.append("told")
+    made.train_batch()
     for name, tensor in plain.task.model.state_dict().items():
         assert torch.equal(made.task.model.state_dict()[name], tensor), name
-    assert log == ["graph engine not used: RuntimeError: no such operation; training without it"]
+    assert log == ["graph engine not used: RuntimeError: no such operation; training without it", "told"]
 
 
 def test_the_engine_says_why_it_is_not_used() -> None:

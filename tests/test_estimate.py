@@ -141,6 +141,32 @@ def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:
     assert seconds > 0
 
 
+class Counting:
+    """An engine that leaves everything to the trainer."""
+
+    def __init__(self) -> None:
+        self.passes = self.closed = 0
+
+    def run(self, *_: Any) -> None:
+        self.passes += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_an_iteration_is_timed_by_the_engine_that_would_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    engine = Counting()
+    monkeypatch.setattr(estimate, "engine_for", lambda *given: asked.append(given) or ("graph", engine))
+    wanted = config(epochs=3, batch_size=512, engine="graph")
+    seconds, iterations = estimate._time_iteration(wanted, tmp_path)
+    ((_, device, name, _, planned),) = asked
+    assert (device.type, name, planned) == ("cpu", "graph", 3 * iterations)
+    assert engine.passes >= 2  # both phases, at least once
+    assert engine.closed == 1
+    assert seconds > 0
+
+
 def test_data_that_is_not_there_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> None:
     full = config("resnet", data="full")
     found = estimate.estimate([full, config("resnet", batch_size=512)], catalogue, tmp_path)

@@ -37,7 +37,8 @@ def _compiled(fields: list[Any], like: Tensor) -> dict[Any, CompiledField]:
     """Those of them that torch compiles."""
     made = {m: CompiledField(m, like) for m in fields}
     return {m: field for m, field in made.items()
-            if works(("torch.compile", like.device.index, like.shape), partial(field.attempt, like))}
+            if works(("torch.compile", like.device.index, like.shape), partial(field.attempt, like),
+                     "fields compiled by torch")}
 
 
 class Accelerated:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import torch
 
-RECORDING = threading.RLock()  # of the process: compiling kernels, recording, and letting go of recordings
+RECORDING = threading.RLock()  # of the process: rehearsing, recording, and letting go of recordings
 POOL = 32  # streams that torch has of a device; it hands them out in turn, and again from the first
 
 
@@ -70,8 +70,10 @@ def own_stream(device: torch.device) -> Iterator[None]:
         with torch.cuda.stream(stream):
             yield
     finally:
-        stream.synchronize()
-        streams_of(device).give_back(stream)
+        try:
+            stream.synchronize()
+        finally:
+            streams_of(device).give_back(stream)
 
 
 class Recorder:
@@ -112,6 +114,16 @@ class Recorder:
         self.graphs[graph.replay] = graph
         return graph.replay
 
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """What is recorded meanwhile, unless something goes wrong: then none of it."""
+        known = set(self.graphs)
+        try:
+            yield
+        except BaseException:
+            self.drop([replay for replay in self.graphs if replay not in known])
+            raise
+
     def settle(self) -> int:
         """Give back what recording took and replaying does not need; the bytes that are left to torch."""
         with RECORDING:
@@ -143,6 +155,8 @@ class Recorder:
         with RECORDING:
             torch.cuda.empty_cache()  # a pool's memory serves nobody else until it is given back
             if self.open:
-                self.stream.synchronize()
-                streams_of(self.stream.device).give_back(self.stream)
-            self.open = False
+                self.open = False
+                try:
+                    self.stream.synchronize()
+                finally:
+                    streams_of(self.stream.device).give_back(self.stream)

@@ -113,8 +113,9 @@ class GraphEngine:
 
     def _record(self, this: Pass, batch: Any) -> GraphedPass:
         start = time.perf_counter()
-        graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate,
-                              places=self.places.get(this.name, PLACES), kernels=self.kernels, compiles=self.compiles)
+        with self.recorder.all_or_none():
+            graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate, kernels=self.kernels,
+                                  compiles=self.compiles, places=self.places.get(this.name, PLACES))
         held = self.recorder.settle() / 1e6
         self.log(f"graph engine: pass {this.name} recorded in {time.perf_counter() - start:.1f} s, "
                  f"{graphed.remembered} steps remembered, steps by {graphed.steps.o.name}, fields by "
@@ -155,16 +156,29 @@ def engine_for(task: Task, device: torch.device, asked: str | None, log: Callabl
     against = obstacle(task, device)
     if against is None:
         assert isinstance(task, Pieces)
-        stream = streams_of(device).take()
-        if stream is not None:
-            compiles = iterations is None or iterations >= WORTH_COMPILING
-            return "graph", GraphEngine(task, Recorder(stream), torch.zeros((), device=device), log, compiles)
+        engine = _with_a_stream(task, device, log, iterations is None or iterations >= WORTH_COMPILING)
+        if engine is not None:
+            return "graph", engine
         against = "other runs have all the streams that torch has"
     if asked == "graph" or device.type == "cuda":
         log(fallback(against))
     solvers = (getattr(m, "solver", None) for m in task.model.modules())
     solver = next((s for s in solvers if isinstance(s, Solver)), None)
     return "reference" if solver is not None and not solver.native else "native", None
+
+
+def _with_a_stream(task: Pieces, device: torch.device, log: Callable[[str], None],
+                   compiles: bool) -> GraphEngine | None:
+    """An engine, where there is a stream left for its recordings; its `close` gives that back."""
+    streams = streams_of(device)
+    stream = streams.take()
+    if stream is None:
+        return None
+    try:
+        return GraphEngine(task, Recorder(stream), torch.zeros((), device=device), log, compiles)
+    except BaseException:
+        streams.give_back(stream)
+        raise
 
 
 def fallback(reason: str) -> str:

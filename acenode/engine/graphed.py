@@ -140,7 +140,11 @@ class GraphedPass:
 
     @contextmanager
     def _noted_if(self, condition: Tensor) -> Iterator[None]:
-        """What evaluations write down stands where the condition holds."""
+        """What evaluations write down stands where the condition holds.
+
+        Tries that are not remembered write it down on the way back, last one first, and the refused ones not at all:
+        of so many the average that is kept hardly feels it.
+        """
         before = [b.clone() for b in self.noted]
         yield
         for b, value in zip(self.noted, before, strict=True):

@@ -12,14 +12,14 @@ _trouble: dict[Hashable, str] = {}  # by kind of kernel; nothing where it works
 _trying = Lock()
 
 
-def works(kind: Hashable, attempt: Callable[[], object]) -> bool:
+def works(kind: Hashable, attempt: Callable[[], object], what: str = "kernels of the GPU") -> bool:
     """Whether kernels of this kind run, found out once by an attempt; every run is told of those that do not."""
     if kind not in _trouble:
         with _trying:
             if kind not in _trouble:
                 _trouble[kind] = _tried(attempt)
     if _trouble[kind]:
-        mention(f"kernels of the GPU do not run here: {_trouble[kind]}")
+        mention(f"{what} do not run here: {_trouble[kind]}")
     return not _trouble[kind]
 
 
