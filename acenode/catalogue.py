@@ -43,6 +43,7 @@ class Entry:
     epoch: int = 0
     epochs: int = 0
     seconds: float | None = None  # of training
+    beside: float | None = None  # seconds from start to end that were not training; none where it was resumed
     seconds_left: float | None = None
     best: float | None = None  # best validation value
     last: float | None = None  # the last epoch's validation value
@@ -138,8 +139,9 @@ def _read(run: Run, stamp: Stamps) -> _Known:
             created=_number(description.get("created")) or 0.0, began=_number(status.get("began")),
             params=int(description.get("params", 0)), progress=_number(status.get("progress")) or 0.0,
             epoch=int(_number(status.get("epoch")) or 0), epochs=int(_number(status.get("epochs")) or 0),
-            seconds=_number(status.get("seconds")), seconds_left=_number(status.get("seconds_left")),
-            best=_number(status.get("best")), last=_number(status.get("last")),
+            seconds=_number(status.get("seconds")), beside=_beside(status),
+            seconds_left=_number(status.get("seconds_left")), best=_number(status.get("best")),
+            last=_number(status.get("last")),
             metric=metric, value=test.get(metric), test=test, test_last=test_last,
             device=_text(environment.get("device")) if isinstance(environment, dict) else "",
             notes=notes.notes if notes else "", tags=notes.tags if notes else (),
@@ -149,6 +151,14 @@ def _read(run: Run, stamp: Stamps) -> _Known:
         return _unreadable(run, stamp, str(error))
     except Exception as error:  # whatever else a foreign file can hold
         return _unreadable(run, stamp, f"{run.path} cannot be read ({type(error).__name__}): delete it, or restore it")
+
+
+def _beside(status: dict[str, Any]) -> float | None:
+    """Data, validation, snapshots and the test of a finished run. One that was resumed began again later."""
+    began, ended, training = (_number(status.get(k)) for k in ("began", "heartbeat", "seconds"))
+    if status["state"] != "finished" or began is None or ended is None or training is None:
+        return None
+    return ended - began - training if ended - began >= training else None
 
 
 def _unreadable(run: Run, stamp: Stamps, reason: str) -> _Known:

@@ -70,6 +70,7 @@ def _execute(run: Any, options: Namespace) -> int:
 
     config = run.config()
     quiet = getattr(options, "json", False)
+    begun = time.monotonic()
     title = f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}"
     with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
         outcome = execute(run, data_dir(), stop=stop, progress=bar.show)
@@ -79,7 +80,10 @@ def _execute(run: Any, options: Namespace) -> int:
                      **({"error": outcome.error} if outcome.error else {})})
     elif outcome.state == "finished":
         shown = ", ".join(f"{k} {brief(v)}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
-        print(f"finished in {outcome.seconds:.1f} s of training: test {shown}; {outcome.params:,} parameters")
+        took = f"{outcome.seconds:.1f} s of training, {time.monotonic() - begun:.0f} s in all"
+        print(f"finished in {took}: test {shown}; {outcome.params:,} parameters")
+        if config.engine == "graph":
+            _say_otherwise(run)
         print(run.path)
     if outcome.state == "stopped":
         where = f" --runs {options.runs}" if options.runs is not None else ""
@@ -88,6 +92,13 @@ def _execute(run: Any, options: Namespace) -> int:
         print(f"acenode: {run.id} failed: {outcome.error}", file=sys.stderr)
         return 1
     return 0 if outcome.state == "finished" else 130
+
+
+def _say_otherwise(run: Any) -> None:
+    """Why the engine that was asked for was not used."""
+    for line in (run.path / "log.txt").read_text().splitlines():
+        if "graph engine not used" in line:
+            print(line[line.index("graph engine"):], file=sys.stderr)
 
 
 def stop(options: Namespace) -> int:
@@ -137,7 +148,20 @@ def _summary(entry: Any) -> dict[str, Any]:
         return {"run": entry.id, "state": entry.state, "error": entry.error}
     return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
             "data": entry.data, "sample": entry.config.get("sample"), "seed": entry.seed, "progress": entry.progress,
-            "metric": entry.value, "created": entry.created, "error": entry.error}
+            "metric": entry.value, "metric_name": entry.metric, "changed": _changed(entry), "created": entry.created,
+            "error": entry.error}
+
+
+def _changed(entry: Any) -> dict[str, Any]:
+    """What a run has that its method has not by default; nothing of a run of another version."""
+    from acenode import experiments
+    from acenode.config import Config
+    from acenode.table import changed_settings
+
+    try:
+        return changed_settings(experiments.get(entry.experiment), Config.from_dict(entry.config))
+    except (UserError, TypeError):
+        return {}
 
 
 def list_runs(options: Namespace) -> int:
@@ -152,14 +176,18 @@ def list_runs(options: Namespace) -> int:
     if not lines:
         print(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
     width = max((len(x["run"]) for x in lines), default=0)
+    if lines:
+        print(f"{'run':<{width}}  {'state':<11}  {'data':<18}  {'seed':<6}  {'test':<16}  settings")
     for x in lines:
         if x["state"] == "unreadable":
             print(f"{x['run']:<{width}}  unreadable   {x['error']}")
             continue
-        value = brief(x["metric"]) if x["metric"] is not None else f"{100 * (x['progress'] or 0):.0f}%"
+        value = (f"{x['metric_name']} {brief(x['metric'])}" if x["metric"] is not None
+                 else f"{100 * (x['progress'] or 0):.0f}% done")
         data = f"{x['data']} {x['sample'] or ''}"
-        print(f"{x['run']:<{width}}  {x['state']:<11}  {data:<18}  seed {x['seed']:<6}  {value:>7}"
-              + (f"  {x['error']}" if x["error"] else ""))
+        said = " ".join(f"{k}={v}" for k, v in x["changed"].items() if k != "sample")
+        print(f"{x['run']:<{width}}  {x['state']:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {said}"
+              .rstrip() + (f"  {x['error']}" if x["error"] else ""))
     return 0
 
 
@@ -172,7 +200,7 @@ def show(options: Namespace) -> int:
     print(f"{run.id}: {status['state']}" + (f" ({status['error']})" if status.get("error") else ""))
     print(f"  {run.path}")
     print(f"  created {time.strftime('%Y-%m-%d %H:%M', time.localtime(description.get('created', 0)))}, "
-          f"{description.get('params', 0):,} parameters, {description.get('environment', {}).get('device', '?')}")
+          f"{description.get('params', 0):,} parameters, {_where(description.get('environment', {}))}")
     for key, value in description["config"].items():
         if key != "format":
             print(f"  {key:<20} {value}")
@@ -189,6 +217,12 @@ def show(options: Namespace) -> int:
     elif status["state"] in ("stopped", "interrupted", "failed"):
         print(f"  {100 * float(status.get('progress') or 0):.0f}% done; to go on: acenode resume {run.id}")
     return 0
+
+
+def _where(environment: dict[str, Any]) -> str:
+    """What a run was trained on; on a CPU the number of threads decides the last digits."""
+    device, threads = environment.get("device", "?"), environment.get("threads")
+    return f"{device}, {threads} thread{'s' * (threads != 1)}" if threads and device.startswith("cpu") else device
 
 
 def table(options: Namespace) -> int:
@@ -246,14 +280,15 @@ def methods(options: Namespace) -> int:
 
 def settings(options: Namespace) -> int:
     """Every field of a configuration, or those that an experiment has, with their defaults there."""
-    from acenode import experiments
+    from acenode import defaults, experiments
 
-    usual = _usual(options.experiment) if options.experiment else {}
+    usual = defaults.usual(options.experiment) if options.experiment else {}
     found = []
     for name in usual or configuration.SETTINGS:
         meta = configuration.FIELDS[name].metadata
         found.append({"key": name, "type": configuration.TYPES[name].__name__, "group": meta["group"],
-                      "help": meta["help"], **({"default": usual[name]} if usual else {}),
+                      "help": meta["help"],
+                      **({"default": {data: list(of) for data, of in usual[name].items()}} if usual else {}),
                       **{k: meta[k] for k in ("low", "above", "high", "choices") if meta.get(k) is not None}})
         if usual and "choices" in found[-1]:
             found[-1]["choices"] = experiments.get(options.experiment).choices(name)
@@ -263,7 +298,7 @@ def settings(options: Namespace) -> int:
     for entry in found:
         print(f"{entry['key']:<20} {entry['type']:<6} {_bounds(entry)}\n{'':<20} {entry['help']}")
         if usual:
-            print(f"{'':<20} default: {_either(entry['default'])}")
+            print(f"{'':<20} default: {defaults.words(options.experiment, entry['key'], usual[entry['key']])}")
     return 0
 
 
@@ -275,32 +310,6 @@ def _bounds(entry: dict[str, Any]) -> str:
         return "true|false"
     words = ("low", "from"), ("above", "above"), ("high", "to")
     return " ".join(f"{word} {entry[k]:g}" for k, word in words if k in entry)
-
-
-def _either(default: dict[str, list[Any]]) -> str:
-    """Defaults on the sample and on the full data, as one where they are the same."""
-    each = {data: " or ".join(map(str, values)).lower() for data, values in default.items() if values}
-    if len(each) == 2 and len(set(each.values())) == 1:
-        return each["full"]
-    return ", ".join(f"{value} ({data})" for data, value in each.items())
-
-
-def _usual(experiment: str) -> dict[str, dict[str, list[Any]]]:
-    """The defaults of its methods on either data, by setting; no setting that none of them has."""
-    from acenode import experiments
-
-    entry, found = experiments.get(experiment), dict[str, dict[str, list[Any]]]()
-    for data in ("sample", "full"):
-        for method in entry.methods:
-            config = entry.configure(method, data)
-            for name in configuration.SETTINGS:
-                value = getattr(config, name)
-                if value is None:
-                    continue
-                values = found.setdefault(name, {"sample": [], "full": []})[data]
-                if value not in values:
-                    values.append(value)
-    return {name: found[name] for name in configuration.SETTINGS if name in found}
 
 
 def export(options: Namespace) -> int:

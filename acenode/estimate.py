@@ -54,7 +54,10 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Training time of some runs on one worker; `seconds` is None where it cannot be told, and `basis` says why."""
+    """Time of some runs on one worker; `seconds` is None where it cannot be told, and `basis` says why.
+
+    What comes on top of training, above all validation and the test, is known of finished runs alone.
+    """
 
     runs: int
     seconds: float | None
@@ -64,9 +67,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Pace:
-    """Seconds an epoch takes, and how that is known."""
+    """Seconds an epoch takes and what comes on top of all of them, and how that is known."""
 
     epoch: float
+    beside: float = 0.0
     runs: int = 0  # finished ones it is the median of; none where an iteration was timed
     borrowed: bool = False  # from another kind of run
 
@@ -87,7 +91,8 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -
     for config, pace in paces.items():
         if pace is None and kinds[config] not in reasons:
             paces[config] = _from_timing(kinds[config])
-    each = {config: pace.epoch * (config.epochs or 1) for config, pace in paces.items() if pace is not None}
+    each = {config: pace.epoch * (config.epochs or 1) + pace.beside for config, pace in paces.items()
+            if pace is not None}
     unknown = next((config for config in configs if config not in each), None)
     if unknown is not None:
         reason = reasons.get(kinds[unknown], "nothing like it could be timed")
@@ -110,16 +115,18 @@ def _kind(config: Config) -> Kind:
 
 def _from_runs(config: Config, kind: Kind, finished: Iterable[Entry]) -> _Pace | None:
     """The median over the finished runs that are nearest."""
-    like: dict[tuple[bool, ...], list[float]] = {}
+    like: dict[tuple[bool, ...], list[Entry]] = {}
     for entry in finished:
         device = "cpu" if entry.device.startswith("cpu") else "cuda"
         if device == kind.device and all(entry.config.get(name) == getattr(config, name) for name in SAME):
             nearness = tuple(entry.config.get(name) == getattr(config, name) for name in NEAR)
-            like.setdefault(nearness, []).append((entry.seconds or 0.0) / entry.epochs)
+            like.setdefault(nearness, []).append(entry)
     if not like:
         return None
     nearest = like[max(like)]
-    return _Pace(median(nearest), runs=len(nearest))
+    beside = [entry.beside for entry in nearest if entry.beside is not None]
+    return _Pace(median((entry.seconds or 0.0) / entry.epochs for entry in nearest), median(beside or [0.0]),
+                 runs=len(nearest))
 
 
 # From a timed iteration ---------------------------------------------------------------------------------------------
@@ -208,4 +215,5 @@ def _basis(paces: dict[Config, _Pace | None], kinds: dict[Config, Kind]) -> str:
         parts.append(f"a timed iteration of {len(timed)} kind{'s' if len(timed) > 1 else ''} of run")
     if any(pace and pace.borrowed for pace in paces.values()):
         parts.append("the rest by the nearest of those that were timed")
-    return ", and ".join(parts) or "no runs"
+    said = ", and ".join(parts) or "no runs"
+    return f"{said}; testing comes on top" if timed else said

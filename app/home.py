@@ -48,8 +48,8 @@ def _results(entries: list[Entry]) -> None:
         st.info("No finished run yet. **Train the demo** above makes the first one.", icon=":material/flag:")
         return
     st.dataframe(
-        [{"test": labels.value(e, e.value), "run": labels.group(e), "experiment": e.experiment,
-          "data": labels.data(e), "seed": e.seed, "time": labels.duration(e.seconds),
-          "open": f"/{e.experiment}?runs={e.id}"} for e in done],
+        [{"open": f"/{e.experiment}?runs={e.id}", "experiment": e.experiment, "run": labels.group(e),
+          "test": f"{labels.measure_of(e).title} {labels.value(e, e.value)}", "data": labels.data(e), "seed": e.seed,
+          "time": labels.duration(e.seconds)} for e in done],
         hide_index=True, column_config={"open": st.column_config.LinkColumn("", display_text="open"),
                                         "run": st.column_config.TextColumn(width="medium")})

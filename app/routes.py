@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.runs import NAME
 from app import film
@@ -94,12 +95,21 @@ def active(request: Request) -> Response:
             place = waiting.index(entry.id) + 1 if entry.id in waiting else 0
             now.append({"id": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
                         "seed": entry.seed, "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs,
-                        "seconds_left": entry.seconds_left, "place": place})
+                        "seconds_left": entry.seconds_left, "place": place, "settings": _settings(entry)})
     now.sort(key=lambda e: (e["state"] != "running", e["place"]))
     states = launcher.read_outs() if launcher else []
     devices = [{"title": d.title, "running": d.running, "workers": d.workers, "memory_used": d.memory_used,
                 "memory_total": d.memory_total, "utilisation": d.utilisation} for d in states]
     return JSONResponse({"runs": now, "devices": devices}, headers=NEVER)
+
+
+def _settings(entry: Entry) -> str:
+    """What tells a run from others of its method, once torch is there to ask."""
+    if not lab().ready:
+        return ""
+    from app import labels
+
+    return " ".join(f"{k}={v}" for k, v in labels.settings(entry).items() if k != "epochs")
 
 
 def film_meta(request: Request) -> Response:

@@ -45,7 +45,7 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     assert out["run"] in text
     assert re.search(r"\n  engine +auto\n  trained by +\w+\n", text)
     assert main(["list"]) == 0
-    assert re.search(rf"{out['run']}\s+finished", capsys.readouterr().out)
+    assert re.search(rf"{out['run']} +finished +sample +4 +accuracy 0\.\d+ .*epochs=", capsys.readouterr().out)
     assert main(["table", "mnist", "--json"]) == 0
     assert any(r["data"] == "sample" and r["method"] == "odenet" for r in json.loads(capsys.readouterr().out))
 
@@ -142,6 +142,23 @@ def test_settings_of_an_experiment_have_their_defaults(name: str, capsys: pytest
     assert main(["settings", name]) == 0
     text = capsys.readouterr().out
     assert f"default: {config.batch_size}" in text or f"{config.batch_size} (full)" in text
+
+
+def test_defaults_name_the_methods_and_sizes_that_have_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "mnist"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    said = {line.split()[0]: lines[i + 2] for i, line in enumerate(lines[:-2]) if lines[i + 2].startswith("default")}
+    assert said["solver"] == "default: dopri5, rk4 for rknet"
+    assert said["q_layers"] == "default: 1; 2 with size=large"
+    assert said["epochs"] == "default: 12 (sample); 160 (full)"
+
+
+def test_an_engine_that_was_asked_for_and_not_used_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "mnist", "--method", "odenet", "--device", "cpu", "--set", "engine=graph", *FAST]
+    assert main([*words, "--runs", str(tmp_path)]) == 0
+    found = capsys.readouterr()
+    assert re.search(r"finished in [\d.]+ s of training, \d+ s in all: test accuracy", found.out)
+    assert "graph engine not used: it needs a CUDA device; training without it" in found.err.splitlines()
 
 
 def test_a_stopped_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,13 @@ def test_finished_runs_like_it_are_the_first_choice(catalogue: Catalogue, tmp_pa
     assert timed == []
 
 
+def test_what_runs_took_beside_training_comes_once(catalogue: Catalogue, tmp_path: Path) -> None:
+    for run, later in zip(finished_runs(catalogue.store.root, 3, seconds=20.0, epochs=10), (5, 9, -4), strict=True):
+        run.mark("finished", heartbeat=run.status()["heartbeat"] + later)  # the last began again when it was resumed
+    found = estimate.estimate([config(epochs=5), config(epochs=1)], catalogue, tmp_path)
+    assert found.seconds_each == {config(epochs=5): pytest.approx(17.0), config(epochs=1): pytest.approx(9.0)}
+
+
 def test_runs_with_the_same_schedule_are_preferred(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
     add(catalogue, 3, seconds=100.0, epochs=10)
     add(catalogue, 1, seconds=50.0, epochs=10, schedule="joint")
@@ -106,7 +113,7 @@ def test_an_iteration_of_a_kind_is_timed_once(catalogue: Catalogue, tmp_path: Pa
     found = estimate.estimate([alternating, joint, config(epochs=6, seed=9)], catalogue, tmp_path)
     assert found.seconds_each == {alternating: 30.0, joint: 30.0, config(epochs=6, seed=9): 60.0}
     assert found.seconds == 120.0
-    assert found.basis == "a timed iteration of 2 kinds of run"
+    assert found.basis == "a timed iteration of 2 kinds of run; testing comes on top"
     assert len(timed) == 2
     estimate.estimate([alternating], catalogue, tmp_path)
     assert len(timed) == 2  # remembered
@@ -128,7 +135,8 @@ def test_both_kinds_of_evidence_are_named(catalogue: Catalogue, tmp_path: Path, 
     finished_runs(catalogue.store.root, 1, seconds=12.0, epochs=12)
     found = estimate.estimate([config(epochs=1), config("odenet", epochs=1)], catalogue, tmp_path)
     assert found.seconds == pytest.approx(11.0)
-    assert found.basis == "1 finished run like these, and a timed iteration of 1 kind of run"
+    assert found.basis == ("1 finished run like these, and a timed iteration of 1 kind of run; testing comes on "
+                           "top")
 
 
 def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import { emptyBecause, PANELS } from "./curves_panels.js";
 import { adoptStyles } from "./load_plotly.js";
 import { make, sayOrHide } from "./theme.js";
 
-// A piece of a curve, as a key to its dash.
-function sample({ curve, colour, width, marker }) {
+// A piece of a curve, as a key to its dash and to its points.
+function sample({ curve, colour, width, marker, points }) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 24 10");
   const shape = document.createElementNS(svg.namespaceURI, marker ? "circle" : "path");
@@ -15,6 +15,12 @@ function sample({ curve, colour, width, marker }) {
   Object.assign(shape.style, { stroke: colour, strokeWidth: width, fill: "none",
     strokeDasharray: { dash: "6 4", dot: "2 3" }[curve.dash] ?? "none" });
   svg.append(shape);
+  if (points) {
+    const point = document.createElementNS(svg.namespaceURI, curve.dash ? "rect" : "circle");
+    for (const [k, v] of Object.entries(curve.dash ? { x: 9, y: 2, width: 6, height: 6 } : { cx: 12, cy: 5, r: 3 })) point.setAttribute(k, v);
+    Object.assign(point.style, { stroke: colour, strokeWidth: 1.5, fill: curve.dash ? "none" : colour });
+    svg.append(point);
+  }
   return svg;
 }
 

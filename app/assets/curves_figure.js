@@ -29,12 +29,15 @@ export function tracesOf(panel, view) {
     const colour = alone && curve.tint ? theme[curve.tint] : one.colour, width = curve.two ? 1.2 : 2;
     const name = alone ? curve.name : curves.length > 1 ? `${escaped(one.label)} ${curve.name}` : escaped(one.label);
     const few = found.x.length === 1 || (panel.of === "epochs" && found.x.length * series.length <= 80);
-    const style = { name, mode: few ? "lines+markers" : "lines", marker: { size: 5, color: colour }, hovertemplate: "%{y:.4~g}",
+    const style = { name, mode: few ? "lines+markers" : "lines", marker: { size: curve.dash ? 7 : 5, symbol: curve.dash ? "square-open" : "circle", color: colour },
+      hovertemplate: "%{y:.4~g}",
       line: { width, color: colour, dash: curve.dash ?? "solid", shape: panel.exact ? "hv" : "linear" } };
     const own = { type: "scatter", connectgaps: false, visible: !view.hidden.has(one.key), legendgroup: String(s) };
     const uid = `s${s}c${c}`;  // it becomes part of a selector: no label goes into it
     traces.push(...layers(found, own, uid, style, window, theme.dark));
-    if (!key.some((k) => k.curve === curve)) key.push({ curve, colour: alone ? colour : theme.text, width });
+    const known = key.find((k) => k.curve === curve);
+    if (known) known.points ||= few;
+    else key.push({ curve, colour: alone ? colour : theme.text, width, points: few });
     const best = curve.best && alone && one.runs.length === 1 ? one.runs[0].epochs.get("best")?.lastIndexOf(1) ?? -1 : -1;
     if (best < 0) return;
     key.push({ curve: { name: "best epoch" }, colour: theme.text, width: 1.5, marker: true });

@@ -11,7 +11,8 @@ export function mount(element, data, send) {
     const line = make("a", "now-run");
     line.href = at(`${encodeURIComponent(run.experiment)}?runs=${encodeURIComponent(run.id)}`);
     line.target = "_self";
-    line.append(make("span", "now-name", `${run.experiment} · ${run.method} · seed ${run.seed}`));
+    const name = [run.experiment, run.method, ...(run.settings ? [run.settings] : []), `seed ${run.seed}`].join(" · ");
+    line.append(make("span", "now-name", name));
     const left = run.state === "queued" ? `waits, number ${run.place}` : run.seconds_left ? `${duration(run.seconds_left)} left` : "starting";
     line.append(make("span", "now-left", left));
     const bar = make("span", "now-bar"), full = make("span", "now-full");
