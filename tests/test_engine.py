@@ -41,10 +41,6 @@ class AtOnce:
     def settle(self) -> int:
         return 0
 
-    @contextlib.contextmanager
-    def all_or_none(self) -> Iterator[None]:
-        yield
-
     def drop(self, replays: list[Callable[[], None]]) -> None: ...
     def mark(self) -> None: ...
     def wait(self) -> None: ...

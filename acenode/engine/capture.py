@@ -114,16 +114,6 @@ class Recorder:
         self.graphs[graph.replay] = graph
         return graph.replay
 
-    @contextmanager
-    def all_or_none(self) -> Iterator[None]:
-        """What is recorded meanwhile, unless something goes wrong: then none of it."""
-        known = set(self.graphs)
-        try:
-            yield
-        except BaseException:
-            self.drop([replay for replay in self.graphs if replay not in known])
-            raise
-
     def settle(self) -> int:
         """Give back what recording took and replaying does not need; the bytes that are left to torch."""
         with RECORDING:

@@ -113,9 +113,8 @@ class GraphEngine:
 
     def _record(self, this: Pass, batch: Any) -> GraphedPass:
         start = time.perf_counter()
-        with self.recorder.all_or_none():
-            graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate, kernels=self.kernels,
-                                  compiles=self.compiles, places=self.places.get(this.name, PLACES))
+        graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate,
+                              places=self.places.get(this.name, PLACES), kernels=self.kernels, compiles=self.compiles)
         held = self.recorder.settle() / 1e6
         self.log(f"graph engine: pass {this.name} recorded in {time.perf_counter() - start:.1f} s, "
                  f"{graphed.remembered} steps remembered, steps by {graphed.steps.o.name}, fields by "
