@@ -144,24 +144,14 @@ def app(options: Namespace) -> int:
 
 def _summary(entry: Any) -> dict[str, Any]:
     """One line of `list`; a folder that is no run is said to be unreadable."""
+    from acenode.table import changed_in
+
     if entry.state == "unreadable":
         return {"run": entry.id, "state": entry.state, "error": entry.error}
     return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
             "data": entry.data, "sample": entry.config.get("sample"), "seed": entry.seed, "progress": entry.progress,
-            "metric": entry.value, "metric_name": entry.metric, "changed": _changed(entry), "created": entry.created,
-            "error": entry.error}
-
-
-def _changed(entry: Any) -> dict[str, Any]:
-    """What a run has that its method has not by default; nothing of a run of another version."""
-    from acenode import experiments
-    from acenode.config import Config
-    from acenode.table import changed_settings
-
-    try:
-        return changed_settings(experiments.get(entry.experiment), Config.from_dict(entry.config))
-    except (UserError, TypeError):
-        return {}
+            "metric": entry.value, "metric_name": entry.metric, "changed": changed_in(entry.config),
+            "created": entry.created, "error": entry.error}
 
 
 def list_runs(options: Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from acenode import measure, paper
 from acenode.config import SETTINGS, Config
 from acenode.errors import UserError
-from acenode.experiments import Experiment
+from acenode.experiments import Experiment, get
 from acenode.runs import Run
 
 IGNORED = frozenset({"snapshots", "checkpoint_seconds", "analysis"})  # they change no number
@@ -48,6 +48,15 @@ def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
     usual = experiment.configure(config.method, config.data)
     return {k: getattr(config, k) for k in SETTINGS if k not in IGNORED and getattr(config, k) is not None
             and getattr(config, k) != getattr(usual if k in chosen else plain, k)}
+
+
+def changed_in(config: dict[str, Any]) -> dict[str, Any]:
+    """The same of a run's stored configuration; nothing of one that another version wrote."""
+    try:
+        made = Config.from_dict(config)
+        return changed_settings(get(made.experiment), made)
+    except (UserError, TypeError):
+        return {}
 
 
 @dataclass(frozen=True)

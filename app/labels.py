@@ -10,10 +10,9 @@ from typing import Any
 
 from acenode import experiments, measure
 from acenode.catalogue import Entry
-from acenode.config import Config
 from acenode.errors import UserError
 from acenode.measure import Measure
-from acenode.table import changed_settings
+from acenode.table import changed_in
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
@@ -34,11 +33,7 @@ def settings(entry: Entry) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _settings(config: str) -> str:
-    try:
-        made = Config.from_dict(json.loads(config))
-        return json.dumps(changed_settings(experiments.get(made.experiment), made))
-    except (UserError, TypeError):
-        return "{}"
+    return json.dumps(changed_in(json.loads(config)))
 
 
 def group(entry: Entry) -> str:

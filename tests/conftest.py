@@ -28,6 +28,13 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions of a GPU in single precision, and the same sums every time."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+
+
+@pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Outcome]:
     """Train quickly on the bundled digits: train("ace", attention="fixed")."""
 

@@ -76,6 +76,19 @@ def relative(x: Tensor, y: Tensor) -> float:
     return float(torch.linalg.vector_norm((x - y).detach()) / torch.linalg.vector_norm(y.detach()))
 
 
+class IdleEngine:
+    """An engine that leaves everything to the trainer."""
+
+    def __init__(self) -> None:
+        self.passes = self.closed = 0
+
+    def run(self, *_: Any) -> None:
+        self.passes += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
 class Refused:
     """A kernel that cannot be launched."""
 

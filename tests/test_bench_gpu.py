@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from problems import IdleEngine
 from torch import Tensor, nn
 
 from acenode.bench import gpu, gpu_work, latent, ushcn
@@ -100,17 +101,10 @@ def test_a_run_that_fails_beside_others_ends_them_in_words(tiny: list[Tiny]) -> 
 def test_a_row_has_the_precision_that_it_says(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     for engine in ("auto", gpu_work.FLOAT32):
-        monkeypatch.setattr(gpu_work, "engine_for", lambda *_: ("graph", AtOnce()))
+        monkeypatch.setattr(gpu_work, "engine_for", lambda *_: ("graph", IdleEngine()))
         gpu.row_of(Work("series", "latent-ode", engine), CPU, 1, full=True)
     assert [task.tf32 for task in tiny] == 6 * [{True}] + 6 * [{False}]
     assert torch.backends.cudnn.allow_tf32
-
-
-class AtOnce:
-    """An engine that leaves everything to the trainer."""
-
-    def run(self, *_: Any) -> None: ...
-    def close(self) -> None: ...
 
 
 def test_of_what_is_slow_one_iteration_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from acenode.execute import create, execute
 from acenode.models.image import ConvField
 from acenode.models.initialise import initialise
 from acenode.runs import RunStore
+from acenode.task import Nobody
 from acenode.training import Trainer
 
 
@@ -174,31 +175,13 @@ def test_trouble_is_told_in_the_words_of_the_reference(factor: float, start: flo
     assert str(found.value) == str(expected.value)
 
 
-class Ear:
-    def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
-
-    def stop_asked(self) -> bool:
-        return False
-
-    def steps(self, records: list[dict[str, Any]]) -> None:
-        self.records += records
-
-    def epoch(self, record: dict[str, Any]) -> None: ...
-    def checkpoint(self, state: dict[str, Any]) -> None: ...
-
-    def checkpoint_due(self) -> bool:
-        return False
-
-
 def train(engine: bool, iterations: int = 2, method: str = "ace", log: list[str] | None = None,
           **given: Any) -> tuple[Trainer, list[dict[str, Any]]]:
     """A few iterations of a small model, plainly or by the engine at once."""
     entry = experiments.get("mnist")
     task = entry.make(entry.configure(method, device="cpu", batch_size=4, rtol=1e-2, atol=1e-2, **given), Path(),
                       torch.device("cpu"))
-    ear = Ear()
-    trainer = Trainer(task, task.recipe(), ear)
+    trainer = Trainer(task, task.recipe(), Nobody())
     if engine:
         say = (log if log is not None else []).append
         trainer.engine = GraphEngine(task, AtOnce(), torch.zeros(()), say)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from problems import IdleEngine
 
 from acenode import SolveError, UserError, estimate, experiments
 from acenode.bench.folders import finished_runs
@@ -149,22 +150,9 @@ def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:
     assert seconds > 0
 
 
-class Counting:
-    """An engine that leaves everything to the trainer."""
-
-    def __init__(self) -> None:
-        self.passes = self.closed = 0
-
-    def run(self, *_: Any) -> None:
-        self.passes += 1
-
-    def close(self) -> None:
-        self.closed += 1
-
-
 def test_an_iteration_is_timed_by_the_engine_that_would_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    engine = Counting()
+    engine = IdleEngine()
     monkeypatch.setattr(estimate, "engine_for", lambda *given: asked.append(given) or ("graph", engine))
     wanted = config(epochs=3, batch_size=512, engine="graph")
     seconds, iterations = estimate._time_iteration(wanted, tmp_path)

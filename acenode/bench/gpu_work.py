@@ -100,12 +100,11 @@ def precision(work: Work) -> Iterator[None]:
 @contextmanager
 def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Iterator[Trainer]:
     """A run in this thread, trained as `acenode train` would: on a stream of its own, by that engine and no other."""
-    graph = work.engine in (FLOAT32, "graph")
     asked = {"native": "auto", FLOAT32: "graph"}.get(work.engine, work.engine)  # native: auto's without recordings
     with own_stream(device), torch_alone(work.engine == "reference"), telling(log.append):
         task = work.of.make(work.method, device.type, engine=asked, seed=seed)
         engine = None if work.engine == "native" else engine_for(task, device, asked, log.append)[1]
-        if graph and engine is None:
+        if asked == "graph" and engine is None:
             raise UserError(log[-1])
         task.model.train()
         try:

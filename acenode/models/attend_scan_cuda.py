@@ -25,7 +25,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
-from acenode.models.launching import launching
 from acenode.models.scan_cuda import ADDRESSABLE, padded, ready
 from acenode.models.trial import works
 
@@ -117,7 +116,7 @@ def _squares(weights: Weights, g: G) -> Tensor:
 def _launch(kernel: Any, first: tuple[Tensor, ...], dt: Tensor, events: Events, way: Way, weights: Weights, g: G,
             last: tuple[Tensor, ...], B: int, **told: bool) -> None:
     S, square, made = len(dt), _squares(weights, g), sizes(events, weights)
-    with launching, torch.cuda.device(dt.device):
+    with torch.cuda.device(dt.device):
         kernel[(B,)](*first, dt, *dt.stride(), *events.arguments(), torch.cat([w.flatten() for w in weights[OF_ROWS:]]),
                      square, square.mT.contiguous(), *last, S, B, way.windows(S), way.every, OWN=way.own_feedback,
                      M=min(STRIP, made["P"]), EXACT=EXACT, **told, **made, num_warps=WARPS, num_stages=1,

@@ -10,9 +10,11 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from acenode.models.jump_event_kernels import halt, halt_back
+from acenode.models.launching import OneAtATime
 from acenode.models.scan_kernels import across, down, matrix, put, vector
 
 
+@OneAtATime
 @triton.jit(do_not_specialize=["S", "B", "row_stride", "series_stride"])
 def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, states, pre, post, S, B,
             H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPS: tl.constexpr,
@@ -31,6 +33,7 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept,
                     P, PQ, PK)
 
 
+@OneAtATime
 @triton.jit(do_not_specialize=["S", "B", "row_stride", "series_stride"])
 def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, states, pre,
              arrived, d_start, d_weights, S, B,

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from acenode.models.jump_events import LARGEST, OF_ROWS, REGISTERS, WARPS, Events, Weights, largest, settle, sizes
-from acenode.models.launching import launching
 from acenode.models.scan_cuda import ADDRESSABLE, ready
 from acenode.models.trial import works
 
@@ -56,7 +55,7 @@ def _attempt(h0: Tensor, dt: Tensor, events: Events, weights: Weights, back: boo
 
 def _launch(kernel: Any, first: tuple[Tensor, ...], dt: Tensor, events: Events, weights: Weights,
             last: tuple[Tensor, ...], S: int, B: int) -> None:
-    with launching, torch.cuda.device(dt.device):
+    with torch.cuda.device(dt.device):
         kernel[(B,)](*first, dt, *dt.stride(), *events.arguments(), torch.cat([w.flatten() for w in weights]), *last,
                      S, B, **sizes(events, weights), num_warps=WARPS, maxnreg=REGISTERS)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-launching = threading.Lock()
+_launching = threading.Lock()
 
 
 class OneAtATime:
@@ -21,7 +21,7 @@ class OneAtATime:
         launch = self.kernel[grid]
 
         def once(*args: Any, **kwargs: Any) -> None:
-            with launching:
+            with _launching:
                 launch(*args, **kwargs)
 
         return once

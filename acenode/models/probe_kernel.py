@@ -3,7 +3,10 @@
 import triton
 import triton.language as tl
 
+from acenode.models.launching import OneAtATime
 
+
+@OneAtATime
 @triton.jit
 def copy(source, to):
     tl.store(to, tl.load(source))

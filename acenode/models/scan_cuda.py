@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from acenode.models.launching import launching
 from acenode.models.torch_alone import kernels_wanted
 from acenode.models.trial import works
 
@@ -33,7 +32,7 @@ def ready(index: int) -> bool:
 def _copy_there(index: int) -> None:
     from acenode.models.probe_kernel import copy
 
-    with launching, torch.cuda.device(index):
+    with torch.cuda.device(index):
         there = torch.zeros(1, device=f"cuda:{index}")
         copy[(1,)](torch.ones_like(there), there)
         if there.item() != 1:
@@ -81,7 +80,7 @@ def forward(given: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor], 
     S, B, _ = given.shape
     flat = _flat(weights)
     rows = (given.contiguous(), dt.contiguous(), read.contiguous().view(torch.uint8))
-    with launching, torch.cuda.device(given.device):
+    with torch.cuda.device(given.device):
         scan_kernels.forward[(B,)](*rows, flat, *kept[:-1], kept.inner[0], outs, S, B, **compiled_for(weights))
 
 
@@ -92,6 +91,6 @@ def backward(grad: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor], 
     S, B, _ = grad.shape
     flat = _flat(weights)
     rows = (grad.contiguous(), dt.contiguous(), read.contiguous().view(torch.uint8))
-    with launching, torch.cuda.device(grad.device):
+    with torch.cuda.device(grad.device):
         scan_kernels.backward[(B,)](*rows, flat, *kept[1:-1], kept.inner[0], *found[:-1], found.inner[0], S, B,
                                     **compiled_for(weights))

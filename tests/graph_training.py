@@ -1,0 +1,48 @@
+"""Trainings of a few iterations on a GPU, by the graph engine or by native steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from problems import relative
+
+from acenode import experiments
+from acenode.engine.graph import GraphEngine, engine_for
+from acenode.task import Nobody
+from acenode.training import Trainer
+
+CUDA = torch.device("cuda")
+
+
+def trainer(graph: bool, method: str = "ace", log: list[str] | None = None, **given: Any) -> Trainer:
+    entry = experiments.get("mnist")
+    settings = {"device": "cuda", "batch_size": 64, "rtol": 1e-3, "atol": 1e-3, "learning_rate": 0.01}
+    task = entry.make(entry.configure(method, **settings | given), Path(), CUDA)
+    engine = engine_for(task, CUDA, "auto", (log if log is not None else []).append)[1] if graph else None
+    task.model.train()
+    return Trainer(task, task.recipe(), Nobody(), engine)
+
+
+def iterate(t: Trainer, count: int) -> list[dict[str, float]]:
+    records = []
+    for _ in range(count):
+        records.append(t.train_batch())
+        t.iteration += 1
+    return [{k: float(v) for k, v in r.items()} for r in records]
+
+
+def parameters(t: Trainer) -> torch.Tensor:
+    """All of θ in one row."""
+    return torch.cat([p.detach().flatten() for p in t.task.model.parameters()])
+
+
+def apart(one: Trainer, other: Trainer, start: torch.Tensor) -> float:
+    """How far two ended from each other, as a share of the way that they went."""
+    return relative(parameters(one) - start, parameters(other) - start)
+
+
+def close(t: Trainer) -> None:
+    assert isinstance(t.engine, GraphEngine)
+    t.engine.close()
