@@ -49,7 +49,7 @@ class Counted:
         return tuple(self.field(torch.full((), t, dtype=self.dtype, device=self.device), y))
 
 
-def _grid(times: list[float], step_size: float | None, max_steps: int) -> list[float]:
+def fixed_grid(times: list[float], step_size: float | None, max_steps: int) -> list[float]:
     """The steps of a fixed-step method: the times themselves, or equal steps with a shorter last one."""
     if step_size is None:
         return times
@@ -79,7 +79,7 @@ class _Mark:
 def steps_of(F: Counted, tableau: Tableau, y: State, times: list[float], solver: Solver) -> Iterator[Step]:
     """The accepted steps of a method from the first of the times to the last."""
     if not tableau.adaptive:
-        return fixed_steps(F, tableau, y, _grid(times, solver.step_size, solver.max_steps), F.cost)
+        return fixed_steps(F, tableau, y, fixed_grid(times, solver.step_size, solver.max_steps), F.cost)
     return adaptive_steps(F, tableau, y, times[0], times[-1], rtol=solver.rtol, atol=solver.atol,
                           max_steps=solver.max_steps, cost=F.cost)
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
+from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
 from acenode.tableaus import Tableau
 
 State = tuple[Tensor, ...]
@@ -190,8 +190,7 @@ def fixed_steps(F: Field, tableau: Tableau, y: State, grid: Sequence[float], cos
     for t, end in pairwise(grid):
         step = take_step(F, tableau, t, end - t, y)
         if not all(bool(torch.isfinite(b).all()) for b in step.y1):
-            raise SolveError("the state became NaN or infinite", t, step.dt,
-                             "use a smaller step_size, an adaptive solver such as dopri5, or a lower learning rate")
+            raise SolveError("the state became NaN or infinite", t, step.dt, SMALLER_STEPS)
         cost.step_sizes.append(step.dt)
         yield step
         y = step.y1

@@ -76,6 +76,13 @@ def relative(x: Tensor, y: Tensor) -> float:
     return float(torch.linalg.vector_norm((x - y).detach()) / torch.linalg.vector_norm(y.detach()))
 
 
+def hasten(layer: Any, factor: float) -> None:
+    """Make the f and g of an image model so much faster; from about 30 times on steps are refused."""
+    with torch.no_grad():
+        for field in filter(None, (getattr(layer, name, None) for name in "fg")):
+            field.norms[-1].weight.mul_(factor)
+
+
 class IdleEngine:
     """An engine that leaves everything to the trainer."""
 

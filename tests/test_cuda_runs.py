@@ -118,8 +118,9 @@ def test_memory_that_is_short_while_recording_leaves_the_run_to_native_steps(tmp
     assert run(tmp_path).run.description()["trained_by"] == "graph"  # nothing of it is left
 
 
-@pytest.mark.parametrize(("settings", "word"), [({"solver": "rk4", "step_size": 0.5}, "fixed steps"),
-                                                ({"gradient": "adjoint"}, "torchdiffeq")])
+@pytest.mark.parametrize(("settings", "word"), [
+    ({"solver": "rk4", "step_size": 0.5, "attention": "fixed"}, "fixed steps"),
+    ({"gradient": "adjoint"}, "torchdiffeq")])
 def test_what_the_engine_does_not_do_has_a_line(settings: dict[str, Any], word: str, tmp_path: Path) -> None:
     outcome = run(tmp_path, **settings)
     assert outcome.state == "finished", outcome.error

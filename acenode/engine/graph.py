@@ -37,7 +37,10 @@ def obstacle(task: Task, device: torch.device) -> str | None:
     if not isinstance(solver, Solver) or not solver.native:
         return "such a solver and gradient are torchdiffeq's"
     if not TABLEAUS[solver.method].adaptive:
-        return f"{solver.method} takes fixed steps"
+        if 1 / (solver.step_size or 1) > MOST_PLACES:
+            return f"{solver.method} would take more than {MOST_PLACES} steps"
+        if getattr(layer, "attention", None) == "fixed":
+            return f"the attention is fixed and {solver.method} takes fixed steps"
     return None
 
 

@@ -14,8 +14,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from acenode.engine.control import Span, Told
+from acenode.engine.control import Control, Span, Told
+from acenode.engine.fixed import FixedControl
 from acenode.engine.operations import Operations
+from acenode.native import fixed_grid
 from acenode.runge_kutta import Evaluations, State
 from acenode.solver import Solver
 from acenode.tableaus import TABLEAUS, Tableau
@@ -27,8 +29,8 @@ def first_same_as_last(tableau: Tableau) -> Tableau:
     """The method with the slope at a step's end as its last stage, where it has not that stage already."""
     if tableau.fsal:
         return tableau
-    assert tableau.error is not None
-    return Tableau(tableau.order, (*tableau.c, 1.0), (*tableau.a, tableau.b), (*tableau.b, 0.0), (*tableau.error, 0.0))
+    error = None if tableau.error is None else (*tableau.error, 0.0)
+    return Tableau(tableau.order, (*tableau.c, 1.0), (*tableau.a, tableau.b), (*tableau.b, 0.0), error)
 
 
 class Memory(Protocol):
@@ -53,13 +55,20 @@ class Steps:
                  places: int = PLACES, memory: Memory | None = None) -> None:
         self.like, self.solver, self.o, self.memory = like, solver, operations, memory
         self.tableau = first_same_as_last(TABLEAUS[solver.method])
-        self.span = Span(*span, self.tableau.order, solver.max_steps, places)
-        self.control = operations.control(self.span, self.tableau.c, like)
-        self.kept = operations.keep(like, places + 2)  # a try beyond the last goes nowhere
+        self.control = self._control(span, places)
+        self.span = self.control.span
+        self.kept = operations.keep(like, self.span.places + 2)  # a try beyond the last goes nowhere
         self.place, self.back_place = self.control.place[0], self.control.place[1]
         self.before, self.zeroth = self.control.place.new_full((), -1), self.control.place.new_zeros(())
         self.grad_y = tuple(torch.zeros_like(b) for b in like)
         self.grad_k = tuple(torch.zeros_like(b) for b in like)
+
+    def _control(self, span: tuple[float, float], places: int) -> Control:
+        order, c, solver = self.tableau.order, self.tableau.c, self.solver
+        if self.tableau.adaptive:
+            return self.o.control(Span(*span, order, solver.max_steps, places), c, self.like)
+        return FixedControl(fixed_grid(list(span), solver.step_size, solver.max_steps), order, c,
+                            tuple(b.numel() for b in self.like), self.like[0].dtype, self.like[0].device)
 
     @staticmethod
     def stages(solver: Solver) -> int:
@@ -70,26 +79,28 @@ class Steps:
 
     @torch.no_grad()
     def begin(self, field: nn.Module, y: State) -> None:
-        """From y: the first slope and the first step size."""
+        """From y: the first slope and, unless it is fixed, the first step size."""
         o, control, rtol, atol = self.o, self.control, self.solver.rtol, self.solver.atol
         y = o.arrange(y)
         control.start()
         k1 = tuple(field(control.times[0], y))
+        self.kept.write(self.before, y, k1)
+        if not self.tableau.adaptive:
+            return
         control.guess(o.squares(control.one, (1.0,), [y], y, y, rtol, atol),
                       o.squares(control.one, (1.0,), [k1], y, y, rtol, atol))
         k2 = tuple(field(control.times[0], o.combine(y, control.dt, (1.0,), [k1])))
         control.first(o.squares(control.one, (-1.0, 1.0), [k1, k2], y, y, rtol, atol))
-        self.kept.write(self.before, y, k1)
 
     def attempt(self, field: nn.Module, remember: bool = False) -> Taken | None:
         """Try the step that is planned; nothing comes of it where the end is reached already."""
-        assert self.tableau.error is not None
+        o, control, error, rtol, atol = self.o, self.control, self.tableau.error, self.solver.rtol, self.solver.atol
         y, k1 = self.kept.read(self.place)
         taken = self._take(field, y, k1, remember)
         ks, y1 = [k1, *map(_plain, taken.slopes)], _plain(taken.inputs[-1])
         self.kept.write(self.place, y1, ks[-1])
-        self.control.judge(self.o.squares(self.control.dt, self.tableau.error, ks, y, y1, self.solver.rtol,
-                                          self.solver.atol))
+        control.judge(o.squares(control.one, (1.0,), [y1], y1, y1, rtol, atol) if error is None else
+                      o.squares(control.dt, error, ks, y, y1, rtol, atol))
         return taken if remember else None
 
     def _take(self, field: nn.Module, y: State, k1: State, remember: bool) -> Taken:
@@ -166,7 +177,8 @@ class Steps:
     def evaluations(self, told: Told, remembered: int) -> Evaluations:
         """What a solve has cost, there and back; of its tries the first ones were remembered."""
         stages, again = len(self.tableau.a), sum(i >= remembered for i in told.tries)
-        return Evaluations(2 + stages * told.tried, 1 + stages * again, told.tried - len(told.sizes), told.sizes)
+        first = 2 if self.tableau.adaptive else 1
+        return Evaluations(first + stages * told.tried, 1 + stages * again, told.tried - len(told.sizes), told.sizes)
 
 
 def _plain(y: State) -> State:

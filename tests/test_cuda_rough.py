@@ -1,0 +1,44 @@
+"""The graph engine in rough weather on a GPU: trainings that leap and solves that refuse steps, pass after pass.
+
+Two trainings part within a hundred iterations however little they differ at first, so both start each iteration from
+where the engine stands. Where f and g are fast, a nudge of 1e-7 alone moves a gradient by up to a tenth, as another
+side of a ReLU is met: the usual distance tells whether it is the same gradient, the largest whether one was ever wrong.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from graph_training import close, follow, gradients, iterate, trainer
+from problems import hasten, relative
+
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
+
+
+@pytest.mark.parametrize(("method", "factor", "count", "usual", "largest"), [
+    ("ace", 1, 100, 1e-4, 1e-2), ("odenet", 1, 100, 1e-4, 1e-2),
+    ("ace", 15, 20, 1e-2, 0.3), ("ace", 30, 20, 1e-2, 0.3), ("odenet", 200, 20, 1e-2, 0.3)])
+def test_every_iteration_is_that_by_native_steps(method: str, factor: float, count: int, usual: float,
+                                                 largest: float) -> None:
+    settings = {"learning_rate": 0.05 / factor, "epochs": 60}
+    plain, graphed = (trainer(graph, method, **settings) for graph in (False, True))
+    hasten(graphed.task.layer, factor)
+    costs, apart = [], []
+    for _ in range(count):
+        follow(plain, graphed)
+        (expected,), (found,) = iterate(plain, 1), iterate(graphed, 1)
+        assert found["L_h"] == pytest.approx(expected["L_h"], rel=1e-3)
+        costs.append((int(found["steps"]), int(found["rejected"])))
+        # an error that is the tolerance to the last digit may be refused by one and not by the other
+        if all(found[key] == expected[key] for key in found if key.startswith(("nfe_forward", "steps"))):
+            apart.append(relative(gradients(graphed), gradients(plain)))
+    print(f"{method}, {factor} times as fast: gradients {statistics.median(apart):.1e} to {max(apart):.1e} apart; "
+          f"{count - len(apart)} of {count} by other steps; steps and refusals {sorted(set(costs))}")
+    assert not graphed.engine.given_up  # type: ignore[union-attr]
+    assert statistics.median(apart) < usual
+    assert max(apart) < largest
+    assert len(apart) >= 0.9 * count
+    assert len(set(costs)) > 1
+    assert any(refused for _, refused in costs) == (factor > 1)
+    close(graphed)
