@@ -77,7 +77,7 @@ def relative(x: Tensor, y: Tensor) -> float:
 
 
 def hasten(layer: Any, factor: float) -> None:
-    """Make the f and g of an image model so much faster; from about 30 times on steps are refused."""
+    """Make the f and g of an image model so much faster; from about 15 times on steps are refused."""
     with torch.no_grad():
         for field in filter(None, (getattr(layer, name, None) for name in "fg")):
             field.norms[-1].weight.mul_(factor)

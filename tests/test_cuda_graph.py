@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
     ("ace", {"attention": "fixed", "initial": "conv"}), ("odenet", {"solver": "bosh3"}),
     ("augmented", {"gradient": "checkpointed"}), ("augmented", {"augment": 5}),
     ("ace", {"solver": "rk4", "step_size": 0.3}),
-    ("odenet", {"solver": "euler", "step_size": 0.04, "gradient": "checkpointed"})])
+    ("odenet", {"solver": "euler", "step_size": 0.04}),
+    ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv"})])
 def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
     plain, graphed = trainer(False, method, **settings), trainer(True, method, log, **settings)
@@ -31,7 +32,7 @@ def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str,
         assert mine.keys() == theirs.keys()
         assert mine["L_h"] == pytest.approx(theirs["L_h"], rel=1e-4)
         assert mine["grad_h"] == pytest.approx(theirs["grad_h"], rel=1e-2)
-        assert abs(mine["nfe_forward"] - theirs["nfe_forward"]) <= 6
+        assert abs(mine["nfe_forward"] - theirs["nfe_forward"]) <= (1 if "step_size" in settings else 6)
     close(graphed)
 
 

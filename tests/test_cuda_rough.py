@@ -1,4 +1,5 @@
-"""The graph engine in rough weather on a GPU: trainings that leap and solves that refuse steps, pass after pass.
+"""The graph engine in rough weather on a GPU, pass after pass: learning rates at which the loss jumps up and down, and
+fields so fast that steps are refused.
 
 Two trainings part within a hundred iterations however little they differ at first, so both start each iteration from
 where the engine stands. Where f and g are fast, a nudge of 1e-7 alone moves a gradient by up to a tenth, as another
@@ -22,23 +23,24 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 def test_every_iteration_is_that_by_native_steps(method: str, factor: float, count: int, usual: float,
                                                  largest: float) -> None:
     settings = {"learning_rate": 0.05 / factor, "epochs": 60}
-    plain, graphed = (trainer(graph, method, **settings) for graph in (False, True))
+    log: list[str] = []
+    plain, graphed = (trainer(graph, method, log, **settings) for graph in (False, True))
     hasten(graphed.task.layer, factor)
     costs, apart = [], []
     for _ in range(count):
         follow(plain, graphed)
         (expected,), (found,) = iterate(plain, 1), iterate(graphed, 1)
-        assert found["L_h"] == pytest.approx(expected["L_h"], rel=1e-3)
         costs.append((int(found["steps"]), int(found["rejected"])))
         # an error that is the tolerance to the last digit may be refused by one and not by the other
         if all(found[key] == expected[key] for key in found if key.startswith(("nfe_forward", "steps"))):
+            assert found["L_h"] == pytest.approx(expected["L_h"], rel=1e-3)
             apart.append(relative(gradients(graphed), gradients(plain)))
+    assert all("recorded in" in line for line in log), log
+    assert len(apart) >= 0.9 * count
     print(f"{method}, {factor} times as fast: gradients {statistics.median(apart):.1e} to {max(apart):.1e} apart; "
           f"{count - len(apart)} of {count} by other steps; steps and refusals {sorted(set(costs))}")
-    assert not graphed.engine.given_up  # type: ignore[union-attr]
     assert statistics.median(apart) < usual
     assert max(apart) < largest
-    assert len(apart) >= 0.9 * count
     assert len(set(costs)) > 1
-    assert any(refused for _, refused in costs) == (factor > 1)
+    assert any(refused for _, refused in costs) or factor == 1
     close(graphed)

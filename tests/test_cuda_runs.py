@@ -66,7 +66,8 @@ def test_an_epoch_learns_as_much_by_graphs_as_by_the_reference(tmp_path: Path) -
     assert max(abs(a - b) for a, b in zip(found, plain, strict=True)) < 2 * noise
 
 
-def test_numbers_that_are_none_end_the_run_in_the_words_of_the_reference(tmp_path: Path,
+@pytest.mark.parametrize("settings", [{}, {"solver": "rk4", "step_size": 0.5}])
+def test_numbers_that_are_none_end_the_run_in_the_words_of_the_reference(settings: dict[str, Any], tmp_path: Path,
                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     batch = ImageTask.batch
 
@@ -75,9 +76,9 @@ def test_numbers_that_are_none_end_the_run_in_the_words_of_the_reference(tmp_pat
         return (x * torch.nan if iteration == 3 else x), y
 
     monkeypatch.setattr(ImageTask, "batch", spoilt)
-    found = run(tmp_path)
+    found = run(tmp_path, **settings)
     monkeypatch.setattr("acenode.execute.engine_for", lambda *_: ("native", None))
-    plain = run(tmp_path)
+    plain = run(tmp_path, **settings)
     assert (found.state, plain.state) == ("failed", "failed")
     assert found.error == plain.error
     assert "NaN" in (found.error or "")
@@ -119,7 +120,7 @@ def test_memory_that_is_short_while_recording_leaves_the_run_to_native_steps(tmp
 
 
 @pytest.mark.parametrize(("settings", "word"), [
-    ({"solver": "rk4", "step_size": 0.5, "attention": "fixed"}, "fixed steps"),
+    ({"solver": "rk4", "step_size": 0.5, "attention": "fixed"}, "one more than rk4 makes"),
     ({"gradient": "adjoint"}, "torchdiffeq")])
 def test_what_the_engine_does_not_do_has_a_line(settings: dict[str, Any], word: str, tmp_path: Path) -> None:
     outcome = run(tmp_path, **settings)

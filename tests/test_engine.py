@@ -221,18 +221,21 @@ def test_what_torch_compiles_is_the_field(channels: int) -> None:
     ("ace", {"attention": "fixed", "initial": "conv", "gradient": "checkpointed"}),
     ("augmented", {"solver": "bosh3", "momentum": 0.0}),
     ("ace", {"solver": "rk4", "step_size": 0.4}),
-    ("odenet", {"solver": "euler", "step_size": 0.05, "gradient": "checkpointed"})])
+    ("odenet", {"solver": "euler", "step_size": 0.05}), ("rknet", {"step_size": 1.0, "gradient": "backprop"}),
+    ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv",
+             "gradient": "checkpointed"})])
 def test_iterations_are_those_of_the_plain_trainer(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
     (plain, expected), (made, found) = (train(engine, method=method, log=log, **settings) for engine in (False, True))
     assert all("recorded in" in line for line in log), log
+    adaptive = TABLEAUS[made.task.layer.solver.method].adaptive  # type: ignore[attr-defined]
     for name, tensor in plain.task.model.state_dict().items():
         assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.keys() == theirs.keys()
         for key in ("L_h", "accuracy", "grad_h", "steps"):
             assert mine[key] == pytest.approx(theirs[key], rel=1e-3), key
-        assert mine["nfe_forward"] - theirs["nfe_forward"] == ("step_size" in settings)  # the slope at the very end
+        assert mine["nfe_forward"] - theirs["nfe_forward"] == (not adaptive)  # the slope at the very end
     assert made.main.state_dict()["param_groups"] == plain.main.state_dict()["param_groups"]
     states = [t.main.state_dict()["state"] for t in (made, plain)]
     assert states[0].keys() == states[1].keys()
@@ -247,7 +250,7 @@ def test_refused_tries_are_not_gone_back_over(factor: float, remembered: bool) -
     assert found[-1]["rejected"]
     assert (found[-1]["nfe_backward"] == 1) == remembered
     assert [r["steps"] for r in found] == [r["steps"] for r in expected]
-    assert relative(gradients(made), gradients(plain)) < 1e-4
+    assert relative(gradients(made), gradients(plain)) < 1e-2
 
 
 def few_places(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
@@ -353,7 +356,8 @@ def test_the_engine_says_why_it_is_not_used() -> None:
 
     assert against(solver="rk4", step_size=0.5) is None
     assert against(solver="rk4", step_size=1e-3) == "rk4 would take more than 256 steps"
-    assert against(solver="rk4", step_size=0.5, attention="fixed") == "the attention is fixed and rk4 takes fixed steps"
+    assert against(solver="rk4", step_size=0.5, attention="fixed", initial="conv") is None
+    assert "one more than rk4 makes" in (against(solver="rk4", step_size=0.5, attention="fixed") or "")
 
 
 def test_tries_after_the_end_are_not_noted() -> None:

@@ -120,24 +120,20 @@ class Control:
         factor = SAFETY * ratio ** (-1 / span.order)
         factor = torch.maximum(factor, torch.where(accepted, 1.0, SHRINK)).clamp(max=GROW)
         factor = torch.where(ratio == 0, GROW, torch.where(torch.isfinite(ratio), factor, SHRINK))
-        n = self._note(accepted)
+        n = self.place[:1]
+        for row, value in enumerate((dt, t, self.facts[TRIED].clone())):
+            here = n.clamp(max=span.places - 1) + NAMED + row * span.places
+            self.facts.index_copy_(0, here, torch.where(accepted, value, self.facts[here]))
+        n.add_(accepted)
         arrived = accepted & last
         self._set(T, torch.where(accepted & ~last, t + dt, t))
         self._set(SIZE, torch.where(running & ~arrived, dt.abs() * factor, self.facts[SIZE]))
         self._set(RATIO, torch.where(running, ratio, self.facts[RATIO]))
         self.facts[TRIED].add_(running)
-        full = torch.where(n >= span.places, FULL, RUNNING)
+        full = torch.where(n[0] >= span.places, FULL, RUNNING)
         after = torch.where(arrived, ARRIVED, torch.where(self.facts[TRIED] >= span.max_steps, LIMIT, full))
         self._set(STATUS, torch.where(running, after, self.facts[STATUS]))
         self._plan(self.running())
-
-    def _note(self, accepted: Tensor) -> Tensor:
-        """The step in hand, where it is accepted; how many are by now."""
-        n, places = self.place[:1], self.span.places
-        for row, name in enumerate((DT, T, TRIED)):
-            here = n.clamp(max=places - 1) + NAMED + row * places
-            self.facts.index_copy_(0, here, torch.where(accepted, self.facts[name], self.facts[here]))
-        return n.add_(accepted)[0]
 
     def running(self) -> Tensor:
         """Whether the end is still to be reached."""

@@ -26,7 +26,7 @@ WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first
 
 def obstacle(task: Task, device: torch.device) -> str | None:
     """Why a task cannot be trained by the graph engine; None where it can."""
-    layer = getattr(task, "layer", None)
+    layer: Any = getattr(task, "layer", None)
     solver = getattr(layer, "solver", None)
     if device.type != "cuda":
         return "it needs a CUDA device"
@@ -39,8 +39,8 @@ def obstacle(task: Task, device: torch.device) -> str | None:
     if not TABLEAUS[solver.method].adaptive:
         if 1 / (solver.step_size or 1) > MOST_PLACES:
             return f"{solver.method} would take more than {MOST_PLACES} steps"
-        if getattr(layer, "attention", None) == "fixed":
-            return f"the attention is fixed and {solver.method} takes fixed steps"
+        if getattr(layer, "attention", None) == "fixed" and list(layer.buffers()):  # the end's slope is made too
+            return f"the average of the correlations would have one more than {solver.method} makes"
     return None
 
 

@@ -89,7 +89,8 @@ class GraphedPass:
             self._step()
             told = self._look()
         backprop = self.task.layer.solver.gradient == "backprop"  # type: ignore[union-attr]
-        self.expected, self.remembered = told.tried, min(told.tried + SPARE, REMEMBERED) if backprop else 0
+        spare = SPARE if self.steps.tableau.adaptive else 0
+        self.expected, self.remembered = told.tried, min(told.tried + spare, REMEMBERED) if backprop else 0
         self._encode()
         self._try(0)
         self._read_out()

@@ -64,11 +64,12 @@ class Steps:
         self.grad_k = tuple(torch.zeros_like(b) for b in like)
 
     def _control(self, span: tuple[float, float], places: int) -> Control:
-        order, c, solver = self.tableau.order, self.tableau.c, self.solver
-        if self.tableau.adaptive:
-            return self.o.control(Span(*span, order, solver.max_steps, places), c, self.like)
-        return FixedControl(fixed_grid(list(span), solver.step_size, solver.max_steps), order, c,
-                            tuple(b.numel() for b in self.like), self.like[0].dtype, self.like[0].device)
+        """With room for so many steps, or for those of a grid."""
+        tableau, solver, like = self.tableau, self.solver, self.like
+        if tableau.adaptive:
+            return self.o.control(Span(*span, tableau.order, solver.max_steps, places), tableau.c, like)
+        return FixedControl(fixed_grid(list(span), solver.step_size, solver.max_steps), tableau.c,
+                            tuple(b.numel() for b in like), like[0].dtype, like[0].device)
 
     @staticmethod
     def stages(solver: Solver) -> int:
@@ -99,7 +100,7 @@ class Steps:
         taken = self._take(field, y, k1, remember)
         ks, y1 = [k1, *map(_plain, taken.slopes)], _plain(taken.inputs[-1])
         self.kept.write(self.place, y1, ks[-1])
-        control.judge(o.squares(control.one, (1.0,), [y1], y1, y1, rtol, atol) if error is None else
+        control.judge(o.squares(control.one, (1.0,), [y1], y1, y1, 1.0, 1.0) if error is None else
                       o.squares(control.dt, error, ks, y, y1, rtol, atol))
         return taken if remember else None
 
