@@ -12,7 +12,7 @@ from torch import Tensor
 from acenode.engine import update
 from acenode.engine.accelerate import compiler
 from acenode.engine.capture import Recorder, streams_of
-from acenode.engine.graphed import GraphedPass
+from acenode.engine.graphed import GraphedPass, noted_by
 from acenode.engine.steps import PLACES
 from acenode.errors import SolveError, UserError, short_of_memory
 from acenode.passes import Pass, Passed
@@ -39,7 +39,7 @@ def obstacle(task: Task, device: torch.device) -> str | None:
     if not TABLEAUS[solver.method].adaptive:
         if 1 / (solver.step_size or 1) > MOST_PLACES:
             return f"{solver.method} would take more than {MOST_PLACES} steps"
-        if getattr(layer, "attention", None) == "fixed" and list(layer.buffers()):  # the end's slope is made too
+        if noted_by(layer):  # the slope at the very end is made too
             return f"the average of the correlations would have one more than {solver.method} makes"
     return None
 

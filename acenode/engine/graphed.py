@@ -33,6 +33,11 @@ REMEMBERED = 16  # tries at most
 SPARE = 2  # of them beyond those of the first solve, for later ones that take more
 
 
+def noted_by(layer: nn.Module) -> list[Tensor]:
+    """What every evaluation of a layer's field writes down: averages that a fixed attention keeps of correlations."""
+    return list(layer.buffers()) if getattr(layer, "attention", None) == "fixed" else []
+
+
 class GraphedPass:
     """A pass of a task that comes in pieces, for batches like the one it is made with."""
 
@@ -42,8 +47,7 @@ class GraphedPass:
         self.places = places  # steps that are kept
         self.kernels, self.compiles = kernels, compiles  # whether our kernels are wanted, and torch's for other fields
         self.everything, self.buffers = list(task.model.parameters()), list(task.model.buffers())
-        fixed = getattr(task.layer, "attention", None) == "fixed"
-        self.noted = list(task.layer.buffers()) if fixed else []  # what evaluations of the field write down
+        self.noted = noted_by(task.layer)
         self.batch = tuple(torch.empty_like(x) for x in batch)
         self.taken: dict[int, Taken] = {}  # tries that are remembered, while they are recorded
         self.used: set[nn.Parameter] = set()  # parameters that a gradient reaches
