@@ -18,7 +18,7 @@ from acenode.catalogue import Catalogue, Entry
 from acenode.config import Config
 from acenode.engine.capture import own_stream
 from acenode.engine.graph import engine_for
-from acenode.environment import device_of
+from acenode.environment import device_of, repeatable
 from acenode.errors import UserError
 from acenode.models.torch_alone import torch_alone
 from acenode.task import Nobody
@@ -158,6 +158,7 @@ def _time(configs: Iterable[Config], kinds: dict[Config, Kind], data_root: Path)
 def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
     """Seconds of an iteration, trained as a run of it would be, and iterations an epoch."""
     device = device_of(config.device)
+    repeatable(device)
     with own_stream(device), torch_alone(config.engine == "reference"), ExitStack() as afterwards:
         task = experiments.get(config.experiment).make(config, data_root, device)
         recipe = task.recipe()

@@ -17,7 +17,7 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.engine.capture import own_stream
 from acenode.engine.graph import engine_for
-from acenode.environment import describe, device_of
+from acenode.environment import describe, device_of, repeatable
 from acenode.errors import SolveError, UserError, short_of_memory
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
@@ -89,6 +89,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
 def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: Path) -> tuple[dict[str, float], float]:
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
+    repeatable(device)
     with (own_stream(device), torch_alone(config.engine == "reference"),
           telling(recorder.log, lambda by: recorder.describe(series_by=by)), contextlib.ExitStack() as afterwards):
         return _train_on(device, recorder, listener, config, data_root, afterwards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +20,13 @@ from acenode.engine.capture import POOL, Streams
 from acenode.engine.compiled import CompiledField, whole
 from acenode.engine.control import RUNNING, Told
 from acenode.engine.graph import GraphEngine, engine_for, obstacle
-from acenode.engine.graphed import GraphedPass
+from acenode.engine.graphed import REMEMBERED, GraphedPass
 from acenode.engine.operations import Operations
 from acenode.engine.steps import Steps
 from acenode.execute import create, execute
 from acenode.models.image import ConvField
 from acenode.models.initialise import initialise
+from acenode.passes import Group
 from acenode.runs import RunStore
 from acenode.tableaus import TABLEAUS
 from acenode.task import Nobody
@@ -40,6 +42,10 @@ class AtOnce:
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         return work
+
+    @contextlib.contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        yield
 
     def settle(self) -> int:
         return 0
@@ -265,9 +271,9 @@ def test_a_solve_of_too_many_steps_is_left_to_the_plain_trainer(initial: str, mo
     (plain, _), (made, _) = train(False, initial=initial), train(True, log=log, initial=initial)
     for name, tensor in plain.task.model.state_dict().items():
         assert torch.equal(made.task.model.state_dict()[name], tensor), name
-    assert log[1:2] == ["graph engine: a solve of pass one took more than 1 steps: such passes are done in "
-                        "native steps"]
-    assert len(log) == 4  # once for each pass, and a line for each that was recorded
+    assert log[1:] == ["graph engine not used: a solve of pass one took more than 1 steps; training without it"]
+    assert isinstance(made.engine, GraphEngine)
+    assert made.engine.given_up
 
 
 def test_recordings_make_room_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,6 +364,8 @@ def test_the_engine_says_why_it_is_not_used() -> None:
     assert against(solver="rk4", step_size=1e-3) == "rk4 would take more than 256 steps"
     assert against(solver="rk4", step_size=0.5, attention="fixed", initial="conv") is None
     assert "one more than rk4 makes" in (against(solver="rk4", step_size=0.5, attention="fixed") or "")
+    assert "one more than adaptive_heun makes" in (against(solver="adaptive_heun", attention="fixed") or "")
+    assert against(solver="adaptive_heun") is against(solver="bosh3", attention="fixed") is None
 
 
 def test_tries_after_the_end_are_not_noted() -> None:
@@ -370,6 +378,43 @@ def test_tries_after_the_end_are_not_noted() -> None:
     seen = [trainer.task.model.ode.q.seen for trainer in (plain, made)]
     assert float(seen[0].sum()) > 0
     assert torch.equal(*seen)
+
+
+@pytest.mark.parametrize(("first", "then", "given_up"), [(1, 200, False), (200, 10, True), (2000, 1, True)])
+def test_correlations_are_averaged_in_turn(first: float, then: float, given_up: bool) -> None:
+    """By tries that are remembered, and natively where a solve, the first or a later one, takes more of them."""
+    settings = {"attention": "fixed", "rtol": 1e-3, "atol": 1e-3, "learning_rate": 1e-12}
+    log: list[str] = []
+    plain, made = (train(engine, 1, log=log, factor=first, **settings)[0] for engine in (False, True))
+    for trainer in (plain, made):
+        hasten(trainer.task.layer, then)  # type: ignore[attr-defined]
+        record = trainer.train_batch()
+        assert (record["steps"] + record["rejected"] > REMEMBERED) == given_up
+    assert isinstance(made.engine, GraphEngine)
+    assert made.engine.given_up == given_up
+    assert ("graph engine not used: correlations are averaged over 16 tries of a solve at most; training without it"
+            in log) == given_up
+    for name, tensor in plain.task.layer.named_buffers():  # type: ignore[attr-defined]
+        assert relative(dict(made.task.layer.named_buffers())[name], tensor) < 1e-4, name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("settings", "by_graphs"), [
+    ({"momentum": 0.9, "nesterov": True}, True), ({"momentum": 0.9, "maximize": True}, True),
+    ({"momentum": 0.9, "dampening": 0.5}, False)])
+def test_every_sgd_is_torchs(settings: dict[str, Any], by_graphs: bool) -> None:
+    log: list[str] = []
+    found = []
+    for engine in (False, True):
+        trainer = train(engine, 0, "odenet", log=log)[0]
+        (group,) = trainer.phase_one.groups
+        optimiser = torch.optim.SGD(group.parameters, lr=1e-3, **settings)
+        trainer.main = optimiser
+        trainer.phase_one = dataclasses.replace(trainer.phase_one, groups=(Group(group.parameters, optimiser),))
+        for _ in range(3):
+            trainer.train_batch()
+        found.append(torch.cat([p.detach().flatten() for p in trainer.task.model.parameters()]))
+    assert relative(*found) < 1e-5
+    assert ("graph engine not used: the optimiser is not plain SGD; training without it" in log) != by_graphs
 
 
 @pytest.mark.parametrize(("gradient", "trained_by"), [("backprop", "native"), ("adjoint", "reference")])

@@ -15,6 +15,7 @@ from acenode.bench import latent, ushcn
 from acenode.data.images import ImageArrays
 from acenode.engine.capture import own_stream
 from acenode.engine.graph import engine_for
+from acenode.environment import repeatable
 from acenode.errors import UserError
 from acenode.experiments.base import LabTask
 from acenode.experiments.image_task import ImageTask
@@ -101,6 +102,7 @@ def precision(work: Work) -> Iterator[None]:
 def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Iterator[Trainer]:
     """A run in this thread, trained as `acenode train` would: on a stream of its own, by that engine and no other."""
     asked = {"native": "auto", FLOAT32: "graph"}.get(work.engine, work.engine)  # native: auto's without recordings
+    repeatable(device)
     with own_stream(device), torch_alone(work.engine == "reference"), telling(log.append):
         task = work.of.make(work.method, device.type, engine=asked, seed=seed)
         engine = None if work.engine == "native" else engine_for(task, device, asked, log.append)[1]

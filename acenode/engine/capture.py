@@ -82,6 +82,7 @@ class Recorder:
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.stream, self.pool = stream, torch.cuda.graph_pool_handle()
         self.open = True
+        self.broken = 0  # recordings into the pool that could not be ended
         self.graphs: dict[Callable[[], None], torch.cuda.CUDAGraph] = {}
         self.event = torch.cuda.Event()
 
@@ -104,15 +105,33 @@ class Recorder:
             try:
                 work()
             except BaseException:
-                with contextlib.suppress(Exception):  # a recording that went wrong cannot be ended either
-                    graph.capture_end()
-                with contextlib.suppress(Exception):  # but its memory must not stay reserved for it
-                    torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
-                self._renew()
+                self._abandon(graph)
                 raise
             graph.capture_end()
         self.graphs[graph.replay] = graph
         return graph.replay
+
+    def _abandon(self, graph: torch.cuda.CUDAGraph) -> None:
+        """What a recording that went wrong has taken must not stay reserved for it."""
+        try:
+            graph.capture_end()
+        except Exception:  # most cannot be ended either
+            self.broken += 1
+            with contextlib.suppress(Exception):
+                torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
+        with contextlib.suppress(Exception):
+            graph.reset()
+        self._renew()
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Recordings that serve together: where one fails, those before it are let go of."""
+        before = set(self.graphs)
+        try:
+            yield
+        except BaseException:
+            self.drop([replay for replay in self.graphs if replay not in before])
+            raise
 
     def settle(self) -> int:
         """Give back what recording took and replaying does not need; the bytes that are left to torch."""
@@ -136,8 +155,13 @@ class Recorder:
             self._renew()
 
     def _renew(self) -> None:
-        if not self.graphs:  # torch gives up a pool with the last recording in it
-            self.pool = torch.cuda.graph_pool_handle()
+        """Another pool, where no recording is left in this one: torch gives it up with the last that was ended."""
+        if self.graphs:
+            return
+        for _ in range(self.broken):
+            with contextlib.suppress(RuntimeError):  # torch may have given it up by itself
+                torch._C._cuda_releasePool(self.stream.device_index, self.pool)
+        self.broken, self.pool = 0, torch.cuda.graph_pool_handle()
 
     def close(self) -> None:
         """Let go of what is left of the recordings and of their memory, and give the stream back."""

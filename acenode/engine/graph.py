@@ -12,7 +12,7 @@ from torch import Tensor
 from acenode.engine import update
 from acenode.engine.accelerate import compiler
 from acenode.engine.capture import Recorder, streams_of
-from acenode.engine.graphed import GraphedPass, noted_by
+from acenode.engine.graphed import GraphedPass, RecordingError, noted_by
 from acenode.engine.steps import PLACES
 from acenode.errors import SolveError, UserError, short_of_memory
 from acenode.passes import Pass, Passed
@@ -36,11 +36,11 @@ def obstacle(task: Task, device: torch.device) -> str | None:
         return "this method has no ODE layer between an encoder and a read-out"
     if not isinstance(solver, Solver) or not solver.native:
         return "such a solver and gradient are torchdiffeq's"
-    if not TABLEAUS[solver.method].adaptive:
-        if 1 / (solver.step_size or 1) > MOST_PLACES:
-            return f"{solver.method} would take more than {MOST_PLACES} steps"
-        if noted_by(layer):  # the slope at the very end is made too
-            return f"the average of the correlations would have one more than {solver.method} makes"
+    tableau = TABLEAUS[solver.method]
+    if not tableau.adaptive and 1 / (solver.step_size or 1) > MOST_PLACES:
+        return f"{solver.method} would take more than {MOST_PLACES} steps"
+    if noted_by(layer) and not tableau.fsal:  # the slope at the end is made too: of the last step, and of a refused try
+        return f"the average of the correlations would have one more than {solver.method} makes"
     return None
 
 
@@ -71,7 +71,11 @@ class GraphEngine:
         if rate != self.rate_now:
             self.rate.fill_(rate)
             self.rate_now = rate
-        done = graphed.run(batch)
+        try:
+            done = graphed.run(batch)
+        except RecordingError as reason:
+            self._give_up(str(reason))
+            return None
         if done is None:
             self._make_room(this.name, graphed.places)
         return done
@@ -80,7 +84,7 @@ class GraphEngine:
         """For solves of more steps; the one in hand is done in native steps."""
         took = f"a solve of pass {name} took more than {places} steps"
         if places >= MOST_PLACES:
-            self._say(f"{took}: such passes are done in native steps")
+            self._give_up(took)
             return
         self.places[name] = min(2 * places, MOST_PLACES)
         self._drop(name)
@@ -91,7 +95,7 @@ class GraphEngine:
             self._drop(this.name)
         if this.name not in self.passes:
             if not all(update.recordable(group.optimiser) for group in this.groups):
-                self._give_up("the optimiser is not SGD")
+                self._give_up("the optimiser is not plain SGD")
                 return None
             found = self._try_to_record(this, batch)
             if found is None:
@@ -106,6 +110,9 @@ class GraphEngine:
                 return self._record(this, batch)
             except (SolveError, UserError):
                 raise
+            except RecordingError as trouble:
+                self._give_up(str(trouble))
+                return None
             except Exception as trouble:
                 reason = f"{type(trouble).__name__}: {trouble}".splitlines()[0]
                 if not self.kernels or short_of_memory(trouble):

@@ -31,11 +31,16 @@ from acenode.task import Pieces
 
 REMEMBERED = 16  # tries at most
 SPARE = 2  # of them beyond those of the first solve, for later ones that take more
+OUT_OF_TURN = f"correlations are averaged over {REMEMBERED} tries of a solve at most"
 
 
 def noted_by(layer: nn.Module) -> list[Tensor]:
     """What every evaluation of a layer's field writes down: averages that a fixed attention keeps of correlations."""
     return list(layer.buffers()) if getattr(layer, "attention", None) == "fixed" else []
+
+
+class RecordingError(RuntimeError):
+    """A pass that recordings cannot do, in words."""
 
 
 class GraphedPass:
@@ -77,7 +82,7 @@ class GraphedPass:
                         x.copy_(value)
                 self.recorder.mark()
                 self.recorder.wait()
-            with self.accelerated.used():
+            with self.accelerated.used(), self.recorder.all_or_none():
                 self._record()
         del self.field, self.state
         self.taken.clear()
@@ -94,7 +99,10 @@ class GraphedPass:
             told = self._look()
         backprop = self.task.layer.solver.gradient == "backprop"  # type: ignore[union-attr]
         spare = SPARE if self.steps.tableau.adaptive else 0
-        self.expected, self.remembered = told.tried, min(told.tried + spare, REMEMBERED) if backprop else 0
+        most = REMEMBERED if self.noted else min(told.tried + spare, REMEMBERED)
+        self.expected, self.remembered = told.tried, most if backprop else 0
+        if self._out_of_turn(told):
+            raise RecordingError(OUT_OF_TURN)
         self._encode()
         self._try(0)
         self._read_out()
@@ -145,15 +153,15 @@ class GraphedPass:
 
     @contextmanager
     def _noted_if(self, condition: Tensor) -> Iterator[None]:
-        """What evaluations write down stands where the condition holds.
-
-        Tries that are not remembered write it down on the way back, last one first, and the refused ones not at all:
-        of so many the average that is kept hardly feels it.
-        """
+        """What evaluations write down stands where the condition holds."""
         before = [b.clone() for b in self.noted]
         yield
         for b, value in zip(self.noted, before, strict=True):
             b.copy_(torch.where(condition, b, value))
+
+    def _out_of_turn(self, told: Told) -> bool:
+        """Whether tries that are taken again on the way back would write down there what belongs on the way out."""
+        return bool(self.noted) and 0 < self.remembered < told.tried
 
     def _read_out(self) -> None:
         """Gradients are set here and added to later, so that this may be replayed when more steps were needed."""
@@ -221,7 +229,9 @@ class GraphedPass:
             x.shape == mine.shape and x.dtype == mine.dtype for x, mine in zip(batch, self.batch, strict=True))
 
     def run(self, batch: tuple[Tensor, ...]) -> Passed | None:
-        """The pass on a batch; None where it takes more steps than are kept, and nothing has been changed."""
+        """The pass on a batch; None where it takes more steps than are kept. Then, and where it raises RecordingError,
+        nothing has been changed.
+        """
         before = [b.clone() for b in self.buffers]
         self._load(batch)
         self.encode()
@@ -232,9 +242,12 @@ class GraphedPass:
             self._replay_try(tried)
             told, tried = self._ask(), tried + 1
         told.check(self.steps.span)
-        if told.status == FULL:
+        out_of_turn = self._out_of_turn(told)
+        if out_of_turn or told.status == FULL:
             for b, value in zip(self.buffers, before, strict=True):
                 b.copy_(value)
+            if out_of_turn:
+                raise RecordingError(OUT_OF_TURN)
             return None
         self.expected = told.tried
         for i in reversed(told.tries):

@@ -10,7 +10,8 @@ from torch import Tensor
 
 
 def recordable(optimiser: torch.optim.Optimizer) -> bool:
-    return type(optimiser) is torch.optim.SGD
+    """Whether it is SGD; without dampening, which a first step of torch's leaves out and one from zero does not."""
+    return type(optimiser) is torch.optim.SGD and not any(group["dampening"] for group in optimiser.param_groups)
 
 
 def settle(optimiser: torch.optim.Optimizer) -> None:
