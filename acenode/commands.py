@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,15 @@ def _execute(run: Any, options: Namespace) -> int:
     quiet = getattr(options, "json", False)
     begun = time.monotonic()
     title = f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}"
+    unsaid = _otherwise(run) if config.engine == "graph" else iter(())
+
+    def show(status: dict[str, Any]) -> None:
+        bar.show(status)
+        for line in next(unsaid, ()):
+            bar.say(line)
+
     with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
-        outcome = execute(run, data_dir(), stop=stop, progress=bar.show)
+        outcome = execute(run, data_dir(), stop=stop, progress=show)
     if quiet:
         _print_json({"run": run.id, "state": outcome.state, "metrics": plain(outcome.metrics),
                      "seconds": round(outcome.seconds, 3), "params": outcome.params,
@@ -82,8 +90,6 @@ def _execute(run: Any, options: Namespace) -> int:
         shown = ", ".join(f"{k} {brief(v)}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
         took = f"{outcome.seconds:.1f} s of training, {time.monotonic() - begun:.0f} s in all"
         print(f"finished in {took}: test {shown}; {outcome.params:,} parameters")
-        if config.engine == "graph":
-            _say_otherwise(run)
         print(run.path)
     if outcome.state == "stopped":
         where = f" --runs {options.runs}" if options.runs is not None else ""
@@ -94,11 +100,13 @@ def _execute(run: Any, options: Namespace) -> int:
     return 0 if outcome.state == "finished" else 130
 
 
-def _say_otherwise(run: Any) -> None:
-    """Why the engine that was asked for was not used."""
-    for line in (run.path / "log.txt").read_text().splitlines():
-        if "graph engine not used" in line:
-            print(line[line.index("graph engine"):], file=sys.stderr)
+def _otherwise(run: Any) -> Iterator[list[str]]:
+    """Again and again what has newly been logged of why the engine that was asked for is not used."""
+    known = 0
+    while True:
+        lines = (run.path / "log.txt").read_text().splitlines()
+        yield [line[line.index("graph engine"):] for line in lines[known:] if "graph engine not used" in line]
+        known = len(lines)
 
 
 def stop(options: Namespace) -> int:

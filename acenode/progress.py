@@ -40,6 +40,10 @@ class Bar(_Closing):
         self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
                         bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
 
+    def say(self, line: str) -> None:
+        """A line of its own, above the bar."""
+        self.bar.write(line, file=sys.stderr)
+
     def show(self, status: dict[str, Any]) -> None:
         if self.bar is None:
             self._begin()

@@ -63,6 +63,7 @@ def _offer(experiment: Experiment, configs: list[Config], ready: bool) -> None:
             words = f"about {labels.duration(found.seconds)} one after the other" if found.seconds else "time unknown"
             st.session_state["grid/estimate"] = (key, f"{words} ({found.basis})")
             st.rerun()
+        st.caption("Then they can be queued.")
 
 
 def grid(experiment: Experiment, wish: Wish, methods: list[str], chosen: dict[str, list[str]],

@@ -31,15 +31,9 @@ def show() -> None:
             return
         watch.look_at(experiments.get("mnist"), [run.id])
         st.switch_page(navigation.experiment("mnist"), query_params={"runs": run.id})
-    left, right = st.columns([3, 2], gap="large")
-    with left:
-        st.subheader("Latest results")
-        _results(lab().catalogue.entries())
-    with right:
-        st.subheader("Experiments")
-        for name, experiment in experiments.EXPERIMENTS.items():
-            st.page_link(navigation.experiment(name), label=experiment.title, icon=":material/science:")
-        st.page_link(navigation.compare(), label="Compare runs side by side", icon=":material/compare_arrows:")
+    st.subheader("Latest results")
+    _results(lab().catalogue.entries())
+    st.page_link(navigation.compare(), label="Compare runs side by side", icon=":material/compare_arrows:")
 
 
 def _results(entries: list[Entry]) -> None:

@@ -119,19 +119,25 @@ def _beside(found: list[tuple[Entry, Outcome]], draw: Callable[[Outcome], tuple[
                 st.plotly_chart(figure, key=f"{key}/{entry.id}", config={"displaylogo": False})
 
 
+# None is see-through, so that it looks like nothing on light and on dark; a single mistake is seen.
+SHARES = [[0.0, "rgba(43,98,217,0)"], [1e-4, "rgba(43,98,217,0.14)"], [1.0, "rgba(43,98,217,1)"]]
+
+
 def _confusion(result: Outcome) -> go.Figure | None:
     if result.confusion is None:
         return None
     names, counts = [escape(c) for c in result.classes], result.confusion["counts"]
     shares = [[n / (sum(row) or 1) for n in row] for row in counts]
     few = len(names) <= 12
+    said = [[str(n) if n else "" for n in row] for row in counts]  # zeros would hide what is none
+    ink = "#f4f6fb" if st.context.theme.type == "dark" else None  # plotly would choose as if on white
     figure = go.Figure(go.Heatmap(
-        z=shares, x=names, y=names, customdata=counts, colorscale="Blues", zmin=0, zmax=1, xgap=1, ygap=1,
-        text=counts if few else None, texttemplate="%{text}" if few else None, showscale=False,
+        z=shares, x=names, y=names, customdata=counts, colorscale=SHARES, zmin=0, zmax=1, xgap=1, ygap=1,
+        text=said if few else None, texttemplate="%{text}" if few else None, textfont={"color": ink}, showscale=False,
         hovertemplate="true %{y}, taken for %{x}: %{customdata} (%{z:.1%})<extra></extra>"))
     figure.update_layout(height=380, margin={"l": 10, "r": 10, "t": 10, "b": 10})
-    figure.update_xaxes(title="predicted", type="category", constrain="domain")
-    figure.update_yaxes(title="true", type="category", autorange="reversed", scaleanchor="x")
+    figure.update_xaxes(title="predicted", type="category", constrain="domain", showgrid=False)
+    figure.update_yaxes(title="true", type="category", autorange="reversed", scaleanchor="x", showgrid=False)
     return figure
 
 
@@ -150,6 +156,6 @@ def _tsne(result: Outcome) -> go.Figure | None:
                              hovertemplate=f"{name}, test sample %{{customdata}}<extra></extra>")
     figure.update_layout(height=420, margin={"l": 10, "r": 10, "t": 10, "b": 10},
                          legend={"itemsizing": "constant", "orientation": "h", "y": 0})
-    figure.update_xaxes(showticklabels=False, zeroline=False)
-    figure.update_yaxes(showticklabels=False, zeroline=False)
+    figure.update_xaxes(showticklabels=False, zeroline=False, showgrid=False, constrain="domain")
+    figure.update_yaxes(showticklabels=False, zeroline=False, showgrid=False, scaleanchor="x")  # distances as they are
     return figure

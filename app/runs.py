@@ -68,12 +68,13 @@ def _table(entries: list[Entry]) -> list[Entry]:
              if e.state != "unreadable" else e.error or "", "data": labels.data(e), "seed": e.seed,
              "progress": e.progress, "metric": labels.measure_of(e).title, "test": e.value, "validation": e.best,
              "time": e.seconds,
-             "created": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(e.created)) if e.created else "",
+             "created": time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else "",
              "tags": list(e.tags), "notes": e.notes, "id": e.id} for e in entries]
     state = st.dataframe(
         rows, hide_index=True, height=min(38 + 35 * max(len(rows), 1), 480), on_select="rerun",
         selection_mode="multi-row", key=f"runs/{hash(tuple(names))}", selection_default=chosen_first("runs", names, []),
-        column_config={"progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent"),
+        column_config={"progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent",
+                                                                   width="small"),
                        "test": st.column_config.NumberColumn(format="%.4g"),
                        "validation": st.column_config.NumberColumn(format="%.4g"),
                        "time": st.column_config.NumberColumn("seconds", format="%.0f"),

@@ -72,6 +72,6 @@ export function fill(cells, data, start, begun, count, table, gain) {
 }
 
 export const scaleOf = (about, changed) => changed ? [-about.swing, about.swing] : [about.low, about.high];
-export const gainOf = (about) => (about.high - about.low) / (about.swing || 1);  // levels of a difference → places in the table
+export const gainOf = (about, scale) => (about.high - about.low) / (scale.swing || 1);  // levels of a difference → places in the table
 export const valueOf = (about, level) => about.low + level * (about.high - about.low) / 255;
 export const tableOf = (theme, changed) => changed ? theme.signed : theme.levels;

@@ -10,6 +10,7 @@ import { Bar } from "./player_bar.js";
 import { Clock } from "./player_clock.js";
 import { readTheme } from "./colours.js";
 import { Film } from "./player_film.js";
+import { Scales } from "./player_scales.js";
 import { Tip } from "./player_tip.js";
 import { View } from "./player_view.js";
 import { at, clamp, make } from "./theme.js";
@@ -30,6 +31,7 @@ class Player {
     this.speed = 1;
     this.rested = null;
     this.address = new Address();
+    this.scales = new Scales();
     this.build(element);
     this.theme = readTheme(this.node);
     this.read(readAddress());
@@ -48,6 +50,7 @@ class Player {
       follow: (on) => { this.wanted.epoch = on ? null : this.state.epoch; this.merge(); },
       mode: (name) => { this.state.mode = name; this.clock.wake(); },
       near: (on) => { this.state.near = on; this.clock.wake(); },
+      same: (on) => { this.scales.share(on); this.clock.wake(); },
       probe: (probe) => this.go({ probe }),
       step: (frames) => this.step(frames),
       stepEpoch: (by) => this.stepEpoch(by),
@@ -172,6 +175,7 @@ class Player {
       s.t = clamp(s.t, ...this.ends);
       s.probe = clamp(this.wanted.probe, 0, this.probes() - 1);
     }
+    this.scales.take(metas);
     this.bar.offer(films, this.epochs, this.ends);
     for (const view of this.views) view.arrange();
     this.clock.wake();
@@ -234,6 +238,7 @@ export function mount(element, data) {
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
     seek: (frame) => player.seek(frame),
     play: (on = true) => player.play(on),
+    scales: (name) => player.views.filter(({ film }) => film.meta).map((view) => { const { low, high } = view.scale(name); return [low, high]; }),
   };
   return {
     update: (next) => player.update(next),

@@ -22,7 +22,8 @@ function check(words, checked, chosen) {
 }
 
 export class Bar {
-  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), near(on), probe(p), step(frames), stepEpoch(by) }
+  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), near(on), same(on), probe(p), step(frames),
+  // stepEpoch(by) }
   constructor(act) {
     this.act = act;
     this.picked = this.film = null;
@@ -38,12 +39,14 @@ export class Bar {
     const near = select("range of the plane", [["all", "all epochs"], ["one", "this epoch"]], "all", (value) => act.near(value === "one"));
     const [, loop] = check("loop", true, act.loop);
     [this.follow, this.followLabel] = check("follow newest", false, act.follow);
+    [, this.same] = check("same scales", true, act.same);
+    this.same.title = "Equal colours mean equal values in all runs; each plane has components of its own";
     this.mode = make("label", "choice", "maps show", mode);
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "probe" });
     this.node = make("div", "bar",
       make("div", "line", this.play, make("label", "slider", "t", make("span", "timeline", this.time, this.rug.node)), this.timeSaid, speed, loop),
       make("div", "line", make("label", "slider", "epoch", this.epoch), this.epochSaid, this.followLabel),
-      make("div", "line", this.mode, make("label", "choice", "plane fits", near), this.probes));
+      make("div", "line", this.mode, make("label", "choice", "plane fits", near), this.same, this.probes));
   }
 
   // A key pressed anywhere in the player.
@@ -72,6 +75,7 @@ export class Bar {
     this.play.disabled = this.time.disabled = !known.length;
     this.followLabel.hidden = !films.some(({ spec }) => spec.live);
     this.mode.hidden = !known.some(({ meta }) => meta.attention);
+    this.same.hidden = known.length < 2;
   }
 
   // The probes of the run that has most.

@@ -11,7 +11,7 @@ export const CHANGE = {
   baseKey: (view, state) => String(state.probe),
   base(g, w, h, view, state, theme) {
     const { film, block } = view, { data, shape: [T, P] } = block.arrays.change, t = film.meta.t;
-    const box = { x: 58, y: 8, w: w - 70, h: h - 48 }, most = film.meta.change_max * 1.08 || 1;
+    const box = { x: 58, y: 8, w: w - 70, h: h - 48 }, most = view.scale("distance").high * 1.08 || 1;
     const { X, Y } = axes(g, box, [t[0], t.at(-1) > t[0] ? t.at(-1) : t[0] + 1], [0, most], theme, ["t", "‖a(t) − a(0)‖ / ‖a(0)‖"]);
     for (const p of chosenLast(P, state.probe)) {
       g.globalAlpha = p === state.probe ? 1 : 0.5;

@@ -1,6 +1,7 @@
 // The attention of every channel by itself.
 import { gainOf, scaleOf, tableOf, valueOf } from "./colours.js";
 import { cellName, colourBar, onlySome, weightLines } from "./player_draw.js";
+import { onScale } from "./player_scales.js";
 import { multiples, multiplesCell } from "./player_tiles.js";
 
 export const CHANNELS = {
@@ -14,12 +15,13 @@ export const CHANNELS = {
   baseKey: (view, state) => state.mode,
   base(g, w, h, view, state, theme) {
     const changed = state.mode === "change";
-    colourBar(g, w, h, tableOf(theme, changed), ...scaleOf(view.film.meta.attention.each, changed), theme);
+    colourBar(g, w, h, tableOf(theme, changed), ...scaleOf(view.scale("each"), changed), theme);
   },
   draw(g, w, h, view, state, theme) {
-    const changed = state.mode === "change";
-    multiples(g, w, h, view, state, theme, { array: view.block.arrays.attention_channels, changed,
-      table: tableOf(theme, changed), gain: gainOf(view.film.meta.attention.each), slot: "channelTiles" });
+    const changed = state.mode === "change", { each } = view.film.meta.attention, scale = view.scale("each");
+    const table = changed ? tableOf(theme, true) : onScale(tableOf(theme, false), each, scale);
+    multiples(g, w, h, view, state, theme, { array: view.block.arrays.attention_channels, changed, table, gain: gainOf(each, scale),
+      slot: "channelTiles" });
   },
   hover(x, y, view, state) {
     const cell = multiplesCell(x, y, view.channelTiles);

@@ -2,6 +2,7 @@
 import { valueOf } from "./colours.js";
 import { cellName, colourBar, number, onlySome } from "./player_draw.js";
 import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
+import { onScale } from "./player_scales.js";
 import { multiples, multiplesCell } from "./player_tiles.js";
 import { clamp } from "./theme.js";
 
@@ -15,15 +16,17 @@ export const FEATURES = {
   key: (view, state) => `${view.film.meta.features ? view.film.frame(state.t).near : state.t.toFixed(4)}/${state.probe}`,
   baseKey: (view, state) => view.film.meta.features ? "" : String(state.probe),
   base(g, w, h, view, state, theme) {
-    const { features, state: vector } = view.film.meta;
-    if (features) return colourBar(g, w, h, theme.signed, features.low, features.high, theme);
+    const { low, high } = view.scale(view.film.meta.features ? "features" : "state"), bar = theme.signed;
+    if (view.film.meta.features) return colourBar(g, w, h, bar, low, high, theme);
     const { data, shape: [, P, d] } = view.block.arrays.state;
-    const level = (f, i) => clamp(Math.round(255 + 255 * data[(f * P + state.probe) * d + i] / vector.high), 0, 510);
-    return overTime(g, w, h, view, theme, level, theme.signed, vector.low, vector.high, d, state.probe);
+    const level = (f, i) => clamp(Math.round(255 + 255 * data[(f * P + state.probe) * d + i] / high), 0, 510);
+    return overTime(g, w, h, view, theme, level, { table: bar, bar, ends: [low, high] }, d, state.probe);
   },
   draw(g, w, h, view, state, theme, still) {
-    if (view.film.meta.features) {
-      multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table: theme.features, changed: false, gain: 1, slot: "featureTiles" });
+    const { features } = view.film.meta;
+    if (features) {
+      const table = onScale(theme.features, features, view.scale("features"));
+      multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table, changed: false, gain: 1, slot: "featureTiles" });
     } else {
       view.states = still;
       drawNow(g, still.X(state.t), still, theme);

@@ -3,7 +3,7 @@ import { scratch } from "./colours.js";
 import { BAR, colourBar, countTicks, inside, number, rug, text, ticks } from "./player_draw.js";
 
 // The picture: coordinates down, t across. A frame holds from halfway to the one before it to halfway to the next.
-export function overTime(g, w, h, view, theme, level, table, low, high, size, probe) {
+export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, high] }, size, probe) {
   const { film } = view, { t } = film.meta, T = t.length, box = { x: 44, y: 8, w: w - 44 - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);
   for (let i = 0; i < size; i++) for (let f = 0; f < T; f++) cells[i * T + f] = table[level(f, i)];
   const ends = [t[0], t.at(-1)], X = (v) => box.x + (v - ends[0]) / (ends[1] - ends[0] || 1) * box.w;
@@ -15,7 +15,7 @@ export function overTime(g, w, h, view, theme, level, table, low, high, size, pr
   text(g, "t", box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
   countTicks(g, box, size, false, theme);
   text(g, "coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
-  colourBar(g, w, h - 30, table, low, high, theme);
+  colourBar(g, w, h - 30, bar, low, high, theme);
   return { ...box, size, X, frameAt: (x) => film.frame(ends[0] + (x - box.x) / box.w * (ends[1] - ends[0])).near };
 }
 

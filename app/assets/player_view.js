@@ -89,6 +89,9 @@ export class View {
     say(this.said, `${when}${away}${opinion ? ` · ${film.title(probe)}: ${opinion}` : ""}`);
   }
 
+  // What the colours, or the height, of a panel stand for.
+  scale(name) { return this.player.scales.of(name, this.film.meta); }
+
   // The state as this run has it: it may have fewer probes.
   own(state) { return { ...state, probe: Math.min(state.probe, this.block.arrays.pca.shape[1] - 1) }; }
 
@@ -102,7 +105,7 @@ export class View {
   }
 
   drawPanel(panel, own, theme, ratio) {
-    const { kind, width, height } = panel, always = `${this.epoch}/${this.block.version}/${width}x${height}/${ratio}/${theme.key}/`;
+    const { kind, width, height } = panel, always = `${this.epoch}/${this.block.version}/${width}x${height}/${ratio}/${theme.key}/${this.player.scales.key}/`;
     const key = always + kind.key(this, own), baseKey = always + kind.baseKey(this, own);
     if (key === panel.key) return false;
     panel.key = key;

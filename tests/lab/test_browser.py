@@ -142,6 +142,14 @@ def test_two_finished_runs_are_compared(chrome: Any, served: Served, store: RunS
         tab.until(f"{tab.points(name)} > 0")
     tab.until(f"{PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
     assert "ODE-Net" in tab.page.inner_text("body")
+    scales = f"{PLAYER}.__player.scales('features')"
+    tab.until(f"{scales}.length === {len(names)}")
+    shared = tab.ask(scales)
+    assert all(scale == shared[0] for scale in shared)  # equal colours are equal values
+    tab.page.get_by_text("same scales").click()
+    own = tab.ask(scales)
+    assert all(scale != own[0] for scale in own[1:])
+    assert shared[0] == [min(low for low, _ in own), max(high for _, high in own)]
     address = tab.page.url
     other = Tab(chrome, served)
     other.page.goto(address)
