@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from acenode import Solver, experiments, solve
 from acenode.execute import create, execute
 from acenode.models.image import ImageShape, ace_ode_net
 from acenode.models.initialise import initialise
+from acenode.record import load_checkpoint
 from acenode.runs import RunStore
 
 pytestmark = pytest.mark.cuda
@@ -56,6 +58,24 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
     outcome = execute(create(RunStore(tmp_path), config), tmp_path)
     assert outcome.state == "finished", outcome.error
     assert 0 <= outcome.metrics["accuracy"] <= 1
+
+
+@pytest.mark.parametrize(("experiment", "method", "settings"), [
+    ("mnist", "ace", {}), ("mnist", "ace", {"engine": "reference"}), ("mnist", "resnet", {}),
+    ("physionet", "ace", {}), ("ushcn", "ace", {})])
+def test_the_same_seed_gives_the_same_bits(experiment: str, method: str, settings: dict[str, Any], tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a run is, with whatever torch does by default."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
+    config = experiments.get(experiment).configure(method, device="cuda", epochs=2, analysis=False, **settings)
+    last = []
+    for _ in range(2):
+        outcome = execute(create(RunStore(tmp_path), config), tmp_path)
+        assert outcome.state == "finished", outcome.error
+        saved = load_checkpoint(outcome.run.path / "checkpoints" / "last.pt", torch.device("cuda"))
+        last.append(saved["trainer"]["model"])
+    for name, tensor in last[0].items():
+        assert torch.equal(last[1][name], tensor), name
 
 
 def test_device_memory_is_freed(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
     ("ace", {"initial": "correlation"}), ("ace", {"attention": "none"}), ("ace", {"attention": "fixed"}),
     ("ace", {"attention": "fixed", "initial": "conv"}), ("odenet", {"solver": "bosh3"}),
     ("augmented", {"gradient": "checkpointed"}), ("augmented", {"augment": 5}),
-    ("ace", {"solver": "rk4", "step_size": 0.3}),
+    ("ace", {"schedule": "epoch", "batch_size": 512}), ("ace", {"size": "large", "batch_size": 16}),
+    ("odenet", {"solver": "dopri8"}), ("ace", {"solver": "rk4", "step_size": 0.3}),
     ("odenet", {"solver": "euler", "step_size": 0.04}),
     ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv"})])
 def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str, Any]) -> None:
@@ -30,16 +31,35 @@ def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str,
     assert apart(graphed, plain, start) < 1e-2
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.keys() == theirs.keys()
-        assert mine["L_h"] == pytest.approx(theirs["L_h"], rel=1e-4)
-        assert mine["grad_h"] == pytest.approx(theirs["grad_h"], rel=1e-2)
-        assert abs(mine["nfe_forward"] - theirs["nfe_forward"]) <= (1 if "step_size" in settings else 6)
+        for key, within in (("L_h", 1e-4), ("L_a", 1e-4), ("grad_h", 1e-2), ("grad_a", 1e-2)):
+            assert mine.get(key) == pytest.approx(theirs.get(key), rel=within), key
+        stages = 13 if settings.get("solver") == "dopri8" else 6
+        for key in mine.keys() & {"nfe_forward", "nfe_forward_a"}:
+            assert abs(mine[key] - theirs[key]) <= (1 if "step_size" in settings else stages), key
+    close(graphed)
+
+
+def test_a_batch_of_another_shape_is_done_natively_and_the_next_one_by_graphs() -> None:
+    log: list[str] = []
+    plain, graphed = trainer(False), trainer(True, log=log)
+    start = parameters(plain)
+    for t in (plain, graphed):
+        iterate(t, 2)
+        usual = t.task.batch
+        t.task.batch = lambda *at, usual=usual: tuple(x[:30] for x in usual(*at))  # type: ignore[method-assign]
+        iterate(t, 1)
+        t.task.batch = usual  # type: ignore[method-assign]
+        iterate(t, 2)
+    assert [line for line in log if "recorded in" not in line] == [
+        "graph engine: a batch has another shape than the first: such passes are done in native steps"]
+    assert apart(graphed, plain, start) < 1e-2
     close(graphed)
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("method", ["ace", "odenet"])
 def test_one_pass_by_graphs_is_that_by_steps_one_by_one(engine: str, method: str) -> None:
-    """To 1e-4; torchdiffeq looks back from beyond the end, so its gradient is another one within its own error."""
+    """To 1e-4; torchdiffeq looks back from beyond the end, so its gradient is another one, far within its own error."""
     def once(graph: bool, tolerance: float, **given: Any) -> tuple[dict[str, float], torch.Tensor]:
         t = trainer(graph, method, rtol=tolerance, atol=tolerance, learning_rate=1e-9, **given)
         record = iterate(t, 1)[0]
@@ -54,7 +74,8 @@ def test_one_pass_by_graphs_is_that_by_steps_one_by_one(engine: str, method: str
         assert record[key] == pytest.approx(expected[key], rel=1e-4)
     apart, error = relative(found, theirs), relative(theirs, once(False, 1e-6, engine=engine)[1])
     print(f"{method} by graphs and by {engine}: gradients {apart:.1e} apart, error of the solver {error:.1e}")
-    assert apart < (1e-4 if engine == "auto" else max(1e-4, error))
+    assert apart < (1e-4 if engine == "auto" else 1e-3)
+    assert apart < 0.1 * error
 
 
 def test_a_new_learning_rate_is_honoured() -> None:

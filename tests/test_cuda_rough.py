@@ -8,11 +8,20 @@ side of a ReLU is met: the usual distance tells whether it is the same gradient,
 
 from __future__ import annotations
 
+import copy
+import os
 import statistics
+from pathlib import Path
 
 import pytest
-from graph_training import close, follow, gradients, iterate, trainer
+import torch
+from graph_training import CUDA, close, follow, gradients, iterate, trainer
 from problems import hasten, relative
+
+from acenode import experiments
+from acenode.engine.graph import engine_for
+from acenode.task import Nobody
+from acenode.training import Trainer
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 
@@ -43,4 +52,39 @@ def test_every_iteration_is_that_by_native_steps(method: str, factor: float, cou
     assert max(apart) < largest
     assert len(set(costs)) > 1
     assert any(refused for _, refused in costs) or factor == 1
+    close(graphed)
+
+
+@pytest.mark.realdata
+def test_along_an_epoch_the_recordings_add_nothing_to_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole schedule in one epoch of MNIST; every tenth iteration also by native steps, in TF32 and in float32."""
+    root, entry = Path(os.environ.get("ACENODE_DATA") or "nowhere"), experiments.get("mnist")
+    if not (root / "mnist.npz").is_file():
+        pytest.skip("ACENODE_DATA has no mnist.npz")
+
+    def made(graph: bool) -> Trainer:
+        task = entry.make(entry.configure("ace", "full", device="cuda", epochs=1), root, CUDA)
+        task.model.train()
+        return Trainer(task, task.recipe(), Nobody(), engine_for(task, CUDA, "auto", print)[1] if graph else None)
+
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    graphed, plain = made(True), made(False)
+    apart: dict[str, list[float]] = {"recorded": [], "native": []}
+    for i in range(0, graphed.task.iterations, 10):
+        before = copy.deepcopy(graphed.state_dict())
+        iterate(graphed, 1)
+        found = {"recorded": gradients(graphed).clone()}
+        for name, allowed in (("native", True), ("exact", False)):
+            monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+            plain.load_state_dict(copy.deepcopy(before))
+            iterate(plain, 1)
+            found[name] = gradients(plain).clone()
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+        for name, all_of in apart.items():
+            all_of.append(relative(found[name], found["exact"]))
+        iterate(graphed, min(9, graphed.task.iterations - i - 1))
+    usual = {name: statistics.median(values) for name, values in apart.items()}
+    print({name: f"{usual[name]:.1e}, at most {max(values):.1e}" for name, values in apart.items()})
+    assert usual["recorded"] < 1.5 * usual["native"]
+    assert max(apart["recorded"]) < 3 * max(apart["native"])
     close(graphed)

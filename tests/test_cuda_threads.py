@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -13,9 +14,12 @@ import pytest
 import torch
 from graph_training import CUDA, close, iterate, parameters, trainer
 from problems import relative
+from quick import QUICK
 
 from acenode import experiments
 from acenode.engine.capture import POOL, own_stream
+from acenode.execute import create, execute
+from acenode.runs import RunStore
 from acenode.task import Nobody
 from acenode.training import Trainer
 
@@ -107,3 +111,27 @@ def test_twenty_runs_leave_no_memory_behind() -> None:
     allocated, reserved = np.array(taken).T
     assert allocated[-1] <= allocated[2]
     assert reserved[-1] <= 1.1 * reserved[2]
+
+
+def test_twenty_whole_runs_in_threads_leave_no_memory_behind(tmp_path: Path) -> None:
+    store, taken = RunStore(tmp_path), []
+
+    def train(seed: int) -> None:
+        config = experiments.get("mnist").configure("ace", seed=seed, **QUICK | {"device": "cuda"})
+        outcome = execute(create(store, config), tmp_path)
+        assert outcome.state == "finished", outcome.error
+
+    for turn in range(4):
+        threads = [threading.Thread(target=train, args=(5 * turn + i,)) for i in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        taken.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
+    assert len([run for run in store if run.status()["state"] == "finished"]) == 20
+    allocated, reserved = np.array(taken).T
+    assert allocated[-1] <= allocated[0]
+    assert reserved[-1] <= 1.1 * reserved[0]
