@@ -76,7 +76,7 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     (["data", "get", "imagenet"], "imagenet"),
     (["table", "imagenet"], "no experiment"),
     (["bench", "image", "--repeats", "0"], "at least 1"),
-    (["bench"], "name a benchmark: acenode bench image|gpu|app|latent|ushcn"),
+    (["bench"], "name a benchmark: acenode bench image|gpu|epoch|app|latent|ushcn"),
     (["bench", "ushcn", "--device", "cuda"], "--device has no meaning in bench ushcn: leave it out; it goes with"),
     (["bench", "latent", "--batch", "8"], "--batch has no meaning in bench latent"),
     (["bench", "ushcn", "--full"], "--full has no meaning in bench ushcn"),

@@ -26,13 +26,16 @@ BENCHMARKS = {
                        {"repeats": 3, "batch": 128, "device": "auto"}),
     "gpu": Benchmark("an iteration of every family by every engine, on a GPU", "2 to 3 minutes",
                      {"repeats": 3, "families": FAMILY_NAMES, "full": False}),
+    "epoch": Benchmark("ACE for an epoch by every engine, over seeds: how much of a difference is noise",
+                       "a minute; on MNIST with a GPU 5 minutes a seed",
+                       {"seeds": "0-2", "engines": None, "jobs": 1, "device": "auto"}),
     "app": Benchmark("how soon the lab shows things and what watching costs; needs Chromium", "6 minutes", {}),
     "latent": Benchmark("a batch of PhysioNet's shape, own times against the union grid; on a GPU, its parts",
                         "1 minute", {"repeats": 3, "device": "auto"}),
     "ushcn": Benchmark("a batch of USHCN's shape against one clock for the batch, on the CPU", "2 minutes",
                        {"repeats": 3}),
 }
-OPTIONS = ("repeats", "batch", "device", "families", "full")
+OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs")
 
 
 def settle(options: Namespace) -> None:
