@@ -6,6 +6,7 @@ export const CHANGE = {
   name: "change",
   shown: hasChange,
   title: () => "Distance of a(t) from a(0)",
+  hint: () => "How far attention has gone from where it began, as a share of where it began; a curve for every probe",
   key: (view, state) => `${state.t.toFixed(4)}/${state.probe}`,
 
   baseKey: (view, state) => String(state.probe),
