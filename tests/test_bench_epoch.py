@@ -17,7 +17,8 @@ from acenode.errors import UserError
 def test_an_epoch_on_the_bundled_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                         capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path))
-    words = ["bench", "epoch", "--device", "cpu", "--engines", "native", "--seeds", "3", "--json"]
+    words = ["bench", "epoch", "--device", "cpu", "--engines", "native", "--seeds", "3", "--jobs", "2",
+             "--json"]
     assert main(words) == 0
     out = capsys.readouterr()
     result = json.loads(out.out)

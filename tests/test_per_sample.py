@@ -43,8 +43,9 @@ def test_equals_every_sample_solved_alone(method: str, times: list[float]) -> No
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_matches_the_matrix_exponential(method: str) -> None:
     field, y = problem()
+    tolerance = 1e-6 if method == "adaptive_heun" else 1e-7  # of second order: thousands of steps
     with torch.no_grad():
-        h, a = solve(field, y, [0.0, 0.7], Solver(method, rtol=1e-7, atol=1e-9, max_steps=100_000),
+        h, a = solve(field, y, [0.0, 0.7], Solver(method, rtol=tolerance, atol=tolerance / 100, max_steps=100_000),
                      per_sample=True).states
         exact_h, exact_a = field.exact(*y, 0.7)
     assert relative(h[-1], exact_h) < 1e-4
