@@ -1,6 +1,6 @@
 // When to draw: one panel a frame, only what is seen, and what is new at most once an interval that follows the cost of
 // drawing, because the training that is watched often needs the same processor. A page that nobody touches is calm: its
-// first panel stays within a second of what is written, the others take turns.
+// first panel stays within a second of what is written, and so do the others where drawing all is cheap; else they take turns.
 import { clamp } from "./theme.js";
 
 const LEAST = 500, MOST = 900;  // milliseconds between two flushes
@@ -9,7 +9,8 @@ const SHARE = 8;  // an interval is so many times what a flush costs
 const BUDGET = 70;  // milliseconds that a flush may cost: the losses first, the others in turn
 const MEMORY = 0.7;  // of the moving average of that cost
 const CALM = 5000, CALM_INTERVAL = 750;  // milliseconds without a touch, and between two flushes from then on
-const TURN = 3;  // of a calm page: every so many flushes another panel has its turn beside the first
+const CHEAP = 15;  // milliseconds that all panels of a calm page may cost together
+const TURN = 3;  // of a calm page that costs more: every so many flushes another panel has its turn beside the first
 const TOUCHES = ["pointermove", "pointerdown", "wheel", "keydown"];
 
 export class Pace {
@@ -114,7 +115,8 @@ export class Pace {
     const [main] = this.panels.values(), seen = dirty.filter((panel) => panel.inView);
     const order = seen.sort((a, b) => (b === main) - (a === main) || (a.when ?? 0) - (b.when ?? 0));
     let cost = 0;
-    if (this.calm()) return order.slice(0, ++this.turn % TURN ? 1 : 2);
+    const all = order.reduce((sum, panel) => sum + (panel.cost ?? 0), 0);
+    if (this.calm() && all > CHEAP) return order.slice(0, ++this.turn % TURN ? 1 : 2);
     return order.filter((panel, i) => (cost += panel.cost ?? 0) <= BUDGET || i < 2);
   }
 
