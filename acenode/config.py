@@ -18,6 +18,7 @@ from acenode.solver import ENGINES, GRADIENTS, METHODS
 from acenode.tableaus import TABLEAUS
 
 FORMAT = 1  # of config.json; a newer one is refused
+MOST_SEEDS = 50  # at a time
 
 FIXED_STEP = frozenset(m for m in METHODS if not (m in TABLEAUS and TABLEAUS[m].adaptive) and m != "scipy_solver")
 TOLERANT = (frozenset(METHODS) - FIXED_STEP) | {"implicit_adams", "fixed_adams"}  # these iterate to a tolerance
@@ -232,6 +233,22 @@ def parse(key: str, text: str) -> Any:
     except (ValueError, KeyError):
         raise UserError(f"{key} must be {_a(kind)}, not {text!r}") from None
     return check(key, value)
+
+
+def read_seeds(text: str) -> list[int]:
+    """`0`, `0, 1, 5` or `0-4`."""
+    found: list[int] = []
+    for part in text.replace(";", ",").split(","):
+        first, dash, last = (p.strip() for p in part.partition("-"))
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise UserError(f"seeds are whole numbers, such as 0 or 0, 1, 2 or 0-4, not {part.strip()!r}")
+        end = int(last) if dash else int(first)
+        if not 0 <= end - int(first) < MOST_SEEDS:
+            raise UserError(f"a range of seeds goes upwards and has at most {MOST_SEEDS} of them, not {part.strip()!r}")
+        found += [check("seed", n) for n in range(int(first), end + 1)]
+    if len(found) > MOST_SEEDS:
+        raise UserError(f"at most {MOST_SEEDS} seeds at a time, not {len(found)}")
+    return list(dict.fromkeys(found))
 
 
 def _number(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.config import FIELDS, Config
+from acenode.config import FIELDS, Config, read_seeds
 from acenode.errors import UserError
 from acenode.estimate import estimate
 from acenode.experiments import Experiment
@@ -33,7 +33,7 @@ def show(experiment: Experiment, wish: Wish, ready: bool) -> None:
                                               help=FIELDS[name].metadata["help"], placeholder="as above")
         text = st.text_input("Seeds", "0", key="grid/seeds", width=160)
         try:
-            configs = list(grid(experiment, wish, methods, chosen, form.seeds(text)))
+            configs = list(grid(experiment, wish, methods, chosen, read_seeds(text)))
             if len(configs) > MOST:
                 raise UserError(f"that would be {len(configs)} runs: choose at most {MOST} at a time")
         except UserError as error:

@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from acenode import experiments
-from acenode.config import FIELDS
+from acenode.config import FIELDS, read_seeds
 from acenode.devices import kinds
 from acenode.errors import UserError
 from acenode.experiments import Experiment
@@ -64,7 +64,7 @@ def _launch(experiment: Experiment, wish: Wish, ready: bool, start: preset.Prese
             device = st.selectbox("Device", known, known.index(start.device) if start.device in known else 0, width=120,
                                   key=f"device/{start.mark}", help=FIELDS["device"].metadata["help"])
         try:
-            seeds = form.seeds(text)
+            seeds = read_seeds(text)
         except UserError as error:
             seeds = []
             faults.append(str(error))

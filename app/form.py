@@ -17,7 +17,6 @@ from app import say
 
 OPEN = {"task": "Task and data", "attention": "Attention"}  # what is seen at once
 TITLES = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}
-MOST_SEEDS = 50
 
 
 @dataclass
@@ -116,22 +115,6 @@ def _toggle(meta: Mapping[str, Any]) -> bool:
 def _help(meta: Mapping[str, Any]) -> str:
     low = f"at least {meta['low']:g}" if meta["low"] is not None else f"above {meta['above']:g}"
     return f"{meta['help']} ({low}, at most {meta['high']:g})"
-
-
-def seeds(text: str) -> list[int]:
-    """`0`, `0, 1, 5` or `0-4`."""
-    found: list[int] = []
-    for part in text.replace(";", ",").split(","):
-        first, dash, last = (p.strip() for p in part.partition("-"))
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UserError(f"seeds are whole numbers, such as 0 or 0, 1, 2 or 0-4, not {part.strip()!r}")
-        end = int(last) if dash else int(first)
-        if not 0 <= end - int(first) < MOST_SEEDS:
-            raise UserError(f"a range of seeds goes upwards and has at most {MOST_SEEDS} of them, not {part.strip()!r}")
-        found += [check("seed", n) for n in range(int(first), end + 1)]
-    if len(found) > MOST_SEEDS:
-        raise UserError(f"at most {MOST_SEEDS} seeds at a time, not {len(found)}")
-    return list(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ import torch
 
 from acenode.bench import epoch
 from acenode.cli import main
+from acenode.config import read_seeds
 from acenode.errors import UserError
 
 
@@ -48,12 +49,12 @@ def test_differences_are_taken_seed_by_seed() -> None:
 
 def test_seeds_and_engines_are_named() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    assert epoch.numbers("0-2, 7,1") == [0, 1, 2, 7]
+    assert read_seeds("0-2, 7,1") == [0, 1, 2, 7]
     assert epoch.chosen(None, cuda) == ["graph", "native", "reference"]
     assert epoch.chosen("float32, native", cuda) == ["float32", "native"]
     for text in ("one", "2-1", ""):
-        with pytest.raises(UserError, match="--seeds"):
-            epoch.numbers(text)
+        with pytest.raises(UserError, match="seeds"):
+            read_seeds(text)
     with pytest.raises(UserError, match="there is no engine 'graphs': choose from graph, float32, native, reference"):
         epoch.chosen("graphs", cuda)
     with pytest.raises(UserError, match="graphs need a CUDA device"):

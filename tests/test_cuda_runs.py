@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 import threading
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from graph_training import CUDA
+from graph_training import CUDA, taken
 from problems import relative
 from quick import QUICK
 
@@ -27,14 +26,6 @@ def run(tmp_path: Path, stop: threading.Event | None = None, **given: Any) -> Ou
     settings = {**QUICK, "batch_size": 64, "device": "cuda", **given}
     config = experiments.get("mnist").configure("ace", **settings)
     return execute(create(RunStore(tmp_path), config), tmp_path, stop=stop)
-
-
-def taken() -> int:
-    """Bytes that torch has of the GPU when it has given back what nobody uses."""
-    gc.collect()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    return torch.cuda.memory_reserved()
 
 
 def test_a_solve_of_too_many_steps_leaves_the_run_to_native_steps(tmp_path: Path,

@@ -25,6 +25,7 @@ import torch
 from acenode import experiments
 from acenode.bench.gpu import words
 from acenode.bench.gpu_work import FLOAT32, Family, Work, precision, training
+from acenode.config import read_seeds
 from acenode.data.store import data_dir
 from acenode.environment import describe, device_of
 from acenode.errors import UserError
@@ -40,7 +41,7 @@ def run(options: Namespace) -> int:
     """Measure and print."""
     device = device_of(options.device)
     engines = chosen(options.engines, device)
-    seeds = numbers(options.seeds)
+    seeds = read_seeds(options.seeds)
     if options.jobs < 1:
         raise UserError("--jobs must be at least 1")
     root = data_dir()
@@ -59,18 +60,6 @@ def chosen(text: str | None, device: torch.device) -> list[str]:
     if device.type != "cuda" and {"graph", "float32"} & set(names):
         raise UserError("graphs need a CUDA device, and there is none here: choose from native, reference")
     return list(dict.fromkeys(names))
-
-
-def numbers(text: str) -> list[int]:
-    """Seeds: 0,1,2 or 0-8."""
-    try:
-        ends = [[int(n) for n in part.split("-")] for part in text.split(",")]
-        found = [n for end in ends for n in range(end[0], end[-1] + 1)]
-    except ValueError:
-        raise UserError(f"--seeds takes numbers and ranges, such as 0,1,2 or 0-8, not {text!r}") from None
-    if not found:
-        raise UserError(f"--seeds {text!r} names none")
-    return list(dict.fromkeys(found))
 
 
 # One epoch ----------------------------------------------------------------------------------------------------------

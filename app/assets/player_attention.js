@@ -2,7 +2,7 @@
 import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
 import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
 import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
-import { onScale } from "./player_scales.js";
+import { weightTable } from "./player_scales.js";
 import { tiling } from "./player_tiles.js";
 import { clamp } from "./theme.js";
 
@@ -25,7 +25,7 @@ export const ATTENTION = {
   baseKey: (view, state) => view.film.meta.attention.kind === "coordinates" ? `${state.probe}/${state.mode}` : state.mode,
   base(g, w, h, view, state, theme) {
     const about = view.film.meta.attention, changed = state.mode === "change", scale = view.scale("attention"), gain = gainOf(about, scale);
-    const bar = tableOf(theme, changed), table = changed ? bar : onScale(bar, about, scale), ends = scaleOf(scale, changed);
+    const bar = tableOf(theme, changed), table = weightTable(theme, changed, about, scale), ends = scaleOf(scale, changed);
     if (about.kind !== "coordinates") return colourBar(g, w, h, bar, ...ends, theme);
     const { data, shape: [, P, , columns] } = view.block.arrays.attention, at = (f, i) => data[(f * P + state.probe) * columns + i];
     const level = changed ? (f, i) => clamp(255 + Math.round((at(f, i) - at(0, i)) * gain), 0, 510) : at;
@@ -40,7 +40,7 @@ export const ATTENTION = {
       return;
     }
     const changed = state.mode === "change", near = film.frame(state.t).near, block0 = rows * columns, scale = view.scale("attention");
-    const gain = gainOf(about, scale), table = changed ? tableOf(theme, true) : onScale(tableOf(theme, false), about, scale);
+    const gain = gainOf(about, scale), table = weightTable(theme, changed, about, scale);
     const { cells, put } = scratch(columns, rows), start = (near * P + state.probe) * block0;
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
     const picture = put(), pairwise = about.kind === "pairwise", over = !pairwise && film.pixels !== null;

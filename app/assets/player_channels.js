@@ -1,7 +1,7 @@
 // The attention of every channel by itself.
 import { gainOf, scaleOf, tableOf, valueOf } from "./colours.js";
 import { cellName, colourBar, onlySome, weightLines } from "./player_draw.js";
-import { onScale } from "./player_scales.js";
+import { weightTable } from "./player_scales.js";
 import { multiples, multiplesCell } from "./player_tiles.js";
 
 export const CHANNELS = {
@@ -19,7 +19,7 @@ export const CHANNELS = {
   },
   draw(g, w, h, view, state, theme) {
     const changed = state.mode === "change", { each } = view.film.meta.attention, scale = view.scale("each");
-    const table = changed ? tableOf(theme, true) : onScale(tableOf(theme, false), each, scale);
+    const table = weightTable(theme, changed, each, scale);
     multiples(g, w, h, view, state, theme, { array: view.block.arrays.attention_channels, changed, table, gain: gainOf(each, scale),
       slot: "channelTiles" });
   },

@@ -1,5 +1,5 @@
 // What a colour means: of one run its own range, of runs side by side one range for all, so that equal colours are equal values.
-import { valueOf } from "./colours.js";
+import { tableOf, valueOf } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const NAMES = { attention: (meta) => meta.attention, each: (meta) => meta.attention?.each, features: (meta) => meta.features,
@@ -38,3 +38,7 @@ export function onScale(table, about, { low, high }) {
   const most = table.length - 1, place = (level) => Math.round((valueOf(about, level) - low) / (high - low || 1) * most);
   return Uint32Array.from({ length: 256 }, (_, level) => table[clamp(place(level), 0, most)]);
 }
+
+// The colours of weights, or of how they changed, which have a scale of their own already.
+export const weightTable = (theme, changed, about, scale) =>
+  changed ? tableOf(theme, true) : onScale(tableOf(theme, false), about, scale);

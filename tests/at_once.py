@@ -1,0 +1,58 @@
+"""A few iterations by the graph engine without a GPU: its work done at once instead of recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from problems import hasten
+
+from acenode import experiments
+from acenode.engine.graph import GraphEngine
+from acenode.task import Nobody
+from acenode.training import Trainer
+
+
+class AtOnce:
+    """A recorder that records nothing: replaying does the work."""
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[None]:
+        yield
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        return work
+
+    @contextlib.contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        yield
+
+    def settle(self) -> int:
+        return 0
+
+    def drop(self, replays: list[Callable[[], None]]) -> None: ...
+    def mark(self) -> None: ...
+    def wait(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def train(engine: bool, iterations: int = 2, method: str = "ace", log: list[str] | None = None,
+          factor: float = 1.0, **given: Any) -> tuple[Trainer, list[dict[str, Any]]]:
+    """A few iterations of a small model, plainly or by the engine at once."""
+    entry = experiments.get("mnist")
+    settings = {"device": "cpu", "batch_size": 4} | ({} if "step_size" in given else {"rtol": 1e-2, "atol": 1e-2})
+    task = entry.make(entry.configure(method, **settings | given), Path(), torch.device("cpu"))
+    hasten(task.layer, factor)
+    trainer = Trainer(task, task.recipe(), Nobody())
+    if engine:
+        say = (log if log is not None else []).append
+        trainer.engine = GraphEngine(task, AtOnce(), torch.zeros(()), say)  # type: ignore[arg-type]
+    task.model.train()
+    records = []
+    for _ in range(iterations):
+        records.append(trainer.train_batch())
+        trainer.iteration += 1
+    return trainer, [{k: float(v) for k, v in r.items()} for r in records]
