@@ -81,7 +81,6 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
             recorder.status(state, error=error)
             recorder.log(state + (f": {error}" if error else ""))
     finally:
-        listener.end()
         recorder.release()
     return Outcome(run, state, metrics, seconds, params, error)
 
@@ -92,6 +91,7 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
     repeatable(device)
     with (own_stream(device), torch_alone(config.engine == "reference"),
           telling(recorder.log, lambda by: recorder.describe(series_by=by)), contextlib.ExitStack() as afterwards):
+        afterwards.callback(listener.end)
         return _train_on(device, recorder, listener, config, data_root, afterwards)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from graph_training import CUDA, close, iterate, parameters, taken, trainer
+from graph_training import CUDA, close, iterate, parameters, trainer
 from problems import relative
 from quick import QUICK
 
@@ -112,7 +112,8 @@ def test_twenty_runs_leave_no_memory_behind() -> None:
     assert reserved[-1] <= 1.1 * reserved[2]
 
 
-def test_twenty_whole_runs_in_threads_leave_no_memory_behind(tmp_path: Path) -> None:
+def test_when_twenty_whole_runs_in_threads_have_ended_the_gpu_is_given_back(tmp_path: Path) -> None:
+    """All of it: nothing here empties torch's cache."""
     store, held = RunStore(tmp_path), []
 
     def train(seed: int) -> None:
@@ -120,15 +121,17 @@ def test_twenty_whole_runs_in_threads_leave_no_memory_behind(tmp_path: Path) -> 
         outcome = execute(create(store, config), tmp_path)
         assert outcome.state == "finished", outcome.error
 
+    torch.cuda.reset_peak_memory_stats()
     for turn in range(4):
         threads = [threading.Thread(target=train, args=(5 * turn + i,)) for i in range(5)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        reserved = taken()
-        held.append((torch.cuda.memory_allocated(), reserved))
+        held.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
+    print(f"held after each five: {held}, at most {torch.cuda.max_memory_reserved()}")
     assert len([run for run in store if run.status()["state"] == "finished"]) == 20
     (allocated, reserved), (allocated_last, reserved_last) = held[0], held[-1]
     assert allocated_last <= allocated
-    assert reserved_last <= 1.1 * reserved
+    assert reserved_last <= reserved
+    assert reserved <= 0.05 * torch.cuda.max_memory_reserved()

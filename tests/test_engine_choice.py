@@ -12,7 +12,7 @@ from at_once import AtOnce, train
 from problems import relative
 
 from acenode import experiments
-from acenode.engine.capture import POOL, Streams
+from acenode.engine.capture import POOL, Streams, leave
 from acenode.engine.graph import GraphEngine, engine_for, obstacle
 from acenode.engine.graphed import GraphedPass
 from acenode.execute import create, execute
@@ -37,6 +37,22 @@ def test_streams_that_come_round_again_are_not_given_twice() -> None:
     assert taken[7] is not None
     streams.give_back(taken[7])
     assert streams.take() is taken[7]
+
+
+def test_what_torch_keeps_is_given_back_when_the_last_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams, cleared = in_turn(), []
+    monkeypatch.setattr("acenode.engine.capture._OF", {0: in_turn(), 1: streams})
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: cleared.append(True), raising=False)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: cleared.append(True))
+    first, second = streams.take(), streams.take()
+    assert first is not None
+    assert second is not None
+    streams.give_back(first)
+    leave()
+    assert not cleared
+    streams.give_back(second)
+    leave()
+    assert len(cleared) == 2
 
 
 def some_streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
