@@ -113,7 +113,7 @@ def test_twenty_runs_leave_no_memory_behind() -> None:
 
 
 def test_when_twenty_whole_runs_in_threads_have_ended_the_gpu_is_given_back(tmp_path: Path) -> None:
-    """All of it: nothing here empties torch's cache."""
+    """Without emptying torch's cache here."""
     store, held = RunStore(tmp_path), []
 
     def train(seed: int) -> None:
