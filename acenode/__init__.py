@@ -3,16 +3,14 @@
 The names below are imported when they are first used, so that a command that trains nothing does not wait for torch.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acenode.attention import Correlation, Dense, Elementwise, Pairwise, correlation
     from acenode.errors import SolveError, UserError
     from acenode.node import ACENODE, NODE, AugmentedNODE, Trajectory
-    from acenode.solve import Solution, Solver, solve
+    from acenode.ode.solve import Solution, Solver, solve
 
 __all__ = [
     "ACENODE",
@@ -33,31 +31,17 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "attention": ("Correlation", "Dense", "Elementwise", "Pairwise", "correlation"),
-    "errors": ("SolveError", "UserError"),
-    "node": ("ACENODE", "NODE", "AugmentedNODE", "Trajectory"),
-    "solve": ("Solution", "Solver"),
+    "Correlation": "attention", "Dense": "attention", "Elementwise": "attention", "Pairwise": "attention",
+    "correlation": "attention", "SolveError": "errors", "UserError": "errors", "ACENODE": "node", "NODE": "node",
+    "AugmentedNODE": "node", "Trajectory": "node", "Solution": "ode.solve", "Solver": "ode.solve", "solve": "ode.solve",
 }
 
 
-class _Package(ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        for home, names in _HOMES.items():
-            if name in names:
-                return getattr(import_module(f"acenode.{home}"), name)
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
         raise AttributeError(f"module 'acenode' has no attribute {name!r}")
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
-
-    @property
-    def solve(self) -> Any:
-        """The function, not the module of the same name."""
-        return import_module("acenode.solve").solve
-
-    @solve.setter
-    def solve(self, module: ModuleType) -> None:
-        """Python hands the package its module once that is imported; the function stays what is meant."""
+    return getattr(import_module(f"acenode.{_HOMES[name]}"), name)
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 from acenode.errors import UserError
-from acenode.solver import ENGINES, GRADIENTS, METHODS
-from acenode.tableaus import TABLEAUS
+from acenode.ode.options import ENGINES, GRADIENTS, METHODS
+from acenode.ode.tableaus import TABLEAUS
 
 FORMAT = 1  # of config.json; a newer one is refused
 MOST_SEEDS = 50  # at a time

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from acenode.attention import Attend, Pairwise
-from acenode.dense import Answers, solve_at
 from acenode.errors import UserError
-from acenode.runge_kutta import Evaluations, State
-from acenode.solve import Solver, solve
+from acenode.ode.dense_output import Answers, solve_at
+from acenode.ode.runge_kutta import Evaluations, State
+from acenode.ode.solve import Solver, solve
 
 Attention = Literal["evolving", "fixed", "none"]
 Times = Tensor | Sequence[float]

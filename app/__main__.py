@@ -1,4 +1,4 @@
-"""`python -m app`: the server, as `acenode app` starts it."""
+"""`python -m acenode_app`: the server, as `acenode app` starts it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
-from acenode.devices import own_cores
 from acenode.errors import UserError
+from acenode.execution.devices import own_cores
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
         # training takes all cores but one, which the page and the browser are left with
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(own_cores()) - 1)))
         sys.setswitchinterval(0.001)  # a thread that trains, or imports torch, lets the page have its turn sooner
-        from app.server import serve
+        from .server import serve
 
         serve(options.port, options.runs, options.headless)
     except UserError as error:

@@ -10,11 +10,12 @@ import streamlit as st
 
 from acenode.config import FIELDS, Config, read_seeds
 from acenode.errors import UserError
-from acenode.estimate import estimate
+from acenode.execution.estimate import estimate
 from acenode.experiments import Experiment
-from app import form, labels, say, watch
-from app.form import Wish
-from app.lab import lab
+
+from . import form, labels, say, watch
+from .form import Wish
+from .lab import lab
 
 MOST = 200
 

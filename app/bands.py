@@ -8,10 +8,11 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.export.series import Band
-from app import labels
-from app.series import ABOVE, Line, draw, legend_above, time_axis
-from app.vitals import pick
+from acenode.results.series import Band
+
+from . import labels
+from .series import ABOVE, Line, draw, legend_above, time_axis
+from .vitals import pick
 
 ALL = "all of them"
 ROW, HEAD = 30, 34  # pixels of a band, and between two records

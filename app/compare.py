@@ -5,12 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
-from acenode.catalogue import Entry
-from acenode.measure import Measure
-from app import components, filters, groups, labels, navigation, outcome, watch
-from app.address import chosen_first, options
-from app.groups import Group
-from app.lab import lab
+from acenode.results.measure import Measure
+from acenode.runs.catalogue import Entry
+
+from . import components, filters, groups, labels, navigation, outcome, watch
+from .address import chosen_first, options
+from .groups import Group
+from .lab import lab
 
 PLAYED = 4  # players side by side
 DRAWN = 40  # curves at a time

@@ -13,7 +13,7 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.measure import Measure
+from acenode.results.measure import Measure
 
 ASSETS = Path(__file__).parent / "assets"
 BASE = "lab/"

@@ -8,9 +8,10 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.export.series import Coupling
-from app import say
-from app.series import Line, missing
+from acenode.results.series import Coupling
+
+from . import say
+from .series import Line, missing
 
 # Nothing is see-through, so that it looks like nothing on light and on dark.
 SCALE = [[0.0, "rgba(43,98,217,1)"], [0.499, "rgba(43,98,217,0.03)"], [0.501, "rgba(217,102,43,0.03)"],

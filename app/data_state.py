@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode.experiments import Experiment
-from app import say
-from app.lab import lab
+
+from . import say
+from .lab import lab
 
 PERIOD = "1s"  # between looks at a download
 

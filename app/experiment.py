@@ -8,11 +8,12 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.config import FIELDS, read_seeds
-from acenode.devices import kinds
 from acenode.errors import UserError
+from acenode.execution.devices import kinds
 from acenode.experiments import Experiment
-from app import ablations, data_state, form, labels, preset, say, watch
-from app.form import Wish
+
+from . import ablations, data_state, form, labels, preset, say, watch
+from .form import Wish
 
 IN_A_ROW = 5  # methods that fit beside each other
 

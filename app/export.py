@@ -9,11 +9,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from acenode.catalogue import Entry
 from acenode.errors import UserError
 from acenode.export import export
-from app import say
-from app.lab import lab
+from acenode.runs.catalogue import Entry
+
+from . import say
+from .lab import lab
 
 TITLES = {"html": "HTML report", "csv": "CSV tables", "tensorboard": "TensorBoard events"}
 

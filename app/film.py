@@ -21,10 +21,10 @@ import numpy as np
 from acenode import files
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
-from acenode.export import maps, snapshots
-from acenode.export.curves import listed
-from acenode.export.pca import principal
-from acenode.runs import Run
+from acenode.results import maps, snapshots
+from acenode.results.curves import listed
+from acenode.results.pca import principal
+from acenode.runs.store import Run
 
 CHANNELS, SIDE, PROBES = 64, 64, 10  # at most; a wider map is averaged down
 BLOCK_BYTES = 5_500_000  # of one epoch

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from acenode.catalogue import Entry
 from acenode.experiments import EXPERIMENTS
-from acenode.runs import STATES
-from app.address import options
+from acenode.runs.catalogue import Entry
+from acenode.runs.store import STATES
+
+from .address import options
 
 
 def show(entries: list[Entry]) -> list[Entry]:

@@ -13,7 +13,8 @@ from acenode import experiments
 from acenode.config import FIELDS, SETTINGS, TYPES, Config, check, parse
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from app import say
+
+from . import say
 
 OPEN = {"task": "Task and data", "attention": "Attention"}  # what is seen at once
 TITLES = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from acenode import paper
-from acenode.catalogue import Entry
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.measure import Measure
-from app import labels
+from acenode.results import paper
+from acenode.results.measure import Measure
+from acenode.runs.catalogue import Entry
+
+from . import labels
 
 ALL_BUT_SEED = "settings"
 ASKED = ("task", "sample", "targets", "cut")  # settings that make it another question: such numbers do not compare

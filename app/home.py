@@ -5,10 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
-from acenode.catalogue import Entry
 from acenode.errors import UserError
-from app import components, labels, navigation, say, watch
-from app.lab import lab
+from acenode.runs.catalogue import Entry
+
+from . import components, labels, navigation, say, watch
+from .lab import lab
 
 LATEST = 8
 

@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acenode.catalogue import Catalogue
+from acenode.data.fetching import Fetcher
 from acenode.data.store import data_dir
-from acenode.fetching import Fetcher
-from acenode.runs import RunStore
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import RunStore
 
 if TYPE_CHECKING:
-    from acenode.launch import Launcher
+    from acenode.execution.launcher import Launcher
 
 
 class Lab:
@@ -31,7 +31,7 @@ class Lab:
         left running is marked interrupted then."""
         with self._making:
             if self._launcher is None:
-                from acenode.launch import Launcher
+                from acenode.execution.launcher import Launcher
 
                 self._launcher = Launcher(self.store, self.data_root)
                 self._launcher.recover()

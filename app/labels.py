@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from acenode import experiments, measure
-from acenode.catalogue import Entry
+from acenode import experiments
 from acenode.errors import UserError
-from acenode.measure import Measure
-from acenode.table import changed_in
+from acenode.results import measure
+from acenode.results.measure import Measure
+from acenode.results.table import changed_in
+from acenode.runs.catalogue import Entry
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",

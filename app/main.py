@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import streamlit as st
-
-from app import components, navigation
+from acenode_app import components, navigation
 
 ASSETS = Path(__file__).parent / "assets"
 

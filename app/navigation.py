@@ -9,7 +9,8 @@ import streamlit as st
 
 from acenode.experiments import EXPERIMENTS
 
-PAGES = Path(__file__).parent.parent / "pages"
+HERE = Path(__file__).parent
+PAGES = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
 
 
 def home() -> Any:

@@ -10,14 +10,15 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from acenode import experiments, measure
-from acenode.catalogue import Entry
+from acenode import experiments
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.export import outcome
-from acenode.export.outcome import Outcome
-from app import bands, coupling, labels, say, series, vitals
-from app.lab import lab
+from acenode.results import measure, outcome
+from acenode.results.outcome import Outcome
+from acenode.runs.catalogue import Entry
+
+from . import bands, coupling, labels, say, series, vitals
+from .lab import lab
 
 COLUMNS, MOST = 3, 12  # beside each other, and in all
 

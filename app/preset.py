@@ -10,8 +10,9 @@ import streamlit as st
 
 from acenode.config import SETTINGS
 from acenode.experiments import Experiment
-from app import say
-from app.lab import lab
+
+from . import say
+from .lab import lab
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from acenode.catalogue import Entry
 from acenode.errors import UserError
-from acenode.runs import NAME
-from app import film
-from app.lab import lab
+from acenode.runs.catalogue import Entry
+from acenode.runs.store import NAME
+
+from . import film
+from .lab import lab
 
 ASSETS = Path(__file__).parent / "assets"
 CHUNK = 4_000_000  # bytes of metrics in one answer
@@ -107,7 +108,7 @@ def _settings(entry: Entry) -> str:
     """What tells a run from others of its method, once torch is there to ask."""
     if not lab().ready:
         return ""
-    from app import labels
+    from . import labels
 
     return " ".join(f"{k}={v}" for k, v in labels.settings(entry).items() if k != "epochs")
 

@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from acenode import experiments, notes
-from acenode.catalogue import Entry
+from acenode import experiments
 from acenode.errors import UserError
-from acenode.runs import Run
-from app import export, filters, labels, navigation, say
-from app.address import chosen_first
-from app.lab import lab
+from acenode.runs import notes
+from acenode.runs.catalogue import Entry
+from acenode.runs.store import Run
+
+from . import export, filters, labels, navigation, say
+from .address import chosen_first
+from .lab import lab
 
 RESUMABLE = ("stopped", "failed", "interrupted")
 

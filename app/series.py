@@ -10,12 +10,13 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from acenode.catalogue import Entry
-from acenode.export.outcome import Outcome
-from acenode.export.series import Series
-from acenode.export.series_records import time_note
-from acenode.measure import Measure
-from app import labels, say
+from acenode.results.measure import Measure
+from acenode.results.outcome import Outcome
+from acenode.results.series import Series
+from acenode.results.series_records import time_note
+from acenode.runs.catalogue import Entry
+
+from . import labels, say
 
 QUIET = "#8a94a3"  # seen on light and dark: what belongs to no run
 MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}

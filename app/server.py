@@ -17,10 +17,10 @@ import anyio
 import streamlit as st
 
 from acenode.errors import UserError
-from app import lab, say
-from app.routes import ROUTES
 
-ROOT = Path(__file__).parent.parent
+from . import lab, say
+from .routes import ROUTES
+
 FIRST_PORT = 8501
 FIRST_PAGE = 3.0  # seconds
 
@@ -54,8 +54,8 @@ app = st.App(Path(__file__).parent / "main.py", routes=ROUTES, lifespan=lifespan
 
 
 def settings() -> dict[str, Any]:
-    """.streamlit/config.toml with dotted names, so that it holds in every folder."""
-    with open(ROOT / ".streamlit" / "config.toml", "rb") as file:
+    """Read config.toml into dotted names, so that it applies whatever folder the app is started from."""
+    with open(Path(__file__).parent / "config.toml", "rb") as file:
         return dict(_flat("", tomllib.load(file)))
 
 

@@ -8,10 +8,11 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.export.series_records import Record, Variable, caption
-from app import say
-from app.address import options
-from app.series import ABOVE, QUIET, Line, draw, legend_above, mark_cut, time_axis
+from acenode.results.series_records import Record, Variable, caption
+
+from . import say
+from .address import options
+from .series import ABOVE, QUIET, Line, draw, legend_above, mark_cut, time_axis
 
 COLUMNS = 3
 DENSE = 200  # points of a line that need the whole width

@@ -7,14 +7,15 @@ from functools import partial
 
 import streamlit as st
 
-from acenode import measure
-from acenode.catalogue import Entry
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.runs import Run
-from app import components, labels, navigation, outcome, say
-from app.lab import lab
+from acenode.results import measure
+from acenode.runs.catalogue import Entry
+from acenode.runs.store import Run
+
+from . import components, labels, navigation, outcome, say
+from .lab import lab
 
 MOST = 8  # runs on one page
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.export.maps import ELEMENTWISE, weights
-from acenode.export.pca import principal
-from acenode.runs import Run
+from acenode.results.maps import ELEMENTWISE, weights
+from acenode.results.pca import principal
+from acenode.runs.store import Run
 
 
 def gather(run: Run) -> dict[str, object]:

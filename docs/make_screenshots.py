@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from acenode.bench.driving import CURVES, PLAYER, browser, server, show_curves, show_player
-from acenode.runs import RunStore
+from acenode.runs.store import RunStore
 
 FRAMES, WIDTH = 30, 900  # of the animation
 

@@ -1,5 +1,5 @@
 """Runs side by side."""
 
-from app.compare import show
+from acenode_app.compare import show
 
 show()

@@ -1,7 +1,6 @@
 """One experiment: set up, train, watch."""
 
 import streamlit as st
-
-from app.experiment import show
+from acenode_app.experiment import show
 
 show(st.session_state["page"])

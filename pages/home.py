@@ -1,5 +1,5 @@
 """Home: what ACE-NODE is, what runs now, the latest results."""
 
-from app.home import show
+from acenode_app.home import show
 
 show()

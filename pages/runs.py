@@ -1,5 +1,5 @@
 """All runs: filter, annotate, export, delete."""
 
-from app.runs import show
+from acenode_app.runs import show
 
 show()

@@ -11,9 +11,9 @@ import torch
 from problems import hasten
 
 from acenode import experiments
-from acenode.engine.graph import GraphEngine
-from acenode.task import Nobody
-from acenode.training import Trainer
+from acenode.accelerate.cuda_graph.graph import GraphEngine
+from acenode.training.task import Nobody
+from acenode.training.trainer import Trainer
 
 
 class AtOnce:

@@ -14,10 +14,10 @@ from torch import Tensor
 from acenode import Solver
 from acenode.data.points import Points, Record, pad
 from acenode.data.sporadic import Sporadic
-from acenode.models.gaussian import Forecast, surprise
-from acenode.models.ode_vae import ODEVAE
-from acenode.models.sequential_vae import SequentialVAE
-from acenode.models.sporadic_recurrent import GRUSimple, RecurrentForecaster, TimeLSTM, gru_d
+from acenode.models.forecast.gaussian import Forecast, surprise
+from acenode.models.forecast.ode_vae import ODEVAE
+from acenode.models.forecast.sequential_vae import SequentialVAE
+from acenode.models.forecast.sporadic_recurrent import GRUSimple, RecurrentForecaster, TimeLSTM, gru_d
 
 D, H, UNITS = 3, 4, 5
 HORIZON, CUT = 20.0, 12.0

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from quick import QUICK
 
 from acenode import experiments
-from acenode.execute import Outcome, create, execute
-from acenode.runs import RunStore
+from acenode.execution.execute import Outcome, create, execute
+from acenode.runs.store import RunStore
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import torch
 from problems import relative
 
 from acenode import experiments
-from acenode.engine.graph import GraphEngine, engine_for
-from acenode.task import Nobody
-from acenode.training import Trainer
+from acenode.accelerate.cuda_graph.graph import GraphEngine, engine_for
+from acenode.training.task import Nobody
+from acenode.training.trainer import Trainer
 
 CUDA = torch.device("cuda")
 

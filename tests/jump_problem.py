@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from acenode.models.jump_events import Events, Weights
+from acenode.accelerate.gru_ode_bayes.events import Events, Weights
 
 
 def weights_of(H: int, Q: int, D: int, F: int, device: str = "cpu") -> Weights:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from acenode.process import identity
-from acenode.runs import Run
+from acenode.runs.process import identity
+from acenode.runs.store import Run
 
 CREATED = 1_760_000_000.0
 METRICS = {"physionet": "auc", "physionet-vitals": "mse", "activity": "accuracy", "ushcn": "mse"}

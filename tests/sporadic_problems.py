@@ -13,10 +13,10 @@ from acenode.attention import Correlation, Dense
 from acenode.data.course import course_of
 from acenode.data.points import Points, Record, pad
 from acenode.data.sporadic import Sporadic
-from acenode.models.gaussian import surprise
-from acenode.models.gru_bayes import GRUODEBayes
-from acenode.models.gru_ode import RowGRU
-from acenode.models.jump_attention import Attention
+from acenode.models.forecast.gaussian import surprise
+from acenode.models.forecast.gru_ode import RowGRU
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
+from acenode.models.forecast.jump_attention import Attention
 
 STEP, END, H, D = 0.25, 4.0, 5, 3
 

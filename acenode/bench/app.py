@@ -16,8 +16,8 @@ from acenode import experiments
 from acenode.bench.driving import CURVES, PLAYER, browser, server, show_curves, show_player
 from acenode.bench.folders import finished_runs, long_run, wide_film
 from acenode.errors import UserError
-from acenode.execute import create
-from acenode.runs import Run, RunStore
+from acenode.execution.execute import create
+from acenode.runs.store import Run, RunStore
 
 WINDOW, ROUNDS = 20.0, 3  # seconds with and without watchers, at least, and how often
 LOOK = 0.02  # seconds between looks for an epoch's end
@@ -46,7 +46,7 @@ def measure() -> dict[str, float]:
 
 def listing(root: Path) -> dict[str, float]:
     """Seconds to list 500 runs in a process that has not seen them."""
-    code = ("import time, sys; from acenode.catalogue import Catalogue; from acenode.runs import RunStore;"
+    code = ("import time, sys; from acenode.runs.catalogue import Catalogue; from acenode.runs.store import RunStore;"
             "t = time.perf_counter(); n = len(Catalogue(RunStore(sys.argv[1])).entries()); assert n == 500, n;"
             "print(time.perf_counter() - t)")
     done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.models.image import ConvAttention, ConvField, ImageModel
-from acenode.models.layers import Conv3x3, TimeConv
+from acenode.models.image.layers import Conv3x3, TimeConv
+from acenode.models.image.model import ConvAttention, ConvField, ImageModel
 from acenode.node import ACENODE
 
 

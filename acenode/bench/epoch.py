@@ -27,9 +27,9 @@ from acenode.bench.gpu import words
 from acenode.bench.gpu_work import FLOAT32, Family, Work, precision, training
 from acenode.config import read_seeds
 from acenode.data.store import data_dir
-from acenode.environment import describe, device_of
 from acenode.errors import UserError
-from acenode.task import Nobody
+from acenode.execution.environment import describe, device_of
+from acenode.training.task import Nobody
 
 ENGINES = {"graph": "graph", "float32": FLOAT32, "native": "native", "reference": "reference"}
 BASE = "reference"  # that the others are measured against

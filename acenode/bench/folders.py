@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from acenode import experiments
-from acenode.execute import create
-from acenode.process import identity
-from acenode.record import Recorder
-from acenode.runs import Run, RunStore
+from acenode.execution.execute import create
+from acenode.runs.process import identity
+from acenode.runs.store import Run, RunStore
+from acenode.runs.writer import Recorder
 
 CREATED = 1_750_000_000.0
 SIZE = 100_000  # bytes of a result.json with t-SNE points

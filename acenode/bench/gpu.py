@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
+from acenode.accelerate.cuda_graph.accelerate import compiler
 from acenode.bench.gpu_table import render
 from acenode.bench.gpu_work import FAMILIES, Work, iterate, precision, training
-from acenode.engine.accelerate import compiler
-from acenode.environment import describe
 from acenode.errors import UserError
+from acenode.execution.environment import describe
 
 THREADS, WARM, GROUP = 5, 3, 5  # runs at a time, iterations before any is timed, and iterations timed together
 BUDGET = 3.0  # seconds that iterations are timed for, at least one

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 
 from acenode import experiments
+from acenode.accelerate.cuda_graph.capture import own_stream
+from acenode.accelerate.cuda_graph.graph import engine_for
+from acenode.accelerate.told import OPERATIONS, telling
+from acenode.accelerate.torch_alone import torch_alone
 from acenode.bench import latent, ushcn
 from acenode.data.images import ImageArrays
-from acenode.engine.capture import own_stream
-from acenode.engine.graph import engine_for
-from acenode.environment import repeatable
 from acenode.errors import UserError
+from acenode.execution.environment import repeatable
 from acenode.experiments.base import LabTask
 from acenode.experiments.image_task import ImageTask
 from acenode.experiments.mnist import IMAGES
-from acenode.models.told import OPERATIONS, telling
-from acenode.models.torch_alone import torch_alone
-from acenode.task import Nobody
-from acenode.training import Trainer
+from acenode.training.task import Nobody
+from acenode.training.trainer import Trainer
 
 IMAGE_BATCH = 128
 # what a run's log says where an engine did not do it all

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from acenode.bench.direct import DirectACE
 from acenode.bench.turns import apart
 from acenode.data.batches import DeviceImages, TrainingBatches
-from acenode.environment import describe, device_of
 from acenode.errors import UserError
-from acenode.models.image import ImageModel, ImageShape, ace_ode_net
+from acenode.execution.environment import describe, device_of
+from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net
 from acenode.models.initialise import initialise
 from acenode.node import CoEvolving
-from acenode.passes import norm_of, only
-from acenode.solve import Solver
+from acenode.ode.solve import Solver
+from acenode.training.passes import norm_of, only
 
 TOLERANCE, WEIGHT = 1e-4, 1e-4  # MNIST's, of the paper
 MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)

@@ -22,12 +22,12 @@ from acenode import experiments
 from acenode.bench import union
 from acenode.bench.turns import take_turns
 from acenode.data.points import Record
-from acenode.environment import describe
+from acenode.execution.environment import describe
 from acenode.experiments.latent_methods import SeriesShape
 from acenode.experiments.series_batches import Layout, Records, assemble
 from acenode.experiments.series_task import CLASS_WEIGHT, SeriesTask, Splits
-from acenode.models.latent import LatentODE
-from acenode.task import Metric
+from acenode.models.latent.model import LatentODE
+from acenode.training.task import Metric
 
 LEARNED = 20  # steps before anything is measured
 BATCH, POINTS, QUANTUM, VARIABLES, OBSERVED = 50, (75, 25, 138), 0.016, 41, 0.14  # of the real set's training batches

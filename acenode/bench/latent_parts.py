@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from acenode.bench.latent import task
-from acenode.environment import describe, device_of
+from acenode.execution.environment import describe, device_of
 from acenode.experiments.series_task import SeriesTask
-from acenode.models.latent import draw
-from acenode.passes import gradient_norm
-from acenode.task import Nobody
-from acenode.training import Trainer
+from acenode.models.latent.model import draw
+from acenode.training.passes import gradient_norm
+from acenode.training.task import Nobody
+from acenode.training.trainer import Trainer
 
 METHODS = ("latent-ode", "ace")
 WARM = 3

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.data.points import Record
-from acenode.models.gaussian import surprise
-from acenode.models.gru_bayes import GRUODEBayes, divergence
+from acenode.models.forecast.gaussian import surprise
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, divergence
 
 
 class Plain(nn.Module):

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from acenode.data.points import Points, Record
 from acenode.data.rows import BEFORE, SHARE
 from acenode.models.dense_layers import Perceptron
-from acenode.models.elbo import divergence, evidence_bound, log_likelihood
-from acenode.models.latent import LatentODE
-from acenode.models.recognition import ODEEncoder
+from acenode.models.latent.elbo import divergence, evidence_bound, log_likelihood
+from acenode.models.latent.model import LatentODE
+from acenode.models.latent.recognition import ODEEncoder
 
 
 def collate(records: list[Record]) -> tuple[list[float], Tensor, Tensor]:

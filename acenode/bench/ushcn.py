@@ -26,12 +26,12 @@ from acenode.data.series import SeriesArrays
 from acenode.data.splits import Parts
 from acenode.data.sporadic import Sporadic
 from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
-from acenode.environment import describe
+from acenode.execution.environment import describe
 from acenode.experiments.forecast_task import ForecastTask
-from acenode.models.gaussian import surprise
-from acenode.models.gru_bayes import GRUODEBayes
+from acenode.models.forecast.gaussian import surprise
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.models.initialise import initialise
-from acenode.passes import only
+from acenode.training.passes import only
 
 BATCH, TIMES = 300, 315  # of the protocol, and the mean number of observation times of a series
 DAY_COUNT, MORE = 1_491, 0.04  # days in the set, and the chance of each further variable at a time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from acenode.data import activity, simulated
 from acenode.experiments.latent_methods import methods
 from acenode.experiments.series import SeriesSet, experiment
-from acenode.task import Metric
+from acenode.training.task import Metric
 
 ACTIVITY = experiment(SeriesSet(
     name="activity", title="Human Activity",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from acenode.config import FIELDS, SETTINGS, Config, resolve
 from acenode.errors import UserError
-from acenode.task import Metric, Recipe, Task
+from acenode.training.task import Metric, Recipe, Task
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from acenode.config import Config
 from acenode.data.series import SeriesArrays
 from acenode.experiments.base import Experiment
 from acenode.experiments.forecast_methods import METHODS
-from acenode.task import Metric
+from acenode.training.task import Metric
 
 if TYPE_CHECKING:
     import torch

@@ -21,38 +21,38 @@ BASELINE = {"learning_rate": 1e-3}
 
 
 def _recurrent(make: Callable[[int, int], Any], variables: int, c: Config) -> nn.Module:
-    from acenode.models.sporadic_recurrent import RecurrentForecaster
+    from acenode.models.forecast.sporadic_recurrent import RecurrentForecaster
 
     return RecurrentForecaster(make(variables, c.latent or 1), variables, c.units or 1, c.dropout or 0.0)
 
 
 def build_gru_simple(variables: int, c: Config) -> nn.Module:
-    from acenode.models.sporadic_recurrent import GRUSimple
+    from acenode.models.forecast.sporadic_recurrent import GRUSimple
 
     return _recurrent(GRUSimple, variables, c)
 
 
 def build_gru_d(variables: int, c: Config) -> nn.Module:
-    from acenode.models.sporadic_recurrent import gru_d
+    from acenode.models.forecast.sporadic_recurrent import gru_d
 
     return _recurrent(gru_d, variables, c)
 
 
 def build_t_lstm(variables: int, c: Config) -> nn.Module:
-    from acenode.models.sporadic_recurrent import TimeLSTM
+    from acenode.models.forecast.sporadic_recurrent import TimeLSTM
 
     return _recurrent(TimeLSTM, variables, c)
 
 
 def build_seq_vae(variables: int, c: Config) -> nn.Module:
-    from acenode.models.sequential_vae import SequentialVAE
+    from acenode.models.forecast.sequential_vae import SequentialVAE
 
     d = c.latent or 1
     return SequentialVAE(variables, d, d, c.recognition or 1, c.units or 1, c.dropout or 0.0)
 
 
 def _node_vae(variables: int, c: Config, mask: bool) -> nn.Module:
-    from acenode.models.ode_vae import ODEVAE
+    from acenode.models.forecast.ode_vae import ODEVAE
 
     d = c.latent or 1
     return ODEVAE(variables, d, d, c.recognition or 1, c.units or 1, mask=mask, solver=solver_of(c),
@@ -69,7 +69,7 @@ def build_node_vae_mask(variables: int, c: Config) -> nn.Module:
 
 def build_gru_ode_bayes(variables: int, c: Config) -> nn.Module:
     """With `augment` zeros appended to h(0), and with attention where there is any."""
-    from acenode.models.gru_bayes import GRUODEBayes
+    from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 
     return GRUODEBayes(variables, c.latent or 1, c.units or 1, c.features or 1, step=c.step_size or 0.1,
                        dropout=c.dropout or 0.0, mixing=c.mixing or 0.0, minimal=c.cell == "minimal",
@@ -80,8 +80,8 @@ def _attention(c: Config) -> nn.Module | None:
     if c.attention in (None, "none"):
         return None
     from acenode.attention import Correlation, Dense
-    from acenode.models.gru_ode import RowGRU
-    from acenode.models.jump_attention import Attention
+    from acenode.models.forecast.gru_ode import RowGRU
+    from acenode.models.forecast.jump_attention import Attention
 
     d = c.latent or 1
     q = Dense((d,)) if c.initial == "dense" else Correlation((d,), bins=41 if c.attention == "fixed" else 1)

@@ -11,7 +11,7 @@ from acenode.data.points import Points, Record, pad
 from acenode.data.sporadic import Sporadic
 from acenode.experiments.flow import beyond_even
 from acenode.experiments.probes import LIMIT, half
-from acenode.models.gaussian import Forecast
+from acenode.models.forecast.gaussian import Forecast
 
 if TYPE_CHECKING:
     from acenode.experiments.forecast_task import ForecastTask

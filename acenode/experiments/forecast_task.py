@@ -20,9 +20,9 @@ from acenode.data.series import SeriesArrays
 from acenode.data.sporadic import Sporadic
 from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
-from acenode.models.gaussian import Forecast, surprise
+from acenode.models.forecast.gaussian import Forecast, surprise
 from acenode.models.initialise import initialise
-from acenode.task import Groups, Loss, Metric, Recipe, never
+from acenode.training.task import Groups, Loss, Metric, Recipe, never
 
 EVALUATION_BATCH = 250
 DRAWS = 3  # tells what a model draws for a batch from the order of the series

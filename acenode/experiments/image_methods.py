@@ -10,7 +10,7 @@ from acenode.experiments.base import Method
 from acenode.experiments.solver_settings import SOLVER, solver_of
 
 if TYPE_CHECKING:
-    from acenode.models.image import ImageModel, ImageShape  # needs torch, which a list of methods does not
+    from acenode.models.image.model import ImageModel, ImageShape  # needs torch, which a list of methods does not
 
 COMMON = frozenset({"epochs", "batch_size", "learning_rate", "momentum", "weight_decay", "size", "crop", "stem_padding",
                     "snapshots", "checkpoint_seconds", "analysis"})
@@ -19,25 +19,25 @@ ATTENTION = frozenset({"attention", "initial", "schedule", "penalty", "penalty_w
 
 
 def build_resnet(shape: ImageShape, config: Config) -> ImageModel:
-    from acenode.models.image import resnet
+    from acenode.models.image.model import resnet
 
     return resnet(shape)
 
 
 def build_ode_net(shape: ImageShape, config: Config) -> ImageModel:
-    from acenode.models.image import ode_net
+    from acenode.models.image.model import ode_net
 
     return ode_net(shape, solver_of(config))
 
 
 def build_augmented(shape: ImageShape, config: Config) -> ImageModel:
-    from acenode.models.image import augmented_ode_net
+    from acenode.models.image.model import augmented_ode_net
 
     return augmented_ode_net(shape, solver_of(config), config.augment or 5)
 
 
 def build_ace(shape: ImageShape, config: Config) -> ImageModel:
-    from acenode.models.image import ace_ode_net
+    from acenode.models.image.model import ace_ode_net
 
     if config.initial in ("dense", "correlation") and config.crop != shape.side:
         raise UserError(f"initial={config.initial} needs maps of one size: leave crop at {shape.side}")

@@ -19,9 +19,9 @@ from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 from acenode.experiments.base import recipe_of
 from acenode.experiments.probes import Probes
-from acenode.models.image import ImageModel
+from acenode.models.image.model import ImageModel
 from acenode.models.initialise import initialise
-from acenode.task import Groups, Loss, Metric, Recipe, never
+from acenode.training.task import Groups, Loss, Metric, Recipe, never
 
 SPLIT_SEED = 20210814  # of the validation split alone
 EVALUATION_BATCH = 1000
@@ -128,7 +128,7 @@ class ImageTask:
 
     def report(self) -> dict[str, Any]:
         """Confusion, per-class accuracy and, if asked, the silhouette and t-SNE of the features, on the test set."""
-        from acenode.analysis import confusion, embedding
+        from acenode.experiments.analysis import confusion, embedding
 
         out = self.outputs("test")
         features, logits, labels = (x.cpu().numpy() for x in (out.features, out.logits, out.labels))

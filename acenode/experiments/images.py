@@ -13,13 +13,13 @@ from acenode.data.images import ImageArrays
 from acenode.data.samples import digits
 from acenode.experiments.base import Experiment
 from acenode.experiments.image_methods import METHODS
-from acenode.task import Metric
+from acenode.training.task import Metric
 
 if TYPE_CHECKING:
     import torch
 
     from acenode.experiments.image_task import ImageTask
-    from acenode.models.image import ImageModel, ImageShape
+    from acenode.models.image.model import ImageModel, ImageShape
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ImageSet:
         return digits(colour=self.inputs == 3) if data == "sample" else image_data.load(self.name, root)
 
     def shape(self, config: Config) -> ImageShape:
-        from acenode.models.image import ImageShape
+        from acenode.models.image.model import ImageShape
 
         width = 2 if config.size == "large" else 1
         padding = self.padding if config.stem_padding is None else config.stem_padding

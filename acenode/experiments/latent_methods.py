@@ -31,7 +31,7 @@ class SeriesShape:
 
 def _classifier(shape: SeriesShape, inputs: int, *, linear: bool = True) -> nn.Module | None:
     from acenode.models.dense_layers import Map
-    from acenode.models.latent import classifier
+    from acenode.models.latent.model import classifier
 
     if shape.classify is None:
         return None
@@ -44,7 +44,7 @@ def _where(shape: SeriesShape, config: Config) -> str:
 
 def _encoder(shape: SeriesShape, c: Config, latent: int) -> nn.Module:
     from acenode.models.dense_layers import Field
-    from acenode.models.recognition import AttentiveDrift, Drift, ODEEncoder, ODERecurrence
+    from acenode.models.latent.recognition import AttentiveDrift, Drift, ODEEncoder, ODERecurrence
 
     r, units, maps = c.recognition or 1, c.units or 1, c.encoder_maps or 2
     f = Field(r, r, units, maps)
@@ -55,7 +55,7 @@ def _encoder(shape: SeriesShape, c: Config, latent: int) -> nn.Module:
 def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, size: int) -> nn.Module:
     """z of `size` coordinates is emitted, and classified where that is asked of every z(t)."""
     from acenode.models.dense_layers import Map
-    from acenode.models.latent import LatentODE
+    from acenode.models.latent.model import LatentODE
 
     latent = c.latent or 1
     classified = size if shape.classify == "points" else latent
@@ -86,7 +86,7 @@ def build_augmented(shape: SeriesShape, c: Config) -> nn.Module:
 def build_ace(shape: SeriesShape, c: Config) -> nn.Module:
     from acenode.attention import Correlation, Dense
     from acenode.models.dense_layers import Field
-    from acenode.models.latent import PerTrajectory
+    from acenode.models.latent.model import PerTrajectory
     from acenode.node import ACENODE
 
     d, attention = c.latent or 1, c.attention or "none"
@@ -101,7 +101,7 @@ def build_ace(shape: SeriesShape, c: Config) -> nn.Module:
 
 def build_poisson(shape: SeriesShape, c: Config) -> nn.Module:
     from acenode.models.dense_layers import Map, Perceptron
-    from acenode.models.latent import LatentPoisson, PoissonODE
+    from acenode.models.latent.model import LatentPoisson, PoissonODE
 
     d, units = c.latent or 1, c.units or 1
     ode = PoissonODE(_field(c, 2 * d), Perceptron(d, shape.variables, units, 3), d, shape.variables, solver_of(c))
@@ -110,7 +110,7 @@ def build_poisson(shape: SeriesShape, c: Config) -> nn.Module:
 
 
 def build_latent_rnn(shape: SeriesShape, c: Config) -> nn.Module:
-    from acenode.models.recognition import RNNEncoder
+    from acenode.models.latent.recognition import RNNEncoder
     from acenode.node import NODE
 
     d = c.latent or 1
@@ -119,8 +119,8 @@ def build_latent_rnn(shape: SeriesShape, c: Config) -> nn.Module:
 
 
 def build_rnn_vae(shape: SeriesShape, c: Config) -> nn.Module:
-    from acenode.models.latent import RecurrentVAE
-    from acenode.models.recognition import RNNEncoder
+    from acenode.models.latent.model import RecurrentVAE
+    from acenode.models.latent.recognition import RNNEncoder
 
     d, units = c.latent or 1, c.units or 1
     encoder = RNNEncoder(shape.variables, d, c.recognition or 1, units)
@@ -129,8 +129,8 @@ def build_rnn_vae(shape: SeriesShape, c: Config) -> nn.Module:
 
 def _recurrent(**kind: bool) -> Any:
     def build(shape: SeriesShape, c: Config) -> nn.Module:
-        from acenode.models.autoregressive import Autoregressive
-        from acenode.models.recurrence import Recurrence
+        from acenode.models.latent.autoregressive import Autoregressive
+        from acenode.models.latent.recurrence import Recurrence
 
         d = c.latent or 1
         return Autoregressive(Recurrence(shape.variables, d, **kind), shape.variables, d, c.units or 1,
@@ -140,9 +140,9 @@ def _recurrent(**kind: bool) -> Any:
 
 
 def build_ode_rnn(shape: SeriesShape, c: Config) -> nn.Module:
-    from acenode.models.autoregressive import Autoregressive
     from acenode.models.dense_layers import Field
-    from acenode.models.recognition import Drift, ODERecurrence
+    from acenode.models.latent.autoregressive import Autoregressive
+    from acenode.models.latent.recognition import Drift, ODERecurrence
 
     d = c.latent or 1
     drift = Drift(Field(d, d, c.units or 1, c.encoder_maps or 2))

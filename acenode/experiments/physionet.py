@@ -5,7 +5,7 @@ from __future__ import annotations
 from acenode.data import physionet, simulated
 from acenode.experiments.latent_methods import GENERATIVE, methods
 from acenode.experiments.series import SeriesSet, experiment
-from acenode.task import Metric
+from acenode.training.task import Metric
 
 SIMULATED = "480 simulated stays of 12 variables, whose couplings are known"
 BEST = {"epochs": 30, "latent": 20, "recognition": 40, "units": 50, "gru_units": 50, "encoder_maps": 4}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from acenode.models.image import ImageModel
+    from acenode.models.image.model import ImageModel
 
 LIMIT = 1_900_000  # bytes of a snapshot before compression
 PROBES, FRAMES = (4, 10), (9, 41)  # fewest and most

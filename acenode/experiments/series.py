@@ -15,7 +15,7 @@ from acenode.data.series import SeriesArrays
 from acenode.data.splits import record_split, trial_split
 from acenode.experiments.base import Experiment, Method
 from acenode.experiments.latent_methods import SeriesShape
-from acenode.task import Metric
+from acenode.training.task import Metric
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from acenode.data.batches import mixed_seed
 from acenode.data.points import Batch, Points, Record, cut_at, pad, walk
-from acenode.models.elbo import kl_weight
+from acenode.models.latent.elbo import kl_weight
 
 NOISE = 1  # tells the draws of z0 from the order of the records
 

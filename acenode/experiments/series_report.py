@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.analysis import confusion
+from acenode.experiments.analysis import confusion
 from acenode.experiments.flow import beyond_even
 from acenode.experiments.probes import half, in_turn
 from acenode.experiments.series_batches import Records, assemble, cut_of
-from acenode.metrics import binary_auc, roc
+from acenode.training.metrics import binary_auc, roc
 
 if TYPE_CHECKING:
     from acenode.data.points import Batch

@@ -16,11 +16,11 @@ from acenode.data.points import Batch
 from acenode.experiments import series_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.series_batches import Layout, Records, SeriesBatches, assemble, cut_of
-from acenode.metrics import batch_auc, binary_auc, macro_auc
-from acenode.models.elbo import POISSON, divergence, evidence_bound, log_likelihood, squared_error
 from acenode.models.initialise import initialise
-from acenode.models.latent import Predictions
-from acenode.task import Groups, Loss, Metric, Recipe, never
+from acenode.models.latent.elbo import POISSON, divergence, evidence_bound, log_likelihood, squared_error
+from acenode.models.latent.model import Predictions
+from acenode.training.metrics import batch_auc, binary_auc, macro_auc
+from acenode.training.task import Groups, Loss, Metric, Recipe, never
 
 EVALUATION_BATCH = 200
 CLASS_WEIGHT = 100.0  # of the cross-entropy of records beside the evidence bound

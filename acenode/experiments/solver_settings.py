@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acenode.config import Config
-from acenode.solver import Solver
+from acenode.ode.options import Solver
 
 NAMES = ("rtol", "atol", "step_size", "max_steps", "gradient", "seminorm", "engine")
 SOLVER = frozenset({"solver", *NAMES})

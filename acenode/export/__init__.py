@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acenode.errors import UserError
-from acenode.export import html, records, tables, tensorboard
-from acenode.runs import Run
+from acenode.export import html, tables, tensorboard
+from acenode.results import records
+from acenode.runs.store import Run
 
 __all__ = ["FORMATS", "Format", "export"]
 

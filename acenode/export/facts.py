@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from acenode import measure
 from acenode.config import FIELDS
 from acenode.errors import UserError
-from acenode.export.records import Records, number
 from acenode.export.tables import flat
-from acenode.measure import Measure
-from acenode.runs import Run
+from acenode.results import measure
+from acenode.results.measure import Measure
+from acenode.results.records import Records, number
+from acenode.runs.store import Run
 
 
 @dataclass(frozen=True)

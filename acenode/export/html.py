@@ -8,10 +8,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from acenode.export import curves, facts, outcome, page, player, records, series_records
-from acenode.export.series import Series
+from acenode.export import facts, page, player
 from acenode.files import write_atomic
-from acenode.runs import Run
+from acenode.results import curves, outcome, records, series_records
+from acenode.results.series import Series
+from acenode.runs.store import Run
 
 SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "film.js", "panels.js", "player.js")
 

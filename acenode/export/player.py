@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from acenode.export import maps
-from acenode.export.curves import listed
-from acenode.export.pca import principal
-from acenode.export.snapshots import Snapshot, images, jumps, labels, load, names, opinion, text
-from acenode.runs import Run
+from acenode.results import maps
+from acenode.results.curves import listed
+from acenode.results.pca import principal
+from acenode.results.snapshots import Snapshot, images, jumps, labels, load, names, opinion, text
+from acenode.runs.store import Run
 
 EPOCHS, FRAMES, PROBES = 6, 25, 10  # at most
 MAP_BYTES = 1_500_000  # of all attention maps together

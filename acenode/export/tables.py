@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from acenode.export import records, series
-from acenode.export.series_records import Record
 from acenode.files import write_atomic
-from acenode.runs import Run
+from acenode.results import records, series
+from acenode.results.series_records import Record
+from acenode.runs.store import Run
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what makes a spreadsheet compute a text
 LONGEST_LIST = 2000  # characters: a confusion matrix is a summary, two thousand points are not

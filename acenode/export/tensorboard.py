@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.export import records
 from acenode.export.crc32c import crc32c
 from acenode.files import write_atomic
-from acenode.runs import Run
+from acenode.results import records
+from acenode.runs.store import Run
 
 MASK = 0xA282EAD8
 LARGEST = 3.4028235e38  # of a float

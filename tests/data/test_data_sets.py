@@ -6,9 +6,9 @@ import pytest
 
 from acenode.cli import main
 from acenode.data.catalogue import CATALOGUE, source_of
+from acenode.data.fetching import Fetcher
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
-from acenode.fetching import Fetcher
 
 ROW = "A01,010-000-024-033,{},27.05.2009 14:03:25:127,1,2,3,walking\n"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from acenode.data import images
+from acenode.data.fetching import Fetcher
 from acenode.errors import UserError
-from acenode.fetching import Fetcher
 
 
 def test_a_download_goes_from_idle_to_done(tmp_path, official, mirror):

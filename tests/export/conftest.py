@@ -11,8 +11,8 @@ import pytest
 from export_runs import CONFIG, CREATED, ENVIRONMENT, metrics, result, snapshot, step
 
 from acenode.files import write_json
-from acenode.record import Recorder
-from acenode.runs import Run
+from acenode.runs.store import Run
+from acenode.runs.writer import Recorder
 
 Make = Callable[..., Run]
 

@@ -10,7 +10,7 @@ from export_runs import metrics
 from acenode import files
 from acenode.errors import UserError
 from acenode.export import FORMATS, export
-from acenode.runs import Run
+from acenode.runs.store import Run
 
 
 def test_unknown_format_lists_the_formats(ace) -> None:

@@ -10,7 +10,7 @@ from export_runs import metrics, result, snapshot, step
 from page_reader import Page, read
 
 from acenode.export import export, page
-from acenode.runs import Run
+from acenode.runs.store import Run
 
 CURVES = ["losses", "metric", "nfe", "dt", "gradients", "seconds"]
 PLAYER = ["plane", "image", "attention", "change"]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from export_runs import metrics, snapshot
 
-from acenode.export import curves, maps, player, snapshots
-from acenode.export.pca import principal
+from acenode.export import player
+from acenode.results import curves, maps, snapshots
+from acenode.results.pca import principal
 
 
 @pytest.mark.parametrize("shape", [(60, 5), (20, 200)])

@@ -11,8 +11,9 @@ import pytest
 from export_runs import metrics, result
 from page_reader import read
 
-from acenode.export import export, pieces, series, series_records
-from acenode.runs import Run
+from acenode.export import export
+from acenode.results import pieces, series, series_records
+from acenode.runs.store import Run
 
 WHOLE = made_up.mortality() | made_up.vitals(records=1) | made_up.activities() | made_up.coupling()
 STATION: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""Faster versions of what models/ computes; each has a plain twin there."""

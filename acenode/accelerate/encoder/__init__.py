@@ -1,0 +1,1 @@
+"""The recurrence of the latent ODE's encoder as one node of the graph, and in Triton."""

@@ -1,0 +1,1 @@
+"""GRU-ODE-Bayes and ACE on it in C and Triton."""

@@ -1,0 +1,1 @@
+"""Forecasts from sporadic observations."""

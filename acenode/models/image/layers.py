@@ -1,0 +1,65 @@
+"""Convolutional pieces of the image models: group norm by the papers' rule, and 3×3 convolutions, one with time."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acenode.accelerate.convolution import Conv3x3Function, TimeConvFunction
+
+
+def groups(channels: int) -> int:
+    """Groups of a GroupNorm: 32 at most, at least two channels each, and a divisor (69 channels: 23 groups)."""
+    most = max(1, min(32, channels // 2))
+    return max(n for n in range(1, most + 1) if channels % n == 0)
+
+
+def group_norm(channels: int) -> nn.GroupNorm:
+    return nn.GroupNorm(groups(channels), channels)
+
+
+class Conv3x3(nn.Module):
+    """Conv3x3 with padding 1 and, if asked, a bias."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, 3, 3))
+        self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
+
+    def initialise(self, generator: torch.Generator) -> None:
+        bound = 1 / math.sqrt(self.weight[0].numel())
+        for p in self.parameters():
+            p.data.uniform_(-bound, bound, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Conv3x3Function.apply(x, self.weight, self.bias)
+
+
+class TimeConv(nn.Module):
+    """Conv3x3 of h with one more channel that is everywhere t.
+
+    The time channel's share is linear in t, so it is a map that is added: no channel is appended and no wider
+    convolution is done. The parameters are those of the wider one, its last input channel kept apart.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, 3, 3))
+        self.time = nn.Parameter(torch.empty(outputs, 1, 3, 3))
+        self.bias = nn.Parameter(torch.empty(outputs))
+        self.inside: Tensor | None = None  # (9, H·W), kept from call to call
+
+    def initialise(self, generator: torch.Generator) -> None:
+        bound = 1 / math.sqrt(9 * (self.weight.shape[1] + 1))  # the fan-in counts the time channel
+        for p in self.parameters():
+            p.data.uniform_(-bound, bound, generator=generator)
+
+    def forward(self, h: Tensor, t: Tensor) -> Tensor:
+        H, W = h.shape[-2:]
+        inside = self.inside
+        if inside is None or inside.shape[1] != H * W or inside.dtype != h.dtype or inside.device != h.device:
+            inside = self.inside = F.unfold(h.new_ones(1, 1, H, W), 3, padding=1)[0]
+        return TimeConvFunction.apply(h, t, self.weight, self.time, self.bias, inside)

@@ -1,0 +1,1 @@
+"""Latent ODEs and the recurrent baselines."""

@@ -1,0 +1,1 @@
+"""Solving ordinary differential equations."""

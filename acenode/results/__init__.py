@@ -1,0 +1,1 @@
+"""Tables, statistics, snapshots and maps: what the app, exports and command line read."""

@@ -1,0 +1,64 @@
+"""The curves of a report: few enough points to draw, many enough to see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from acenode.results import records
+from acenode.results.records import Record
+
+POINTS = 1500  # of a curve over steps
+KEYS = ("L_h", "L_a", "nfe_forward", "nfe_backward", "nfe_forward_a", "nfe_backward_a", "dt_min", "dt_mean", "dt_max",
+        "dt_mean_a", "grad_h", "grad_a", "seconds")
+
+
+def over_steps(steps: list[Record]) -> dict[str, Any]:
+    """The curves that there are; `every` steps make a point, their mean (of dt_min the least, of dt_max the most)."""
+    every = -(-len(steps) // POINTS) or 1
+    present = [key for key in KEYS if any(key in record for record in steps)]
+    places = [records.index(record, "step") for record in steps]
+    return {
+        "every": every,
+        "step": [places[i] if places[i] is not None else i for i in range(0, len(steps), every)],
+        "series": {key: listed(_thin(_values(steps, key), every, key)) for key in present},
+    }
+
+
+def over_epochs(epochs: list[Record], metric: str) -> dict[str, Any]:
+    """The metric in training and validation by epoch, and the epoch whose parameters were kept."""
+    epochs = [record for record in epochs if records.index(record, "epoch") is not None]
+    keys = [key for key in (f"train_{metric}", f"validation_{metric}") if any(key in record for record in epochs)]
+    best = [records.index(record, "epoch") for record in epochs if record.get("best") is True]
+    return {
+        "metric": metric,
+        "epoch": [records.index(record, "epoch") for record in epochs],
+        "series": {key: listed(_values(epochs, key)) for key in keys},
+        "best": best[-1] if best else None,
+    }
+
+
+def listed(values: np.ndarray, digits: int = 5) -> list[float | None]:
+    """Numbers for JSON: five digits are more than a screen shows, and what is not finite is a gap."""
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]
+
+
+def _values(rows: list[Record], key: str) -> np.ndarray:
+    found = (records.number(row[key]) if key in row else None for row in rows)
+    return np.array([np.nan if v is None else v for v in found], dtype=np.float64)
+
+
+def _thin(values: np.ndarray, every: int, key: str) -> np.ndarray:
+    """One number for each run of `every` values, those that are not finite left out."""
+    if every == 1:
+        return values
+    rows = np.pad(values, (0, -len(values) % every), constant_values=np.nan).reshape(-1, every)
+    good = np.isfinite(rows)
+    if key.startswith("dt_min"):
+        thin = np.where(good, rows, np.inf).min(1)
+    elif key.startswith("dt_max"):
+        thin = np.where(good, rows, -np.inf).max(1)
+    else:
+        thin = np.where(good, rows, 0.0).sum(1) / np.maximum(good.sum(1), 1)
+    return np.where(good.any(1), thin, np.nan)

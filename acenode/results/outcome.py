@@ -1,0 +1,66 @@
+"""What result.json holds for a report: the confusion of the classes and the t-SNE, or why they are missing; series.py
+has what is said of time series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from acenode.results import series
+from acenode.results.records import number
+from acenode.results.series import Series
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Ready to draw; a reason stands where something is None."""
+
+    classes: list[str]
+    confusion: dict[str, Any] | None
+    no_confusion: str | None
+    tsne: dict[str, Any] | None
+    no_tsne: str | None
+    silhouettes: dict[str, float | None]
+    series: Series = field(default_factory=Series)
+
+
+def gather(result: dict[str, Any] | None, state: str) -> Outcome:
+    if result is None:
+        why = f"The run is {state} and has no result: the test set is read once, after the last epoch."
+        return Outcome([], None, why, None, why, {})
+    names = result.get("classes")
+    classes = [str(name) for name in names] if isinstance(names, list) else []
+    confusion, tsne = _confusion(result.get("confusion"), len(classes)), _tsne(result.get("tsne"))
+    silhouettes = result.get("silhouette")
+    return Outcome(
+        classes, confusion, None if confusion else "This experiment's result has no classes to confuse.",
+        tsne, None if tsne else "The result has no t-SNE: the run was not asked to analyse its features.",
+        {str(k): number(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
+        series.gather(result),
+    )
+
+
+def _confusion(matrix: Any, count: int) -> dict[str, Any] | None:
+    """Counts, and each row's share that is right (None where a class has no sample)."""
+    if not isinstance(matrix, list) or count == 0 or len(matrix) != count:
+        return None
+    if not all(isinstance(row, list) and len(row) == count and all(type(n) is int and n >= 0 for n in row)
+               for row in matrix):
+        return None
+    return {"counts": matrix, "accuracy": [row[i] / sum(row) if sum(row) else None for i, row in enumerate(matrix)]}
+
+
+def _tsne(points: Any) -> dict[str, Any] | None:
+    if not isinstance(points, dict):
+        return None
+    x, y, label = (points.get(k) for k in ("x", "y", "label"))
+    if not (isinstance(x, list) and isinstance(y, list) and isinstance(label, list)) or not x:
+        return None
+    if not len(x) == len(y) == len(label) or not all(type(n) is int and n >= 0 for n in label):
+        return None
+    if not all(isinstance(v, int | float) for v in (*x, *y)):
+        return None
+    index = points.get("index")
+    whole = isinstance(index, list) and len(index) == len(x) and all(type(n) is int for n in index)
+    return {"x": [round(v, 2) for v in x], "y": [round(v, 2) for v in y], "label": label,
+            "index": index if whole else list(range(len(x)))}

@@ -1,0 +1,177 @@
+"""What result.json holds of a time series: ROC, calibration, error over time, records, activities, coupling.
+
+Whatever is not what it should be is left out; nothing here raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from acenode.results import pieces, series_records
+from acenode.results.pieces import Gappy, Numbers, columns, counts, finite, gappy, items, pairs, text, thin, whole
+from acenode.results.series_records import Record
+
+RECORDS, NAMES = 8, 64  # the most of each that is drawn
+
+
+@dataclass(frozen=True)
+class Roc:
+    fpr: Numbers
+    tpr: Numbers
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    predicted: Numbers
+    observed: Numbers
+    count: list[int | None]
+
+
+@dataclass(frozen=True)
+class OverTime:
+    t: Numbers
+    mse: Gappy
+    count: list[int | None]
+    unit: str
+    negll: Gappy = field(default_factory=list)  # empty where nobody said it
+    cut: float | None = None
+    unit_note: str = ""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Classes over time, stretches of one class as (from, to, class); nobody knows the truth everywhere."""
+
+    id: str
+    unit: str
+    true: list[tuple[float, float, int]]
+    predicted: list[tuple[float, float, int]]
+    right: float | None  # the share of the labelled points that is right
+
+
+@dataclass(frozen=True)
+class Coupling:
+    names: list[str]
+    known: list[Gappy] | None
+    learned: list[Gappy] | None
+    how: str
+    titles: list[str]  # the names as people read them
+
+
+@dataclass(frozen=True)
+class Series:
+    """Ready to draw; what is None or empty is not there."""
+
+    roc: Roc | None = None
+    calibration: Calibration | None = None
+    over_time: OverTime | None = None
+    records: list[Record] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
+    coupling: Coupling | None = None
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__dataclass_fields__)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def gather(result: dict[str, Any] | None) -> Series:
+    found = result or {}
+    cut = finite(found.get("cut"))
+    records = _several(found.get("records"), lambda one: series_records.read(one, cut))
+    note = next((r.unit_note for r in records if r.unit_note), "")
+    return Series(_roc(found.get("roc")), _calibration(found.get("calibration")),
+                  _over_time(found.get("over_time"), cut, note), records, _several(found.get("bands"), _band),
+                  _coupling(found.get("coupling")))
+
+
+def _roc(value: Any) -> Roc | None:
+    fpr, tpr = pairs(value, "fpr", "tpr")
+    if len(fpr) < 2 or not all(-1e-9 <= v <= 1 + 1e-9 for v in (*fpr, *tpr)):
+        return None
+    return Roc(thin(fpr), thin(tpr), finite(value.get("auc")))
+
+
+def _calibration(value: Any) -> Calibration | None:
+    found = columns(value, "predicted", "observed")
+    if found is None:
+        return None
+    count = counts(value.get("count"), len(found[0]))
+    kept = [(p, o, n) for p, o, n in zip(*found, count, strict=True) if p is not None and o is not None]
+    if not kept:
+        return None
+    return Calibration([p for p, _, _ in kept], [o for _, o, _ in kept], [n for _, _, n in kept])
+
+
+def _over_time(value: Any, cut: float | None, note: str) -> OverTime | None:
+    found = columns(value, "t", "mse")
+    if found is None or all(v is None for v in found[1]):
+        return None
+    t, mse = found
+    kept = [i for _, i in sorted((at, i) for i, at in enumerate(t) if at is not None)]
+    if not kept:
+        return None
+    count, other = counts(value.get("count"), len(t)), gappy(value.get("negll")) or []
+    said = len(other) == len(t) and any(v is not None for v in other)
+    return OverTime([t[i] or 0.0 for i in kept], [mse[i] for i in kept], [count[i] for i in kept],
+                    text(value.get("unit"), 12), [other[i] for i in kept] if said else [], cut,
+                    text(value.get("unit_note")) or note)
+
+
+def _band(value: dict[str, Any]) -> Band | None:
+    times, predicted, true = (items(value.get(k)) for k in ("t", "predicted", "true"))
+    t = [finite(v) for v in times]
+    if not t or None in t or len(predicted) != len(t) or len(true) not in (0, len(t)):
+        return None
+    guess, truth = [whole(v) for v in predicted], [whole(v) for v in true] or [None] * len(t)
+    if all(v is None for v in guess):
+        return None
+    order = sorted(range(len(t)), key=lambda i: t[i] or 0.0)
+    at = [t[i] or 0.0 for i in order]
+    known = [(a, b) for a, b in zip(guess, truth, strict=True) if b is not None]
+    return Band(text(value.get("id")), text(value.get("unit"), 12), _stretches(at, [truth[i] for i in order]),
+                _stretches(at, [guess[i] for i in order]),
+                sum(a == b for a, b in known) / len(known) if known else None)
+
+
+def _stretches(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, float, int]]:
+    """A point holds from halfway to the one before it to halfway to the next."""
+    half = (t[-1] - t[0]) / (2 * (len(t) - 1)) if t[-1] > t[0] else 0.5
+    edges = [t[0] - half, *((a + b) / 2 for a, b in pairwise(t)), t[-1] + half]
+    found: list[tuple[float, float, int]] = []
+    for (begin, end), kind in zip(pairwise(edges), classes, strict=True):
+        if kind is None:
+            continue
+        if found and found[-1][2] == kind and found[-1][1] == begin:
+            found[-1] = (found[-1][0], end, kind)
+        else:
+            found.append((begin, end, kind))
+    return found[:pieces.POINTS]
+
+
+def _coupling(value: Any) -> Coupling | None:
+    if not isinstance(value, dict):
+        return None
+    names = [text(name, 40) for name in items(value.get("names"))]
+    if not 0 < len(names) <= NAMES:
+        return None
+    known, learned = (_square(value.get(k), len(names)) for k in ("known", "learned"))
+    if not (known or learned):
+        return None
+    return Coupling(names, known, learned, text(value.get("how"), 300), [series_records.title(n) for n in names])
+
+
+def _square(value: Any, side: int) -> list[Gappy] | None:
+    rows = [gappy(row) for row in items(value)]
+    good = [row for row in rows if row is not None and len(row) == side]
+    return good if len(rows) == len(good) == side and any(v is not None for row in good for v in row) else None
+
+
+def _several(value: Any, read: Any) -> list[Any]:
+    found = [read(one) for one in items(value) if isinstance(one, dict)]
+    return [one for one in found if one is not None][:RECORDS]

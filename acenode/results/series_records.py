@@ -1,0 +1,108 @@
+"""Records of a time series in result.json: what was seen, what was held out, and what the model says, with its jumps.
+
+A time that stands twice in a row on a grid is a jump of the state: what the model says before it, and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from acenode.results.pieces import POINTS, Gappy, Numbers, columns, finite, gappy, items, pairs, text
+
+VARIABLES = 6  # the most of a record that is drawn
+TITLES = {"PRCP": "rain", "SNOW": "snowfall", "SNWD": "snow depth", "TMAX": "highest temperature",
+          "TMIN": "lowest temperature"}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of a record: what was seen, what was held out, and what the model makes of it on a grid."""
+
+    name: str
+    t: Numbers
+    x: Numbers
+    target_t: Numbers
+    target_x: Numbers
+    grid: Numbers
+    mean: Gappy
+    low: Gappy  # empty where there is no spread
+    high: Gappy
+    title: str = ""  # as people read it
+
+
+@dataclass(frozen=True)
+class Record:
+    id: str
+    unit: str
+    cut: float | None  # forecasts begin here
+    variables: list[Variable]
+    jumps: Numbers = field(default_factory=list)  # when the state jumped
+    band: str = ""  # what the band is; without it the spread over samples
+    unit_note: str = ""  # what a unit of time is
+    value_unit: str = ""
+
+
+def title(name: str) -> str:
+    """A variable's name, and what it stands for where that is known."""
+    return f"{name} · {TITLES[name]}" if name in TITLES else name
+
+
+def read(value: dict[str, Any], cut: float | None) -> Record | None:
+    """A record; `cut` is the whole result's, where the record has none of its own."""
+    variables = [v for v in map(_variable, items(value.get("variables"))) if v][:VARIABLES]
+    if not variables:
+        return None
+    jumps = sorted(t for t in gappy(value.get("jumps")) or [] if t is not None)[:POINTS]
+    return Record(text(value.get("id")), text(value.get("unit"), 12), finite(value["cut"]) if "cut" in value else cut,
+                  variables, jumps, text(value.get("band")), text(value.get("unit_note")),
+                  text(value.get("value_unit")).removeprefix("in "))
+
+
+def _variable(value: Any) -> Variable | None:
+    if not isinstance(value, dict):
+        return None
+    t, x = pairs(value, "t", "x")
+    target_t, target_x = pairs(value, "target_t", "target_x")
+    found = columns(value, "grid", "mean")
+    grid, mean, low, high = Numbers(), Gappy(), Gappy(), Gappy()
+    if found and None not in found[0]:
+        grid, mean = [float(v or 0) for v in found[0]], found[1]
+        edges = columns(value, "low", "high")
+        low, high = edges if edges and len(edges[0]) == len(grid) else ([], [])
+    if not (t or target_t or any(v is not None for v in mean)):
+        return None
+    name, kept = text(value.get("name")), _kept(grid)
+    return Variable(name, t, x, target_t, target_x, [grid[i] for i in kept], [mean[i] for i in kept],
+                    [low[i] for i in kept if low], [high[i] for i in kept if high], title(name))
+
+
+def _kept(grid: Numbers) -> list[int]:
+    """Few enough points to draw, the last one among them; of a jump both sides or none."""
+    every = -(-len(grid) // POINTS) or 1
+    chosen = {*range(0, len(grid), every), *range(len(grid))[-1:]}
+    if every > 1:
+        chosen |= {j for i in chosen for j in (i - 1, i + 1) if 0 <= j < len(grid) and grid[j] == grid[i]}
+    return sorted(chosen)
+
+
+def caption(records: Sequence[Record]) -> str:
+    """What the charts of these records show, in words."""
+    def first(name: str) -> str:
+        return next((said for r in records if (said := getattr(r, name))), "")
+
+    band, note, unit = first("band"), first("unit_note"), first("value_unit")
+    lines = f"Lines are the model's mean, the bands around them {band}" if band else \
+        "Lines are the mean over the latent samples, bands their spread"
+    cut = "; left of the dotted line is what was observed." if any(r.cut is not None for r in records) else "."
+    parts = ["Points are measurements: filled ones the model saw, open ones were held out.", lines + cut]
+    if any(r.jumps for r in records):
+        parts.append("Ticks along the bottom are the times at which something was observed and the state jumped.")
+    parts += [f"Values are in {unit}."] * bool(unit) + [time_note(note)] * bool(note)
+    return " ".join(parts)
+
+
+def time_note(note: str) -> str:
+    """What a unit of time is, as a sentence; nothing where nobody said it."""
+    return f"Time: {note.rstrip('.')}." if note else ""

@@ -1,0 +1,98 @@
+"""One snapshot as whoever draws it needs it: read without trust, with what is fixed about its probes."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode.runs.store import Run
+
+JUMPS, NAME = 2000, 40  # the most jumps of a probe, and letters of its name, that are shown
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    epoch: int
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {k: self.arrays[k].shape for k in ("t", "h", "a") if k in self.arrays}
+
+
+def load(run: Run, path: Path, notes: list[str]) -> Snapshot | None:
+    """The snapshot, unless it is torn, foreign or not finite: then a note says so."""
+    try:
+        arrays = run.snapshot(path)
+    except Exception:  # a torn archive fails in a dozen ways: zlib, struct, memory for a shape that is nonsense …
+        notes.append(f"{path.name} cannot be read.")
+        return None
+    t, h, a = (arrays.get(k) for k in ("t", "h", "a"))
+    drawable = t is not None and h is not None and t.ndim == 1 and h.ndim >= 3 and h.size > 0 and len(t) == len(h)
+    if not drawable or any(x is not None and x.dtype.kind not in "fiu" for x in (t, h, a)):
+        notes.append(f"{path.name} holds no states over time.")
+        return None
+    if not all(np.isfinite(x).all() for x in (t, h, a) if x is not None):
+        notes.append(f"{path.name} has states that are not finite and is left out.")
+        return None
+    epoch = re.fullmatch(r"epoch-(\d{1,9})", path.stem)
+    return Snapshot(int(epoch[1]) if epoch else 0, arrays)
+
+
+def labels(arrays: dict[str, np.ndarray], probes: int) -> list[int] | None:
+    label = arrays.get("label")
+    if label is None or label.ndim != 1 or len(label) < probes or label.dtype.kind not in "iu":
+        return None
+    return [int(x) for x in label[:probes]]
+
+
+def names(arrays: dict[str, np.ndarray], probes: int) -> list[str] | None:
+    """What the probes are called, such as stations; one that has no name is counted."""
+    name = arrays.get("name")
+    if name is None or name.ndim != 1 or len(name) < probes or name.dtype.kind != "U":
+        return None
+    try:
+        found = ["".join(c for c in str(x)[:NAME] if c.isprintable()).strip() for x in name[:probes]]
+    except (ValueError, SystemError):  # bytes that are no letters
+        return None
+    return [x or f"probe {i + 1}" for i, x in enumerate(found)] if any(found) else None
+
+
+def jumps(arrays: dict[str, np.ndarray], probes: int) -> list[list[float]] | None:
+    """When each probe's state jumped, within the time that is shown; the rest of a row is no number."""
+    found, t = arrays.get("jumps"), arrays["t"]
+    if found is None or found.ndim != 2 or len(found) < probes or found.dtype.kind != "f":
+        return None
+    shown = [np.unique(row[(row >= t.min()) & (row <= t.max())])[:JUMPS] for row in found[:probes]]
+    return [[float(f"{x:.6g}") for x in row] for row in shown] if any(len(row) for row in shown) else None
+
+
+def images(arrays: dict[str, np.ndarray], probes: int) -> dict[str, Any] | None:
+    """The probes' pixels, channels last."""
+    image = arrays.get("image")
+    if image is None or image.dtype != np.uint8 or image.ndim != 4:
+        return None
+    if image.shape[1] not in (1, 3) or len(image) < probes:
+        return None
+    return {"shape": image.shape[1:], "pixels": text(image[:probes].transpose(0, 2, 3, 1))}
+
+
+def opinion(arrays: dict[str, np.ndarray], probes: int) -> list[list[Any]] | None:
+    """What the model takes each probe for, and how surely: [class, probability]."""
+    logits = arrays.get("logits")
+    if logits is None or logits.ndim != 2 or len(logits) < probes or logits.dtype.kind != "f":
+        return None
+    if logits.shape[1] == 0 or not np.isfinite(logits).all():
+        return None
+    e = np.exp(logits[:probes].astype(np.float64) - logits[:probes].max(1, keepdims=True))
+    p = e / e.sum(1, keepdims=True)
+    return [[int(row.argmax()), round(float(row.max()), 4)] for row in p]
+
+
+def text(values: np.ndarray) -> str:
+    return b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

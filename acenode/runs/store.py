@@ -1,0 +1,203 @@
+"""The run directory: the only thing that passes between training and whoever looks at it.
+
+    config.json      everything needed to repeat the run     status.json     state, progress, heartbeat, error
+    metrics.jsonl    append-only, every curve's source       snapshots/      h(t) and a(t) of the probes
+    checkpoints/     last.pt to go on, best.safetensors      result.json     test metrics at the best parameters
+    log.txt          what happened, for people               stop            somebody asks the run to stop
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import shutil
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode.config import FORMAT, Config
+from acenode.errors import UserError
+from acenode.files import read_json, write_json
+from acenode.runs.process import alive, identity
+
+STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
+BUSY = frozenset({"queued", "running"})  # somebody is to train it, or does
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's directory, read afresh at every call."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            value = read_json(self.path / name)
+        except FileNotFoundError:
+            raise UserError(f"{self.path} is not a run: it has no {name}") from None
+        except (ValueError, OSError) as error:
+            raise UserError(f"{self.path / name} cannot be read ({error}): delete the run, or restore it") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{self.path / name} is not what a run has there: delete the run, or restore the file")
+        return value
+
+    def description(self) -> dict[str, Any]:
+        """config.json: the configuration, versions, device, parameter count."""
+        value = self._read("config.json")
+        version = value.get("format")
+        if not isinstance(version, int) or not isinstance(value.get("config"), dict):
+            raise UserError(f"{self.path} is not a run: its config.json is something else")
+        if not _numbers(value.get("created", 0), value.get("params", 0)):
+            raise UserError(f"{self.path} is not a run: its config.json is something else")
+        if version > FORMAT:
+            raise UserError(f"{self.id} was written by a newer version (format {version}, this one reads {FORMAT}): "
+                            "update acenode")
+        return value
+
+    def config(self) -> Config:
+        return Config.from_dict(self.description()["config"])
+
+    def status(self) -> dict[str, Any]:
+        """status.json, where a run whose process is gone is `interrupted`."""
+        status = self._read("status.json")
+        if status.get("state") not in STATES:
+            raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
+        process, heartbeat, progress = (status.get(k) for k in ("process", "heartbeat", "progress"))
+        if not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
+            raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
+        if status["state"] in BUSY and not alive(process, float(heartbeat or 0)):
+            status |= {"state": "interrupted", "error": "the process that was to train it is gone"}
+        return status
+
+    def stored_state(self) -> str | None:
+        """The state as written, whoever wrote it."""
+        return self._read("status.json").get("state")
+
+    def mark(self, state: str, **values: Any) -> None:
+        """Write a state from outside of training; the rest of the status stays."""
+        status = self._read("status.json") | {"state": state, "heartbeat": time.time(), "process": identity(), **values}
+        write_json(self.path / "status.json", status)
+
+    def result(self) -> dict[str, Any] | None:
+        """result.json, once the run is finished."""
+        if not (self.path / "result.json").exists():
+            return None
+        result = self._read("result.json")
+        test = result.get("test")
+        if not isinstance(test, dict) or not all(v is None or _numbers(v) for v in test.values()):
+            raise UserError(f"{self.path / 'result.json'} is not what a run has there: delete the run")
+        return result
+
+    def metrics(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Records from a byte offset on, and the offset to ask from next time. A torn last line waits."""
+        try:
+            with open(self.path / "metrics.jsonl", "rb") as file:
+                file.seek(offset)
+                data = file.read()
+        except FileNotFoundError:
+            return [], 0
+        end = data.rfind(b"\n") + 1
+        records = []
+        for line in data[:end].splitlines():
+            with contextlib.suppress(ValueError):  # a line that somebody else tore
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    records.append(record)
+        return records, offset + end
+
+    def snapshots(self) -> list[Path]:
+        return sorted((self.path / "snapshots").glob("*.npz"))
+
+    def snapshot(self, path: Path) -> dict[str, np.ndarray]:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {k: file[k] for k in file.files}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            raise UserError(f"{path} cannot be read ({error})") from None
+
+    def ask_to_stop(self) -> None:
+        (self.path / "stop").touch()
+
+    def withdraw_stop(self) -> None:
+        (self.path / "stop").unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        shutil.rmtree(self.path)
+
+
+def _numbers(*values: Any) -> bool:
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+class RunStore:
+    """A folder of runs."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def create(self, config: Config, extra: dict[str, Any]) -> Run:
+        """A new run in state `queued`."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): use --runs DIR") from None
+        while True:
+            name = f"{config.experiment}-{config.method}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+            run = Run(self.root / name)
+            try:
+                run.path.mkdir()
+                break
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): use --runs DIR") from None
+        write_json(run.path / "config.json", {"format": FORMAT, "id": run.id, "created": time.time(),
+                                              "config": config.to_dict(), **extra}, indent=2)
+        write_json(run.path / "status.json", {"state": "queued", "progress": 0.0, "heartbeat": time.time(),
+                                              "process": identity(), "error": None})
+        return run
+
+    def open(self, name: str) -> Run:
+        """The run of that id, a unique beginning of it, or `last`."""
+        if name == "last":
+            runs = [run for run in self if (run.path / "config.json").exists()]
+            if not runs:
+                raise UserError(f"there is no run in {self.root} yet: start one with `acenode train`")
+            return max(runs, key=lambda run: (run.path / "config.json").stat().st_mtime)
+        if not NAME.fullmatch(name):
+            raise UserError(f"{name!r} is not the name of a run: see `acenode list`")
+        if (self.root / name).is_dir():
+            return Run(self.root / name)
+        near = [run for run in self if run.id.startswith(name)]
+        if len(near) == 1:
+            return near[0]
+        raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
+                        f"{name!r} fits {len(near)} runs in {self.root}: write more of its name")
+
+    def find(self, name: str) -> Run | None:
+        """The run of exactly that id, if there is one."""
+        run = Run(self.root / name)
+        return run if NAME.fullmatch(name) and run.path.is_dir() else None
+
+    def folder(self, name: str) -> Run:
+        """The folder of that exact name, be it a run or not: to delete what cannot be read."""
+        if Path(name).name != name or name.startswith(".") or not (self.root / name).is_dir():
+            raise UserError(f"there is no folder {name!r} in {self.root}")
+        return Run(self.root / name)
+
+    def __iter__(self) -> Iterator[Run]:
+        """Every folder that may be a run, oldest first by name."""
+        if self.root.is_dir():
+            yield from (Run(p) for p in sorted(self.root.iterdir()) if p.is_dir() and not p.name.startswith("."))

@@ -1,0 +1,217 @@
+"""The kernels of the recurrences against the operations of torch, in double precision where that is the reference."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+import torch
+from jump_problem import by_rows, events_of, weights_of
+from problems import Refused, relative
+from torch import Tensor
+
+from acenode.accelerate import trial
+from acenode.accelerate.encoder import cuda as scan_cuda
+from acenode.accelerate.encoder.torch_scan import Scan
+from acenode.accelerate.gru_ode_bayes import cuda as jump_scan_cuda
+from acenode.accelerate.gru_ode_bayes.cuda import JumpScan
+from acenode.accelerate.gru_ode_bayes.events import Events, Weights
+from acenode.accelerate.told import telling
+from acenode.bench.latent import task
+
+pytestmark = pytest.mark.cuda
+
+PAPER = (40, 50, 50, 4)  # r, u, units and maps of f
+
+
+class Problem:
+    """A scan of S rows and B series; the first begins late, the second of several reads nothing."""
+
+    def __init__(self, S: int, B: int, r: int, u: int, h: int, L: int, seed: int = 0) -> None:
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator, dtype=torch.float64).cuda()
+
+        self.dt = 0.1 * draw(S, B, 1)
+        self.read = torch.rand(S, B, 1, generator=generator).cuda() > 0.4
+        self.dt[:S // 2, 0], self.read[:S // 2, 0] = 0, False
+        self.read[:, 1:2] = False
+        self.read[-1, 0] = True
+        sizes = [r, *[h] * (L - 1), r]
+        shapes = [(2 * r, 2 * u), (2 * u, 2 * r), (2 * r,), (2 * r, u), (u, 2 * r), (2 * r,)]
+        for a, b in pairwise(sizes):
+            shapes += [(a, b), (b,)]
+        self.tensors = [draw(S, B, 3 * u), *(0.2 * draw(*shape) for shape in shapes)]
+        self.weighing = draw(S, B, 2 * r)
+
+    def run(self, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+        given, *weights = (x.to(dtype).requires_grad_() for x in self.tensors)
+        y = Scan.apply(given, self.dt.to(dtype), self.read, *weights)
+        return [y.detach(), *torch.autograd.grad((y * self.weighing.to(dtype)).sum(), (given, *weights))]
+
+    def suits(self) -> bool:
+        given, *weights = (x.float() for x in self.tensors)
+        return scan_cuda.suits(given, weights)
+
+
+def close(found: Sequence[Tensor], exact: Sequence[Tensor], outputs: int) -> None:
+    for n, (a, b) in enumerate(zip(found, exact, strict=True)):
+        assert (a.double() - b).norm() <= (1e-5 if n < outputs else 1e-4) * b.norm(), n
+
+
+@pytest.mark.parametrize(("S", "B", "sizes"), [
+    (150, 50, PAPER), (31, 7, PAPER), (20, 1, PAPER), (5, 131, (4, 5, 6, 3)), (9, 3, (20, 100, 30, 2)),
+    (12, 2, (100, 60, 100, 3)), (1, 2, (16, 16, 16, 2))])
+def test_the_scans_kernel_is_its_operations(S: int, B: int, sizes: tuple[int, int, int, int]) -> None:
+    problem = Problem(S, B, *sizes)
+    assert problem.suits()
+    close(problem.run(), problem.run(torch.float64), 1)
+
+
+def test_what_the_kernel_is_not_made_for_is_left_to_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(6, 3, 5, 130, 6, 3)
+    assert not problem.suits()
+    close(problem.run(), problem.run(torch.float64), 1)
+    problem = Problem(6, 3, 5, 4, 6, 3)
+    monkeypatch.setattr(scan_cuda, "ready", lambda index: False)
+    assert not problem.suits()
+    close(problem.run(), problem.run(torch.float64), 1)
+
+
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_a_kernel_that_does_not_run_is_left_to_the_operations(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.accelerate.encoder import kernels as scan_kernels
+
+    monkeypatch.setattr(trial, "_trouble", {})
+    monkeypatch.setattr(scan_kernels, which, Refused())
+    problem, lines = Problem(6, 3, 5, 4, 6, 3), list[str]()
+    with telling(lines.append):
+        close(problem.run(), problem.run(torch.float64), 1)
+    assert lines == ["kernels of the GPU do not run here: RuntimeError: out of resource: registers",
+                     "series are taken through their times by torch's operations, row by row"]
+
+
+def test_rows_that_are_padding_change_nothing() -> None:
+    problem = Problem(20, 4, *PAPER)
+    y = problem.run()[0]
+    assert torch.equal(y[:10, 0], torch.zeros_like(y[:10, 0]))
+    assert torch.equal(y[:, 1, 40:], torch.zeros_like(y[:, 1, 40:]))  # s moves only where something is read
+
+
+def test_the_scan_is_the_same_every_time() -> None:
+    problem = Problem(60, 50, *PAPER)
+    first = problem.run()
+    assert all(torch.equal(a, b) for _ in range(3) for a, b in zip(first, problem.run(), strict=True))
+
+
+def at_once(run: Callable[[], list[Tensor]], threads: int = 4) -> list[list[Tensor]]:
+    """Each on a stream of its own, all begun together."""
+    found: list[list[Tensor]] = [[] for _ in range(threads)]
+    ready = threading.Barrier(threads)
+
+    def go(n: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            ready.wait()
+            for _ in range(5):
+                found[n] = run()
+            torch.cuda.current_stream().synchronize()
+
+    each = [threading.Thread(target=go, args=(n,)) for n in range(threads)]
+    for thread in each:
+        thread.start()
+    for thread in each:
+        thread.join()
+    return found
+
+
+def test_threads_and_streams_do_not_disturb_each_other() -> None:
+    problem = Problem(40, 17, 24, 33, 40, 3)  # of sizes not compiled yet
+    torch.cuda.synchronize()
+    found = at_once(problem.run)
+    exact = problem.run(torch.float64)
+    for each in found:
+        close(each, exact, 1)
+
+
+def test_a_batch_of_the_papers_size_equals_the_cpus() -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        made = task(device=device)
+        loss = made.loss(made.batch(0, 0), detach_attention=False).task
+        loss.backward()
+        found.append((loss.detach().cpu(), torch.cat([p.grad.flatten().cpu() for p in made.model.parameters()])))
+    assert relative(found[1][0], found[0][0]) < 1e-4
+    assert relative(found[1][1], found[0][1]) < 1e-2
+
+
+def test_a_batch_arrives_whole() -> None:
+    here, there = task(device="cpu").batch(0, 0), task(device="cuda").batch(0, 0)
+    assert there.seen is there.target
+    assert here.walk is not None
+    assert there.walk is not None
+    pairs = [(here.label, there.label), (here.noise, there.noise)]
+    pairs += [(getattr(a, k), getattr(b, k)) for a, b in ((here.seen, there.seen), (here.walk, there.walk))
+              for k in vars(a)]
+    for a, b in pairs:
+        assert b.is_cuda
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b.cpu())
+
+
+# The jumps ------------------------------------------------------------------------------------------------------------
+
+
+def jumps(h0: Tensor, dt: Tensor, events: Events, weights: Weights, kernel: bool) -> list[Tensor]:
+    leaves = [x.detach().clone().requires_grad_() for x in (h0, *weights)]
+    found = (JumpScan.apply(leaves[0], dt, events, *leaves[1:]) if kernel
+             else by_rows(leaves[0], dt, events, Weights(*leaves[1:])))
+    weighing = torch.linspace(-1, 1, found[0].numel(), dtype=h0.dtype, device=h0.device).view_as(found[0])
+    loss = (found[0] * weighing).sum() + (found[1] * weighing.flip(0)).sum()
+    return [*(x.detach() for x in found), *torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)]
+
+
+@pytest.mark.parametrize(("S", "counts", "sizes", "drops", "looks"), [
+    (200, (30, 0, 200, 1, 7), (50, 25, 5, 10), True, False), (40, (3,), (50, 25, 5, 10), False, True),
+    (17, (5, 17, 0), (7, 5, 3, 4), True, True), (30, (0, 9), (64, 64, 2, 32), False, False)])
+def test_the_jumps_kernel_is_its_equations(S: int, counts: tuple[int, ...], sizes: tuple[int, int, int, int],
+                                           drops: bool, looks: bool) -> None:
+    weights, events = weights_of(*sizes, device="cuda"), events_of(S, counts, *sizes, drops, looks, device="cuda")
+    generator = torch.Generator().manual_seed(3)
+    h0 = torch.randn(len(counts), sizes[0], generator=generator, dtype=torch.float64).cuda()
+    dt = torch.full((), 0.05, dtype=torch.float64).cuda().expand(S, len(counts)) if drops else (
+        0.1 * torch.rand(S, len(counts), generator=generator, dtype=torch.float64).cuda())
+    small = Weights(*(w.float() for w in weights))
+    assert jump_scan_cuda.suits(h0.float(), dt.float(), single(events), small)
+    close(jumps(h0.float(), dt.float(), single(events), small, True), jumps(h0, dt, events, weights, False), 2)
+
+
+def single(events: Events) -> Events:
+    return Events(events.offsets, events.row, events.x.float(), events.m.float(),
+                  None if events.kept is None else events.kept.float(), events.jumps)
+
+
+def test_the_jumps_are_the_same_every_time_and_for_every_thread() -> None:
+    sizes, counts = (50, 25, 5, 10), (20, 60, 3) * 8
+    weights = Weights(*(w.float() for w in weights_of(*sizes, device="cuda")))
+    events = single(events_of(60, counts, *sizes, True, False, device="cuda"))
+    h0 = torch.zeros(len(counts), 50, device="cuda")
+    dt = torch.full((), 0.05, device="cuda").expand(60, len(counts))
+    torch.cuda.synchronize()
+    first = jumps(h0, dt, events, weights, True)
+    for each in at_once(lambda: jumps(h0, dt, events, weights, True)):
+        assert all(torch.equal(a, b) for a, b in zip(first[:3], each[:3], strict=True))
+        close(each, first, 2)
+
+
+def test_series_without_any_event_only_drift() -> None:
+    sizes = (50, 25, 5, 10)
+    weights = Weights(*(w.float() for w in weights_of(*sizes, device="cuda")))
+    events = single(events_of(9, (0, 0), *sizes, False, False, device="cuda"))
+    pre, post, saved = jump_scan_cuda.forward(torch.ones(2, 50, device="cuda"), torch.full((9, 2), 0.1, device="cuda"),
+                                              events, weights)
+    assert pre.shape == post.shape == (0, 50)
+    d_start, found = jump_scan_cuda.backward(pre, post, saved)
+    assert all(not d.any() for d in (d_start, *found))

@@ -1,0 +1,63 @@
+"""Every way to convolve against torch's own convolution, values and gradients, in double precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from problems import relative
+
+from acenode.accelerate import convolution
+from acenode.models.image.layers import Conv3x3, TimeConv, groups
+
+
+def noise(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def gradients(y: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    return torch.autograd.grad((y * noise(*y.shape, seed=9)).sum(), inputs)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize(("B", "inputs", "outputs", "H", "W"), [(5, 3, 4, 6, 6), (2, 4, 2, 3, 5), (1, 2, 2, 1, 1)])
+def test_time_convolution_is_the_convolution_with_a_time_channel(
+        flipped: bool, B: int, inputs: int, outputs: int, H: int, W: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolution, "flipped", lambda x: flipped)
+    layer = TimeConv(inputs, outputs).double()
+    layer.initialise(torch.Generator().manual_seed(1))
+    h, t = noise(B, inputs, H, W).requires_grad_(), torch.tensor(0.7, dtype=torch.float64)
+    wide = torch.cat((layer.weight, layer.time), dim=1)
+    expected = F.conv2d(torch.cat((h, t.expand(B, 1, H, W)), dim=1), wide, layer.bias, padding=1)
+    assert relative(layer(h, t), expected) < 1e-12
+    inputs_ = [h, layer.weight, layer.time, layer.bias]
+    for ours, theirs in zip(gradients(layer(h, t), inputs_), gradients(expected, inputs_), strict=True):
+        assert relative(ours, theirs) < 1e-12
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("bias", [True, False])
+def test_plain_convolution(flipped: bool, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolution, "flipped", lambda x: flipped)
+    layer = Conv3x3(3, 5, bias=bias).double()
+    layer.initialise(torch.Generator().manual_seed(1))
+    x = noise(4, 3, 4, 4).requires_grad_()
+    expected = F.conv2d(x, layer.weight, layer.bias, padding=1)
+    assert relative(layer(x), expected) < 1e-12
+    for ours, theirs in zip(gradients(layer(x), [x, *layer.parameters()]),
+                            gradients(expected, [x, *layer.parameters()]), strict=True):
+        assert relative(ours, theirs) < 1e-12
+
+
+@pytest.mark.parametrize(("frozen", "kept"), [("weight", {"x"}), ("x", {"weight"})])
+def test_a_fixed_input_gets_no_gradient(frozen: str, kept: set[str]) -> None:
+    layer, x = Conv3x3(2, 2, bias=False).double(), noise(3, 2, 4, 4).requires_grad_(frozen != "x")
+    layer.initialise(torch.Generator().manual_seed(0))
+    layer.weight.requires_grad_(frozen != "weight")
+    layer(x).sum().backward()
+    assert {"x" for _ in [0] if x.grad is not None} | {"weight" for _ in [0] if layer.weight.grad is not None} == kept
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(64, 32), (128, 32), (69, 23), (16, 8), (21, 7), (3, 1), (1, 1)])
+def test_groups(channels: int, expected: int) -> None:
+    assert groups(channels) == expected

@@ -1,0 +1,121 @@
+"""A lab of a test's own, runs in every state, and pages opened without a browser."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acenode_app import lab as labs
+from acenode_app.lab import Lab
+from quick import QUICK
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+from acenode import experiments
+from acenode.bench.driving import browser
+from acenode.config import Config
+from acenode.errors import UserError
+from acenode.execution.execute import create, execute
+from acenode.files import write_json
+from acenode.runs.process import identity
+from acenode.runs.store import Run, RunStore
+
+MAIN = Path(__file__).parents[2] / "app" / "main.py"
+QUICK_ACE = {**QUICK, "analysis": True, "solver": "rk4", "step_size": 0.5, "device": "cpu"}
+
+
+def config(method: str = "ace", **given: Any) -> Config:
+    return experiments.get("mnist").configure(method, **{**QUICK_ACE, **given})
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three finished runs: ACE with two seeds, and ODE-Net."""
+    root = tmp_path_factory.mktemp("trained")
+    store = RunStore(root)
+    for made in (config(), config(seed=1), config("odenet")):
+        assert execute(create(store, made), root / "data").state == "finished"
+    return root
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """A lab over an empty folder, in place of the process's own."""
+    made = Lab(tmp_path / "runs", tmp_path / "data")
+    labs.use(made)
+    yield made
+    made.close()
+    labs.use(None)
+
+
+@pytest.fixture(scope="session")
+def chrome() -> Iterator[Any]:
+    """A browser, if there is one."""
+    try:
+        with browser() as found:
+            yield found
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Puts runs into the lab's folder."""
+
+    lab: Lab
+    trained: Path
+
+    def finished(self) -> list[Run]:
+        shutil.copytree(self.trained, self.lab.store.root, dirs_exist_ok=True)
+        return list(self.lab.store)
+
+    def waiting(self, **given: Any) -> Run:
+        """A run as its creator left it; nobody trains it."""
+        return create(self.lab.store, config(**given))
+
+    def running(self, **status: Any) -> Run:
+        """A run that this very process seems to train, with some curves."""
+        run = self.waiting()
+        source = next(iter(RunStore(self.trained)))
+        for part in ("metrics.jsonl", "snapshots"):
+            copy = shutil.copytree if (source.path / part).is_dir() else shutil.copy
+            copy(source.path / part, run.path / part)
+        write_json(run.path / "status.json", {"state": "running", "error": None, "progress": 0.4, "epoch": 0,
+                                              "epochs": 1, "seconds": 3.0, "seconds_left": 4.5,
+                                              "heartbeat": time.time(), "process": identity(), **status})
+        return run
+
+    def failed(self, error: str = "underflow in dt at t=0.31: loosen rtol and atol") -> Run:
+        return self.running(state="failed", error=error)
+
+    def foreign(self, name: str = "not-a-run", **files: str) -> Path:
+        folder = self.lab.store.root / name
+        folder.mkdir(parents=True)
+        for file, text in files.items():
+            (folder / file.replace("_", ".")).write_text(text)
+        return folder
+
+
+@pytest.fixture
+def shelf(lab: Lab, trained: Path) -> Shelf:
+    lab.store.root.mkdir(exist_ok=True)
+    return Shelf(lab, trained)
+
+
+@pytest.fixture
+def page(lab: Lab) -> Callable[..., AppTest]:
+    """A page of the app after its first run: page("mnist", runs="…")."""
+
+    def opened(name: str = "", **query: str) -> AppTest:
+        app = AppTest.from_file(str(MAIN), default_timeout=60)
+        for key, value in query.items():
+            app.query_params[key] = value
+        app._page_hash = calc_hash(name)
+        return app.run()
+
+    return opened

@@ -1,0 +1,198 @@
+"""The app in a real browser: train, watch, zoom, play, stop, resume, compare, follow a link, survive a kill."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import config
+from tabs import Tab
+
+from acenode.bench.driving import CURVES, PLAYER, Served, server
+from acenode.execution.execute import create
+from acenode.runs.store import Run, RunStore
+
+STOP = "() => [...document.querySelectorAll('button')].find(b => b.innerText.includes('Stop'))?.click()"
+
+
+@pytest.fixture(scope="module")
+def served(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with server(tmp_path_factory.mktemp("lab") / "runs", OMP_NUM_THREADS="1") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def store(served: Served) -> RunStore:
+    return RunStore(served.process.args[-1])  # type: ignore[arg-type, index, union-attr]
+
+
+def until(condition: Any, seconds: float = 90) -> None:
+    """Wait for what another process does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
+
+
+def newest(store: RunStore) -> Run:
+    return store.open("last")
+
+
+def pattern(store: RunStore, **given: Any) -> Run:
+    """A stopped run for `Repeat with changes`: how the tests choose settings without clicking through the form."""
+    run = create(store, config(**given))
+    run.mark("stopped")
+    return run
+
+
+@pytest.fixture(scope="module")
+def long_run(chrome: Any, served: Served, store: RunStore) -> Run:
+    """A run that trains until it is stopped, started by pressing Train."""
+    source = pattern(store, epochs=5000, batch_size=128, snapshots=100)
+    tab = Tab(chrome, served).open(f"mnist?from={source.id}")
+    tab.press("Train")
+    until(lambda: newest(store).id != source.id)
+    run = newest(store)
+    tab.until(f"{tab.points(run.id)} > 3")
+    tab.close()
+    return run
+
+
+def test_curves_move_and_keep_their_zoom(chrome: Any, served: Served, long_run: Run) -> None:
+    tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
+    tab.until(f"{tab.points(long_run.id)} > 5")
+    tab.ask(f"{CURVES}.scrollIntoView()")
+    tab.until(f"{CURVES}.__curves.ranges('losses') !== null")
+    box = tab.page.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
+    tab.page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
+    tab.page.mouse.down()
+    tab.page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.7, steps=8)
+    tab.page.mouse.up()
+    tab.page.wait_for_timeout(500)
+    zoomed = tab.ask(f"{CURVES}.__curves.ranges('losses')")
+    before = tab.ask(tab.points(long_run.id))
+    drawn = tab.ask(f"{CURVES}.__curves.drawn()")
+    tab.until(f"{tab.points(long_run.id)} > {before + 5} && {CURVES}.__curves.drawn() > {drawn}")
+    assert tab.ask(f"{CURVES}.__curves.ranges('losses')") == zoomed
+    tab.close()
+
+
+def test_a_reload_and_a_second_tab_join_the_run(chrome: Any, served: Served, long_run: Run) -> None:
+    first = Tab(chrome, served).open("mnist")
+    first.until(f"{first.points(long_run.id)} > 5")  # the run that trains is shown without being asked for
+    address = first.page.url
+    assert long_run.id in address
+    second = Tab(chrome, served, "dark")
+    second.page.goto(address)
+    second.until(f"{second.points(long_run.id)} > 5")
+    first.page.reload()
+    first.until(f"{first.points(long_run.id)} > 5")
+    assert long_run.status()["state"] == "running"
+    first.close()
+    second.close()
+    assert long_run.status()["state"] == "running"  # closing every tab stops nothing
+
+
+def test_the_player_plays_while_training_runs(chrome: Any, served: Served, long_run: Run) -> None:
+    tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
+    tab.until(f"{PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 3")
+    tab.ask(f"{PLAYER}.__player.seek({{t: 0.5}})")
+    tab.until(f"Math.abs({PLAYER}.__player.frame().t - 0.5) < 0.03")
+    tab.until("/[?&]t=0.[45]/.test(location.search)")  # the address says where we are
+    address = tab.page.url
+    other = Tab(chrome, served)
+    other.page.goto(address)
+    other.until(f"{PLAYER} !== undefined && Math.abs({PLAYER}.__player.frame().t - 0.5) < 0.03")
+    other.close()
+    tab.ask(f"{PLAYER}.__player.play()")
+    tab.until(f"{PLAYER}.__player.frame().t > 0.6 || {PLAYER}.__player.frame().t < 0.4")
+    tab.close()
+
+
+def test_stop_then_resume(chrome: Any, served: Served, long_run: Run) -> None:
+    tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
+    tab.press("Stop")
+    until(lambda: long_run.status()["state"] == "stopped")
+    steps = long_run.status()["step"]
+    tab.press("Resume")
+    until(lambda: long_run.status()["state"] == "running" and long_run.status().get("step", 0) > steps + 3)
+    tab.until(f"{tab.points(long_run.id)} > {steps + 3}")
+    other = Tab(chrome, served).open(f"mnist?runs={long_run.id}")  # two people press Stop
+    other.page.get_by_role("button", name="Stop", exact=True).wait_for()
+    tab.page.get_by_role("button", name="Stop", exact=True).wait_for()
+    tab.page.evaluate(STOP)
+    other.page.evaluate(STOP)  # at once: a moment later its button says Resume
+    until(lambda: long_run.status()["state"] == "stopped")
+    tab.close()
+    other.close()
+
+
+def test_two_finished_runs_are_compared(chrome: Any, served: Served, store: RunStore, trained: Path) -> None:
+    names = [p.name for p in trained.iterdir() if p.name.startswith("mnist")]
+    for name in names:
+        shutil.copytree(trained / name, store.root / name)
+    tab = Tab(chrome, served).open(f"compare?runs={','.join(names)}")
+    tab.page.get_by_text("Settings that differ").wait_for()
+    for name in names:
+        tab.until(f"{tab.points(name)} > 0")
+    tab.until(f"{PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
+    assert "ODE-Net" in tab.page.inner_text("body")
+    scales = f"{PLAYER}.__player.scales('features')"
+    tab.until(f"{scales}.length === {len(names)}")
+    shared = tab.ask(scales)
+    assert all(scale == shared[0] for scale in shared)  # equal colours are equal values
+    tab.page.get_by_text("same scales").click()
+    own = tab.ask(scales)
+    assert all(scale != own[0] for scale in own[1:])
+    assert shared[0] == [min(low for low, _ in own), max(high for _, high in own)]
+    address = tab.page.url
+    other = Tab(chrome, served)
+    other.page.goto(address)
+    for name in names:
+        other.until(f"{other.points(name)} > 0")
+    other.close()
+    shutil.rmtree(store.root / names[0])  # deleted while it is open elsewhere
+    tab.page.reload()
+    tab.page.get_by_text("Settings that differ").wait_for()
+    tab.close()
+
+
+def test_nothing_leaves_the_machine(chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served)
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    for path in ("", "mnist", "compare", "runs"):
+        tab.open(path)
+        tab.page.get_by_role("heading", level=1).first.wait_for()
+        tab.page.wait_for_timeout(500)
+    assert asked
+    assert not [u for u in asked if not u.startswith((served.url, "data:", "blob:", f"ws://127.0.0.1:{served.port}"))]
+    tab.close()
+
+
+def test_a_killed_server_leaves_a_run_to_resume(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("killed") / "runs"
+    store = RunStore(root)
+    source = pattern(store, epochs=5000, batch_size=128, checkpoint_seconds=0.5)
+    with server(root) as served:
+        tab = Tab(chrome, served).open(f"mnist?from={source.id}")
+        tab.press("Train")
+        until(lambda: newest(store).id != source.id)
+        run = newest(store)
+        until(lambda: (run.path / "checkpoints" / "last.pt").exists())
+        served.process.send_signal(signal.SIGKILL)
+        served.process.wait()
+        tab.context.close()
+    assert run.status()["state"] == "interrupted"
+    with server(root, served.port) as again:
+        tab = Tab(chrome, again).open(f"mnist?runs={run.id}")
+        tab.press("Resume")
+        until(lambda: run.status()["state"] == "running")
+        tab.until(f"{tab.points(run.id)} > 3")
+        tab.close()
+    assert run.status()["state"] == "stopped"  # the server's stop asked it to write a checkpoint

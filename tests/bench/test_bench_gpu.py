@@ -1,0 +1,171 @@
+"""The table of the GPU's benchmark: what it measures, what it leaves out, and rows that fail without the others."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from problems import IdleEngine
+from torch import Tensor, nn
+
+from acenode.accelerate.torch_alone import kernels_wanted
+from acenode.bench import gpu, gpu_work, latent, ushcn
+from acenode.bench.gpu_table import render
+from acenode.bench.gpu_work import FAMILIES, Work
+from acenode.cli import main
+from acenode.ode.runge_kutta import Evaluations
+from acenode.training.task import Groups, Loss, Metric, Recipe
+
+CPU = torch.device("cpu")
+
+
+class Tiny:
+    """One number that is trained; knows which threads asked for its batches, and whether kernels were wanted there."""
+
+    metric, iterations = Metric("error"), 3
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.model = seed, nn.ParameterDict({"f": torch.tensor([float(seed)])})
+        self.threads: set[int] = set()
+        self.wanted: set[bool] = set()
+        self.tf32: set[bool] = set()
+
+    def recipe(self) -> Recipe:
+        return Recipe(1, 0.01, lambda parameters, lr, _: torch.optim.SGD(parameters, lr))
+
+    def groups(self, detach_attention: bool) -> Groups:
+        return Groups([self.model["f"]], [], [])
+
+    def batch(self, epoch: int, iteration: int) -> Tensor:
+        self.threads.add(threading.get_ident())
+        self.wanted.add(kernels_wanted())
+        self.tf32.add(torch.backends.cudnn.allow_tf32)
+        return torch.ones(1)
+
+    def loss(self, batch: Tensor, *, detach_attention: bool) -> Loss:
+        return Loss((self.model["f"] * batch - 1).square().sum(), {}, Evaluations(7))
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> list[Tiny]:
+    """The series by such tasks, of which ace cannot be made; all that there were."""
+    made: list[Tiny] = []
+
+    def make(method: str, device: str, engine: str, seed: int) -> Any:
+        if method == "ace":
+            raise RuntimeError("no such kernel\nand a long story")
+        made.append(Tiny(seed))
+        return made[-1]
+
+    monkeypatch.setitem(FAMILIES, "series", replace(FAMILIES["series"], make=make))
+    return made
+
+
+def test_every_row_is_measured_and_one_that_fails_says_so_in_its_place(tiny: list[Tiny],
+                                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    rows = gpu.measure(gpu.works("series"), CPU, 2, full=False)["rows"]
+    assert [(r["method"], r["engine"], r["error"]) for r in rows] == [
+        ("latent-ode", "reference", None), ("latent-ode", "auto", None),
+        ("ace", "reference", "RuntimeError: no such kernel"), ("ace", "auto", "RuntimeError: no such kernel")]
+    reference, auto = rows[:2]
+    assert reference["ms"] > 0
+    assert reference["ms_in_threads"] is None
+    assert auto["ms_in_threads"] > 0
+    assert auto["evaluations"] == 7
+    assert auto["samples_per_second"] == pytest.approx(50e3 / auto["ms"])
+    assert auto["published"] == "14–18 s"
+    assert [task.wanted for task in tiny] == [{False}, {True}] + 5 * [{True}]
+    assert sorted(task.seed for task in tiny[2:]) == [0, 1, 2, 3, 4]
+    assert len({t for task in tiny[2:] for t in task.threads}) == 5
+    assert "4/4 series, ace by auto" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_beside_others_ends_them_in_words(tiny: list[Tiny]) -> None:
+    def fail(self: Tiny, *_: int) -> Tensor:
+        if len(tiny) > 5:
+            raise RuntimeError("device lost")
+        return torch.ones(1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tiny, "batch", fail)
+        row = gpu.row_of(Work("series", "latent-ode", "auto"), CPU, 1, full=True)
+    assert row["ms"] > 0
+    assert row["ms_in_threads"] is None
+    assert row["error"] == "one of 5 runs: RuntimeError: device lost"
+
+
+def test_a_row_has_the_precision_that_it_says(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    for engine in ("auto", gpu_work.FLOAT32):
+        monkeypatch.setattr(gpu_work, "engine_for", lambda *_: ("graph", IdleEngine()))
+        gpu.row_of(Work("series", "latent-ode", engine), CPU, 1, full=True)
+    assert [task.tf32 for task in tiny] == 6 * [{True}] + 6 * [{False}]
+    assert torch.backends.cudnn.allow_tf32
+
+
+def test_of_what_is_slow_one_iteration_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def counts(budget: float) -> list[int]:
+        asked: list[int] = []
+        monkeypatch.setattr(gpu, "BUDGET", budget)
+        gpu.timed(lambda count: asked.append(count) or [{}], 2)  # type: ignore[func-returns-value]
+        return asked
+
+    assert counts(0.0) == [1]
+    assert counts(60.0) == [1, gpu.WARM, gpu.GROUP, gpu.GROUP]
+
+
+def test_the_table() -> None:
+    row = {"family": "images", "method": "ace", "engine": "native", "batch": 128, "ms": 178.2, "ms_in_threads": None,
+           "evaluations": 38.0, "samples_per_second": 718.3, "memory_megabytes": 527.0, "ready_seconds": 1.24,
+           "published": None, "target": None, "error": None}
+    graph = row | {"engine": "graph", "ms": 6.71, "ms_in_threads": 4.94, "memory_megabytes": 1040.0,
+                   "published": "2 × 130 ms", "target": "≤ 10 ms"}
+    lost = {"family": "sporadic", "method": "ace", "engine": "auto", "batch": 300, "ms_in_threads": None,
+            "published": None, "target": None, "error": "out of memory"}
+    slow = lost | row | {"family": "sporadic", "ms": 5210.0, "error": "one of 5 runs: lost"}
+    text = render({"environment": {"device": "H200"}, "threads": 5, "kernels": True, "rows": [row, graph, lost, slow]})
+    lines = {" ".join(line.split()) for line in text.splitlines()}
+    assert "ace native 178 ms — 38 718 527 MB 1.2 s" in lines
+    assert "ace graph 6.7 ms 4.9 ms 38 718 1.04 GB 1.2 s ≤ 10 ms 2 × 130 ms" in lines
+    assert "ace auto failed: out of memory" in lines
+    assert "ace native 5.21 s — 38 718 527 MB 1.2 s" in lines
+    assert "ace native failed: one of 5 runs: lost" in lines
+    assert max(len(line) for line in text.splitlines()) <= 140
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--families", "images,words"], "no family 'words': choose from images, series, sporadic"),
+    (["--repeats", "0"], "at least 1"),
+    pytest.param([], "bench gpu needs a CUDA device, and there is none here",
+                 marks=pytest.mark.skipif("__import__('torch').cuda.is_available()"))])
+def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "gpu", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_the_data_has_the_families_batches() -> None:
+    made = ushcn.task("gru-ode-bayes", count=3, seed=1)
+    assert made.batch(0, 0).seen.x.shape[::2] == (3, 5)
+    assert made.arrays.fault() is None
+    assert made.iterations == 1
+    assert latent.task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
+    image = gpu_work.images("odenet", "cpu", seed=0).batch(0, 0)[0]
+    assert image.shape == (FAMILIES["images"].batch, 1, 28, 28)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("work", [Work("images", "odenet", "graph"),
+                                  Work("images", "odenet", gpu_work.FLOAT32), Work("series", "latent-ode", "auto"),
+                                  Work("sporadic", "gru-ode-bayes", "auto"), Work("sporadic", "ace", "auto")], ids=str)
+def test_rows_on_a_gpu(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "MOST", 2)
+    row = gpu.row_of(work, torch.device("cuda"), 1, full=True)
+    assert row["error"] is None
+    assert row["memory_megabytes"] > 0
+    assert 0 < row["ms_in_threads"] < 1e4
+    json.dumps(row)

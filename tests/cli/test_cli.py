@@ -1,0 +1,230 @@
+"""The command line: what it prints, and one line with exit code 2 for whatever a person can get wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from acenode import experiments
+from acenode.cli import main
+from acenode.cli.progress import Bar
+from acenode.config import SETTINGS
+from acenode.execution.execute import create
+from acenode.experiments import EXPERIMENTS
+from acenode.runs.store import RunStore
+
+FAST = ["--epochs", "1", "--set", "analysis=false", "--set", "batch_size=512", "--set", "snapshots=2"]
+
+
+def acenode(*words: str, **kwargs: object) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "acenode.cli", *words], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, **kwargs)  # type: ignore[call-overload]
+
+
+def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "mnist", "--method", "odenet", "--seed", "4", "--json", *FAST]) == 0
+    out = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert out["state"] == "finished"
+    assert out["params"] == 20_818
+    assert set(out) == {"run", "state", "metrics", "seconds", "params"}
+    assert 0 <= out["metrics"]["accuracy"] <= 1
+    assert main(["show", out["run"], "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["config"]["seed"] == 4
+    assert shown["result"]["test"]["accuracy"] == out["metrics"]["accuracy"]
+    assert main(["show", "last"]) == 0
+    text = capsys.readouterr().out
+    assert out["run"] in text
+    assert re.search(r"\n  engine +auto\n  trained by +\w+\n", text)
+    assert main(["list"]) == 0
+    assert re.search(rf"{out['run']} +finished +sample +4 +accuracy 0\.\d+ .*epochs=", capsys.readouterr().out)
+    assert main(["table", "mnist", "--json"]) == 0
+    assert any(r["data"] == "sample" and r["method"] == "odenet" for r in json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["train", "imagenet", "--method", "ace"], "no experiment 'imagenet': choose one of mnist"),
+    (["train", "mnist", "--method", "vit"], "no method 'vit'"),
+    (["train", "mnist"], "--method"),
+    (["train", "mnist", "--method", "resnet", "--set", "attention=fixed"], "attention has no meaning for resnet"),
+    (["train", "mnist", "--method", "ace", "--set", "lr=1"], "no setting 'lr'"),
+    (["train", "ushcn", "--method", "ace", "--set", "sample=ou", "--set", "sample=climate"], "sample is given twice"),
+    (["settings", "imagenet"], "no experiment 'imagenet'"),
+    (["train", "mnist", "--method", "ace", "--set", "epochs"], "KEY=VALUE"),
+    (["train", "mnist", "--method", "ace", "--set", "rtol=0"], "rtol must be above 0"),
+    (["train", "mnist", "--method", "ace", "--seed", "-3"], "seed must be at least 0"),
+    (["train", "mnist", "--method", "ace", "--epochs", "0"], "epochs must be at least 1"),
+    (["train", "mnist", "--method", "ace", "--set", "crop=9"], "crop must be at most 8"),
+    (["train", "mnist", "--method", "ace", "--set", "solver=explicit_adams", "--set", "gradient=checkpointed"],
+     "use gradient adjoint"),
+    (["train", "mnist", "--method", "ace", "--data", "full"], "run `acenode data get mnist`"),
+    (["train", "mnist", "--method", "ace", "--data", "half"], "invalid choice"),
+    (["resume", "nothing"], "no run 'nothing'"),
+    (["resume", "../up"], "not the name of a run"),
+    (["stop", "nothing"], "no run 'nothing'"),
+    (["show", "last"], "start one with `acenode train`"),
+    (["export", "last", "--to", "pdf"], "no run in"),
+    (["data", "get"], "name the data set"),
+    (["data", "get", "imagenet"], "imagenet"),
+    (["table", "imagenet"], "no experiment"),
+    (["bench", "image", "--repeats", "0"], "at least 1"),
+    (["bench"], "name a benchmark: acenode bench image|gpu|epoch|app|latent|ushcn"),
+    (["bench", "ushcn", "--device", "cuda"], "--device has no meaning in bench ushcn: leave it out; it goes with"),
+    (["bench", "latent", "--batch", "8"], "--batch has no meaning in bench latent"),
+    (["bench", "ushcn", "--full"], "--full has no meaning in bench ushcn"),
+    (["fly"], "invalid choice"),
+    ([], "COMMAND"),
+])
+def test_mistakes_are_one_line_and_exit_code_2(words: list[str], message: str, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "empty"))
+    try:
+        code = main(words)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    assert code == 2
+    last = captured.err.strip().splitlines()[-1]
+    assert message in last
+    assert last.startswith("acenode: ")
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.skipif("__import__('torch').cuda.is_available()")
+def test_cuda_asked_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "mnist", "--method", "ace", "--device", "cuda"]) == 2
+    assert "no CUDA device here: use --device cpu" in capsys.readouterr().err
+
+
+def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "empty"))
+    assert main(["train", "svhn", "--method", "ace", "--data", "full"]) == 2
+    assert list(RunStore(tmp_path / "runs")) == []
+
+
+def test_unreadable_folders_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs" / "holiday").mkdir(parents=True)
+    assert main(["list"]) == 0
+    assert re.search(r"holiday\s+unreadable", capsys.readouterr().out)
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiments", "--json"]) == 0
+    assert [e["name"] for e in json.loads(capsys.readouterr().out)] == [
+        "mnist", "svhn", "cifar10", "ushcn", "physionet", "physionet-vitals", "activity"]
+    assert main(["settings", "--json"]) == 0
+    assert {"attention", "penalty_weight", "solver"} <= {s["key"] for s in json.loads(capsys.readouterr().out)}
+    assert main(["data", "list", "--json"]) == 0
+    assert [d["name"] for d in json.loads(capsys.readouterr().out)] == [
+        "mnist", "svhn", "cifar10", "physionet2012", "activity", "ushcn"]
+    for words in (["experiments"], *(["methods", name] for name in EXPERIMENTS), ["settings"], ["data", "list"]):
+        assert main(words) == 0
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_settings_of_an_experiment_have_their_defaults(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", name, "--json"]) == 0
+    found = {entry["key"]: entry for entry in json.loads(capsys.readouterr().out)}
+    config = experiments.get(name).configure("ace", "full")
+    for key in SETTINGS:
+        value = getattr(config, key)
+        assert value is None or value in found[key]["default"]["full"], key
+    assert main(["settings", name]) == 0
+    text = capsys.readouterr().out
+    assert f"default: {config.batch_size}" in text or f"{config.batch_size} (full)" in text
+
+
+def test_defaults_name_the_methods_and_sizes_that_have_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "mnist"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    said = {line.split()[0]: lines[i + 2] for i, line in enumerate(lines[:-2]) if lines[i + 2].startswith("default")}
+    assert said["solver"] == "default: dopri5, rk4 for rknet"
+    assert said["q_layers"] == "default: 1; 2 with size=large"
+    assert said["epochs"] == "default: 12 (sample); 160 (full)"
+
+
+def test_an_engine_that_was_asked_for_and_not_used_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "mnist", "--method", "odenet", "--device", "cpu", "--set", "engine=graph", *FAST]
+    assert main([*words, "--runs", str(tmp_path)]) == 0
+    found = capsys.readouterr()
+    assert re.search(r"finished in [\d.]+ s of training, \d+ s in all: test accuracy", found.out)
+    first, *others = found.err.splitlines()  # before the epochs, not when all is over
+    assert first == "graph engine not used: it needs a CUDA device; training without it"
+    assert first not in others
+
+
+def test_a_stopped_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = create(RunStore(tmp_path / "runs"), experiments.get("mnist").configure("resnet"))
+    run.mark("stopped")
+    assert main(["show", "last", "--runs", str(tmp_path / "runs")]) == 0
+    assert f"0% done; to go on: acenode resume {run.id}" in capsys.readouterr().out
+
+
+def without_clock(records: list[dict]) -> list[dict]:
+    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in records]
+
+
+def test_kill_in_mid_epoch_then_resume_equals_a_run_that_was_never_killed(tmp_path: Path) -> None:
+    """kill -9 as soon as a checkpoint inside an epoch is there; resume; every number is the same."""
+    words = ["train", "mnist", "--method", "ace", "--epochs", "2", "--set", "analysis=false", "--set", "snapshots=2",
+             "--set", "batch_size=64", "--set", "checkpoint_seconds=0", "--set", "solver=rk4", "--set", "step_size=0.5"]
+    whole, killed = RunStore(tmp_path / "whole"), RunStore(tmp_path / "killed")
+    beside = acenode(*words, "--runs", str(whole.root))
+    victim = acenode(*words, "--runs", str(killed.root))
+    while not list(killed.root.glob("*/checkpoints/last.pt")):
+        assert victim.poll() is None, victim.communicate()[1]
+        time.sleep(0.05)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    (run,) = killed
+    assert run.status()["state"] == "interrupted"
+    cut = run.metrics()[0]
+    assert all(r["kind"] == "step" for r in cut)  # it was inside the first epoch
+    with open(run.path / "metrics.jsonl", "ab") as file:
+        file.write(b'{"kind": "step", "st')  # what a crash can leave
+    again = acenode("resume", run.id, "--runs", str(killed.root), "--json")
+    out, err = again.communicate()
+    assert json.loads(out)["state"] == "finished", err
+    assert beside.wait() == 0
+    (reference,) = whole
+    assert without_clock(run.metrics()[0]) == without_clock(reference.metrics()[0])
+    assert run.result()["test"] == reference.result()["test"]  # type: ignore[index]
+    assert "resumed on cpu at epoch 0" in (run.path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("how", ["interrupt", "stop command"])
+def test_a_run_asked_to_stop_can_be_resumed(how: str, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    process = acenode("train", "mnist", "--method", "odenet", "--runs", str(root), "--set", "analysis=false")
+    while not list(root.glob("*/metrics.jsonl")):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    (run,) = RunStore(root)
+    if how == "interrupt":
+        process.send_signal(signal.SIGINT)
+    else:
+        assert main(["stop", run.id, "--runs", str(root)]) == 0
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert f"acenode resume {run.id}" in err
+    assert "Traceback" not in err
+    assert run.status()["state"] == "stopped"
+    assert (run.path / "checkpoints" / "last.pt").exists()
+    assert main(["stop", run.id, "--runs", str(root)]) == 2  # no longer running
+
+
+def test_the_line_of_an_epoch_names_the_metric(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("a run") as bar:
+        bar.show({"phase": "training", "progress": 0.5, "epoch": 1, "epochs": 2, "seconds": 1.0, "seconds_left": 1.0,
+                  "best": 0.9463, "metric": "mse", "validation": 0.9463})
+    assert "epoch 1/2: validation mse 0.9463, 1.0 s, 1 s left" in capsys.readouterr().err

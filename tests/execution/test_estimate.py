@@ -1,0 +1,192 @@
+"""How long runs will take: from finished runs where there are any, else from timed iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from problems import IdleEngine
+
+from acenode import SolveError, UserError, experiments
+from acenode.bench.folders import finished_runs
+from acenode.config import Config
+from acenode.execution import estimate
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import RunStore
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Nothing remembered from another test."""
+    estimate.forget()
+    yield
+    estimate.forget()
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    return Catalogue(RunStore(tmp_path / "runs"))
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """Configurations whose iteration was timed; a second each, ten to an epoch."""
+    seen: list[Config] = []
+
+    def iteration(config: Config, data_root: Path) -> tuple[float, int]:
+        seen.append(config)
+        return 1.0, 10
+
+    monkeypatch.setattr(estimate, "_time_iteration", iteration)
+    return seen
+
+
+def config(method: str = "ace", **given: Any) -> Config:
+    return experiments.get(given.pop("experiment", "mnist")).configure(method, **{"device": "cpu", **given})
+
+
+def add(catalogue: Catalogue, count: int, **given: Any) -> None:
+    """More finished runs, beside those that are there."""
+    root = catalogue.store.root
+    for run in finished_runs(root.parent / "new", count, **given):
+        root.mkdir(exist_ok=True)
+        run.path.rename(root / f"{run.id}-{len(list(root.iterdir()))}")
+
+
+def test_finished_runs_like_it_are_the_first_choice(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
+    for seconds in (20.0, 40.0, 1000.0):  # one was disturbed
+        add(catalogue, 1, seconds=seconds, epochs=10)
+    found = estimate.estimate([config(epochs=5), config(epochs=10, seed=4)], catalogue, tmp_path)
+    assert found.runs == 2
+    assert found.seconds == pytest.approx(4.0 * 15)
+    assert found.seconds_each[config(epochs=5)] == pytest.approx(20.0)
+    assert found.basis == "3 finished runs like these"
+    assert timed == []
+
+
+def test_what_runs_took_beside_training_comes_once(catalogue: Catalogue, tmp_path: Path) -> None:
+    for run, later in zip(finished_runs(catalogue.store.root, 3, seconds=20.0, epochs=10), (5, 9, -4), strict=True):
+        run.mark("finished", heartbeat=run.status()["heartbeat"] + later)  # the last began again when it was resumed
+    found = estimate.estimate([config(epochs=5), config(epochs=1)], catalogue, tmp_path)
+    assert found.seconds_each == {config(epochs=5): pytest.approx(17.0), config(epochs=1): pytest.approx(9.0)}
+
+
+def test_runs_with_the_same_schedule_are_preferred(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
+    add(catalogue, 3, seconds=100.0, epochs=10)
+    add(catalogue, 1, seconds=50.0, epochs=10, schedule="joint")
+    assert estimate.estimate([config(epochs=1, schedule="joint")], catalogue, tmp_path).seconds == pytest.approx(5.0)
+    assert estimate.estimate([config(epochs=1)], catalogue, tmp_path).seconds == pytest.approx(10.0)
+    assert estimate.estimate([config(epochs=1, schedule="epoch")], catalogue, tmp_path).seconds == pytest.approx(10.0)
+    assert timed == []
+
+
+@pytest.mark.parametrize("other", [{"method": "odenet"}, {"size": "large"}, {"experiment": "svhn"}])
+def test_other_runs_say_nothing(other: dict[str, Any], catalogue: Catalogue, tmp_path: Path,
+                                timed: list[Config]) -> None:
+    finished_runs(catalogue.store.root, 2)
+    estimate.estimate([config(**other)], catalogue, tmp_path)
+    assert len(timed) == 1
+
+
+@pytest.mark.parametrize(("other", "new"), [
+    ({}, 0), ({"engine": "reference"}, 1), ({"sample": "ou"}, 1), ({"at_jump": "recompute"}, 1),
+    ({"attention_every": 1}, 1), ({"impute": True}, 1)])
+def test_runs_whose_passes_are_of_another_length_say_nothing(other: dict[str, Any], new: int, catalogue: Catalogue,
+                                                             tmp_path: Path, timed: list[Config]) -> None:
+    finished_runs(catalogue.store.root, 2, experiment="ushcn")
+    estimate.estimate([config(experiment="ushcn", **other)], catalogue, tmp_path)
+    assert len(timed) == new
+
+
+def test_unfinished_runs_and_other_devices_say_nothing(catalogue: Catalogue, tmp_path: Path,
+                                                       timed: list[Config]) -> None:
+    stopped, on_gpu = finished_runs(catalogue.store.root, 2)
+    stopped.mark("stopped")
+    text = (on_gpu.path / "config.json").read_text()
+    (on_gpu.path / "config.json").write_text(text.replace("cpu (x86_64)", "NVIDIA H200"))
+    estimate.estimate([config()], catalogue, tmp_path)
+    assert len(timed) == 1
+
+
+def test_an_iteration_of_a_kind_is_timed_once(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
+    alternating, joint = config(epochs=3), config(epochs=3, schedule="joint")
+    found = estimate.estimate([alternating, joint, config(epochs=6, seed=9)], catalogue, tmp_path)
+    assert found.seconds_each == {alternating: 30.0, joint: 30.0, config(epochs=6, seed=9): 60.0}
+    assert found.seconds == 120.0
+    assert found.basis == "a timed iteration of 2 kinds of run; testing comes on top"
+    assert len(timed) == 2
+    estimate.estimate([alternating], catalogue, tmp_path)
+    assert len(timed) == 2  # remembered
+    fixed = config(epochs=1, attention="fixed")
+    assert estimate.estimate([fixed], catalogue, tmp_path).seconds == 10.0
+
+
+def test_four_kinds_are_timed_and_the_rest_take_the_nearest(catalogue: Catalogue, tmp_path: Path,
+                                                            timed: list[Config]) -> None:
+    methods = [config(m, epochs=1) for m in ("resnet", "rknet", "odenet", "augmented", "ace")]
+    found = estimate.estimate([*methods, config("resnet", experiment="svhn", epochs=1)], catalogue, tmp_path)
+    assert len(timed) == 4
+    assert {c.experiment for c in timed} == {"mnist", "svhn"}  # each data set has one
+    assert found.seconds == 10.0 * 4 + 10.0 + 20.0  # of the two not timed, ACE goes over each batch twice
+    assert "the rest by the nearest" in found.basis
+
+
+def test_both_kinds_of_evidence_are_named(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
+    finished_runs(catalogue.store.root, 1, seconds=12.0, epochs=12)
+    found = estimate.estimate([config(epochs=1), config("odenet", epochs=1)], catalogue, tmp_path)
+    assert found.seconds == pytest.approx(11.0)
+    assert found.basis == ("1 finished run like these, and a timed iteration of 1 kind of run; testing comes on "
+                           "top")
+
+
+def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:
+    quick = config("resnet", epochs=2, batch_size=512)
+    found = estimate.estimate([quick], catalogue, tmp_path)
+    assert found.seconds is not None
+    assert found.seconds > 0
+    seconds, iterations = estimate._time_iteration(quick, tmp_path)
+    assert iterations == 2
+    assert seconds > 0
+
+
+def test_an_iteration_is_timed_by_the_engine_that_would_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    engine = IdleEngine()
+    monkeypatch.setattr(estimate, "engine_for", lambda *given: asked.append(given) or ("graph", engine))
+    wanted = config(epochs=3, batch_size=512, engine="graph")
+    seconds, iterations = estimate._time_iteration(wanted, tmp_path)
+    ((_, device, name, _, planned),) = asked
+    assert (device.type, name, planned) == ("cpu", "graph", 3 * iterations)
+    assert engine.passes >= 2  # both phases, at least once
+    assert engine.closed == 1
+    assert seconds > 0
+
+
+def test_data_that_is_not_there_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> None:
+    full = config("resnet", data="full")
+    found = estimate.estimate([full, config("resnet", batch_size=512)], catalogue, tmp_path)
+    assert found.runs == 2
+    assert found.seconds is None
+    assert "mnist is not there yet" in found.basis
+    assert full not in found.seconds_each
+
+
+@pytest.mark.parametrize("trouble", [SolveError("underflow in dt", 0.5, 1e-9, "loosen rtol and atol"),
+                                     RuntimeError("out of\nmemory"), UserError("no CUDA device")])
+def test_what_cannot_be_timed_is_the_reason(trouble: Exception, catalogue: Catalogue, tmp_path: Path,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(config: Config, data_root: Path) -> tuple[float, int]:
+        raise trouble
+
+    monkeypatch.setattr(estimate, "_time_iteration", fails)
+    found = estimate.estimate([config()], catalogue, tmp_path)
+    assert found.seconds is None
+    assert str(trouble).split()[0] in found.basis
+    assert "\n" not in found.basis
+
+
+def test_no_runs_take_no_time(catalogue: Catalogue, tmp_path: Path) -> None:
+    found = estimate.estimate([], catalogue, tmp_path)
+    assert (found.runs, found.seconds, found.seconds_each) == (0, 0.0, {})

@@ -1,0 +1,385 @@
+"""GRU-ODE-Bayes and ACE on it, against the equations written out and against what must not matter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from problems import relative
+from series_problems import filled, padded_more
+from sporadic_problems import (
+    END,
+    STEP,
+    H,
+    batch,
+    evolving,
+    fixed,
+    model_of,
+    objective,
+    series,
+    several,
+    times,
+    with_course,
+)
+from torch import Tensor, nn
+
+from acenode import experiments
+from acenode.accelerate.gru_ode_bayes import torch_forward as jump_scan
+from acenode.attention import correlation
+from acenode.data.points import Record
+from acenode.data.sporadic import Sporadic
+from acenode.models.forecast.gaussian import Gaussian, surprise
+from acenode.models.forecast.gru_ode import GRUODE
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, divergence
+from acenode.models.forecast.jump_attention import Moving
+from acenode.models.initialise import initialise
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def randn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=GENERATOR)
+
+
+# One step after another -----------------------------------------------------------------------------------------------
+
+def by_hand(model: GRUODEBayes, of: Record) -> Tensor:
+    """The objective of one series, step by step on a clock."""
+    p, h, total = model.p, model.begin(1, None), torch.zeros((), dtype=torch.float64)
+    a = torch.eye(model.latent, dtype=torch.float64)[None]
+    attention, rows, kept, weights = model.attention, 0, [], torch.softmax(a, -1)
+    for step in range(round(END / STEP) + 1):
+        if step > 0:
+            if attention is None:
+                h = h + STEP * model.f(h)
+            else:
+                attended = torch.einsum("bij,bj->bi", weights, h)
+                h = h + STEP * model.f(attended, own=h if attention.own_feedback else None)
+                kept.append(attended)
+                rows += 1
+                if rows == attention.every:
+                    assert attention.g is not None
+                    rate, u = attention.g.relax(torch.stack(kept).mean(0), a)
+                    a = u + torch.exp(-rows * STEP * rate) * (a - u)
+                    weights, rows, kept = torch.softmax(a, -1), 0, []
+        for t, x, m in zip(of.t, of.x, of.m, strict=True):
+            if round(float(t) / STEP) == step:
+                x, m = (torch.from_numpy(v).double()[None] for v in (x, m))
+                mean, logvar = p(h)
+                total = total + (m * surprise(x, mean, logvar)).sum()
+                h = model.jump(h, mean, logvar, x, m)
+                total = total + model.mixing * (m * divergence(*p(h), x)).sum()
+    return total
+
+
+KINDS: dict[str, Any] = {"plain": lambda: None, "ace": lambda: evolving(every=3),
+                         "own": lambda: evolving(every=1, own_feedback=True)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_objective_of_a_batch_is_that_of_its_series_by_hand(kind: str) -> None:
+    """So every series on its own steps is the same as one clock for all, to rounding."""
+    model, of = model_of(KINDS[kind]()), several()
+    assert model.fused
+    assert torch.allclose(objective(model, batch(of)), sum(by_hand(model, r) for r in of), rtol=1e-12)  # type: ignore[arg-type]
+
+
+def test_attention_in_longer_steps_goes_to_that_of_every_step_at_first_order() -> None:
+    """What is held for a window lags behind by half of it: halving the window halves the error."""
+    of, found = [series(np.array([0.5, 2.0, 4.5])), series(np.array([1.0, 3.0, 3.5]), 1)], {}
+    for every in (1, 10, 20, 40):
+        model = model_of(evolving(every=every), seed=5, step=0.00625)
+        with torch.no_grad():
+            _, a = model.trajectory(batch(of), [4.0])
+            found[every] = torch.cat((a.flatten(), objective(model, batch(of)).reshape(1)))  # type: ignore[union-attr]
+    errors = [(found[every] - found[1]).abs() for every in (10, 20, 40)]
+    of_a, of_loss = ([float(e[part].norm()) for e in errors] for part in (slice(-1), slice(-1, None)))
+    for fine, middle, coarse in (of_a, of_loss):
+        assert 1.7 < middle / fine < 2.4
+        assert 1.7 < coarse / middle < 2.4
+    assert of_a[2] < 0.1 * float(found[1][:-1].norm())
+
+
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "dense"])
+@pytest.mark.parametrize("room", [6e9, 0], ids=["kept", "taken again"])
+def test_the_fused_pass_has_the_gradients_of_the_graph(kind: str, detach: bool, room: float,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jump_scan, "ROOM", room)
+    attention = evolving(every=3, initial="dense") if kind == "dense" else KINDS[kind]()
+    model = model_of(attention, dropout=0.3).train()
+    found = []
+    for fused in (True, False):
+        monkeypatch.setattr(GRUODEBayes, "fused", property(lambda self, fused=fused: fused))
+        model.zero_grad()
+        loss = objective(model, batch(several()), detach_attention=detach)
+        loss.backward()
+        found.append((loss.detach(), {k: p.grad for k, p in model.named_parameters()}))
+    assert torch.allclose(found[0][0], found[1][0], rtol=1e-12)
+    for name, exact in found[1][1].items():
+        mine = found[0][1][name]
+        if exact is None or not exact.any():
+            assert mine is None or not mine.any(), name
+        else:
+            assert relative(mine, exact) < 1e-9, name
+
+
+@pytest.mark.parametrize("kind", ["plain", "ace"])
+def test_the_gradient_is_the_limit_of_differences(kind: str) -> None:
+    model, of = model_of(KINDS[kind]()), batch(several())
+    objective(model, of).backward()
+    for name, p in model.named_parameters():
+        if p.grad is None:
+            continue
+        direction = torch.randn(p.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+        with torch.no_grad():
+            sides = []
+            for sign in (1, -1):
+                p.add_(direction, alpha=sign * 1e-6)
+                sides.append(objective(model, of))
+                p.add_(direction, alpha=-sign * 1e-6)
+        exact = (sides[0] - sides[1]) / 2e-6
+        assert abs(float((p.grad * direction).sum() - exact)) < 1e-5 * max(1.0, abs(float(exact))), name
+
+
+def test_only_what_trains_gets_a_gradient() -> None:
+    model = model_of(evolving())
+    assert model.attention is not None
+    assert model.attention.g is not None
+    for p in model.parameters():
+        p.requires_grad_(False)
+    for p in model.attention.g.parameters():
+        p.requires_grad_(True)
+    objective(model, batch(several())).backward()
+    grads = {name for name, p in model.named_parameters() if p.grad is not None}
+    assert grads == {name for name, _ in model.named_parameters() if name.startswith("attention.g.")}
+
+
+# What must not matter -------------------------------------------------------------------------------------------------
+
+ANY: dict[str, Any] = {**KINDS, "fixed": fixed, "recompute": lambda: evolving(at_jump="recompute"),
+                       "observed": lambda: evolving(at_jump="observed")}
+
+
+def forecasts(model: GRUODEBayes, of: Sporadic) -> Tensor:
+    with torch.no_grad():
+        said = model.eval()(of)
+    return torch.cat((said.mean, said.logvar), -1)
+
+
+@pytest.mark.parametrize("kind", ANY)
+@pytest.mark.parametrize("step", [STEP, 0.4], ids=["grid", "own steps"])
+def test_batch_mates_and_padding_do_not_matter(kind: str, step: float) -> None:
+    model = model_of(ANY[kind](), step=step)
+    seen = [series(times(n, i)[times(n, i) <= 2.0], i) for i, n in enumerate((5, 9, 3))]
+    after = [series(np.array([2.5, 3.75][:k]), 10 + i) for i, k in enumerate((2, 1, 2))]
+    if kind in ("fixed", "recompute", "observed"):
+        objective(model.train(), batch(seen))  # the running average has seen something
+    together = forecasts(model, batch(seen, after))
+    for i in range(3):
+        alone = forecasts(model, batch(seen[i:i + 1], after[i:i + 1]))
+        own = len(after[i].t)
+        assert torch.allclose(together[i, :own], alone[0, :own], atol=1e-12 if step == STEP else 1e-7)
+    more = batch(seen, after)
+    padded = Sporadic(padded_more(more.seen, 3, 7.0), padded_more(more.target, 2), END)
+    assert torch.equal(forecasts(model, padded)[:, :2], together)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gap_may_be_split_in_two(kind: str) -> None:
+    """A halt where nothing is asked and nothing seen changes nothing."""
+    model = model_of(KINDS[kind]())
+    seen, after = [series(np.array([0.5, 1.5]))], [series(np.array([3.5]), 1)]
+    split = [series(np.array([2.0, 2.75, 3.5]), 1)]
+    assert torch.allclose(forecasts(model, batch(seen, after))[0, 0], forecasts(model, batch(seen, split))[0, 2],
+                          rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prediction_does_not_know_what_it_predicts(kind: str) -> None:
+    model = model_of(KINDS[kind](), seed=4)
+    of = several((6,))
+    changed = [Record(of[0].t, of[0].x.copy(), of[0].m)]
+    changed[0].x[3:] += 5 * changed[0].m[3:]
+    model.eval()
+    with torch.no_grad():
+        first, second = (model(batch(x)).mean[0] for x in (of, changed))
+    assert torch.equal(first[:4], second[:4])
+    assert not torch.equal(first[4], second[4])
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_h_stays_within_one_where_it_feeds_back_on_itself(own: bool) -> None:
+    """Steps of h of at most 1, those of a of any length, and gates of any size; fed back on h', the bound is lost."""
+    model = model_of(evolving(every=4, own_feedback=own), seed=5, step=1.0)
+    with torch.no_grad():
+        for p in (*model.f.parameters(), *model.attention.g.parameters()):  # type: ignore[union-attr]
+            p.mul_(20)
+        model.start.out.weight.mul_(20)
+    frames = list(np.arange(0.0, 40.5, 1.0))
+    with torch.no_grad():
+        h, a = model.trajectory(batch(several()), frames)
+    assert a is not None
+    assert float(a.abs().max()) <= 1 + 1e-12
+    assert (float(h.abs().max()) <= 1 + 1e-12) == own
+
+
+def test_the_autonomous_cell_alone_is_bounded_too() -> None:
+    model = model_of(step=1.0)
+    with torch.no_grad():
+        for p in model.f.parameters():
+            p.mul_(20)
+    with torch.no_grad():
+        h, a = model.trajectory(batch(several()), list(np.arange(0.0, 20.5, 1.0)))
+    assert a is None
+    assert float(h.abs().max()) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "dense", "long"])
+@pytest.mark.parametrize("own_steps", [False, True])
+def test_what_is_looked_at_is_that_of_a_walk(kind: str, own_steps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """h and a at common times, and what is said around jumps, by the fused pass and row by row."""
+    attention = {"dense": lambda: evolving(every=3, initial="dense"), "long": lambda: evolving(every=100)}.get(
+        kind, KINDS.get(kind))()  # type: ignore[misc]
+    model, frames = model_of(attention).eval(), [0.0, 0.25, 1.0, 1.75, 2.5, 5.0]
+    of = batch([series(np.array([0.0, 0.75, 1.0, 2.5]) + 0.01 * own_steps), series(np.array([1.75, 5.0]), 1)])
+    found = []
+    for fused in (True, False):
+        monkeypatch.setattr(GRUODEBayes, "fused", property(lambda self, fused=fused: fused))
+        with torch.no_grad():
+            around = model.around(of, frames)[:3]
+            found.append([*(v for v in model.trajectory(of, frames) if v is not None),
+                          *(v for said in around for v in (said.mean, said.logvar))])
+    assert len(found[0]) == len(found[1]) == 7 + (attention is not None)
+    assert all(torch.allclose(a, b, rtol=1e-11, atol=1e-13) for a, b in zip(*found, strict=True))
+
+
+# The rest of the model ------------------------------------------------------------------------------------------------
+
+def test_attention_begins_as_the_identity() -> None:
+    """h(0) is the same for all: nothing varies, so nothing is correlated."""
+    _, a = model_of(evolving()).trajectory(batch(several()), [0.0])
+    assert a is not None
+    assert torch.equal(a[0], torch.eye(H, dtype=torch.float64).expand(3, H, H))
+
+
+def test_a_is_kept_or_begins_anew_at_a_jump() -> None:
+    found = {}
+    for at_jump in ("keep", "recompute", "observed"):
+        model = model_of(evolving(every=1, at_jump=at_jump)).train()
+        first = series(np.array([1.0]))
+        both = batch([first, series(np.array([3.0]), 1), series(np.array([3.0]), 2)])
+        with torch.no_grad():
+            _, found[at_jump] = model.trajectory(both, [1.25])
+    kept, all_of, observed = (found[k][0] for k in ("keep", "recompute", "observed"))  # type: ignore[index]
+    assert not torch.allclose(kept[0], all_of[0])
+    assert not torch.allclose(kept[1], all_of[1])
+    assert not torch.allclose(kept[0], observed[0])
+    assert torch.allclose(kept[1], observed[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("at_jump", ["recompute", "observed"])
+def test_a_new_a_has_not_lived_through_the_window_before(at_jump: str) -> None:
+    """Made anew after three steps of four, it is the correlation itself, and moves by what follows alone."""
+    attention, f = evolving(every=4, at_jump=at_jump), filled(GRUODE(H)).double()
+    g = filled(attention, 2).double().train().g
+    start, dt = torch.zeros(3, H, H, dtype=torch.float64), torch.full((1, 1), STEP, dtype=torch.float64)
+    moving, h, attended = Moving(attention, start, END, False), randn(3, H), []
+    for _ in range(3):
+        attended.append(h.mean(1, keepdim=True).expand(3, H))  # σ(0) is the mean
+        h = moving.step(f, h, None, dt)
+    who = torch.tensor([0, 1])
+    h = randn(3, H)
+    moving.jumped(h, who)
+    new = correlation(h)
+    assert torch.allclose(moving.a[:2], new.expand(2, H, H))  # type: ignore[index]
+    assert torch.allclose(moving.a[2], new if at_jump == "recompute" else start[2])  # type: ignore[index]
+    last = (torch.softmax(moving.a, -1) * h.unsqueeze(1)).sum(-1)  # type: ignore[arg-type]
+    moving.step(f, h, None, dt)
+    if at_jump == "recompute":
+        assert torch.allclose(moving.a, new.expand(3, H, H))  # type: ignore[arg-type]
+        assert moving.rows == 1
+        return
+    mean, tau = torch.stack([*attended, last]).mean(0), torch.tensor([1.0, 1.0, 4.0], dtype=torch.float64) * STEP
+    mean[:2] = last[:2]
+    before = torch.stack((new, new, start[2]))
+    assert torch.allclose(moving.a, g.step(mean, before, tau.view(3, 1, 1)))  # type: ignore[arg-type]
+
+
+def test_augmented_zeros_are_part_of_the_state() -> None:
+    model = model_of(extra=2)
+    h, _ = model.trajectory(batch(several()), [0.0, 2.0])
+    assert h.shape[-1] == H + 2
+    assert not h[0, :, H:].any()
+    assert h[1, :, H:].any()
+
+
+def test_what_is_said_around_a_jump() -> None:
+    model = model_of(evolving()).eval()
+    of = batch([series(np.array([1.0, 2.0]))])
+    with torch.no_grad():
+        before, after, between, points = model.around(of, [0.0, 1.0, 1.5])
+        said = model(of)
+    assert torch.allclose(before.mean, said.mean)
+    assert torch.allclose(between.mean[0, 1], before.mean[0, 0])  # a read comes before the jump
+    assert not torch.allclose(after.mean, before.mean)
+    assert points.t[0].tolist() == [0.0, 1.0, 1.5]
+
+
+def test_dropout_is_the_batchs_own() -> None:
+    model = model_of(dropout=0.5).train()
+    first, again, other = (objective(model, batch(several(), seed=s)) for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert objective(model.eval(), batch(several(), seed=1)) == objective(model, batch(several(), seed=2))
+
+
+def test_imputing_feeds_the_cell() -> None:
+    model = model_of(impute=True).eval()
+    assert not model.fused
+    of = several((3,))
+    said = objective(model, batch(of))
+    assert torch.isfinite(said)
+    with torch.no_grad():
+        model.p.out.bias.add_(0.5)
+    fed = model.trajectory(batch(of), [END])[0]
+    with torch.no_grad():
+        model.p.out.bias.sub_(0.5)
+    assert not torch.allclose(fed, model.trajectory(batch(of), [END])[0])
+
+
+def test_a_course_given_with_the_batch_is_the_one_that_is_made() -> None:
+    model = model_of()
+    assert objective(model, with_course(batch(several()))) == objective(model, batch(several()))
+
+
+# Sizes ----------------------------------------------------------------------------------------------------------------
+
+def test_sizes_of_the_parts() -> None:
+    """As published, less a second jump and a classifier that nothing there ever reads."""
+    model = GRUODEBayes(5, 50, 25, 10)
+    sizes = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_children()}
+    assert sizes == {"start": 2_650, "f": 7_500, "p": 1_535, "jump": 250 + 15_300}
+    classifier = nn.Sequential(nn.Linear(50, 2), nn.Linear(2, 1))
+    assert sum(sizes.values()) + sum(p.numel() for p in classifier.parameters()) == 27_340
+
+
+@pytest.mark.parametrize(("method", "size"), [
+    ("gru-ode-bayes", 27_235), ("augmented", 31_290), ("ace", 27_235 + 6 * 50**2)])
+def test_sizes_of_the_methods(method: str, size: int) -> None:
+    experiment = experiments.get("ushcn")
+    assert experiment.count(experiment.configure(method, "full")) == size
+
+
+def test_it_begins_as_published() -> None:
+    model = GRUODEBayes(5, 50, 25, 10)
+    initialise(model, 0)
+    bound = math.sqrt(6 / 100)
+    assert 0.95 * bound < float(model.f.reset.weight.detach().abs().max()) <= bound  # type: ignore[union-attr]
+    assert (model.p.out.bias == 0.05).all()
+    assert (model.jump.bias == 0.1).all()
+    assert abs(float(model.jump.weight.detach().std()) - math.sqrt(2 / 14)) < 0.06
+    assert isinstance(model.p, Gaussian)

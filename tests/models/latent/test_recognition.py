@@ -1,0 +1,229 @@
+"""The encoders against a few lines of direct mathematics, and what they must not depend on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from series_problems import batch, filled, padded_more, records
+from torch import Tensor
+
+from acenode.accelerate.encoder.torch_scan import Scan
+from acenode.bench import union
+from acenode.data.points import Batch, walk_of
+from acenode.data.rows import Rows
+from acenode.models.dense_layers import Field, GRUCell, Map, Perceptron, _SmallAffine
+from acenode.models.latent.recognition import GRU, AttentiveDrift, Drift, ODEEncoder, ODERecurrence, RNNEncoder, gaps
+
+R = 4
+
+
+def encoder(attentive: bool = False, D: int = 3) -> ODEEncoder:
+    f = Field(R, R, 6, 3)
+    drift = AttentiveDrift(f, Field(R, R * R, 6, 3, square=True)) if attentive else Drift(f)
+    made = ODEEncoder(3, ODERecurrence(2 * D, R, 5, drift), hidden=7)
+    filled(made)
+    return made
+
+
+def directly(made: ODEEncoder, b: Batch) -> tuple[Tensor, Tensor]:
+    """One record after another, one row after another, as the equations are written."""
+    cell, f = made.recurrence.cell, made.recurrence.drift.f
+    assert b.walk is not None
+    out = []
+    for i in range(len(b.seen.t)):
+        mu, s = torch.zeros(R), torch.zeros(R)
+        a = torch.eye(R)
+        for k in range(len(b.walk.dt)):
+            dt = b.walk.dt[k, i]
+            if isinstance(made.recurrence.drift, AttentiveDrift):
+                attended = torch.softmax(a, -1) @ mu
+                mu, a = mu + dt * f(attended), a + dt * made.recurrence.drift.g(attended)
+            else:
+                mu = mu + dt * f(mu)
+            if not b.walk.read[k, i]:
+                continue
+            p = b.walk.point[k, i]
+            x = torch.cat((b.seen.x[i, p], b.seen.m[i, p]))
+            c = torch.cat((mu, s, x))
+            u, r = torch.sigmoid(cell.update(c)), torch.sigmoid(cell.reset(c))
+            new = cell.state(torch.cat((mu * r, s * r, x)))
+            mu, s = (1 - u) * new[:R] + u * mu, ((1 - u) * new[R:].abs() + u * s).abs()
+        out.append(made.out(torch.cat((mu, s))))
+    y = torch.stack(out)
+    return y[:, :3], y[:, 3:].abs()
+
+
+@pytest.mark.parametrize("attentive", [False, True])
+def test_the_ode_encoder_is_its_equations(attentive: bool) -> None:
+    made, b = encoder(attentive), batch(records())
+    found, exact = made(b.seen, b.walk), directly(made, b)
+    assert torch.allclose(found[0], exact[0], atol=1e-5)
+    assert torch.allclose(found[1], exact[1], atol=1e-5)
+
+
+def test_the_scan_gives_the_values_and_gradients_of_the_graphs_own_operations() -> None:
+    made, b = encoder(), batch(records())
+    recurrence = made.recurrence
+    assert b.walk is not None
+
+    def run(by_rows: bool) -> tuple[Tensor, list[Tensor]]:
+        recurrence.zero_grad()
+        w = recurrence.cell.fuse(torch.cat((b.seen.x, b.seen.m), -1), b.walk.point)
+        args = (w, b.walk.dt.unsqueeze(-1), b.walk.read.unsqueeze(-1))
+        y = recurrence._by_rows(b.seen, *args) if by_rows else recurrence(b.seen, b.walk)
+        (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
+        return y, [p.grad.clone() for p in recurrence.parameters()]
+
+    (y, grads), (exact, exact_grads) = run(False), run(True)
+    assert torch.allclose(y, exact, atol=1e-6)
+    for g, e in zip(grads, exact_grads, strict=True):
+        assert torch.allclose(g, e, rtol=1e-3, atol=1e-4)
+
+
+def test_the_scans_gradient_against_central_differences() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return (torch.randn(shape, generator=generator, dtype=torch.float64) * 0.7).requires_grad_()
+
+    S, B, r, u = 4, 3, 2, 3
+    given, dt = draw(S, B, 3 * u), torch.rand(S, B, 1, generator=generator, dtype=torch.float64) - 0.5
+    read = torch.rand(S, B, 1, generator=generator) > 0.3
+    weights = [draw(2 * r, 2 * u), draw(2 * u, 2 * r), draw(2 * r), draw(2 * r, u), draw(u, 2 * r), draw(2 * r),
+               draw(r, 4), draw(4), draw(4, r), draw(r)]
+    assert torch.autograd.gradcheck(lambda g, *w: Scan.apply(g, dt, read, *w), (given, *weights))
+
+
+@pytest.mark.parametrize("attentive", [False, True])
+def test_an_encoding_does_not_feel_padding_unobserved_entries_or_batch_mates(attentive: bool) -> None:
+    made, of = encoder(attentive), records((5, 9, 3))
+    b = batch(of)
+    mean, deviation = made(b.seen, b.walk)
+    alone = batch(of[:1])
+    assert torch.allclose(made(alone.seen, alone.walk)[0][0], mean[0], atol=1e-6)
+    rubbish = replace(b.seen, x=torch.where(b.seen.m > 0, b.seen.x, 77.0))
+    assert not torch.equal(rubbish.x, b.seen.x)
+    masked = replace(rubbish, x=rubbish.x * b.seen.m)  # what a loader hands on
+    assert torch.equal(made(masked, b.walk)[0], mean)
+    longer = padded_more(b.seen, 4, rubbish=9.0)
+    assert torch.allclose(made(longer, b.walk)[1], deviation, atol=1e-6)
+
+
+def test_rows_that_read_nothing_and_take_no_time_change_nothing() -> None:
+    made, b = encoder(), batch(records((5, 5)))
+    assert b.walk is not None
+    none = torch.zeros(3, 2)
+    walk = replace(b.walk, dt=torch.cat((none, b.walk.dt)), point=torch.cat((none.long(), b.walk.point)),
+                   read=torch.cat((none.bool(), b.walk.read)))
+    assert torch.allclose(made(b.seen, walk)[0], made(b.seen, b.walk)[0], atol=1e-6)
+
+
+def test_without_drift_own_times_and_union_grid_are_the_same() -> None:
+    """Where μ does not move between points, halting at other records' times changes nothing."""
+    made, of = encoder(), records()
+    for p in made.recurrence.drift.f.parameters():
+        torch.nn.init.zeros_(p)
+    own, on_union = batch(of), batch(of, union=True)
+    assert own.walk is not None
+    assert on_union.walk is not None
+    assert on_union.walk.dt.shape != own.walk.dt.shape
+    assert torch.allclose(made(own.seen, own.walk)[0], made(on_union.seen, on_union.walk)[0], atol=1e-6)
+
+
+def test_one_record_or_equal_times_make_the_grids_equal() -> None:
+    made = encoder()
+    for of in (records((6,)), [r.part(slice(None)) for r in records((6,))] * 2):  # type: ignore[arg-type]
+        own, on_union = batch(of), batch(of, union=True)
+        assert torch.equal(made(own.seen, own.walk)[0], made(on_union.seen, on_union.walk)[0])
+
+
+def test_the_union_grid_is_the_plain_implementations() -> None:
+    made, of = encoder(), records()
+    on_union = batch(of, union=True)
+    times, x, m = union.collate(of)
+    exact = union.encode(made, times, x, m)
+    found = made(on_union.seen, on_union.walk)
+    assert torch.allclose(found[0], exact[0], atol=1e-5)
+    assert torch.allclose(found[1], exact[1], atol=1e-5)
+
+
+def test_the_grids_agree_better_the_closer_the_times_lie() -> None:
+    """Own times and the union grid are two Euler discretisations of one ODE."""
+    made, of = encoder(), records((5, 9, 3))
+
+    @torch.no_grad()
+    def distance(scale: float) -> float:
+        near = [replace(r, t=r.t * scale) for r in of]
+        own, on_union = batch(near), batch(near, union=True)
+        return float((made(own.seen, own.walk)[0] - made(on_union.seen, on_union.walk)[0]).abs().max())
+
+    assert distance(0.1) < 0.2 * distance(1.0)
+
+
+def test_a_gru_reads_only_what_is_observed() -> None:
+    gru = GRU(2, 3)
+    filled(gru)
+    x = torch.randn(2, 5, 2, generator=torch.Generator().manual_seed(1))
+    observed = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 1, 0, 0]], dtype=torch.bool)
+    found = gru(x, observed)
+    W, U, b, c = (gru.layer.weight_ih_l0, gru.layer.weight_hh_l0, gru.layer.bias_ih_l0, gru.layer.bias_hh_l0)
+    for i in range(2):
+        h = torch.zeros(3)
+        for k in range(5):
+            if observed[i, k]:
+                gi, gh = W @ x[i, k] + b, U @ h + c
+                r, z = torch.sigmoid(gi[:3] + gh[:3]), torch.sigmoid(gi[3:6] + gh[3:6])
+                h = (1 - z) * torch.tanh(gi[6:] + r * gh[6:]) + z * h
+            assert torch.allclose(found[i, k], h, atol=1e-6)
+
+
+def test_the_rnn_encoder_reads_backwards_from_the_last_point() -> None:
+    made = RNNEncoder(3, 2, 4, 5)
+    filled(made)
+    b = batch(records((5, 3)))
+    x = torch.cat((gaps(b.seen).unsqueeze(-1), b.seen.x, b.seen.m), -1)
+    for i, n in enumerate((5, 3)):
+        h = made.gru(x[i:i + 1, :n].flip(1), torch.ones(1, n, dtype=torch.bool))[:, -1]
+        assert torch.allclose(made(b.seen, None)[0][i], made.out(h)[0, :2], atol=1e-6)
+
+
+def test_a_gru_cell_is_its_equations() -> None:
+    cell = GRUCell(2, 3)
+    filled(cell)
+    x, h = torch.randn(4, 2), torch.randn(4, 3)
+    gi, gh = cell.input(x), cell.hidden(h)
+    r, z = torch.sigmoid(gi[:, :3] + gh[:, :3]), torch.sigmoid(gi[:, 3:6] + gh[:, 3:6])
+    exact = (1 - z) * torch.tanh(gi[:, 6:] + r * gh[:, 6:]) + z * h
+    assert torch.allclose(cell(gi, h), exact, atol=1e-6)
+
+
+def test_a_small_product_is_the_same_and_so_is_its_gradient() -> None:
+    x, W, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((5, 3), (4, 3), (4,)))
+    assert torch.autograd.gradcheck(_SmallAffine.apply, (x, W, b))
+    layer = Map(3, 4).double()
+    assert torch.allclose(layer(x.view(5, 1, 3))[:, 0], x @ layer.weight.T + layer.bias)
+
+
+def test_a_perceptron_has_the_maps_it_is_asked_for() -> None:
+    assert [(m.in_features, m.out_features) for m in Perceptron(2, 3, 5, 4).maps()] == [(2, 5), (5, 5), (5, 5), (5, 3)]
+
+
+def test_a_walk_knows_after_which_row_a_point_was_passed() -> None:
+    import numpy as np
+
+    b = batch(records((3,)))
+    rows = Rows(np.array([[0.1], [0.2], [0.3], [0.4]], np.float32), np.array([[2], [-1], [1], [0]]))
+    assert walk_of(rows, b.seen).row.tolist() == [[3, 2, 0]]
+
+
+def test_detached_attention_is_a_constant_in_the_encoder_too() -> None:
+    """Without a path through a(t), g moves only a, which nothing else feels in the gradient."""
+    made, b = encoder(attentive=True), batch(records())
+    drift: AttentiveDrift = made.recurrence.drift  # type: ignore[assignment]
+    made(b.seen, b.walk)[0].sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in drift.g.parameters())
+    made.zero_grad()
+    made(b.seen, b.walk, True)[0].sum().backward()
+    assert all(p.grad is None for p in drift.g.parameters())

@@ -1,0 +1,114 @@
+"""States at times of every sample's own: against closed forms, against ordinary solves, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from problems import TIGHT, co_evolving
+from torch import Tensor
+
+from acenode import Solver, solve
+from acenode.errors import UserError
+from acenode.ode.dense_output import solve_at
+
+LOOSER = {"rtol": 1e-8, "atol": 1e-9}  # of a method of low order
+
+
+def rotation(t: Tensor, y: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    (h,) = y
+    return (torch.stack((-h[:, 1], h[:, 0]), dim=1) * 3,)
+
+
+def own_times(B: int = 3, T: int = 7) -> Tensor:
+    return torch.rand(B, T, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@torch.no_grad()
+def along(loss: Callable[[], Tensor], p: Tensor, direction: Tensor, eps: float = 1e-5) -> float:
+    """The slope of the loss in a direction, by a central difference."""
+    start, values = p.clone(), []
+    for sign in (1, -1):
+        p.copy_(start + sign * eps * direction)
+        values.append(float(loss()))
+    p.copy_(start)
+    return (values[0] - values[1]) / (2 * eps)
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+@pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8", "rk4"])
+def test_a_rotation_at_own_times(method: str, per_sample: bool) -> None:
+    tolerance = LOOSER if method == "bosh3" else TIGHT
+    solver = Solver(method, step_size=0.01) if method == "rk4" else Solver(method, **tolerance, max_steps=100_000)
+    h0 = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, -1.0]], dtype=torch.float64)
+    t = own_times()
+    t[0, 0], t[1, 1] = 0.0, 1.0  # both ends
+    found = solve_at(rotation, (h0,), (0.0, 1.0), t, solver, per_sample=per_sample)
+    c, s = torch.cos(3 * t), torch.sin(3 * t)
+    exact = torch.stack((c * h0[:, :1] - s * h0[:, 1:], s * h0[:, :1] + c * h0[:, 1:]), dim=-1)
+    assert torch.allclose(found.h, exact, atol=2e-5 if method == "dopri8" else 1e-7)
+    assert found.end[0].shape == (3, 2)
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_the_same_as_an_ordinary_solve_at_those_times(per_sample: bool) -> None:
+    """Dense output is the same polynomial, whoever asks for it."""
+    layer = co_evolving("pairwise", Solver("dopri5", rtol=1e-4, atol=1e-5), d=3)
+    layer.train(not per_sample)
+    h0, t = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), own_times(4, 5)
+    answers = layer.at(h0, t)
+    for b in range(4):
+        times = [0.0, *sorted(t[b].tolist()), 1.0]
+        direct = layer(h0, times).h[1:-1, b]
+        assert torch.allclose(answers.h[b][t[b].argsort()], direct, atol=1e-12)
+    assert answers.evaluations.forward == layer(h0, [0.0, 1.0]).evaluations.forward
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_times_that_are_the_ends_of_steps(per_sample: bool) -> None:
+    """Every step's end belongs to one step, whatever rounding does to a difference."""
+    h0 = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
+    sizes = solve(rotation, (h0,), [0.0, 1.0], Solver(**TIGHT), per_sample=per_sample).evaluations.step_sizes
+    ends, t = [], 0.0
+    for dt in sizes:
+        t = t + dt
+        ends.append(min(t, 1.0))
+    times = torch.tensor([ends], dtype=torch.float64)
+    found = solve_at(rotation, (h0,), (0.0, 1.0), times, Solver(**TIGHT), per_sample=per_sample).h
+    c, s = torch.cos(3 * times), torch.sin(3 * times)
+    assert len(ends) > 5
+    assert torch.allclose(found[..., 0], c * 1.0 - s * 0.5, atol=1e-7)
+
+
+@pytest.mark.parametrize("gradient", ["backprop", "checkpointed", "adjoint"])
+def test_gradients_against_central_differences(gradient: str) -> None:
+    layer = co_evolving("pairwise", Solver("dopri5", gradient=gradient, rtol=1e-9, atol=1e-11))  # type: ignore[arg-type]
+    h0, t = torch.tensor([[0.3, -0.7], [1.1, 0.2]], dtype=torch.float64), own_times(2, 3)
+
+    def loss() -> Tensor:
+        return (layer.at(h0, t).h * torch.arange(1, 7, dtype=torch.float64).view(2, 3, 1)).square().sum()
+
+    loss().backward()
+    generator = torch.Generator().manual_seed(0)
+    for p in layer.parameters():
+        direction = torch.randn(p.shape, generator=generator, dtype=p.dtype)
+        assert p.grad is not None
+        assert float((p.grad * direction).sum()) == pytest.approx(along(loss, p, direction), rel=1e-4, abs=1e-6)
+
+
+def test_a_sample_in_evaluation_does_not_feel_its_batch_mates() -> None:
+    layer = co_evolving("pairwise", Solver("dopri5", rtol=1e-3, atol=1e-4), d=3).eval()
+    h0, t = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), own_times(5, 4)
+    together = layer.at(h0, t).h
+    for b in range(5):
+        assert torch.allclose(together[b], layer.at(h0[b:b + 1], t[b:b + 1]).h[0], atol=1e-13)
+
+
+def test_solve_at_refuses_what_makes_no_sense() -> None:
+    h0 = torch.ones(2, 2, dtype=torch.float64)
+    with pytest.raises(UserError, match="forward"):
+        solve_at(rotation, (h0,), (1.0, 0.0), own_times(2, 2))
+    with pytest.raises(UserError, match="row of times"):
+        solve_at(rotation, (h0,), (0.0, 1.0), own_times(3, 2))
+    assert solve(rotation, (h0,), [0.0, 1.0]).states[0].shape == (2, 2, 2)

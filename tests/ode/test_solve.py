@@ -1,0 +1,247 @@
+"""`solve` against closed forms, against torchdiffeq, and its errors."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from problems import TIGHT, Linear, relative
+from torch import nn
+
+from acenode import SolveError, Solver, UserError, solve
+from acenode.ode.options import METHODS
+from acenode.ode.runge_kutta import scaled_norm, take_step, with_end_slope
+from acenode.ode.tableaus import TABLEAUS
+
+ADAPTIVE = [name for name, tableau in TABLEAUS.items() if tableau.adaptive]
+FIXED = [name for name, tableau in TABLEAUS.items() if not tableau.adaptive]
+TIMES = [0.0, 0.13, 0.5, 1.0]
+
+
+def linear(seed: int = 0) -> tuple[Linear, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    field = Linear(3, generator)
+    h0, a0 = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64).unbind(0)
+    return field, h0, a0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_matches_the_matrix_exponential(method: str) -> None:
+    field, h0, a0 = linear()
+    loose = method in ("fehlberg2", "adaptive_heun")
+    tolerances = {"rtol": 1e-6, "atol": 1e-8} if loose else TIGHT
+    solver = Solver(method, **tolerances, max_steps=100_000, step_size=None if method in ADAPTIVE else 1e-3,
+                    gradient="adjoint" if method == "scipy_solver" else "backprop")
+    solution = solve(field, (h0, a0), TIMES, solver)
+    error = max(relative(block[i], exact) for i, t in enumerate(TIMES)
+                for block, exact in zip(solution.states, field.exact(h0, a0, t), strict=True))
+    bound = {"euler": 1e-2, "midpoint": 1e-4, "heun2": 1e-4, "fehlberg2": 1e-4, "adaptive_heun": 1e-4, "dopri8": 1e-6}
+    assert error < bound.get(method, 1e-7)
+
+
+@pytest.mark.parametrize("name", TABLEAUS)
+def test_convergence_order(name: str) -> None:
+    """Halving the step divides the error by two to the order."""
+    tableau = TABLEAUS[name]
+
+    def F(t: float, y: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:  # noqa: N802
+        return (y[0] * math.cos(t) + 0.3 * torch.sin(y[0]),)
+
+    def end(n: int) -> torch.Tensor:
+        y = (torch.tensor([0.7, -1.2], dtype=torch.float64),)
+        for i in range(n):
+            y = take_step(F, tableau, i * 2 / n, 2 / n, y).y1
+        return y[0]
+
+    coarse, fine, exact = end(8), end(16), end(128)
+    order = math.log2(float((coarse - exact).norm() / (fine - exact).norm()))
+    assert order > tableau.order - 0.35
+
+
+@pytest.mark.parametrize("name", ["dopri5", "tsit5", "dopri8", "bosh3", "rk4"])
+def test_dense_output_is_accurate_inside_a_step(name: str) -> None:
+    """The error inside one step of y' = y cos t shrinks at least with the fourth power of its size."""
+    def F(t: float, y: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:  # noqa: N802
+        return (y[0] * math.cos(t),)
+
+    def worst(dt: float) -> float:
+        step = with_end_slope(F, TABLEAUS[name],
+                              take_step(F, TABLEAUS[name], 0.4, dt, (torch.ones(1, dtype=torch.float64),)))
+        return max(abs(float(step.dense(0.4 + x * dt, TABLEAUS[name])[0])
+                       - math.exp(math.sin(0.4 + x * dt) - math.sin(0.4))) for x in (0.2, 0.5, 0.8))
+
+    assert math.log2(worst(0.4) / worst(0.2)) > (3.6 if name in ("bosh3", "rk4") else 4.6)
+
+
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
+def test_takes_the_steps_that_torchdiffeq_takes(method: str) -> None:
+    field, h0, a0 = linear()
+    native = solve(field, (h0, a0), [0.0, 3.0], Solver(method, 1e-6, 1e-6))
+    reference = solve(field, (h0, a0), [0.0, 3.0], Solver(method, 1e-6, 1e-6, engine="reference"))
+    ours, theirs = native.evaluations, reference.evaluations
+    assert ours.accepted == theirs.accepted
+    assert ours.forward == theirs.forward
+    assert ours.step_sizes == pytest.approx(theirs.step_sizes, rel=1e-9)
+    assert sum(ours.step_sizes) == pytest.approx(3.0)  # both land on the end
+    assert relative(native.states[0][-1], field.exact(h0, a0, 3.0)[0]) < 2e-5
+    assert relative(native.states[0][-1], reference.states[0][-1]) < 1e-9
+
+
+@pytest.mark.parametrize("method", FIXED)
+def test_fixed_steps_equal_torchdiffeq(method: str) -> None:
+    field, h0, a0 = linear()
+    for times, size in ((TIMES, None), ([0.0, 0.35, 1.0], 0.25)):
+        ours = solve(field, (h0, a0), times, Solver(method, step_size=size))
+        theirs = solve(field, (h0, a0), times, Solver(method, step_size=size, engine="reference"))
+        assert relative(ours.states[0], theirs.states[0]) < 1e-12
+
+
+def test_error_norm_is_the_larger_of_the_blocks() -> None:
+    """A large quiet block must not drown the error of a small lively one."""
+    small, large = torch.full((4,), 3e-6), torch.zeros(10_000)
+    ones = (torch.ones(4), torch.ones(10_000))
+    assert scaled_norm((small, large), ones, ones, 1e-6, 0.0) == pytest.approx(3.0)
+
+
+def test_backwards_in_time_returns_to_the_start() -> None:
+    field, h0, a0 = linear()
+    there = solve(field, (h0, a0), [0.0, 1.0], Solver(**TIGHT))
+    back = solve(field, tuple(b[-1] for b in there.states), [1.0, 0.4, 0.0], Solver(**TIGHT))
+    assert relative(back.states[0][-1], h0) < 1e-8
+    assert relative(back.states[0][1], field.exact(h0, a0, 0.4)[0]) < 1e-8
+
+
+@pytest.mark.parametrize("times", [[0.0, 1 - 1e-13, 1.0], [0.0, 1e-15, 1.0], [1e6, 1e6 + 5e-10, 1e6 + 1e-9],
+                                   [1.7e9, 1.7e9 + 1e-6, 1.7e9 + 2e-6, 1.7e9 + 3e-6], [1.0, 0.5, 0.5 - 1e-14, 0.0]])
+@pytest.mark.parametrize("method", ["dopri5", "bosh3", "adaptive_heun", "rk4"])
+@pytest.mark.parametrize("gradient", ["backprop", "checkpointed"])
+def test_every_requested_time_gets_a_state(times: list[float], method: str, gradient: str) -> None:
+    class Decay(nn.Module):
+        def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            return (-state[0],)
+
+    y = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    settings = {"step_size": (max(times) - min(times)) / 4} if method == "rk4" else {"rtol": 1e-6, "atol": 1e-6}
+    found = solve(Decay(), (y,), times, Solver(method, gradient=gradient, **settings)).states[0]  # type: ignore[arg-type]
+    exact = torch.exp(times[0] - torch.tensor(times, dtype=torch.float64))
+    assert found.shape == (len(times), 2)
+    assert torch.allclose(found[:, 0], exact, atol=1e-4)
+    found.sum().backward()
+    assert torch.allclose(y.grad, exact.sum().expand(2), atol=1e-3)
+
+
+def test_many_times_do_not_use_up_the_adjoints_steps() -> None:
+    y = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    field, _, _ = linear()
+    solution = solve(field, (y.expand(1, 3), torch.zeros(1, 3, dtype=torch.float64)), torch.linspace(0, 1, 120),
+                     Solver(gradient="adjoint", max_steps=50))
+    solution.states[0].sum().backward()
+    assert y.grad is not None
+
+
+def test_an_assertion_of_the_field_is_its_own() -> None:
+    class Strict(nn.Module):
+        def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            raise AssertionError("mine")
+
+    with pytest.raises(AssertionError, match="mine"):
+        solve(Strict(), (torch.ones(1),), [0.0, 1.0], Solver(gradient="adjoint"))
+
+
+def test_requested_times_do_not_change_the_steps() -> None:
+    field, h0, a0 = linear()
+    few = solve(field, (h0, a0), [0.0, 1.0])
+    many = solve(field, (h0, a0), torch.linspace(0, 1, 40))
+    assert few.evaluations.forward == many.evaluations.forward
+    assert torch.equal(few.states[0][-1], many.states[0][-1])
+
+
+class Blow(nn.Module):
+    """y' = y²: infinite at t = 1 when y(0) = 1."""
+
+    def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return (state[0] ** 2,)
+
+
+class Nothing(nn.Module):
+    def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return (torch.where(t > 0.5, torch.nan, 1.0) * torch.ones_like(state[0]),)
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_trouble_names_time_step_and_remedy(engine: str) -> None:
+    one = torch.ones(1, dtype=torch.float64)
+    solver = Solver(rtol=1e-8, atol=1e-8, engine=engine, max_steps=10_000)  # type: ignore[arg-type]
+    with pytest.raises(SolveError, match=r"(underflow in dt|NaN or infinity) at t=1.* step .*: loosen rtol") as caught:
+        solve(Blow(), (one,), [0.0, 2.0], solver)
+    assert caught.value.t == pytest.approx(1.0, abs=1e-3)
+    with pytest.raises(SolveError, match=r"NaN or infinity at t=0\.\d.*lower the learning rate"):
+        solve(Nothing(), (one,), [0.0, 1.0], solver)
+    limited = Solver(rtol=1e-8, atol=1e-8, engine=engine, max_steps=5)  # type: ignore[arg-type]
+    with pytest.raises(SolveError, match=r"step limit of 5 was reached at t=0\.\d+ .*raise max_steps"):
+        solve(Blow(), (one,), [0.0, 0.9], limited)
+
+
+def test_trouble_in_the_adjoint_pass_is_named_too() -> None:
+    """The forward pass is easy; the backward field is not finite."""
+
+    class OneWay(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, y: torch.Tensor) -> torch.Tensor:
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return grad * torch.nan
+
+    class Trap(nn.Module):
+        def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            return (OneWay.apply(state[0]),)
+
+    y = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    solution = solve(Trap(), (y,), [0.0, 1.0], Solver(gradient="adjoint"))
+    with pytest.raises(SolveError, match=r"at t=.*lower the learning rate"):
+        solution.states[0][-1].sum().backward()
+
+
+def test_fixed_steps_report_infinity_where_it_began() -> None:
+    with pytest.raises(SolveError, match=r"NaN or infinite at t=0\.[45].*smaller step_size"):
+        solve(Nothing(), (torch.ones(1, dtype=torch.float64),), [0.0, 1.0], Solver("rk4", step_size=0.1))
+
+
+def test_fixed_steps_have_a_limit_too() -> None:
+    with pytest.raises(SolveError, match="step limit of 1000 steps would be needed .* larger step_size"):
+        solve(Blow(), (torch.ones(1),), [0.0, 1.0], Solver("rk4", step_size=1e-8))
+
+
+@pytest.mark.parametrize("state", [torch.ones(1), (torch.ones(1, dtype=torch.int64),)])
+def test_wrong_states_are_refused(state: object) -> None:
+    with pytest.raises(UserError, match="a tuple of floating-point tensors"):
+        solve(Blow(), state, [0.0, 1.0])  # type: ignore[arg-type]
+
+
+def test_a_start_that_is_nan_is_named() -> None:
+    with pytest.raises(SolveError, match="the initial state is NaN"):
+        solve(Blow(), (torch.full((1,), torch.nan),), [0.0, 1.0])
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ({"method": "dopri6"}, "no solver 'dopri6': choose one of dopri5"),
+    ({"gradient": "none"}, "no gradient 'none'"),
+    ({"rtol": 0.0}, "must be positive"),
+    ({"step_size": -1.0}, "step_size must be positive"),
+    ({"step_size": 0.1}, "dopri5 chooses its own steps"),
+    ({"method": "implicit_adams", "gradient": "checkpointed"}, "use gradient adjoint"),
+    ({"method": "scipy_solver"}, "use gradient adjoint"),
+])
+def test_wrong_settings_say_what_to_do(settings: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        Solver(**settings)
+
+
+@pytest.mark.parametrize("times", [[0.0], [], [0.0, 0.0], [0.0, 1.0, 0.5], [0.0, math.nan], 1.0, torch.zeros(2, 2),
+                                   torch.tensor([0.0, 1.0], requires_grad=True)])
+def test_wrong_times_are_refused(times: object) -> None:
+    with pytest.raises(UserError):
+        solve(Blow(), (torch.ones(1),), times)  # type: ignore[arg-type]

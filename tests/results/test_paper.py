@@ -1,0 +1,148 @@
+"""The paper's numbers, and metrics in the units and the direction that people read them in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from acenode import experiments
+from acenode.config import Config
+from acenode.experiments import Experiment, Method
+from acenode.files import write_json
+from acenode.results import measure, paper
+from acenode.results.table import Row, render, rows
+from acenode.runs.store import RunStore
+from acenode.training.task import Metric
+
+
+def config(experiment: str, method: str, *, data: str = "full", task: str | None = None, attention: str | None = None,
+           initial: str | None = None) -> Config:
+    """What `paper` looks at."""
+    return cast(Config, SimpleNamespace(experiment=experiment, method=method, data=data, size=None, task=task,
+                                        attention=attention, initial=initial))
+
+
+@pytest.mark.parametrize(("given", "shown"), [
+    (config("physionet", "ace", attention="evolving", initial="correlation"), "0.853 ± 0.003"),
+    (config("physionet", "rnn-dt"), "0.787 ± 0.014"),
+    (config("physionet", "ace", attention="evolving", initial="dense"), "0.793"),
+    (config("physionet", "ace", attention="fixed", initial="correlation"), "0.838"),
+    (config("physionet-vitals", "ace", task="extrapolation"), "2.025 ± 0.028 ×10⁻³"),
+    (config("physionet-vitals", "latent-ode", task="interpolation"), "2.118 ± 0.271 ×10⁻³"),
+    (config("physionet-vitals", "ace", task="extrapolation", attention="fixed"), "2.113 ×10⁻³"),
+    (config("activity", "ace"), "85.9 ± 1.1"),
+    (config("activity", "rnn-vae"), "34.3 ± 4.0"),
+    (config("activity", "ace", attention="evolving", initial="dense"), "56.9"),
+    (config("mnist", "ace", attention="evolving", initial="conv"), "99.68 ± 0.03"),
+])
+def test_what_the_paper_prints(given: Config, shown: str) -> None:
+    assert str(paper.value(given)) == shown
+
+
+@pytest.mark.parametrize("given", [
+    config("physionet-vitals", "ace"),  # which task?
+    config("physionet-vitals", "ode-rnn", task="extrapolation"),
+    config("physionet-vitals", "ace", task="interpolation", attention="fixed"),
+    config("activity", "latent-poisson"),
+    config("physionet", "ace", attention="none"),
+    config("physionet", "ace", attention="fixed", initial="dense"),
+    config("mnist", "ace", attention="fixed"),
+    config("galaxies", "ace"),
+])
+def test_what_the_paper_does_not_print(given: Config) -> None:
+    assert paper.value(given) is None
+
+
+def test_only_the_whole_of_the_full_data_stands_beside_it() -> None:
+    given = config("physionet", "ace")
+    assert paper.beside(given, {})
+    assert paper.beside(given, {"epochs": 3}) is None
+    assert paper.beside(given, {}, partial=True) is None
+    assert paper.beside(config("physionet", "ace", data="sample"), {}) is None
+
+
+def test_units_and_digits() -> None:
+    assert measure.of("accuracy", "mnist").text(0.98765, 0.0012) == "98.77 ± 0.12%"
+    assert measure.of("auc", "physionet").text(0.8534) == "0.853"
+    assert measure.of("mse", "physionet-vitals").text(0.0020251) == "2.025 ×10⁻³"
+    assert measure.of("mse", "elsewhere").text(0.38) == "0.38"
+    assert measure.of("score").text(float("nan")) == "–"
+    assert measure.of("auc").title == "AUC"
+
+
+def test_the_direction_is_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measure.of("accuracy", "mnist").higher_is_better
+    assert not measure.of("mse", "nobody-knows").higher_is_better  # by its name
+    monkeypatch.setitem(experiments.EXPERIMENTS, "series", fake("series", Metric("auc", False)))
+    assert not measure.of("auc", "series").higher_is_better
+    assert measure.name_of("series") == "auc"
+    assert measure.name_of("nobody-knows") == ""
+
+
+def test_a_difference_says_which_is_better_where_less_is() -> None:
+    unit = measure.of("mse", "physionet-vitals")
+    assert unit.gap(-0.0001) == "−0.100 better"
+    assert unit.gap(0.0001) == "+0.100 worse"
+    assert unit.gap(0.0) == "+0.000"
+    assert measure.of("accuracy").gap(-0.05) == "−5.00"
+
+
+# The table ----------------------------------------------------------------------------------------------------------
+
+
+def fake(name: str, metric: Metric) -> Experiment:
+    """An experiment of two methods that nobody can train."""
+    def method(method: str, title: str, *uses: str) -> Method:
+        return Method(method, title, lambda shape, made: None, frozenset({"epochs", *uses}))
+
+    methods = {"latent-ode": method("latent-ode", "Latent-ODE"),
+               "ace": method("ace", "ACE-Latent-ODE", "attention", "initial")}
+    usual = {"epochs": 30, "attention": "evolving", "initial": "correlation"}
+
+    def make(*given: Any) -> Any:
+        raise NotImplementedError
+
+    return Experiment(name, name.title(), "a fake", "made up", metric, methods, lambda m, data, given: usual, make,
+                      lambda made: 1)
+
+
+def finished(store: RunStore, experiment: Experiment, method: str, value: float, *, partial: bool = False,
+             **given: Any) -> None:
+    made = experiment.configure(method, "full", **given)
+    run = store.create(made, {"params": 1, **({"partial": True} if partial else {})})
+    write_json(run.path / "result.json", {"test": {experiment.metric.name: value}, "metric": experiment.metric.name})
+
+
+def find(table: list[Row], method: str, partial: bool = False, **changed: Any) -> Row:
+    return next(r for r in table if (r.method, r.partial, r.changed) == (method, partial, changed))
+
+
+def test_the_table_of_an_auc(tmp_path: Path) -> None:
+    series, store = fake("physionet", Metric("auc")), RunStore(tmp_path)
+    finished(store, series, "ace", 0.8512)
+    finished(store, series, "ace", 0.8534, seed=1)
+    finished(store, series, "ace", 0.7, partial=True)
+    table = rows(series, store)
+    assert find(table, "ace").mean == pytest.approx(0.8523)
+    assert find(table, "ace").paper == "0.853 ± 0.003"
+    assert find(table, "ace", initial="dense").paper == "0.793"  # a row even before there is a run
+    assert find(table, "ace", attention="fixed").paper == "0.838"
+    assert find(table, "ace", partial=True).paper is None
+    full, part = render(series, table).split("On a part of the full data")
+    assert "0.852 ± 0.002" in full
+    assert "0.700" in part
+    assert "0.700" not in full
+    assert "0.853" not in part
+
+
+def test_the_table_of_an_error_is_in_thousandths(tmp_path: Path) -> None:
+    series, store = fake("physionet-vitals", Metric("mse", False)), RunStore(tmp_path)
+    finished(store, series, "ace", 0.0020251)
+    table = rows(series, store)
+    assert find(table, "ace").mean == pytest.approx(2.0251)
+    text = render(series, table)
+    assert "test MSE ×10⁻³, less is better" in text
+    assert "2.025 " in text

@@ -1,0 +1,101 @@
+"""The table: means over seeds, the paper beside full-data runs and nothing else."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acenode import experiments
+from acenode.files import write_json
+from acenode.results.table import Row, render, rows
+from acenode.runs.store import RunStore
+
+MNIST = experiments.get("mnist")
+
+
+def finished(store: RunStore, method: str, accuracy: float, data: str, **given: Any) -> None:
+    config = MNIST.configure(method, data, **given)
+    run = store.create(config, {"params": MNIST.count(config)})
+    write_json(run.path / "result.json", {"test": {"accuracy": accuracy}, "metric": "accuracy"})
+
+
+def find(table: list[Row], method: str, data: str, changed: dict | None = None) -> Row:
+    return next(r for r in table if (r.method, r.data, r.changed) == (method, data, changed or {}))
+
+
+def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    values = [0.9961, 0.9958, 0.9967]
+    for seed, value in enumerate(values):
+        finished(store, "ace", value, "full", seed=seed)
+    finished(store, "ace", 0.5, "full", seed=0, attention="none")
+    finished(store, "ace", 0.98, "sample")
+    table = rows(MNIST, store)
+    row = find(table, "ace", "full")
+    assert row.mean == pytest.approx(statistics.mean(values) * 100)
+    assert row.std == pytest.approx(statistics.stdev(values) * 100)
+    assert row.seeds == [0, 1, 2]
+    assert row.paper == "99.68 ± 0.03"
+    assert row.paper_params == "0.28M"
+    ablation = find(table, "ace", "full", {"attention": "none"})
+    assert ablation.paper is None
+    assert ablation.std is None
+
+
+def test_a_sample_run_never_stands_beside_the_paper(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "ace", 0.98, "sample")
+    table = rows(MNIST, store)
+    assert find(table, "ace", "sample").paper is None
+    assert find(table, "ace", "full").mean is None
+    full, sample = render(MNIST, table).split("On the bundled sample")
+    assert "98.00" in sample
+    assert "98.00" not in full
+    assert "99.68" not in sample
+
+
+def test_large_has_its_own_value(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "ace", 0.99, "full", size="large")
+    row = find(rows(MNIST, store), "ace", "full", {"size": "large"})  # its layers follow from the size
+    assert row.paper == "99.58"
+    assert row.params == 1_271_306
+
+
+def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for value in (0.95, 0.96):
+        finished(store, "odenet", value, "full", seed=1)
+    row = find(rows(MNIST, store), "odenet", "full")
+    assert row.seeds == [1]
+    assert row.mean == pytest.approx(96)  # the latest
+
+
+def test_foreign_folders_do_not_break_it(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json").write_text("{")
+    assert len(rows(MNIST, RunStore(tmp_path))) == len(MNIST.methods)
+
+
+def test_small_errors_are_told_apart(tmp_path: Path) -> None:
+    ushcn, store = experiments.get("ushcn"), RunStore(tmp_path)
+    for method, seed, value in (("ace", 0, 0.00123), ("ace", 1, 0.00127), ("gru-d", 0, 0.8314)):
+        run = store.create(ushcn.configure(method, seed=seed), {"params": 1})
+        write_json(run.path / "result.json", {"test": {"mse": value}, "metric": "mse"})
+    text = render(ushcn, rows(ushcn, store))
+    assert "0.00125 ± 2.83e-05" in text
+    assert "0.831 " in text
+
+
+def test_runs_on_one_sample_stand_together(tmp_path: Path) -> None:
+    store, entry = RunStore(tmp_path), experiments.get("ushcn")
+    for method in ("gru-ode-bayes", "ace"):
+        for sample in ("ou", "climate", "brusselator"):
+            run = store.create(entry.configure(method, "sample", sample=sample), {"params": 1})
+            write_json(run.path / "result.json", {"test": {"mse": 0.5}, "metric": "mse"})
+    found = [(r.changed.get("sample"), r.method) for r in rows(entry, store) if r.data == "sample"]
+    assert found == [(sample, method) for sample in (None, "brusselator", "ou") for method in ("gru-ode-bayes", "ace")]

@@ -1,0 +1,255 @@
+"""The catalogue of runs: what it tells, how little it reads, and what it makes of a damaged folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quick import QUICK
+
+from acenode import experiments
+from acenode.bench.folders import CREATED, finished_runs
+from acenode.config import FORMAT
+from acenode.execution.execute import Outcome
+from acenode.runs import store as runs
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.notes import write_notes
+from acenode.runs.store import Run, RunStore
+
+Train = Callable[..., Outcome]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the JSON files that were parsed."""
+    seen: list[str] = []
+    whole = runs.read_json
+
+    def count(path: Path) -> Any:
+        seen.append(path.name)
+        return whole(path)
+
+    for place in ("acenode.runs.store.read_json", "acenode.runs.notes.read_json"):
+        monkeypatch.setattr(place, count)
+    return seen
+
+
+def edit(run: Run, name: str, **change: Any) -> None:
+    (run.path / name).write_text(json.dumps(json.loads((run.path / name).read_text()) | change))
+
+
+def test_a_trained_run_tells_all_that_a_list_shows(train: Train, tmp_path: Path, reads: list[str]) -> None:
+    outcome = train("ace", epochs=2, seed=3)
+    catalogue = Catalogue(RunStore(tmp_path / "runs"))
+    reads.clear()
+    (entry,) = catalogue.entries()
+    assert sorted(reads) == ["config.json", "status.json"]
+    epochs = [r for r in outcome.run.metrics()[0] if r["kind"] == "epoch"]
+    status = outcome.run.status()
+    assert (entry.id, entry.path, entry.state, entry.error) == (outcome.run.id, outcome.run.path, "finished", None)
+    assert (entry.experiment, entry.method, entry.data, entry.seed) == ("mnist", "ace", "sample", 3)
+    assert entry.config == {k: v for k, v in outcome.run.config().to_dict().items() if k != "format"}
+    assert (entry.progress, entry.epoch, entry.epochs) == (1.0, 2, 2)
+    assert entry.seconds == pytest.approx(outcome.seconds, abs=1e-3)
+    assert entry.params == outcome.params
+    assert (entry.metric, entry.value, entry.test) == ("accuracy", outcome.metrics["accuracy"], outcome.metrics)
+    last = outcome.run.result()["test_last"]  # type: ignore[index]
+    assert (entry.test_last, entry.last_value) == (last, last["accuracy"])
+    assert entry.best == max(e["validation_accuracy"] for e in epochs)
+    assert entry.last == epochs[-1]["validation_accuracy"]
+    assert status["best_epoch"] == outcome.run.result()["best_epoch"]  # type: ignore[index]
+    assert entry.began == status["began"] >= entry.created > 0
+    assert entry.device.startswith("cpu")
+    assert (entry.notes, entry.tags) == ("", ())
+    assert catalogue.entry(entry.id) == entry
+    assert catalogue.entry("nothing") is None
+    assert catalogue.entry("../runs") is None
+
+
+def test_hundreds_of_runs_cost_two_small_files_each_and_nothing_again(tmp_path: Path, reads: list[str]) -> None:
+    made = finished_runs(tmp_path, 60)
+    for run in made:
+        edit(run, "status.json", test_last={"accuracy": 0.5})
+    catalogue = Catalogue(RunStore(tmp_path))
+    entries = catalogue.entries()
+    assert [e.id for e in entries] == [run.id for run in reversed(made)]  # newest first
+    assert "result.json" not in reads
+    assert len(reads) <= 2 * len(made)
+    assert entries[0].value == entries[0].test["accuracy"] == pytest.approx(0.959)
+    assert entries[0].last_value == 0.5
+    assert entries[0].created == CREATED + 59
+    reads.clear()
+    assert catalogue.entries() == entries
+    assert catalogue.entry(made[5].id) == entries[-6]
+    assert reads == []
+    write_notes(made[7], "a good one", ["keep"])
+    assert catalogue.entries()[-8].tags == ("keep",)
+    assert set(reads) == {"config.json", "status.json", "notes.json"}  # of that one run
+    assert len(reads) == 3
+
+
+def test_older_runs_are_read_from_their_results(tmp_path: Path, reads: list[str]) -> None:
+    finished_runs(tmp_path, 2, old=True)
+    (newer, older) = Catalogue(RunStore(tmp_path)).entries()
+    assert (newer.metric, newer.value, older.value) == ("accuracy", 0.901, 0.9)
+    assert newer.last_value == 0.901
+    assert newer.last is None
+    assert reads.count("result.json") == 2
+
+
+def test_a_result_that_is_not_the_one_trained_is_read(tmp_path: Path) -> None:
+    lost, changed, before = finished_runs(tmp_path, 3)
+    (lost.path / "result.json").unlink()
+    edit(changed, "result.json", test={"accuracy": 0.5})
+    catalogue = Catalogue(RunStore(tmp_path))
+    assert catalogue.entry(changed.id).value == 0.5  # type: ignore[union-attr]
+    entry = catalogue.entry(lost.id)
+    assert entry is not None
+    assert (entry.state, entry.value, entry.test) == ("finished", None, {})
+    assert (entry.last_value, entry.test_last) == (None, {})
+    entry = catalogue.entry(before.id)  # its status tells nothing of the last parameters, its result does
+    assert entry is not None
+    assert (entry.value, entry.last_value) == (0.902, 0.902)
+    edit(before, "result.json", test_last=[1])
+    entry = catalogue.entry(before.id)
+    assert entry is not None
+    assert (entry.value, entry.last_value) == (0.902, None)
+
+
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("config.json", b"{", "cannot be read"),
+    ("config.json", b"[" * 100_000, "cannot be read"),
+    ("config.json", b"[1]", "is not what a run has there"),
+    ("config.json", b'{"hello": 1}', "is not a run"),
+    ("config.json", json.dumps({"format": FORMAT + 1, "config": {}}).encode(), "newer version"),
+    ("config.json", b'{"format": 1, "config": {"experiment": "mnist", "method": "ace", "speed": 9}}', "no setting"),
+    ("status.json", b'{"state": "run', "cannot be read"),
+    ("status.json", b'{"state": "dancing"}', "is not what a run has there"),
+    ("status.json", None, "it has no status.json"),
+    ("result.json", b"{}", "is not what a run has there"),
+])
+def test_a_damaged_folder_is_an_entry_with_its_reason(name: str, content: bytes | None, words: str,
+                                                      tmp_path: Path) -> None:
+    good, bad = finished_runs(tmp_path, 2)
+    if content is None:
+        (bad.path / name).unlink()
+    else:
+        (bad.path / name).write_bytes(content)
+    (tmp_path / "holiday").mkdir()
+    entries = {e.id: e for e in Catalogue(RunStore(tmp_path)).entries()}
+    assert entries[good.id].state == "finished"
+    assert entries[bad.id].state == entries["holiday"].state == "unreadable"
+    assert words in str(entries[bad.id].error)
+    assert "no config.json" in str(entries["holiday"].error)
+    assert "\n" not in str(entries[bad.id].error)
+
+
+def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
+    (run,) = finished_runs(tmp_path, 1)
+    edit(run, "status.json", seconds="long", best=[1], epoch=None, last="x", epochs=float("nan"))
+    (entry,) = Catalogue(RunStore(tmp_path)).entries()
+    assert entry.state == "finished"
+    assert (entry.seconds, entry.best, entry.epoch, entry.last, entry.epochs) == (None, None, 0, None, 0)
+
+
+def test_a_run_deleted_while_it_is_listed_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, gone = finished_runs(tmp_path, 2)
+    whole = runs.read_json
+
+    def slow(path: Path) -> Any:
+        if path == gone.path / "status.json":
+            (gone.path / "status.json").unlink()  # half of it is gone already
+        return whole(path)
+
+    monkeypatch.setattr("acenode.runs.store.read_json", slow)
+    catalogue = Catalogue(RunStore(tmp_path))
+    assert {e.id: e.state for e in catalogue.entries()} == {first.id: "finished", gone.id: "unreadable"}
+    monkeypatch.undo()
+    shutil.rmtree(gone.path)
+    assert [e.id for e in catalogue.entries()] == [first.id]
+    shutil.rmtree(tmp_path)
+    assert catalogue.entries() == []
+
+
+def test_a_run_whose_process_dies_is_interrupted_without_a_file_changing(tmp_path: Path,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RunStore(tmp_path)
+    run = store.create(experiments.get("mnist").configure("odenet", **QUICK), {})
+    catalogue = Catalogue(store)
+    assert catalogue.entries()[0].state == "queued"
+    monkeypatch.setattr("acenode.runs.store.alive", lambda process, heartbeat: False)
+    (entry,) = catalogue.entries()
+    assert entry.state == "interrupted"
+    assert "process" in str(entry.error)
+    assert run.stored_state() == "queued"
+
+
+def test_a_change_of_the_same_length_within_a_tick_is_seen(tmp_path: Path) -> None:
+    """`running` and `stopped` are as long, and a clock may stand still between two writes."""
+    store = RunStore(tmp_path)
+    run = store.create(experiments.get("mnist").configure("odenet", **QUICK), {})
+    run.mark("running", heartbeat=1.5e9)
+    path = run.path / "status.json"
+    before, catalogue = path.stat(), Catalogue(store)
+    assert catalogue.entries()[0].state == "running"
+    run.mark("stopped", heartbeat=1.5e9)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert catalogue.entries()[0].state == "stopped"
+
+
+def test_threads_may_list_while_runs_change(tmp_path: Path) -> None:
+    made = finished_runs(tmp_path, 12)
+    catalogue, troubles, stop = Catalogue(RunStore(tmp_path)), [], threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                assert {e.state for e in catalogue.entries()} <= {"finished", "stopped", "unreadable"}
+                catalogue.entry(made[0].id)
+            except Exception as trouble:
+                troubles.append(trouble)
+                return
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for run in made[1:]:
+        run.mark("stopped")
+        run.delete()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert troubles == []
+    assert [e.id for e in catalogue.entries()] == [made[0].id]
+
+
+def test_a_resumed_run_keeps_what_it_had_and_begins_anew(tmp_path: Path) -> None:
+    from acenode.execution.execute import create, execute
+
+    store = RunStore(tmp_path)
+    run = create(store, experiments.get("mnist").configure("resnet", **QUICK | {"epochs": 3}))
+
+    class AfterEpoch:
+        """Stops once the first epoch's checkpoint is there."""
+
+        def is_set(self) -> bool:
+            return any(r["kind"] == "epoch" for r in run.metrics()[0])
+
+    assert execute(run, tmp_path, stop=AfterEpoch()).state == "stopped"  # type: ignore[arg-type]
+    (stopped,) = Catalogue(store).entries()
+    assert (stopped.state, stopped.epoch, stopped.epochs, stopped.value) == ("stopped", 1, 3, None)
+    assert stopped.last == stopped.best is not None
+    run.ask_to_stop()  # before its first iteration: nothing new to tell
+    assert execute(run, tmp_path).state == "stopped"
+    (again,) = Catalogue(store).entries()
+    assert (again.epoch, again.epochs, again.last, again.best) == (1, 3, stopped.last, stopped.best)
+    assert again.began is not None
+    assert stopped.began is not None
+    assert again.began > stopped.began

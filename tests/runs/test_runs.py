@@ -1,0 +1,344 @@
+"""The run directory: what is written, what survives, what is refused."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from quick import QUICK
+
+from acenode import SolveError, UserError, experiments
+from acenode.cli import main
+from acenode.config import FORMAT
+from acenode.execution.execute import Outcome, create, execute
+from acenode.experiments.probes import LIMIT, fit
+from acenode.runs.store import Run, RunStore
+from acenode.runs.writer import Recorder
+from acenode.training.task import Loss
+
+Train = Callable[..., Outcome]
+
+
+def steps(run: Run) -> list[dict]:
+    """Metrics without what the clock wrote."""
+    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
+
+
+def test_a_finished_run_has_everything(train: Train) -> None:
+    outcome = train("ace", epochs=2)
+    run = outcome.run
+    assert outcome.state == run.status()["state"] == "finished", outcome.error
+    assert {p.name for p in run.path.iterdir()} == {"config.json", "status.json", "metrics.jsonl", "snapshots",
+                                                   "checkpoints", "result.json", "log.txt", "lock"}
+    assert run.config() == experiments.get("mnist").configure("ace", **{**QUICK, "epochs": 2})
+    description = run.description()
+    assert description["params"] == outcome.params == 31_690
+    assert description["environment"]["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    step = next(r for r in run.metrics()[0] if r["kind"] == "step")
+    assert {"L_h", "L_a", "accuracy", "nfe_forward", "nfe_backward", "nfe_forward_a", "steps", "rejected", "dt_min",
+            "dt_mean", "dt_max", "grad_h", "grad_a", "lr", "seconds"} <= step.keys()
+    epoch = [r for r in run.metrics()[0] if r["kind"] == "epoch"]
+    assert [e["epoch"] for e in epoch] == [1, 2]
+    assert {"train_L_h", "train_accuracy", "validation_accuracy", "validation_loss", "best"} <= epoch[0].keys()
+    result = run.result()
+    assert result is not None
+    assert result["test"].keys() == {"accuracy", "loss", "nfe"}
+    assert np.sum(result["confusion"]) == 359
+    assert result["test"]["accuracy"] == pytest.approx(np.trace(result["confusion"]) / 359)
+    assert len(result["class_accuracy"]) == 10
+
+
+def test_best_parameters_are_what_was_tested(train: Train) -> None:
+    from safetensors.torch import load_file
+
+    outcome = train("odenet", epochs=2, batch_size=64)
+    experiment = experiments.get("mnist")
+    task = experiment.make(outcome.run.config(), Path(), torch.device("cpu"))
+    task.model.load_state_dict(load_file(outcome.run.path / "checkpoints" / "best.safetensors"))
+    assert task.evaluate("test") == outcome.metrics
+
+
+def test_snapshots_hold_the_trajectory_and_stay_small(train: Train) -> None:
+    run = train("ace", epochs=3, snapshots=3).run
+    files = run.snapshots()
+    assert [p.stem for p in files] == ["epoch-00000", "epoch-00002", "epoch-00003"]
+    for path in files:
+        assert path.stat().st_size < 2_000_000
+        arrays = run.snapshot(path)
+        assert arrays["h"].shape == arrays["a"].shape == (len(arrays["t"]), len(arrays["label"]), 24, 4, 4)
+        assert arrays["h"].dtype == np.float16
+        assert arrays["t"][0] == 0
+        assert arrays["t"][-1] == 1
+        assert np.isfinite(arrays["a"]).all()
+    first, last = run.snapshot(files[0]), run.snapshot(files[-1])
+    assert np.array_equal(first["image"], last["image"])
+    assert np.abs(first["a"].astype(float) - last["a"]).max() > 0
+    assert "snapshot after epoch 0" in (run.path / "log.txt").read_text()
+
+
+def test_a_resnet_snapshot_has_no_attention(train: Train) -> None:
+    run = train("resnet").run
+    assert "a" not in run.snapshot(run.snapshots()[0])
+
+
+@pytest.mark.parametrize("state", [512, 2304, 4096, 8192])
+def test_snapshots_of_full_size_models_fit(state: int) -> None:
+    probes, frames = fit(state * 2 * 2)
+    assert probes >= 4
+    assert frames >= 9
+    assert probes * frames * state * 4 <= LIMIT
+
+
+def test_the_same_seed_gives_the_same_numbers(train: Train) -> None:
+    assert steps(train("ace").run) == steps(train("ace").run)
+    assert steps(train("ace").run) != steps(train("ace", seed=1).run)
+
+
+def test_threads_do_not_disturb_each_other(train: Train, tmp_path: Path) -> None:
+    """The same seed alone, and beside other runs that start and seed at other times."""
+    alone = steps(train("ace", epochs=2).run)
+    outcomes: dict[int, Outcome] = {}
+
+    def work(i: int) -> None:
+        outcomes[i] = train("ace" if i < 2 else "augmented", epochs=2, seed=0 if i < 2 else 5)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert steps(outcomes[0].run) == alone
+    assert steps(outcomes[1].run) == alone
+
+
+def test_stop_and_resume_equal_one_run(tmp_path: Path) -> None:
+    """Stopped by a file in mid-epoch, resumed twice: the metrics of a run that was never stopped."""
+    config = experiments.get("mnist").configure("ace", epochs=2, analysis=False, snapshots=2, batch_size=256)
+    store = RunStore(tmp_path)
+    whole = create(store, config)
+    assert execute(whole, tmp_path).state == "finished"
+    part = create(store, config)
+    for steps_to_go in (3, 2, None):
+        counter = CountDown(steps_to_go)
+        outcome = execute(part, tmp_path, stop=counter)  # type: ignore[arg-type]
+        assert outcome.state == ("stopped" if steps_to_go else "finished")
+        if steps_to_go:
+            assert part.status()["state"] == "stopped"
+    assert steps(part) == steps(whole)
+    first, second = part.result(), whole.result()
+    assert first is not None
+    assert second is not None
+    assert first["test"] == second["test"]
+    with pytest.raises(UserError, match="nothing to resume"):
+        execute(part, tmp_path)
+
+
+class CountDown:
+    """A stop event that is set after a number of looks."""
+
+    def __init__(self, looks: int | None) -> None:
+        self.looks = looks
+
+    def is_set(self) -> bool:
+        if self.looks is None:
+            return False
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_a_failed_run_says_why(train: Train) -> None:
+    outcome = train("ace", max_steps=1, rtol=1e-6, atol=1e-6)
+    assert outcome.state == outcome.run.status()["state"] == "failed"
+    assert "the step limit of 1 was reached at t=" in outcome.run.status()["error"]
+    assert "loosen rtol and atol" in outcome.run.status()["error"]
+
+
+def test_a_run_that_fails_later_keeps_its_curves_and_checkpoint(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.experiments.image_task import ImageTask
+
+    whole, calls = ImageTask.loss, []
+
+    def breaks(self: ImageTask, batch: tuple, *, detach_attention: bool) -> Loss:
+        calls.append(1)
+        if len(calls) > 3:  # in the second epoch of two iterations each
+            raise SolveError("underflow in dt", 0.5, 1e-9, "loosen rtol and atol")
+        return whole(self, batch, detach_attention=detach_attention)
+
+    monkeypatch.setattr(ImageTask, "loss", breaks)
+    run = train("resnet", epochs=2).run
+    assert run.status()["state"] == "failed"
+    assert [r["step"] for r in run.metrics()[0] if r["kind"] == "step"] == [0, 1, 2]
+    assert (run.path / "checkpoints" / "last.pt").exists()
+    monkeypatch.undo()
+    assert execute(run, run.path).state == "finished"
+    assert [r["step"] for r in run.metrics()[0] if r["kind"] == "step"] == [0, 1, 2, 3]
+
+
+def test_a_full_disk_ends_the_run_in_words(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Recorder, *args: object, **values: object) -> None:
+        monkeypatch.setattr(Recorder, "status", full)  # nothing can be written any more
+        raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
+
+    monkeypatch.setattr(Recorder, "append", full)
+    outcome = train("resnet")
+    assert outcome.state == "failed"
+    assert "No space left on device" in str(outcome.error)
+
+
+def test_the_result_stands_without_its_analysis(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.experiments.image_task import ImageTask
+
+    def fails(self: ImageTask) -> dict:
+        raise MemoryError("too many points")
+
+    monkeypatch.setattr(ImageTask, "report", fails)
+    outcome = train("resnet")
+    assert outcome.state == "finished"
+    assert outcome.run.result()["test"] == outcome.metrics  # type: ignore[index]
+    assert "no analysis" in (outcome.run.path / "log.txt").read_text()
+
+
+def test_a_stop_asked_before_the_start_is_heard(tmp_path: Path) -> None:
+    run = create(RunStore(tmp_path), experiments.get("mnist").configure("resnet", **QUICK))
+    run.ask_to_stop()
+    assert execute(run, tmp_path).state == "stopped"
+    run.withdraw_stop()
+    assert execute(run, tmp_path).state == "finished"
+
+
+def test_lost_best_parameters_are_written_again(train: Train) -> None:
+    from safetensors.torch import load
+
+    run = train("resnet").run
+    best = run.path / "checkpoints" / "best.safetensors"
+    before = best.read_bytes()
+    best.unlink()
+    (run.path / "result.json").unlink()
+    assert execute(run, run.path).state == "finished"
+    assert torch.equal(load(best.read_bytes())["head.linear.bias"], load(before)["head.linear.bias"])
+
+
+def test_a_run_whose_loss_is_nan_fails_with_advice(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.experiments.image_task import ImageTask
+
+    whole = ImageTask.loss
+
+    def broken(self: ImageTask, batch: tuple, *, detach_attention: bool) -> Loss:
+        loss = whole(self, batch, detach_attention=detach_attention)
+        return Loss(loss.task * torch.nan, loss.metrics)
+
+    monkeypatch.setattr(ImageTask, "loss", broken)
+    outcome = train("resnet")
+    assert outcome.state == "failed"
+    assert "became nan at step 0: lower the learning rate" in str(outcome.error)
+    assert outcome.run.metrics()[0][0]["L_h"] is None  # JSON has no NaN
+
+
+def test_two_writers_are_refused(train: Train, tmp_path: Path) -> None:
+    config = experiments.get("mnist").configure("ace", epochs=1)
+    run = create(RunStore(tmp_path), config)
+    first = Recorder(run)
+    first.acquire()
+    with pytest.raises(UserError, match="is being trained already"):
+        execute(run, tmp_path)
+    first.release()
+    (run.path / "lock").write_text("whatever a dead process left")
+    second = Recorder(run)
+    second.acquire()
+    second.release()
+
+
+def test_the_model_is_freed_when_a_run_ends(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.experiments.image_task import ImageTask
+
+    born: list[weakref.ref] = []
+    whole = ImageTask.recipe
+    monkeypatch.setattr(ImageTask, "recipe", lambda self: (born.append(weakref.ref(self.model)), whole(self))[1])
+    gc.disable()
+    try:
+        assert train("ace", batch_size=1151).state == "finished"
+        assert [ref() for ref in born] == [None]
+    finally:
+        gc.enable()
+
+
+def test_a_torn_last_line_waits(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
+    records, offset = run.metrics()
+    assert [r["step"] for r in records] == [1, 2]
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(b'ep": 3}\n')
+    assert run.metrics(offset)[0] == [{"step": 3}]
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    (None, "is not a run: it has no config.json"),
+    (b"{", "cannot be read"),
+    (b"\xff\xfe", "cannot be read"),
+    (b"[1]", "is not what a run has there"),
+    (b'{"a": 1}', "is not a run: its config.json is something else"),
+    (json.dumps({"format": FORMAT + 1, "config": {}}).encode(), "newer version .* update acenode"),
+    (json.dumps({"format": FORMAT, "config": {"format": FORMAT, "method": "ace"}}).encode(), "lacks experiment"),
+    (json.dumps({"format": FORMAT, "config": {"experiment": "mnist", "method": "ace", "speed": 1}}).encode(),
+     "no setting 'speed'.* did you mean seed"),
+])
+def test_foreign_folders_are_refused_in_words(content: bytes | None, words: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        Run(tmp_path).config()
+
+
+@pytest.mark.parametrize(("name", "change"), [
+    ("status.json", {"heartbeat": "soon"}), ("status.json", {"process": [1]}), ("status.json", {"progress": "half"}),
+    ("status.json", {"state": "dancing"}), ("config.json", {"created": "once"}), ("result.json", {"test": None}),
+    ("result.json", {"test": {"accuracy": "good"}}),
+])
+def test_a_damaged_run_is_listed_as_unreadable(name: str, change: dict, train: Train,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    run = train("resnet").run
+    (run.path / name).write_text(json.dumps(json.loads((run.path / name).read_text()) | change))
+    assert main(["list", "--json", "--runs", str(run.path.parent)]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["state"] == "unreadable"
+    assert main(["show", run.id, "--runs", str(run.path.parent)]) == 2
+
+
+def test_a_dead_process_leaves_an_interrupted_run(train: Train) -> None:
+    run = train("odenet").run
+    status = json.loads((run.path / "status.json").read_text())
+    (run.path / "status.json").write_text(json.dumps({**status, "state": "running", "process": {
+        "pid": os.getpid(), "started": "another boot", "host": os.uname().nodename}}))
+    assert run.status()["state"] == "interrupted"
+
+
+def test_a_checkpoint_is_never_unpickled(train: Train, tmp_path: Path) -> None:
+    import pickle
+
+    config = experiments.get("mnist").configure("odenet", epochs=1)
+    run = create(RunStore(tmp_path), config)
+    (run.path / "checkpoints").mkdir()
+
+    class Trap:
+        def __reduce__(self) -> tuple:
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    (run.path / "checkpoints" / "last.pt").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(UserError, match="delete it to start the run afresh"):
+        execute(run, tmp_path)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
+    for name in ("../x", "/etc", "", "a/b"):
+        with pytest.raises(UserError, match="is not the name of a run"):
+            RunStore(tmp_path).open(name)

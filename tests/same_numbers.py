@@ -1,0 +1,128 @@
+"""Record what every experiment, method and setting computes, and compare a later version with it to the last digit.
+
+    OMP_NUM_THREADS=1 python tests/same_numbers.py record FILE [--only TEXT]
+    OMP_NUM_THREADS=1 python tests/same_numbers.py compare FILE [--only TEXT]
+
+Trains one epoch on the sample data with seed 0 on one CPU thread and keeps the losses and gradient norms of every step,
+the validation metrics and the test metrics. The numbers depend on the machine and on the version of torch, so a
+recording is compared on the machine that made it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from acenode import experiments
+from acenode.cli import main
+
+TIMES = {"seconds", "elapsed"}  # differ from run to run
+
+# Settings beyond the defaults: every ablation key, solver family and gradient, where it changes what is computed.
+VARIANTS: list[tuple[str, str, dict[str, str]]] = [
+    *[("mnist", "ace", s) for s in (
+        {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"schedule": "joint"},
+        {"schedule": "epoch", "epochs": "2"}, {"penalty": "l1"}, {"detach_attention": "true"}, {"size": "large"},
+        {"gradient": "adjoint"}, {"gradient": "checkpointed"}, {"solver": "rk4"}, {"solver": "tsit5"},
+        {"solver": "bosh3"}, {"engine": "reference"})],
+    ("mnist", "odenet", {"engine": "reference"}),
+    ("mnist", "augmented", {"gradient": "adjoint", "seminorm": "true"}),
+    *[("physionet", "ace", s) for s in (
+        {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"schedule": "joint"},
+        {"attention_in": "both"}, {"grid": "union"}, {"classify_from": "end"}, {"normalisation": "comparable"},
+        {"solver": "rk4"}, {"engine": "reference"})],
+    ("physionet", "ode-rnn", {"engine": "reference"}),
+    ("physionet", "ode-rnn", {"grid": "union"}),
+    ("physionet-vitals", "latent-ode", {"task": "extrapolation"}),
+    ("physionet-vitals", "ace", {"task": "extrapolation", "cut": "24h"}),
+    ("physionet-vitals", "latent-rnn", {"task": "extrapolation"}),
+    ("physionet-vitals", "rnn-vae", {"task": "extrapolation"}),
+    ("physionet-vitals", "latent-poisson", {"task": "extrapolation"}),
+    ("activity", "ace", {"split": "recording"}),
+    *[("ushcn", "ace", s) for s in (
+        {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"schedule": "joint"},
+        {"at_jump": "recompute"}, {"at_jump": "observed"}, {"feedback": "own"}, {"attention_every": "1"},
+        {"cell": "minimal"}, {"impute": "true"}, {"dropout": "0.2"}, {"fold": "3"}, {"sample": "ou"},
+        {"sample": "brusselator"}, {"engine": "reference"})],
+    ("ushcn", "gru-ode-bayes", {"engine": "reference"}),
+    ("ushcn", "gru-ode-bayes", {"impute": "true"}),
+    ("ushcn", "gru-ode-bayes", {"cell": "minimal"}),
+]
+
+
+def cases() -> list[tuple[str, str, dict[str, str]]]:
+    """Every experiment with each of its methods, then the variants."""
+    plain = [(name, method, {}) for name, e in experiments.EXPERIMENTS.items() for method in e.methods]
+    return [*plain, *VARIANTS]
+
+
+def key_of(experiment: str, method: str, settings: dict[str, str]) -> str:
+    return " ".join([experiment, method, *(f"{k}={v}" for k, v in settings.items())])
+
+
+def numbers(experiment: str, method: str, settings: dict[str, str]) -> dict[str, Any]:
+    """Train it in a folder of its own and read back everything that was computed."""
+    settings = dict(settings)
+    epochs = settings.pop("epochs", "1")
+    words = [part for k, v in settings.items() for part in ("--set", f"{k}={v}")]
+    with tempfile.TemporaryDirectory() as folder:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = main(["train", experiment, "--method", method, "--epochs", epochs, "--seed", "0", "--device", "cpu",
+                         "--set", "snapshots=2", *words, "--runs", folder, "--json"])
+        run = next((p for p in Path(folder).iterdir() if (p / "config.json").exists()), None)
+        if code or run is None or not (run / "result.json").exists():
+            return {"failed": out.getvalue().strip().splitlines()[-1:]}
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        result = json.loads((run / "result.json").read_text())
+    return {"metrics": [{k: v for k, v in line.items() if k not in TIMES} for line in lines],
+            "test": result["test"], "test_last": result["test_last"]}
+
+
+def first_difference(was: Any, now: Any, path: str = "") -> str | None:
+    """Where two recordings part, or None."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        if was.keys() != now.keys():
+            return f"{path}: keys {sorted(was.keys() ^ now.keys())}"
+        return next((d for k in was if (d := first_difference(was[k], now[k], f"{path}.{k}"))), None)
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        return next((d for i, (a, b) in enumerate(zip(was, now, strict=True))
+                     if (d := first_difference(a, b, f"{path}[{i}]"))), None)
+    return None if was == now else f"{path}: {was!r} became {now!r}"
+
+
+def run() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("record", "compare"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--only", default="", help="cases whose name contains this text")
+    given = parser.parse_args()
+    known: dict[str, Any] = json.loads(given.file.read_text()) if given.file.exists() else {}
+    differ = []
+    for case in cases():
+        key = key_of(*case)
+        if given.only not in key:
+            continue
+        if given.action == "record":
+            known[key] = numbers(*case)
+            given.file.write_text(json.dumps(known))
+            print(f"{key}: {known[key].get('failed') or known[key]['test']}", flush=True)
+        elif key in known:
+            difference = first_difference(known[key], numbers(*case))
+            differ += [key] if difference else []
+            print(f"{'DIFFERS' if difference else 'equal':8}{key}{'  ' + difference if difference else ''}", flush=True)
+        else:
+            print(f"new     {key}", flush=True)
+    if given.action == "compare":
+        print(f"{len(differ)} differ")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())
