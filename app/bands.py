@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.results.series import Band
+from acenode.results.series_charts import Band
 
 from . import labels
 from .series import ABOVE, Line, draw, legend_above, time_axis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
-from acenode.results.measure import Measure
+from acenode.results.metric_format import MetricFormat
 from acenode.runs.catalogue import Entry
 
 from . import components, filters, groups, labels, navigation, outcome, watch
@@ -131,7 +131,7 @@ def _table(found: list[Group], base: Group, which: str) -> None:
     st.caption("The paper's numbers stand beside runs on the full data only.")
 
 
-def _said(units: set[Measure]) -> str:
+def _said(units: set[MetricFormat]) -> str:
     """What the columns hold, where all groups hold the same."""
     if len(units) > 1:
         return ""

@@ -13,7 +13,7 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.results.measure import Measure
+from acenode.results.metric_format import MetricFormat
 
 ASSETS = Path(__file__).parent / "assets"
 BASE = "lab/"
@@ -65,7 +65,7 @@ def _mount(name: str, key: str, data: dict[str, Any]) -> Any:
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
 
-def curves(key: str, runs: list[dict[str, Any]], metric: Measure, *, bands: bool = False,
+def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands: bool = False,
            scroll: str | None = None) -> Any:
     """Training curves that follow the runs; a change of a run's state reruns the page. A new `scroll` shows them."""
     return _mount("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "bands": bands,

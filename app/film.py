@@ -21,9 +21,9 @@ import numpy as np
 from acenode import files
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
-from acenode.results import maps, snapshots
-from acenode.results.curves import listed
+from acenode.results import attention_maps, snapshots
 from acenode.results.pca import principal
+from acenode.results.training_curves import listed
 from acenode.runs.store import Run
 
 CHANNELS, SIDE, PROBES = 64, 64, 10  # at most; a wider map is averaged down
@@ -207,8 +207,8 @@ def _missing(arrays: dict[str, np.ndarray]) -> str:
     return f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
 
 
-def _about_attention(kind: maps.Kind, parts: dict[str, tuple[int, ...]], ranges: dict[str, tuple[float, float, float]],
-                     arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _about_attention(kind: attention_maps.MapKind, parts: dict[str, tuple[int, ...]],
+                     ranges: dict[str, tuple[float, float, float]], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     channels = parts["attention_channels"][2] if "attention_channels" in parts else 0
     about = {"kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns,
              "shape": list(parts["attention"][2:]), "full": _full(arrays["a"]), "channels": channels,
@@ -278,7 +278,7 @@ def _digest(run: Run, file: File) -> Digest:
             ranges[key] = (-most, most, 0.0)
         else:
             ranges[key] = (float(x.min()), float(x.max()), float(np.abs(x - x[0]).max()))
-    change = float(maps.change(arrays["a"][:, :probes]).max()) if "a" in arrays else 0.0
+    change = float(attention_maps.change(arrays["a"][:, :probes]).max()) if "a" in arrays else 0.0
     return Digest(None, found.epoch, found.shapes, h[some, :probes].reshape(len(some) * probes, -1), ranges, change,
                   snapshots.opinion(arrays, probes))
 
@@ -287,11 +287,11 @@ def _probes(arrays: dict[str, np.ndarray]) -> int:
     return min(PROBES, int(arrays["h"].shape[1]))
 
 
-def _kind(arrays: dict[str, np.ndarray]) -> maps.Kind | None:
-    return maps.kind_of(arrays["h"], arrays["a"]) if "a" in arrays else None
+def _kind(arrays: dict[str, np.ndarray]) -> attention_maps.MapKind | None:
+    return attention_maps.kind_of(arrays["h"], arrays["a"]) if "a" in arrays else None
 
 
-def _pictures(arrays: dict[str, np.ndarray], kind: maps.Kind | None, only: list[int] | None = None
+def _pictures(arrays: dict[str, np.ndarray], kind: attention_maps.MapKind | None, only: list[int] | None = None
               ) -> dict[str, np.ndarray]:
     """Weights and features of these frames (T, P, …), in numbers that mean something."""
     probes, chosen = _probes(arrays), slice(None) if only is None else only
@@ -299,19 +299,20 @@ def _pictures(arrays: dict[str, np.ndarray], kind: maps.Kind | None, only: list[
     found: dict[str, np.ndarray] = {}
     if kind is not None:
         a = arrays["a"][chosen, :probes].astype(np.float32)
-        found["attention"] = maps.weights(a, kind, SIDE)
-        if kind is maps.ELEMENTWISE:
-            found["attention_channels"] = maps.pooled(maps.sigmoid(a[:, :, :CHANNELS]), SIDE)
+        found["attention"] = attention_maps.weights(a, kind, SIDE)
+        if kind is attention_maps.ELEMENTWISE:
+            found["attention_channels"] = attention_maps.pooled(attention_maps.sigmoid(a[:, :, :CHANNELS]), SIDE)
     if h.ndim == 5:
-        found["features"] = maps.pooled(h[:, :, :CHANNELS], SIDE)
+        found["features"] = attention_maps.pooled(h[:, :, :CHANNELS], SIDE)
     elif h.ndim == 4:
-        found["features"] = maps.pooled(h[:, :, None], SIDE)
+        found["features"] = attention_maps.pooled(h[:, :, None], SIDE)
     elif h.ndim == 3:
         found["state"] = h
     return found
 
 
-def _shown(arrays: dict[str, np.ndarray], kind: maps.Kind | None) -> tuple[list[int], dict[str, tuple[int, ...]]]:
+def _shown(arrays: dict[str, np.ndarray],
+           kind: attention_maps.MapKind | None) -> tuple[list[int], dict[str, tuple[int, ...]]]:
     """Which frames, and the shape of each array, so that an epoch stays under its bytes: fewer channels before fewer
     than a dozen frames."""
     count = len(arrays["t"])
@@ -342,7 +343,7 @@ def _block(run: Run, reel: Reel, epoch: int) -> bytes:
     flat = h.reshape(len(h) * probes, -1).astype(np.float64)
     parts: dict[str, np.ndarray] = {"pca": ((flat - reel.centre) @ reel.basis).reshape(len(h), probes, 2)}
     if "a" in arrays:
-        parts["change"] = maps.change(arrays["a"][reel.frames, :probes])
+        parts["change"] = attention_maps.change(arrays["a"][reel.frames, :probes])
     for key, x in _pictures(arrays, kind, reel.frames).items():
         if key == "state":
             parts[key] = x

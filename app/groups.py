@@ -10,7 +10,7 @@ from typing import Any
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.results import paper
-from acenode.results.measure import Measure
+from acenode.results.metric_format import MetricFormat
 from acenode.runs.catalogue import Entry
 
 from . import labels
@@ -35,7 +35,7 @@ class Statistic:
         """Sample standard deviation, from two seeds on."""
         return stdev(self.values) if len(self.values) > 1 else None
 
-    def text(self, unit: Measure) -> str:
+    def text(self, unit: MetricFormat) -> str:
         return unit.text(self.mean, self.std)
 
 
@@ -55,7 +55,7 @@ class Group:
         return Statistic(tuple(by_seed.values()))
 
     @property
-    def measure(self) -> Measure:
+    def measure(self) -> MetricFormat:
         """Of the first run that has one: experiments are never mixed."""
         return labels.measure_of(next((e for e in self.entries if e.metric), self.entries[0]))
 
@@ -113,7 +113,7 @@ def question(group: Group) -> tuple[Any, ...]:
     return (group.measure, first.experiment, labels.data(first), *(first.config.get(k) for k in ASKED))
 
 
-def difference(statistic: Statistic, base: Statistic, unit: Measure) -> str:
+def difference(statistic: Statistic, base: Statistic, unit: MetricFormat) -> str:
     """How far a mean is from the baseline's."""
     if statistic.mean is None or base.mean is None:
         return "–"

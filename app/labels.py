@@ -10,8 +10,8 @@ from typing import Any
 
 from acenode import experiments
 from acenode.errors import UserError
-from acenode.results import measure
-from acenode.results.measure import Measure
+from acenode.results import metric_format
+from acenode.results.metric_format import MetricFormat
 from acenode.results.table import changed_in
 from acenode.runs.catalogue import Entry
 
@@ -61,8 +61,8 @@ def value(entry: Entry, number: float | None) -> str:
     return measure_of(entry).text(number)
 
 
-def measure_of(entry: Entry) -> Measure:
-    return measure.of(entry.metric or measure.name_of(entry.experiment), entry.experiment)
+def measure_of(entry: Entry) -> MetricFormat:
+    return metric_format.of(entry.metric or metric_format.name_of(entry.experiment), entry.experiment)
 
 
 def data(entry: Entry) -> str:

@@ -13,8 +13,8 @@ import streamlit as st
 from acenode import experiments
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.results import measure, outcome
-from acenode.results.outcome import Outcome
+from acenode.results import metric_format, result_charts
+from acenode.results.result_charts import ResultCharts
 from acenode.runs.catalogue import Entry
 
 from . import bands, coupling, labels, say, series, vitals
@@ -36,7 +36,7 @@ def tiles(entries: list[Entry]) -> None:
                 st.metric(say.plain(f"test {unit.title}"), unit.text(entry.value))
                 known = experiments.EXPERIMENTS.get(entry.experiment)
                 for name in known.also if known else ():
-                    other = measure.of(name, entry.experiment)
+                    other = metric_format.of(name, entry.experiment)
                     st.metric(say.plain(f"test {other.title}"), other.text(entry.test.get(name)))
                 st.metric(say.plain(f"validation {unit.title}, best epoch"), unit.text(entry.best), help=_judged(known))
                 if entry.test.get("nfe"):
@@ -49,7 +49,8 @@ def _judged(experiment: Experiment | None) -> str | None:
     """By what the best epoch was found, where it is not by the number beside it."""
     if experiment is None or experiment.metric.judge is None:
         return None
-    return say.plain(f"the epoch with the best validation {measure.of(experiment.metric.judge, experiment.name).title}")
+    judge = metric_format.of(experiment.metric.judge, experiment.name)
+    return say.plain(f"the epoch with the best validation {judge.title}")
 
 
 def tabs(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:
@@ -82,7 +83,7 @@ def _series(runs: list[series.Line], key: str) -> list[Tab]:
     return [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in every if any_has(part)]
 
 
-def _classic(found: list[tuple[Entry, Outcome]], key: str) -> list[Tab]:
+def _classic(found: list[tuple[Entry, ResultCharts]], key: str) -> list[Tab]:
     """Who is taken for whom, and where the features lie; of time series only what they have."""
     results = [o for _, o in found]
     bare = not any(o.series for o in results)
@@ -95,20 +96,21 @@ def _classic(found: list[tuple[Entry, Outcome]], key: str) -> list[Tab]:
     return [tab for there, tab in every if there or bare]
 
 
-def _silhouettes(found: list[tuple[Entry, Outcome]]) -> None:
+def _silhouettes(found: list[tuple[Entry, ResultCharts]]) -> None:
     rows = [{"run": labels.label(e), **{k: v for k, v in o.silhouettes.items() if v is not None}} for e, o in found]
     st.caption("K-means of each representation with as many clusters as classes; 1 is far apart, 0 is mixed.")
     st.dataframe(rows, hide_index=True)
 
 
-def _read(entry: Entry) -> Outcome:
+def _read(entry: Entry) -> ResultCharts:
     try:
-        return outcome.gather(lab().store.open(entry.id).result(), entry.state)
+        return result_charts.read(lab().store.open(entry.id).result(), entry.state)
     except UserError:  # deleted or torn since
-        return outcome.gather(None, "gone")
+        return result_charts.read(None, "gone")
 
 
-def _beside(found: list[tuple[Entry, Outcome]], draw: Callable[[Outcome], tuple[Any, str | None]], key: str) -> None:
+def _beside(found: list[tuple[Entry, ResultCharts]], draw: Callable[[ResultCharts], tuple[Any, str | None]],
+            key: str) -> None:
     columns = st.columns(min(COLUMNS, len(found)))
     for i, (entry, result) in enumerate(found):
         with columns[i % len(columns)]:
@@ -124,7 +126,7 @@ def _beside(found: list[tuple[Entry, Outcome]], draw: Callable[[Outcome], tuple[
 SHARES = [[0.0, "rgba(43,98,217,0)"], [1e-4, "rgba(43,98,217,0.14)"], [1.0, "rgba(43,98,217,1)"]]
 
 
-def _confusion(result: Outcome) -> go.Figure | None:
+def _confusion(result: ResultCharts) -> go.Figure | None:
     if result.confusion is None:
         return None
     names, counts = [escape(c) for c in result.classes], result.confusion["counts"]
@@ -142,7 +144,7 @@ def _confusion(result: Outcome) -> go.Figure | None:
     return figure
 
 
-def _tsne(result: Outcome) -> go.Figure | None:
+def _tsne(result: ResultCharts) -> go.Figure | None:
     points = result.tsne
     if points is None:
         return None

@@ -10,9 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from acenode.results.measure import Measure
-from acenode.results.outcome import Outcome
-from acenode.results.series import Series
+from acenode.results.metric_format import MetricFormat
+from acenode.results.result_charts import ResultCharts
+from acenode.results.series_charts import SeriesCharts
 from acenode.results.series_records import time_note
 from acenode.runs.catalogue import Entry
 
@@ -40,9 +40,9 @@ class Line:
     id: str
     name: str
     colour: str
-    measure: Measure
+    measure: MetricFormat
     classes: list[str]
-    series: Series
+    series: SeriesCharts
 
     @property
     def tag(self) -> str:
@@ -50,7 +50,8 @@ class Line:
         return escape(self.name)
 
 
-def lines(chosen: list[Entry], found: list[tuple[Entry, Outcome]], groups: dict[str, str] | None = None) -> list[Line]:
+def lines(chosen: list[Entry], found: list[tuple[Entry, ResultCharts]],
+          groups: dict[str, str] | None = None) -> list[Line]:
     """The runs in the colours that they have among all that are chosen; equal names are told apart by the id."""
     names = {e.id: f"{groups[e.id] if groups else labels.group(e)} · seed {e.seed}" for e, _ in found}
     twice = Counter(names.values())

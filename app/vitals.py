@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.results.series_records import Record, Variable, caption
+from acenode.results.series_records import SeriesRecord, SeriesVariable, caption
 
 from . import say
 from .address import options
@@ -34,7 +34,7 @@ def pick(label: str, key: str, known: list[str]) -> str | None:
     return st.selectbox(label, options(key, known), key=key, bind="query-params", width=260)
 
 
-def small_multiples(found: list[tuple[Line, Record]]) -> go.Figure:
+def small_multiples(found: list[tuple[Line, SeriesRecord]]) -> go.Figure:
     titles = {v.name: v.title for _, record in found for v in record.variables}
     names = list(titles)
     dense = any(record.jumps or any(len(v.grid) > DENSE for v in record.variables) for _, record in found)
@@ -74,14 +74,14 @@ def small_multiples(found: list[tuple[Line, Record]]) -> go.Figure:
     return figure
 
 
-def _span(found: list[tuple[Line, Record]]) -> tuple[float, float]:
+def _span(found: list[tuple[Line, SeriesRecord]]) -> tuple[float, float]:
     """All times, with a little room beside them."""
     times = [t for _, record in found for v in record.variables for t in (*v.grid, *v.t, *v.target_t)]
     room = 0.01 * (max(times) - min(times)) or 1.0
     return min(times) - room, max(times) + room
 
 
-def _points(variable: Variable, kind: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _points(variable: SeriesVariable, kind: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     x, y = (variable.t, variable.x) if kind == "observed" else (variable.target_t, variable.target_x)
     return tuple(x), tuple(y)
 
@@ -107,7 +107,7 @@ def _rug(figure: go.Figure, jumps: list[float], count: int, columns: int) -> Non
                        marker={"symbol": "line-ns-open", "color": QUIET, "size": 9}, row=1, col=1)
 
 
-def _model(figure: go.Figure, run: Line, variable: Variable, first: bool, width: float, cell: dict[str, int]
+def _model(figure: go.Figure, run: Line, variable: SeriesVariable, first: bool, width: float, cell: dict[str, int]
            ) -> None:
     spread = [(t, a, b) for t, a, b in zip(variable.grid, variable.low, variable.high, strict=False)
               if a is not None and b is not None]

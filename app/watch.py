@@ -10,7 +10,7 @@ import streamlit as st
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.results import measure
+from acenode.results import metric_format
 from acenode.runs.catalogue import Entry
 from acenode.runs.store import Run
 
@@ -64,7 +64,7 @@ def show(experiment: Experiment) -> None:
     for entry in chosen:
         _controls(experiment, entry)
     drawn = traces(chosen)
-    unit = measure.of(experiment.metric.name, experiment.name)
+    unit = metric_format.of(experiment.metric.name, experiment.name)
     components.curves("curves", drawn, unit, scroll=st.session_state.pop("scroll", None))
     st.subheader("h(t) and its attention")
     components.player("player", drawn)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 from acenode.results.maps import ELEMENTWISE, weights
+
 from acenode.results.pca import principal
 from acenode.runs.store import Run
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acenode.errors import UserError
-from acenode.export import html, tables, tensorboard
-from acenode.results import records
+from acenode.export import csv_tables, report, tensorboard_events
+from acenode.results import metric_records
 from acenode.runs.store import Run
 
 __all__ = ["FORMATS", "Format", "export"]
@@ -23,9 +23,9 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "csv": Format(tables.write, "csv"),
-    "html": Format(html.write, "report.html"),
-    "tensorboard": Format(tensorboard.write, "tensorboard"),
+    "csv": Format(csv_tables.write, "csv"),
+    "html": Format(report.write, "report.html"),
+    "tensorboard": Format(tensorboard_events.write, "tensorboard"),
 }
 
 
@@ -37,7 +37,7 @@ def export(run: Run, to: str, out: Path | None = None) -> Path:
     if to not in FORMATS:
         raise UserError(f"there is no export {to!r}: choose one of {', '.join(FORMATS)}")
     run.description()  # refuses what is no run
-    if not records.read(run):
+    if not metric_records.read(run):
         raise UserError(f"{run.id} has no metrics yet ({run.status()['state']}): export it once training has begun")
     place = out if out is not None else run.path / "export" / FORMATS[to].place
     try:

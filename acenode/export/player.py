@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from acenode.results import maps
-from acenode.results.curves import listed
+from acenode.results import attention_maps
 from acenode.results.pca import principal
 from acenode.results.snapshots import Snapshot, images, jumps, labels, load, names, opinion, text
+from acenode.results.training_curves import listed
 from acenode.runs.store import Run
 
 EPOCHS, FRAMES, PROBES = 6, 25, 10  # at most
@@ -35,7 +35,7 @@ def gather(run: Run) -> Player:
         why = "No snapshot of this run can be drawn." if notes else "No snapshot has been taken yet."
         return Player(None, empty=why, notes=notes)
     last, probes = chosen[-1].arrays, min(PROBES, chosen[-1].arrays["h"].shape[1])
-    kind = maps.kind_of(last["h"], last["a"]) if "a" in last else None
+    kind = attention_maps.kind_of(last["h"], last["a"]) if "a" in last else None
     frames = _frames(len(last["t"]), len(chosen) * probes * _cells(last, kind))
     h, a = (np.stack([s.arrays[k][frames, :probes] for s in chosen]) if k in last else None for k in ("h", "a"))
     assert h is not None  # (E, T, P, …)
@@ -67,9 +67,9 @@ def _frames(count: int, bytes_each: int) -> list[int]:
     return sorted({*range(0, count, stride), count - 1})
 
 
-def _cells(arrays: dict[str, np.ndarray], kind: maps.Kind | None) -> int:
+def _cells(arrays: dict[str, np.ndarray], kind: attention_maps.MapKind | None) -> int:
     """Bytes of one map."""
-    return int(np.prod(maps.weights(arrays["a"][:1, :1], kind).shape)) if kind else 0
+    return int(np.prod(attention_maps.weights(arrays["a"][:1, :1], kind).shape)) if kind else 0
 
 
 def _plane(h: np.ndarray) -> dict[str, Any]:
@@ -88,12 +88,12 @@ def _state(h: np.ndarray) -> dict[str, Any] | None:
             "levels": text(np.rint(127 + 127 * np.clip(h.astype(np.float32) / most, -1, 1)).astype(np.uint8))}
 
 
-def _attention(a: np.ndarray, kind: maps.Kind) -> dict[str, Any]:
+def _attention(a: np.ndarray, kind: attention_maps.MapKind) -> dict[str, Any]:
     """Quantised maps, bytes in the order epoch, frame, probe, row, column; and how far a(t) is from a(0)."""
-    levels, low, high = maps.quantised(np.stack([maps.weights(x, kind) for x in a]))
+    levels, low, high = attention_maps.quantised(np.stack([attention_maps.weights(x, kind) for x in a]))
     return {"title": kind.title, "rows": kind.rows, "columns": kind.columns, "low": low, "high": high,
             "shape": levels.shape[3:], "maps": text(levels),
-            "change": listed(np.stack([maps.change(x) for x in a]).ravel())}
+            "change": listed(np.stack([attention_maps.change(x) for x in a]).ravel())}
 
 
 def _opinions(chosen: list[Snapshot], probes: int) -> list[Any] | None:

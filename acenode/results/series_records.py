@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acenode.results.pieces import POINTS, Gappy, Numbers, columns, finite, gappy, items, pairs, text
+from acenode.results.checked_values import POINTS, Gappy, Numbers, columns, finite, gappy, items, pairs, text
 
 VARIABLES = 6  # the most of a record that is drawn
 TITLES = {"PRCP": "rain", "SNOW": "snowfall", "SNWD": "snow depth", "TMAX": "highest temperature",
@@ -17,7 +17,7 @@ TITLES = {"PRCP": "rain", "SNOW": "snowfall", "SNWD": "snow depth", "TMAX": "hig
 
 
 @dataclass(frozen=True)
-class Variable:
+class SeriesVariable:
     """One variable of a record: what was seen, what was held out, and what the model makes of it on a grid."""
 
     name: str
@@ -33,11 +33,11 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Record:
+class SeriesRecord:
     id: str
     unit: str
     cut: float | None  # forecasts begin here
-    variables: list[Variable]
+    variables: list[SeriesVariable]
     jumps: Numbers = field(default_factory=list)  # when the state jumped
     band: str = ""  # what the band is; without it the spread over samples
     unit_note: str = ""  # what a unit of time is
@@ -49,18 +49,19 @@ def title(name: str) -> str:
     return f"{name} · {TITLES[name]}" if name in TITLES else name
 
 
-def read(value: dict[str, Any], cut: float | None) -> Record | None:
+def read(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
     """A record; `cut` is the whole result's, where the record has none of its own."""
     variables = [v for v in map(_variable, items(value.get("variables"))) if v][:VARIABLES]
     if not variables:
         return None
     jumps = sorted(t for t in gappy(value.get("jumps")) or [] if t is not None)[:POINTS]
-    return Record(text(value.get("id")), text(value.get("unit"), 12), finite(value["cut"]) if "cut" in value else cut,
-                  variables, jumps, text(value.get("band")), text(value.get("unit_note")),
-                  text(value.get("value_unit")).removeprefix("in "))
+    own_cut = finite(value["cut"]) if "cut" in value else cut
+    return SeriesRecord(text(value.get("id")), text(value.get("unit"), 12), own_cut, variables, jumps,
+                        text(value.get("band")), text(value.get("unit_note")),
+                        text(value.get("value_unit")).removeprefix("in "))
 
 
-def _variable(value: Any) -> Variable | None:
+def _variable(value: Any) -> SeriesVariable | None:
     if not isinstance(value, dict):
         return None
     t, x = pairs(value, "t", "x")
@@ -74,7 +75,7 @@ def _variable(value: Any) -> Variable | None:
     if not (t or target_t or any(v is not None for v in mean)):
         return None
     name, kept = text(value.get("name")), _kept(grid)
-    return Variable(name, t, x, target_t, target_x, [grid[i] for i in kept], [mean[i] for i in kept],
+    return SeriesVariable(name, t, x, target_t, target_x, [grid[i] for i in kept], [mean[i] for i in kept],
                     [low[i] for i in kept if low], [high[i] for i in kept if high], title(name))
 
 
@@ -87,7 +88,7 @@ def _kept(grid: Numbers) -> list[int]:
     return sorted(chosen)
 
 
-def caption(records: Sequence[Record]) -> str:
+def caption(records: Sequence[SeriesRecord]) -> str:
     """What the charts of these records show, in words."""
     def first(name: str) -> str:
         return next((said for r in records if (said := getattr(r, name))), "")

@@ -11,7 +11,7 @@ from typing import Any
 from acenode.config import SETTINGS, Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment, get
-from acenode.results import measure, paper
+from acenode.results import metric_format, paper
 from acenode.runs.store import Run
 
 IGNORED = frozenset({"snapshots", "checkpoint_seconds", "analysis"})  # they change no number
@@ -112,7 +112,7 @@ def _question(key: Key) -> tuple[str, ...]:
 
 def _row(experiment: Experiment, metric: str, key: Key, members: list[_Member]) -> Row:
     data, partial, method, changed = key
-    unit = measure.of(metric, experiment.name)
+    unit = metric_format.of(metric, experiment.name)
     # one value a seed and fold: repeating them is no new evidence, the latest counts
     by_seed = {(member.config.seed, member.config.fold or 0): member.value * unit.scale for member in members}
     config = members[0].config if members else experiment.configure(method, data, **dict(changed))
@@ -131,7 +131,7 @@ def _row(experiment: Experiment, metric: str, key: Key, members: list[_Member]) 
 def render(experiment: Experiment, table: list[Row]) -> str:
     """The table as text, the full data first, parts of it and the sample apart."""
     metric = table[0].metric if table else experiment.metric.name
-    unit = measure.of(metric, experiment.name)
+    unit = metric_format.of(metric, experiment.name)
     said = " in percent" if unit.unit == "%" else unit.unit
     said += "" if unit.higher_is_better else ", less is better"
     lines = [f"{experiment.title}: test {unit.title}{said}, mean ± sample standard deviation (seeds)"]

@@ -9,10 +9,10 @@ import pytest
 from acenode_app import filters, groups
 
 from acenode import experiments
-from acenode.results import measure
+from acenode.results import metric_format
 from acenode.runs.catalogue import Entry
 
-ACCURACY = measure.of("accuracy", "mnist")
+ACCURACY = metric_format.of("accuracy", "mnist")
 
 
 def entry(method: str = "ace", value: float | None = 0.9, *, experiment: str = "mnist", data: str = "sample",

@@ -17,7 +17,7 @@ from test_groups import entry
 from test_pages import said, sound
 
 from acenode import experiments
-from acenode.results import outcome
+from acenode.results import result_charts
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 from acenode.training.task import Metric
@@ -32,7 +32,7 @@ def tabs(app: AppTest) -> list[str]:
 
 def drawn(root: Path) -> list[series.Line]:
     entries = Catalogue(RunStore(root)).entries()
-    return series.lines(entries, [(e, outcome.gather(e.run.result(), e.state)) for e in entries])
+    return series.lines(entries, [(e, result_charts.read(e.run.result(), e.state)) for e in entries])
 
 
 @pytest.mark.parametrize("name", ["", "runs", "compare"])

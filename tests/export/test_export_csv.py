@@ -9,7 +9,7 @@ import made_up
 import pytest
 from export_runs import epoch, metrics, result, step
 
-from acenode.export import export, tables
+from acenode.export import csv_tables, export
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -66,7 +66,7 @@ def test_text_is_no_formula(make, text: str) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(-1e-07, "-1e-07"), (3, "3"), (True, "true"), ("plain", "plain")])
 def test_numbers_stay_numbers(value: object, text: str) -> None:
-    assert tables.cell(value) == text
+    assert csv_tables.cell(value) == text
 
 
 def test_records_of_a_time_series_with_both_sides_of_a_jump(make) -> None:

@@ -9,7 +9,7 @@ import pytest
 from export_runs import metrics, result, snapshot, step
 from page_reader import Page, read
 
-from acenode.export import export, page
+from acenode.export import export, html_parts
 from acenode.runs.store import Run
 
 CURVES = ["losses", "metric", "nfe", "dt", "gradients", "seconds"]
@@ -111,7 +111,7 @@ def test_nothing_is_loaded(ace) -> None:
                  if e.attributes.get("http-equiv") == "Content-Security-Policy"]
     assert policy.startswith("default-src 'none'")
     runnable = [e.text for e in found.all("script") if "type" not in e.attributes]
-    assert re.findall(r"'sha256-[^']+'", policy) == [page.digest(code) for code in runnable]
+    assert re.findall(r"'sha256-[^']+'", policy) == [html_parts.digest(code) for code in runnable]
 
 
 def test_size(ace) -> None:
@@ -150,7 +150,7 @@ def test_lone_surrogates_do_not_stop_the_export(make) -> None:
 
 @pytest.mark.parametrize("value", [HOSTILE, {"k<": [HOSTILE]}, [1.5, None, float("nan"), float("inf")]])
 def test_embedded_json(value: object) -> None:
-    text = page.embedded(value)
+    text = html_parts.embedded(value)
     assert not set(text) & set("<>&\u2028\u2029")
     assert text.isascii()
     if "nan" not in repr(value):
@@ -160,5 +160,5 @@ def test_embedded_json(value: object) -> None:
 
 
 def test_script_cannot_end_itself() -> None:
-    assert "</script" not in page.script('x = "</script>"; y = "<!--"')
-    assert "<!--" not in page.script('x = "</script>"; y = "<!--"')
+    assert "</script" not in html_parts.script('x = "</script>"; y = "<!--"')
+    assert "<!--" not in html_parts.script('x = "</script>"; y = "<!--"')

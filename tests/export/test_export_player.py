@@ -9,7 +9,7 @@ import pytest
 from export_runs import metrics, snapshot
 
 from acenode.export import player
-from acenode.results import curves, maps, snapshots
+from acenode.results import attention_maps, snapshots, training_curves
 from acenode.results.pca import principal
 
 
@@ -34,42 +34,43 @@ def test_principal_components_where_there_are_none() -> None:
 def test_elementwise_weights_are_the_mean_sigmoid() -> None:
     a = np.zeros((2, 1, 2, 3, 3), dtype=np.float16)
     a[1, 0, 0] = 60.0
-    shown = maps.weights(a, maps.ELEMENTWISE)
+    shown = attention_maps.weights(a, attention_maps.ELEMENTWISE)
     np.testing.assert_allclose(shown[0, 0], 0.5)
     np.testing.assert_allclose(shown[1, 0], 0.75)
 
 
 def test_pairwise_weights_are_the_row_softmax() -> None:
     a = np.log(np.array([[1.0, 3.0], [2.0, 2.0]])).reshape(1, 1, 2, 2)
-    np.testing.assert_allclose(maps.weights(a, maps.PAIRWISE)[0, 0], [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
+    shown = attention_maps.weights(a, attention_maps.PAIRWISE)[0, 0]
+    np.testing.assert_allclose(shown, [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
 
 
 def test_kind_by_shapes() -> None:
     h = np.zeros((2, 3, 4))
-    assert maps.kind_of(h, np.zeros((2, 3, 4, 4))) is maps.PAIRWISE
-    assert maps.kind_of(h, h) is maps.COORDINATES
-    assert maps.kind_of(np.zeros((2, 3, 4, 4, 4)), np.zeros((2, 3, 4, 4, 4))) is maps.ELEMENTWISE
-    assert maps.kind_of(h, np.zeros((2, 3, 7))) is None
+    assert attention_maps.kind_of(h, np.zeros((2, 3, 4, 4))) is attention_maps.PAIRWISE
+    assert attention_maps.kind_of(h, h) is attention_maps.COORDINATES
+    assert attention_maps.kind_of(np.zeros((2, 3, 4, 4, 4)), np.zeros((2, 3, 4, 4, 4))) is attention_maps.ELEMENTWISE
+    assert attention_maps.kind_of(h, np.zeros((2, 3, 7))) is None
 
 
 def test_pooling_keeps_the_mean_of_a_wide_map() -> None:
     wide = np.random.default_rng(0).random((1, 1, 80, 120))
-    small = maps.pooled(wide)
+    small = attention_maps.pooled(wide)
     assert small.shape == (1, 1, 40, 40)
     assert small.mean() == pytest.approx(wide.mean())
 
 
 def test_quantisation_is_within_half_a_level() -> None:
     values = np.random.default_rng(0).random((2, 3, 4, 4)).astype(np.float32)
-    levels, low, high = maps.quantised(values)
+    levels, low, high = attention_maps.quantised(values)
     np.testing.assert_allclose(low + levels * (high - low) / 255, values, atol=0.51 * (high - low) / 255)
-    levels, low, high = maps.quantised(np.full((1, 1, 2, 2), 0.25))
+    levels, low, high = attention_maps.quantised(np.full((1, 1, 2, 2), 0.25))
     assert low < 0.25 < high
 
 
 def test_change_since_the_beginning() -> None:
     a = np.array([[[3.0, 4.0]], [[6.0, 8.0]]])  # ‖a(0)‖ = 5, ‖a(1) − a(0)‖ = 5
-    assert maps.change(a).tolist() == [[0.0], [1.0]]
+    assert attention_maps.change(a).tolist() == [[0.0], [1.0]]
 
 
 def test_maps_travel_in_the_order_epoch_frame_probe(make) -> None:
@@ -79,7 +80,7 @@ def test_maps_travel_in_the_order_epoch_frame_probe(make) -> None:
     attention = data["attention"]
     levels = np.frombuffer(b64decode(attention["maps"]), np.uint8).reshape(2, 9, 4, 4, 4)
     shown = attention["low"] + levels * (attention["high"] - attention["low"]) / 255
-    np.testing.assert_allclose(shown[1], maps.weights(snaps[1]["a"], maps.ELEMENTWISE), atol=3e-3)
+    np.testing.assert_allclose(shown[1], attention_maps.weights(snaps[1]["a"], attention_maps.ELEMENTWISE), atol=3e-3)
     pixels = np.frombuffer(b64decode(data["image"]["pixels"]), np.uint8).reshape(4, 8, 8, 1)
     np.testing.assert_array_equal(pixels[2, :, :, 0], snaps[1]["image"][2, 0])
     assert len(data["pca"]["x"]) == len(attention["change"]) == 2 * 9 * 4
@@ -121,7 +122,7 @@ def test_bad_snapshots_are_left_out_and_named(make) -> None:
 def test_thinned_curves_keep_means_and_extremes() -> None:
     steps = [{"step": n, "L_h": float(n), "dt_min": float(n), "dt_max": float(n)} for n in range(3100)]
     steps[1]["L_h"] = None  # type: ignore[assignment]
-    found = curves.over_steps(steps)
+    found = training_curves.over_steps(steps)
     assert found["every"] == 3
     assert found["step"][:2] == [0, 3]
     assert len(found["step"]) == len(found["series"]["L_h"]) == 1034

@@ -12,7 +12,7 @@ from export_runs import metrics, result
 from page_reader import read
 
 from acenode.export import export
-from acenode.results import pieces, series, series_records
+from acenode.results import checked_values, series_charts, series_records
 from acenode.runs.store import Run
 
 WHOLE = made_up.mortality() | made_up.vitals(records=1) | made_up.activities() | made_up.coupling()
@@ -33,7 +33,7 @@ def report(run: Run) -> Any:
 
 
 def test_all_of_it_is_read() -> None:
-    found = series.gather(WHOLE)
+    found = series_charts.read(WHOLE)
     assert all(getattr(found, key) for key in KEYS)
     assert found
     assert found.roc
@@ -41,13 +41,13 @@ def test_all_of_it_is_read() -> None:
     assert found.over_time
     assert found.over_time.mse[3] is None  # a gap stays a gap
     assert found.records[0].cut == 24.0
-    assert not series.gather(None)
-    assert not series.gather(result())
+    assert not series_charts.read(None)
+    assert not series_charts.read(result())
 
 
 def test_stretches_of_a_class_are_joined() -> None:
     band = {"id": "a", "unit": "s", "t": [0, 1, 2, 3], "true": [0, 0, None, 1], "predicted": [0, 1, 1, 1]}
-    (found,) = series.gather({"bands": [band]}).bands
+    (found,) = series_charts.read({"bands": [band]}).bands
     assert found.predicted == [(-0.5, 0.5, 0), (0.5, 3.5, 1)]
     assert found.true == [(-0.5, 1.5, 0), (2.5, 3.5, 1)]
     assert found.right == pytest.approx(2 / 3)  # of those that are labelled
@@ -55,8 +55,8 @@ def test_stretches_of_a_class_are_joined() -> None:
 
 def test_few_enough_are_kept() -> None:
     many = {"records": made_up.vitals(records=2)["records"] * 9, "bands": made_up.activities()["bands"] * 9}
-    found = series.gather(many)
-    assert len(found.records) == len(found.bands) == series.RECORDS
+    found = series_charts.read(many)
+    assert len(found.records) == len(found.bands) == series_charts.RECORDS
 
 
 def places(value: Any, path: tuple = ()) -> list[tuple]:
@@ -74,7 +74,7 @@ def test_malformed_parts_never_raise(whole: dict[str, Any], key: str) -> None:
             for step in (key, *path)[:-1]:
                 at = at[step]
             at[(key, *path)[-1]] = wrong
-            found = series.gather(spoiled)
+            found = series_charts.read(spoiled)
             found.to_dict()
             series_records.caption(found.records)
 
@@ -87,11 +87,11 @@ def test_ragged_lists_are_no_data(key: str) -> None:
                     isinstance(v, list) else shorter(v) for k, v in value.items()}
         return [shorter(v) for v in value] if isinstance(value, list) else value
 
-    assert not getattr(series.gather(shorter({key: WHOLE[key]})), key)
+    assert not getattr(series_charts.read(shorter({key: WHOLE[key]})), key)
 
 
 def test_what_is_not_finite_is_left_out() -> None:
-    found = series.gather({"roc": {"fpr": [0, math.nan, 1], "tpr": [0, 0.5, 1], "auc": math.inf},
+    found = series_charts.read({"roc": {"fpr": [0, math.nan, 1], "tpr": [0, 0.5, 1], "auc": math.inf},
                            "calibration": {"predicted": [0.1, 10**400], "observed": [0.2, 0.3], "count": [3, 4]}})
     assert found.roc
     assert (found.roc.fpr, found.roc.auc) == ([0, 1], None)
@@ -133,7 +133,7 @@ def test_names_in_them_are_no_markup(make: Any) -> None:
 
 
 def test_both_sides_of_a_jump_are_kept() -> None:
-    found = series.gather(STATION)
+    found = series_charts.read(STATION)
     (record,) = found.records
     (variable,) = record.variables
     assert variable.grid == [0.0, 1.0, 1.0, 4.0]
@@ -148,12 +148,12 @@ def test_both_sides_of_a_jump_are_kept() -> None:
 
 
 def test_a_long_line_keeps_whole_jumps() -> None:
-    times = [float(n // 2) for n in range(3 * pieces.POINTS)]
+    times = [float(n // 2) for n in range(3 * checked_values.POINTS)]
     values = [float(n) for n in range(len(times))]
-    (record,) = series.gather({"records": [{"id": "a", "variables": [
+    (record,) = series_charts.read({"records": [{"id": "a", "variables": [
         {"name": "x1", "grid": times, "mean": values, "low": values, "high": values}]}]}).records
     (v,) = record.variables
-    assert len(v.grid) <= 2 * pieces.POINTS + 2
+    assert len(v.grid) <= 2 * checked_values.POINTS + 2
     assert all(v.grid.count(t) == 2 for t in v.grid[::500])
     assert v.mean == v.low == v.high
     assert v.grid[-1] == times[-1]
@@ -163,16 +163,16 @@ def test_a_long_line_keeps_whole_jumps() -> None:
 def test_malformed_jumps_are_none(wrong: Any) -> None:
     spoiled = copy.deepcopy(STATION)
     spoiled["records"][0]["jumps"] = wrong
-    (record,) = series.gather(spoiled).records
+    (record,) = series_charts.read(spoiled).records
     assert record.jumps == ([1.0, 2.0] if wrong == [1, 2] else [])
 
 
 def test_the_caption_says_what_there_is() -> None:
-    said = series_records.caption(series.gather(STATION).records)
+    said = series_records.caption(series_charts.read(STATION).records)
     for words in ("two standard deviations", "state jumped", "Values are in standard deviations.",
                   "Time: one unit is 7.45 days.", "dotted line"):
         assert words in said
-    said = series_records.caption(series.gather(made_up.vitals(cut=None)).records)
+    said = series_records.caption(series_charts.read(made_up.vitals(cut=None)).records)
     assert "latent samples" in said
     assert not any(words in said for words in ("jumped", "Values", "Time", "dotted"))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from export_runs import CREATED, metrics, result, step
 
-from acenode.export import export, tensorboard
+from acenode.export import export, tensorboard_events
 from acenode.export.crc32c import crc32c
 
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -23,7 +23,7 @@ def test_crc32c_check_values() -> None:
 
 
 def test_varint() -> None:
-    assert [tensorboard.varint(n) for n in (0, 127, 128, 300)] == [b"\0", b"\x7f", b"\x80\x01", b"\xac\x02"]
+    assert [tensorboard_events.varint(n) for n in (0, 127, 128, 300)] == [b"\0", b"\x7f", b"\x80\x01", b"\xac\x02"]
 
 
 def test_file_version_comes_first(ace) -> None:

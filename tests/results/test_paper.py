@@ -12,7 +12,7 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.experiments import Experiment, Method
 from acenode.files import write_json
-from acenode.results import measure, paper
+from acenode.results import metric_format, paper
 from acenode.results.table import Row, render, rows
 from acenode.runs.store import RunStore
 from acenode.training.task import Metric
@@ -65,29 +65,29 @@ def test_only_the_whole_of_the_full_data_stands_beside_it() -> None:
 
 
 def test_units_and_digits() -> None:
-    assert measure.of("accuracy", "mnist").text(0.98765, 0.0012) == "98.77 ± 0.12%"
-    assert measure.of("auc", "physionet").text(0.8534) == "0.853"
-    assert measure.of("mse", "physionet-vitals").text(0.0020251) == "2.025 ×10⁻³"
-    assert measure.of("mse", "elsewhere").text(0.38) == "0.38"
-    assert measure.of("score").text(float("nan")) == "–"
-    assert measure.of("auc").title == "AUC"
+    assert metric_format.of("accuracy", "mnist").text(0.98765, 0.0012) == "98.77 ± 0.12%"
+    assert metric_format.of("auc", "physionet").text(0.8534) == "0.853"
+    assert metric_format.of("mse", "physionet-vitals").text(0.0020251) == "2.025 ×10⁻³"
+    assert metric_format.of("mse", "elsewhere").text(0.38) == "0.38"
+    assert metric_format.of("score").text(float("nan")) == "–"
+    assert metric_format.of("auc").title == "AUC"
 
 
 def test_the_direction_is_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert measure.of("accuracy", "mnist").higher_is_better
-    assert not measure.of("mse", "nobody-knows").higher_is_better  # by its name
+    assert metric_format.of("accuracy", "mnist").higher_is_better
+    assert not metric_format.of("mse", "nobody-knows").higher_is_better  # by its name
     monkeypatch.setitem(experiments.EXPERIMENTS, "series", fake("series", Metric("auc", False)))
-    assert not measure.of("auc", "series").higher_is_better
-    assert measure.name_of("series") == "auc"
-    assert measure.name_of("nobody-knows") == ""
+    assert not metric_format.of("auc", "series").higher_is_better
+    assert metric_format.name_of("series") == "auc"
+    assert metric_format.name_of("nobody-knows") == ""
 
 
 def test_a_difference_says_which_is_better_where_less_is() -> None:
-    unit = measure.of("mse", "physionet-vitals")
+    unit = metric_format.of("mse", "physionet-vitals")
     assert unit.gap(-0.0001) == "−0.100 better"
     assert unit.gap(0.0001) == "+0.100 worse"
     assert unit.gap(0.0) == "+0.000"
-    assert measure.of("accuracy").gap(-0.05) == "−5.00"
+    assert metric_format.of("accuracy").gap(-0.05) == "−5.00"
 
 
 # The table ----------------------------------------------------------------------------------------------------------

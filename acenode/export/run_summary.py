@@ -10,15 +10,15 @@ from typing import Any
 
 from acenode.config import FIELDS
 from acenode.errors import UserError
-from acenode.export.tables import flat
-from acenode.results import measure
-from acenode.results.measure import Measure
-from acenode.results.records import Records, number
+from acenode.export.csv_tables import flat
+from acenode.results import metric_format
+from acenode.results.metric_format import MetricFormat
+from acenode.results.metric_records import MetricRecords, to_float
 from acenode.runs.store import Run
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunSummary:
     """Texts, none of them escaped yet."""
 
     title: str
@@ -27,26 +27,26 @@ class Facts:
     state: str
     error: str | None
     metric: str  # what validation is judged by
-    measure: Measure  # that metric as people read it
+    measure: MetricFormat  # that metric as people read it
     tiles: list[tuple[str, str]]  # label, value
     settings: list[tuple[str, str, str]]  # key, value, meaning
     environment: list[tuple[str, str]]
 
 
-def gather(run: Run, found: Records) -> Facts:
+def read(run: Run, found: MetricRecords) -> RunSummary:
     description, status, result = run.description(), run.status(), run.result()
     config: dict[str, Any] = description["config"]
     names = _names(config)
     sample, partial = config.get("data") != "full", bool(description.get("partial"))
     metric = _metric(result, names.metric, found)
-    return Facts(
+    return RunSummary(
         title=f"{names.method} on {names.experiment}",
         data=_data(sample, partial, names),
         sample=sample or partial,
         state=str(status["state"]),
         error=str(status["error"]) if status.get("error") else None,
         metric=metric,
-        measure=measure.of(metric, str(config.get("experiment"))),
+        measure=metric_format.of(metric, str(config.get("experiment"))),
         tiles=list(_tiles(description, status, result, metric)),
         settings=[(key, _text(value), _help(key)) for key, value in config.items() if key != "format"],
         environment=[(name.removeprefix("environment."), _text(value)) for key, part in description.items()
@@ -85,7 +85,7 @@ def _data(sample: bool, partial: bool, names: _Names) -> str:
     return f"Data: the bundled sample{about}. Numbers on the sample are not comparable with the paper’s."
 
 
-def _metric(result: dict[str, Any] | None, known: str | None, found: Records) -> str:
+def _metric(result: dict[str, Any] | None, known: str | None, found: MetricRecords) -> str:
     named = (result or {}).get("metric") or known
     if named is None:
         keys = [key for record in found.epochs for key in record if key.startswith("validation_")]
@@ -98,16 +98,16 @@ def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str
     experiment = str(description["config"].get("experiment"))
     if result is not None and isinstance(result.get("test"), dict):
         for key, value in sorted(result["test"].items(), key=lambda item: item[0] != metric):  # the metric first
-            yield f"test {measure.of(key).title}", shown(key, value, experiment)
+            yield f"test {metric_format.of(key).title}", shown(key, value, experiment)
         yield "best epoch", str(result.get("best_epoch", "?"))
     elif status.get("best") is not None:
-        yield f"best validation {measure.of(metric).title} so far", shown(metric, status["best"], experiment)
+        yield f"best validation {metric_format.of(metric).title} so far", shown(metric, status["best"], experiment)
     if status.get("state") != "finished" and status.get("progress") is not None:
         yield "progress", shown("progress", status["progress"])
-    params = number(description.get("params"))
+    params = to_float(description.get("params"))
     if params is not None and math.isfinite(params):
         yield "parameters", f"{int(params):,}"
-    seconds = number((result or status).get("seconds"))
+    seconds = to_float((result or status).get("seconds"))
     if seconds is not None and math.isfinite(seconds):
         yield "training time", duration(seconds)
     yield "seed", str(description["config"].get("seed", "?"))
@@ -115,10 +115,10 @@ def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str
 
 def shown(key: str, value: Any, experiment: str = "") -> str:
     """A metric as people read it."""
-    given = number(value)
+    given = to_float(value)
     if given is None or not math.isfinite(given):
         return "not a number"
-    return measure.of("accuracy" if key == "progress" else key, experiment).text(given).replace("%", " %")
+    return metric_format.of("accuracy" if key == "progress" else key, experiment).text(given).replace("%", " %")
 
 
 def duration(seconds: float) -> str:
@@ -138,7 +138,7 @@ def _text(value: Any) -> str:
 
 def _readable(key: str, value: Any) -> Any:
     """`created` as a date; everything else as it is."""
-    when = number(value) if key == "created" else None
+    when = to_float(value) if key == "created" else None
     if when is None or not 0 <= when < 253_402_300_800:  # the year 10000
         return value
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-from acenode.results.records import number
+from acenode.results.metric_records import to_float
 
 POINTS = 4000  # the most of a line that is drawn
 
@@ -23,7 +23,7 @@ def text(value: Any, most: int = 60) -> str:
 
 
 def finite(value: Any) -> float | None:
-    found = number(value)
+    found = to_float(value)
     return found if found is not None and math.isfinite(found) else None
 
 
@@ -33,7 +33,7 @@ def whole(value: Any) -> int | None:
 
 def gappy(value: Any) -> Gappy | None:
     """Numbers, with gaps where one is not finite; None where something is no number at all."""
-    if not isinstance(value, list) or any(number(v) is None for v in value):
+    if not isinstance(value, list) or any(to_float(v) is None for v in value):
         return None
     return [finite(v) for v in value]
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from acenode.export import facts, page, player
+from acenode.export import player, run_summary
+from acenode.export.html_parts import asset, digest, embedded, figure, script, table
+from acenode.export.run_summary import RunSummary
 from acenode.files import write_atomic
-from acenode.results import curves, outcome, records, series_records
-from acenode.results.series import Series
+from acenode.results import metric_records, result_charts, series_records, training_curves
+from acenode.results.series_charts import SeriesCharts
 from acenode.runs.store import Run
 
 SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "film.js", "panels.js", "player.js")
@@ -28,34 +30,34 @@ def write(run: Run, out: Path) -> Path:
 def render(run: Run) -> str:
     from plotly.offline import get_plotlyjs
 
-    found = records.read(run)
-    about = facts.gather(run, found)
-    result = outcome.gather(run.result(), about.state)
+    found = metric_records.read(run)
+    about = run_summary.read(run, found)
+    result = result_charts.read(run.result(), about.state)
     film = player.gather(run)
-    steps, epochs = curves.over_steps(found.steps), curves.over_epochs(found.epochs, about.metric)
+    steps, epochs = training_curves.over_steps(found.steps), training_curves.over_epochs(found.epochs, about.metric)
     epochs["title"] = about.measure.title
-    data = page.embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
+    data = embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
                           "tsne": result.tsne, "series": result.series.to_dict(), "scale": about.measure.scale,
                           "player": film.data})
-    plotly = page.script(get_plotlyjs())
-    code = page.script("\n".join(page.asset(name) for name in SCRIPTS))
-    return Template(page.asset("page.html")).substitute(
-        title=escape(about.title), run=escape(run.id), style=page.asset("style.css"), data=data, plotly=plotly,
-        code=code, scripts=f"{page.digest(plotly)} {page.digest(code)}", header=_header(about),
+    plotly = script(get_plotlyjs())
+    code = script("\n".join(asset(name) for name in SCRIPTS))
+    return Template(asset("page.html")).substitute(
+        title=escape(about.title), run=escape(run.id), style=asset("style.css"), data=data, plotly=plotly,
+        code=code, scripts=f"{digest(plotly)} {digest(code)}", header=_header(about),
         curves=_curves(steps, epochs, about), player=_player(film), outcome=_outcome(result, about),
-        settings=page.table(("setting", "value", "meaning"), about.settings),
-        environment=page.table(("about the run", "value"), about.environment),
+        settings=table(("setting", "value", "meaning"), about.settings),
+        environment=table(("about the run", "value"), about.environment),
     )
 
 
-def _header(about: facts.Facts) -> str:
+def _header(about: RunSummary) -> str:
     tiles = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in about.tiles)
     error = f'<p class="error">{escape(about.error)}</p>' if about.error else ""
     return (f'<p class="data{" sample" if about.sample else ""}">{escape(about.data)}</p>{error}'
             f'<dl class="tiles"><div><dt>state</dt><dd>{escape(about.state)}</dd></div>{tiles}</dl>')
 
 
-def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: facts.Facts) -> str:
+def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: RunSummary) -> str:
     series = steps["series"]
     solved = any(v for key, values in series.items() if key.startswith("nfe_") for v in values)
     no_steps = None if series else "No training step has been recorded yet."
@@ -63,54 +65,54 @@ def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: facts.Facts) -
     no_sizes = no_solver or (None if any(k.startswith("dt_") for k in series) else "No step sizes were recorded.")
     no_metric = f"The epochs recorded no {about.measure.title}." if epochs["epoch"] else "No epoch has ended yet."
     return "".join((
-        page.figure("losses", "Losses L_h and L_a", no_steps if "L_h" not in series and "L_a" not in series else None,
+        figure("losses", "Losses L_h and L_a", no_steps if "L_h" not in series and "L_a" not in series else None,
                     note="" if "L_a" in series or no_steps else "L_a is absent: no attention is trained apart."),
-        page.figure("metric", f"Training and validation {about.measure.title}",
+        figure("metric", f"Training and validation {about.measure.title}",
                     None if epochs["series"] else no_metric),
-        page.figure("nfe", "Evaluations of f for one mini-batch (NFE)", no_solver),
-        page.figure("dt", "Step sizes of the solver", no_sizes),
-        page.figure("gradients", "Gradient norms of the two phases",
+        figure("nfe", "Evaluations of f for one mini-batch (NFE)", no_solver),
+        figure("dt", "Step sizes of the solver", no_sizes),
+        figure("gradients", "Gradient norms of the two phases",
                     None if "grad_h" in series or "grad_a" in series else no_steps or "No gradients were recorded."),
-        page.figure("seconds", "Seconds for one iteration",
+        figure("seconds", "Seconds for one iteration",
                     None if "seconds" in series else no_steps or "No times were recorded."),
     ))
 
 
-def _outcome(result: outcome.Outcome, about: facts.Facts) -> str:
+def _outcome(result: result_charts.ResultCharts, about: RunSummary) -> str:
     """What there is of a time series, then of the classes; of a time series only what it has."""
     said = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
                      for name, value in result.silhouettes.items())
     bare = not result.series and about.metric == "accuracy"
     parts = [_series(result.series)]
     if not (result.series or bare or result.confusion or result.tsne):
-        parts.append(page.figure("nothing", "Results on the test set", result.no_confusion))
+        parts.append(figure("nothing", "Results on the test set", result.no_confusion))
     if result.confusion or bare:
-        parts += [page.figure("confusion", "Confusion matrix of the test set", result.no_confusion),
-                  page.figure("recall", "Accuracy of each class on the test set", result.no_confusion)]
+        parts += [figure("confusion", "Confusion matrix of the test set", result.no_confusion),
+                  figure("recall", "Accuracy of each class on the test set", result.no_confusion)]
     if result.tsne or bare:
-        parts.append(page.figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="last",
+        parts.append(figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="last",
                                  note=f"Silhouettes of K-means clusters: {said}." if said else ""))
     return "".join(parts)
 
 
-def _series(found: Series) -> str:
+def _series(found: SeriesCharts) -> str:
     parts = []
     if found.roc:
-        parts.append(page.figure("roc", "ROC curve of the test set", None))
+        parts.append(figure("roc", "ROC curve of the test set", None))
     if found.calibration:
-        parts.append(page.figure("calibration", "Calibration on the test set", None,
+        parts.append(figure("calibration", "Calibration on the test set", None,
                                  note="A larger mark stands for more cases."))
     if found.over_time:
-        parts.append(page.figure("over_time", "Error by the time that was predicted for", None, kind="wide",
+        parts.append(figure("over_time", "Error by the time that was predicted for", None, kind="wide",
                                  note=series_records.time_note(found.over_time.unit_note)))
     if found.records:
         parts.append('<div class="controls wide"><label>record <select id="record"></select></label></div>'
-                     + page.figure("records", "Records of the test set", None, kind="wide",
+                     + figure("records", "Records of the test set", None, kind="wide",
                                    note=series_records.caption(found.records)))
     if found.bands:
-        parts.append(page.figure("bands", "Classes over time", None, kind="wide"))
+        parts.append(figure("bands", "Classes over time", None, kind="wide"))
     if found.coupling:
-        both = [page.figure(f"coupling-{side}", f"Coupling of the variables, {side}",
+        both = [figure(f"coupling-{side}", f"Coupling of the variables, {side}",
                             None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
                             note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
         parts.append(f'<div class="grid wide">{"".join(both)}</div>')
@@ -120,18 +122,18 @@ def _series(found: Series) -> str:
 def _player(film: player.Player) -> str:
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in film.notes)
     if film.empty:
-        return page.figure("plane", "Trajectories", film.empty, kind="wide") + notes
+        return figure("plane", "Trajectories", film.empty, kind="wide") + notes
     assert film.data is not None
     shown = film.data["attention"]
-    return Template(page.asset("player.html")).substitute(
+    return Template(asset("player.html")).substitute(
         no_map="" if shown else "hidden",
         frames=len(film.data["t"]) - 1, epochs=len(film.data["epochs"]) - 1,
-        plane=page.figure("plane", "h(t) of the probes in principal components", None, kind="plane"),
-        image=page.figure("image", "Input of the probe", None, kind="image") if film.data["image"] else "",
+        plane=figure("plane", "h(t) of the probes in principal components", None, kind="plane"),
+        image=figure("image", "Input of the probe", None, kind="image") if film.data["image"] else "",
         side="side" if film.data["image"] else "side bare",
-        attention=page.figure("attention", "Attention at t", film.no_attention, kind="attention",
+        attention=figure("attention", "Attention at t", film.no_attention, kind="attention",
                               note=shown["title"] if shown else ""),
-        change=page.figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change"),
-        state=page.figure("state", "h(t) of the probe, each coordinate over time", None, kind="state")
+        change=figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change"),
+        state=figure("state", "h(t) of the probe, each coordinate over time", None, kind="state")
         if film.data["state"] else "",
     ) + notes

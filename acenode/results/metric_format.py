@@ -14,7 +14,7 @@ LESS_IS_BETTER = ("loss", "mse", "mae", "rmse", "error", "nll", "negll")  # of a
 
 
 @dataclass(frozen=True)
-class Measure:
+class MetricFormat:
     """A metric of an experiment. `digits` stand after the point; without them four digits count."""
 
     name: str
@@ -50,19 +50,19 @@ class Measure:
         return f"{said} {'better' if difference < 0 else 'worse'}"
 
 
-def of(metric: str, experiment: str = "") -> Measure:
+def of(metric: str, experiment: str = "") -> MetricFormat:
     """The measure by its name, as the registry's experiment has it where there is one."""
     word = metric.partition("_")[0]
     more = _more_is_better(metric, experiment)
     if word == "accuracy":
-        return Measure(metric, more, 100.0, 2, "%")
+        return MetricFormat(metric, more, 100.0, 2, "%")
     if word == "auc":
-        return Measure(metric, more, digits=3)
+        return MetricFormat(metric, more, digits=3)
     if word == "mse" and experiment in THOUSANDTHS:
-        return Measure(metric, more, 1e3, 3, " ×10⁻³")
+        return MetricFormat(metric, more, 1e3, 3, " ×10⁻³")
     if word in ("mse", "negll") and experiment in PLAIN:
-        return Measure(metric, more, digits=3)
-    return Measure(metric, more)
+        return MetricFormat(metric, more, digits=3)
+    return MetricFormat(metric, more)
 
 
 def name_of(experiment: str) -> str:

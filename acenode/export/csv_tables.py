@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from acenode.files import write_atomic
-from acenode.results import records, series
-from acenode.results.series_records import Record
+from acenode.results import metric_records, series_charts
+from acenode.results.series_records import SeriesRecord
 from acenode.runs.store import Run
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what makes a spreadsheet compute a text
@@ -22,7 +22,7 @@ PRIVATE = frozenset({"process", "heartbeat"})  # of status.json: who trained it,
 
 def write(run: Run, out: Path) -> Path:
     """Three files in the folder `out`, and a fourth where the result has records of a time series."""
-    found, shown = records.read(run), series.gather(run.result()).records
+    found, shown = metric_records.read(run), series_charts.read(run.result()).records
     files = {
         "steps.csv": table(found.steps),
         "epochs.csv": table(found.epochs),
@@ -35,11 +35,11 @@ def write(run: Run, out: Path) -> Path:
     return out
 
 
-def table(rows: list[records.Record]) -> str:
+def table(rows: list[metric_records.MetricRecord]) -> str:
     """One line a record; empty where a record lacks a column."""
     if not rows:
         return ""
-    names = records.columns(rows)
+    names = metric_records.columns(rows)
     return text([names, *([row.get(name, "") for name in names] for row in rows)])
 
 
@@ -60,7 +60,7 @@ def cell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)  # true, false, [1, 2]
 
 
-def points(record: Record) -> Iterator[tuple[Any, ...]]:
+def points(record: SeriesRecord) -> Iterator[tuple[Any, ...]]:
     """A record's jumps, and what was seen, held out and said of each variable. At a jump the model speaks twice: before
     it, then after."""
     yield from ((record.id, "", "jump", t, "", "", "") for t in record.jumps)

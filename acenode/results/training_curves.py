@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from acenode.results import records
-from acenode.results.records import Record
+from acenode.results import metric_records
+from acenode.results.metric_records import MetricRecord
 
 POINTS = 1500  # of a curve over steps
 KEYS = ("L_h", "L_a", "nfe_forward", "nfe_backward", "nfe_forward_a", "nfe_backward_a", "dt_min", "dt_mean", "dt_max",
         "dt_mean_a", "grad_h", "grad_a", "seconds")
 
 
-def over_steps(steps: list[Record]) -> dict[str, Any]:
+def over_steps(steps: list[MetricRecord]) -> dict[str, Any]:
     """The curves that there are; `every` steps make a point, their mean (of dt_min the least, of dt_max the most)."""
     every = -(-len(steps) // POINTS) or 1
     present = [key for key in KEYS if any(key in record for record in steps)]
-    places = [records.index(record, "step") for record in steps]
+    places = [metric_records.axis_index(record, "step") for record in steps]
     return {
         "every": every,
         "step": [places[i] if places[i] is not None else i for i in range(0, len(steps), every)],
@@ -26,14 +26,14 @@ def over_steps(steps: list[Record]) -> dict[str, Any]:
     }
 
 
-def over_epochs(epochs: list[Record], metric: str) -> dict[str, Any]:
+def over_epochs(epochs: list[MetricRecord], metric: str) -> dict[str, Any]:
     """The metric in training and validation by epoch, and the epoch whose parameters were kept."""
-    epochs = [record for record in epochs if records.index(record, "epoch") is not None]
+    epochs = [record for record in epochs if metric_records.axis_index(record, "epoch") is not None]
     keys = [key for key in (f"train_{metric}", f"validation_{metric}") if any(key in record for record in epochs)]
-    best = [records.index(record, "epoch") for record in epochs if record.get("best") is True]
+    best = [metric_records.axis_index(record, "epoch") for record in epochs if record.get("best") is True]
     return {
         "metric": metric,
-        "epoch": [records.index(record, "epoch") for record in epochs],
+        "epoch": [metric_records.axis_index(record, "epoch") for record in epochs],
         "series": {key: listed(_values(epochs, key)) for key in keys},
         "best": best[-1] if best else None,
     }
@@ -44,8 +44,8 @@ def listed(values: np.ndarray, digits: int = 5) -> list[float | None]:
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]
 
 
-def _values(rows: list[Record], key: str) -> np.ndarray:
-    found = (records.number(row[key]) if key in row else None for row in rows)
+def _values(rows: list[MetricRecord], key: str) -> np.ndarray:
+    found = (metric_records.to_float(row[key]) if key in row else None for row in rows)
     return np.array([np.nan if v is None else v for v in found], dtype=np.float64)
 
 

@@ -10,7 +10,7 @@ SIDE = 40  # a wider map is averaged down to this
 
 
 @dataclass(frozen=True)
-class Kind:
+class MapKind:
     """What a map shows."""
 
     name: str
@@ -19,12 +19,12 @@ class Kind:
     columns: str
 
 
-PAIRWISE = Kind("pairwise", "softmax(a(t)), row i: how much of each h_j flows into h_i", "i", "j")
-ELEMENTWISE = Kind("elementwise", "sigmoid(a(t)), mean over channels: how much of h passes", "row", "column")
-COORDINATES = Kind("coordinates", "sigmoid(a(t)): how much of each coordinate of h passes", "", "coordinate")
+PAIRWISE = MapKind("pairwise", "softmax(a(t)), row i: how much of each h_j flows into h_i", "i", "j")
+ELEMENTWISE = MapKind("elementwise", "sigmoid(a(t)), mean over channels: how much of h passes", "row", "column")
+COORDINATES = MapKind("coordinates", "sigmoid(a(t)): how much of each coordinate of h passes", "", "coordinate")
 
 
-def kind_of(h: np.ndarray, a: np.ndarray) -> Kind | None:
+def kind_of(h: np.ndarray, a: np.ndarray) -> MapKind | None:
     """How a (T, B, …) acts on h (T, B, …), by their shapes; None where that cannot be drawn."""
     if h.ndim == 3 and a.shape == (*h.shape, h.shape[-1]):
         return PAIRWISE
@@ -38,7 +38,7 @@ def sigmoid(a: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * (1 + np.tanh(0.5 * a)))
 
 
-def weights(a: np.ndarray, kind: Kind, widest: int = SIDE) -> np.ndarray:
+def weights(a: np.ndarray, kind: MapKind, widest: int = SIDE) -> np.ndarray:
     """The map of each frame and probe, (T, B, rows, columns), averaged down where it is wider than `widest`."""
     a = a.astype(np.float32)
     if kind is PAIRWISE:

@@ -16,7 +16,7 @@ import numpy as np
 
 from acenode.export.crc32c import crc32c
 from acenode.files import write_atomic
-from acenode.results import records
+from acenode.results import metric_records
 from acenode.runs.store import Run
 
 MASK = 0xA282EAD8
@@ -26,7 +26,7 @@ AXES = frozenset({"step", "epoch"})  # where a record stands, no metrics of it
 
 def write(run: Run, out: Path) -> Path:
     """One event file in the folder `out`, which is what `tensorboard --logdir` takes."""
-    created = records.number(run.description().get("created")) or 0.0
+    created = metric_records.to_float(run.description().get("created")) or 0.0
     start = created if math.isfinite(created) else 0.0
     # The name is the run's own: exporting again replaces the curves and does not draw them twice.
     write_atomic(out / f"events.out.tfevents.{int(start):010d}.{run.id}", framed(list(events(run, start))))
@@ -35,18 +35,18 @@ def write(run: Run, out: Path) -> Path:
 
 def events(run: Run, start: float) -> Iterator[bytes]:
     """train/… over steps, epoch/… over epochs, test/… at the end; the clock counts training time alone."""
-    found = records.read(run)
+    found = metric_records.read(run)
     yield event(start, None, string(3, "brain.Event:2"))
     now, last = start, 0
     for record in found.steps:
-        seconds = records.number(record.get("seconds", 0.0))
+        seconds = metric_records.to_float(record.get("seconds", 0.0))
         now += seconds if seconds is not None and math.isfinite(seconds) else 0.0
-        step = records.index(record, "step")
+        step = metric_records.axis_index(record, "step")
         if step is not None:
             yield from scalars(now, step, "train", record)
             last = max(last, step + 1)
     for record in found.epochs:
-        epoch, elapsed = records.index(record, "epoch"), records.number(record.get("elapsed", 0.0))
+        epoch, elapsed = metric_records.axis_index(record, "epoch"), metric_records.to_float(record.get("elapsed", 0.0))
         if epoch is not None:
             yield from scalars(start + (elapsed if elapsed is not None and math.isfinite(elapsed) else 0.0), epoch,
                                "epoch", record)
@@ -55,10 +55,10 @@ def events(run: Run, start: float) -> Iterator[bytes]:
         yield from scalars(now, last, "test", test)
 
 
-def scalars(wall_time: float, step: int, family: str, record: records.Record) -> Iterator[bytes]:
+def scalars(wall_time: float, step: int, family: str, record: metric_records.MetricRecord) -> Iterator[bytes]:
     """All numbers of a record in one event."""
     values = b"".join(value(f"{family}/{key}", number) for key, given in record.items()
-                      if key not in AXES and (number := records.number(given)) is not None)
+                      if key not in AXES and (number := metric_records.to_float(given)) is not None)
     if values:
         yield event(wall_time, step, message(5, values))
 

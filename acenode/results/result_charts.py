@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from acenode.results import series
-from acenode.results.records import number
-from acenode.results.series import Series
+from acenode.results import series_charts
+from acenode.results.metric_records import to_float
+from acenode.results.series_charts import SeriesCharts
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ResultCharts:
     """Ready to draw; a reason stands where something is None."""
 
     classes: list[str]
@@ -21,22 +21,22 @@ class Outcome:
     tsne: dict[str, Any] | None
     no_tsne: str | None
     silhouettes: dict[str, float | None]
-    series: Series = field(default_factory=Series)
+    series: SeriesCharts = field(default_factory=SeriesCharts)
 
 
-def gather(result: dict[str, Any] | None, state: str) -> Outcome:
+def read(result: dict[str, Any] | None, state: str) -> ResultCharts:
     if result is None:
         why = f"The run is {state} and has no result: the test set is read once, after the last epoch."
-        return Outcome([], None, why, None, why, {})
+        return ResultCharts([], None, why, None, why, {})
     names = result.get("classes")
     classes = [str(name) for name in names] if isinstance(names, list) else []
     confusion, tsne = _confusion(result.get("confusion"), len(classes)), _tsne(result.get("tsne"))
     silhouettes = result.get("silhouette")
-    return Outcome(
+    return ResultCharts(
         classes, confusion, None if confusion else "This experiment's result has no classes to confuse.",
         tsne, None if tsne else "The result has no t-SNE: the run was not asked to analyse its features.",
-        {str(k): number(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
-        series.gather(result),
+        {str(k): to_float(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
+        series_charts.read(result),
     )
 
 

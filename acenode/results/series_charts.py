@@ -10,9 +10,21 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from acenode.results import pieces, series_records
-from acenode.results.pieces import Gappy, Numbers, columns, counts, finite, gappy, items, pairs, text, thin, whole
-from acenode.results.series_records import Record
+from acenode.results import checked_values, series_records
+from acenode.results.checked_values import (
+    Gappy,
+    Numbers,
+    columns,
+    counts,
+    finite,
+    gappy,
+    items,
+    pairs,
+    text,
+    thin,
+    whole,
+)
+from acenode.results.series_records import SeriesRecord
 
 RECORDS, NAMES = 8, 64  # the most of each that is drawn
 
@@ -63,13 +75,13 @@ class Coupling:
 
 
 @dataclass(frozen=True)
-class Series:
+class SeriesCharts:
     """Ready to draw; what is None or empty is not there."""
 
     roc: Roc | None = None
     calibration: Calibration | None = None
     over_time: OverTime | None = None
-    records: list[Record] = field(default_factory=list)
+    records: list[SeriesRecord] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     coupling: Coupling | None = None
 
@@ -80,12 +92,12 @@ class Series:
         return asdict(self)
 
 
-def gather(result: dict[str, Any] | None) -> Series:
+def read(result: dict[str, Any] | None) -> SeriesCharts:
     found = result or {}
     cut = finite(found.get("cut"))
     records = _several(found.get("records"), lambda one: series_records.read(one, cut))
     note = next((r.unit_note for r in records if r.unit_note), "")
-    return Series(_roc(found.get("roc")), _calibration(found.get("calibration")),
+    return SeriesCharts(_roc(found.get("roc")), _calibration(found.get("calibration")),
                   _over_time(found.get("over_time"), cut, note), records, _several(found.get("bands"), _band),
                   _coupling(found.get("coupling")))
 
@@ -151,7 +163,7 @@ def _stretches(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, f
             found[-1] = (found[-1][0], end, kind)
         else:
             found.append((begin, end, kind))
-    return found[:pieces.POINTS]
+    return found[:checked_values.POINTS]
 
 
 def _coupling(value: Any) -> Coupling | None:
