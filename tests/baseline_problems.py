@@ -12,9 +12,9 @@ from series_problems import filled
 from torch import Tensor
 
 from acenode import Solver
-from acenode.data.points import Points, Record, pad
-from acenode.data.sporadic import Sporadic
-from acenode.models.forecast.gaussian import Forecast, surprise
+from acenode.data.points import Points, TimeSeries, pad
+from acenode.data.sporadic import SporadicBatch
+from acenode.models.forecast.gaussian import Forecast, gaussian_nll
 from acenode.models.forecast.ode_vae import ODEVAE
 from acenode.models.forecast.sequential_vae import SequentialVAE
 from acenode.models.forecast.sporadic_recurrent import GRUSimple, RecurrentForecaster, TimeLSTM, gru_d
@@ -44,39 +44,39 @@ def build(kind: str) -> Any:
     return model
 
 
-def series(n: int, seed: int) -> Record:
+def series(n: int, seed: int) -> TimeSeries:
     """n points after 0, some of them past the cut."""
     rng = np.random.default_rng([seed, n])
     early = np.sort(rng.choice(np.arange(1, 120), n - 2, replace=False)) / 10
     t = np.concatenate([early, CUT + np.sort(rng.choice(np.arange(1, 80), 2, replace=False)) / 10])
     m = rng.random((n, D)) < 0.5
     m[np.arange(n), rng.integers(0, D, n)] = True
-    return Record(t, rng.normal(size=m.shape) * m, m)
+    return TimeSeries(t, rng.normal(size=m.shape) * m, m)
 
 
-def all_series() -> list[Record]:
+def all_series() -> list[TimeSeries]:
     return [series(n, i) for i, n in enumerate(LENGTHS)]
 
 
-def points(of: list[Record]) -> Points:
+def points(of: list[TimeSeries]) -> Points:
     p = pad(of)
-    return Points(p.t.double(), p.x.double(), p.m.double(), p.there)
+    return Points(p.t.double(), p.x.double(), p.m.double(), p.valid)
 
 
-def training(of: list[Record], seed: int = 0) -> Sporadic:
+def training(of: list[TimeSeries], seed: int = 0) -> SporadicBatch:
     seen = points(of)
-    return Sporadic(seen, seen, HORIZON, seed)
+    return SporadicBatch(seen, seen, HORIZON, seed)
 
 
-def forecasting(of: list[Record]) -> Sporadic:
-    return Sporadic(points([r.part(r.t <= CUT) for r in of]), points([r.part(r.t > CUT) for r in of]), HORIZON)
+def forecasting(of: list[TimeSeries]) -> SporadicBatch:
+    return SporadicBatch(points([r.part(r.t <= CUT) for r in of]), points([r.part(r.t > CUT) for r in of]), HORIZON)
 
 
 MODES = pytest.mark.parametrize("mode", [training, forecasting])
 
 
 def objective(said: Forecast, target: Points) -> Tensor:
-    total = (target.m * surprise(target.x, said.mean, said.logvar)).sum()
+    total = (target.m * gaussian_nll(target.x, said.mean, said.logvar)).sum()
     return total if said.extra is None else total + said.extra
 
 

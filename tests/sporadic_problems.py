@@ -10,10 +10,10 @@ from series_problems import filled
 from torch import Tensor
 
 from acenode.attention import Correlation, Dense
-from acenode.data.course import course_of
-from acenode.data.points import Points, Record, pad
-from acenode.data.sporadic import Sporadic
-from acenode.models.forecast.gaussian import surprise
+from acenode.data.points import Points, TimeSeries, pad
+from acenode.data.schedule import make_schedule
+from acenode.data.sporadic import SporadicBatch
+from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode import RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.models.forecast.jump_attention import Attention
@@ -27,23 +27,23 @@ def times(n: int, seed: int, step: float = STEP) -> np.ndarray:
     return np.sort(rng.choice(int(END / step) + 1, n, replace=False)) * step
 
 
-def series(t: np.ndarray, seed: int = 0) -> Record:
+def series(t: np.ndarray, seed: int = 0) -> TimeSeries:
     rng = np.random.default_rng(seed)
     m = rng.random((len(t), D)) < 0.4
     m[np.arange(len(t)), rng.integers(0, D, len(t))] = True
-    return Record(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
+    return TimeSeries(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
 
 
 def double(points: Points) -> Points:
-    return Points(points.t.double(), points.x.double(), points.m.double(), points.there)
+    return Points(points.t.double(), points.x.double(), points.m.double(), points.valid)
 
 
-def batch(of: list[Record], target: list[Record] | None = None, seed: int = 1) -> Sporadic:
+def batch(of: list[TimeSeries], target: list[TimeSeries] | None = None, seed: int = 1) -> SporadicBatch:
     seen = double(pad(of))
-    return Sporadic(seen, seen if target is None else double(pad(target)), END, seed)
+    return SporadicBatch(seen, seen if target is None else double(pad(target)), END, seed)
 
 
-def several(lengths: tuple[int, ...] = (4, 7, 1)) -> list[Record]:
+def several(lengths: tuple[int, ...] = (4, 7, 1)) -> list[TimeSeries]:
     return [series(times(n, i), i) for i, n in enumerate(lengths)]
 
 
@@ -62,11 +62,11 @@ def fixed() -> Attention:
     return Attention(None, Correlation((H,), bins=5))
 
 
-def objective(model: GRUODEBayes, of: Sporadic, **given: Any) -> Tensor:
+def objective(model: GRUODEBayes, of: SporadicBatch, **given: Any) -> Tensor:
     said = model(of, **given)
-    total = (surprise(of.target.x, said.mean, said.logvar) * of.target.m).sum()
+    total = (gaussian_nll(of.target.x, said.mean, said.logvar) * of.target.m).sum()
     return total if said.extra is None else total + said.extra
 
 
-def with_course(of: Sporadic, step: float = STEP) -> Sporadic:
-    return replace(of, course=course_of(of.seen, None if of.training else of.target, step))
+def with_schedule(of: SporadicBatch, step: float = STEP) -> SporadicBatch:
+    return replace(of, schedule=make_schedule(of.seen, None if of.training else of.target, step))

@@ -21,7 +21,7 @@ from torch import Tensor
 from acenode import experiments
 from acenode.bench import union
 from acenode.bench.turns import take_turns
-from acenode.data.points import Record
+from acenode.data.points import TimeSeries
 from acenode.execution.environment import describe
 from acenode.experiments.latent_methods import SeriesShape
 from acenode.experiments.series_batches import Layout, Records, assemble
@@ -45,7 +45,7 @@ def run(options: Namespace) -> int:
 
 def records(count: int = BATCH, seed: int = 0) -> Records:
     """Records with PhysioNet's numbers of points, grid of times, variables and share of observed values."""
-    rng, series = np.random.default_rng(seed), list[Record]()
+    rng, series = np.random.default_rng(seed), list[TimeSeries]()
     mean, spread, most = POINTS
     for _ in range(count):
         n = int(np.clip(rng.normal(mean, spread), 5, most))
@@ -53,7 +53,7 @@ def records(count: int = BATCH, seed: int = 0) -> Records:
         m = rng.random((len(quanta), VARIABLES)) < OBSERVED
         m[np.arange(len(m)), rng.integers(0, VARIABLES, len(m))] = True
         t = (quanta * QUANTUM / 48).clip(0, 1).astype(np.float32)
-        series.append(Record(t, (rng.uniform(0, 0.4, m.shape) * m).astype(np.float32), m.astype(np.float32)))
+        series.append(TimeSeries(t, (rng.uniform(0, 0.4, m.shape) * m).astype(np.float32), m.astype(np.float32)))
     labels = [np.asarray(float(rng.random() < 0.14)) for _ in range(count)]
     return Records(series, labels, [str(i) for i in range(count)], 48.0, "h", tuple(map(str, range(VARIABLES))))
 
@@ -95,7 +95,7 @@ def measure(repeats: int) -> dict[str, Any]:
         optimiser.step()
     turns = take_turns({name: (made.model, loss) for name, loss in contestants(made).items()}, repeats)
     medians = turns.seconds
-    own = assemble(made.splits.train, made.layout, None, 0.0).walk
+    own = assemble(made.splits.train, made.layout, None, 0.0).schedule
     assert own is not None
     return {"device": describe(torch.device("cpu")), "seconds": medians, "losses": turns.losses, "rows": len(own.dt),
             "union_times": len(np.unique(np.concatenate([r.t for r in made.splits.train.series]))),

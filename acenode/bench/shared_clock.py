@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.data.points import Record
-from acenode.models.forecast.gaussian import surprise
+from acenode.data.points import TimeSeries
+from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, divergence
 
 
@@ -47,7 +47,7 @@ class Plain(nn.Module):
         features = torch.relu(torch.einsum("ndk,dkp->ndp", given, jump.weight) + jump.bias)
         return self.cell((features * m.unsqueeze(2)).flatten(1), h)
 
-    def loss(self, records: list[Record], step: float) -> Tensor:
+    def loss(self, records: list[TimeSeries], step: float) -> Tensor:
         """The objective of a batch, as the model's own pass computes it."""
         order = np.argsort(np.concatenate([r.t for r in records]), kind="stable")
         t = np.concatenate([r.t for r in records])[order]
@@ -64,7 +64,7 @@ class Plain(nn.Module):
                 now += step
             here = slice(first[i], first[i + 1] if i + 1 < len(times) else len(t))
             who, seen, mask = torch.from_numpy(series[here]), x[here], m[here]
-            total = total + (surprise(seen, mean[who], logvar[who]) * mask).sum()
+            total = total + (gaussian_nll(seen, mean[who], logvar[who]) * mask).sum()
             moved = self.jump(h[who], mean[who], logvar[who], seen, mask)
             h = h.clone()
             h[who] = moved

@@ -11,15 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.data.points import Points, Record
-from acenode.data.rows import BEFORE, SHARE
+from acenode.data.euler_steps import FIRST_GAP, STEPS_PER_SPAN
+from acenode.data.points import Points, TimeSeries
 from acenode.models.dense_layers import Perceptron
 from acenode.models.latent.elbo import divergence, evidence_bound, log_likelihood
 from acenode.models.latent.model import LatentODE
 from acenode.models.latent.recognition import ODEEncoder
 
 
-def collate(records: list[Record]) -> tuple[list[float], Tensor, Tensor]:
+def collate(records: list[TimeSeries]) -> tuple[list[float], Tensor, Tensor]:
     """The union's times with values and masks (B, T, D), zero where a record has no point."""
     union = np.unique(np.concatenate([r.t for r in records]))
     x = np.zeros((len(records), len(union), records[0].x.shape[1]), np.float32)
@@ -39,7 +39,7 @@ def mlp(net: Perceptron, x: Tensor) -> Tensor:
 def encode(encoder: ODEEncoder, times: list[float], x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
     cell, f = encoder.recurrence.cell, encoder.recurrence.drift.f.layers
     mu = s = x.new_zeros(len(x), encoder.recurrence.size)
-    smallest, before = (times[-1] - times[0]) / SHARE, times[-1] + BEFORE
+    smallest, before = (times[-1] - times[0]) / STEPS_PER_SPAN, times[-1] + FIRST_GAP
     for i in reversed(range(len(times))):
         gap = times[i] - before
         count = 1 if i == len(times) - 1 or abs(gap) < smallest else max(2, int(abs(gap) / smallest + 1e-6)) - 1
@@ -57,7 +57,7 @@ def encode(encoder: ODEEncoder, times: list[float], x: Tensor, m: Tensor) -> tup
     return mean, deviation.abs()
 
 
-def loss(model: LatentODE, records: list[Record], labels: Tensor, noise: Tensor, weight: float) -> Tensor:
+def loss(model: LatentODE, records: list[TimeSeries], labels: Tensor, noise: Tensor, weight: float) -> Tensor:
     """The evidence bound and the weighted cross-entropy of a batch."""
     assert isinstance(model.encoder, ODEEncoder)
     times, x, m = collate(records)

@@ -19,16 +19,16 @@ from torch import Tensor
 from acenode import experiments
 from acenode.bench.shared_clock import Plain
 from acenode.bench.turns import apart, take_turns
-from acenode.data.course import course_of
 from acenode.data.folds import ForecastParts
-from acenode.data.points import Record, pad
+from acenode.data.points import TimeSeries, pad
+from acenode.data.schedule import make_schedule
 from acenode.data.series import SeriesArrays
 from acenode.data.splits import Parts
-from acenode.data.sporadic import Sporadic
+from acenode.data.sporadic import SporadicBatch
 from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
 from acenode.execution.environment import describe
 from acenode.experiments.forecast_task import ForecastTask
-from acenode.models.forecast.gaussian import surprise
+from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.models.initialise import initialise
 from acenode.training.passes import only
@@ -46,16 +46,16 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def records(count: int = BATCH, seed: int = 0) -> list[Record]:
+def records(count: int = BATCH, seed: int = 0) -> list[TimeSeries]:
     """Series with USHCN's number and grid of times: a time for every day, rounded to tenths."""
-    rng, found = np.random.default_rng(seed), list[Record]()
+    rng, found = np.random.default_rng(seed), list[TimeSeries]()
     days = np.minimum(np.round(np.arange(DAY_COUNT) / DAYS, 1), END)
     for _ in range(count):
         n = int(np.clip(rng.normal(TIMES, 40), 60, 500))
         t = np.sort(rng.choice(days, n, replace=False))
         m = rng.random((n, len(VARIABLES))) < MORE
         m[np.arange(n), rng.integers(0, len(VARIABLES), n)] = True
-        found.append(Record(t.astype(np.float32), (rng.standard_normal(m.shape) * m).astype(np.float32),
+        found.append(TimeSeries(t.astype(np.float32), (rng.standard_normal(m.shape) * m).astype(np.float32),
                             m.astype(np.float32)))
     return found
 
@@ -69,7 +69,7 @@ def model_of(method: str) -> GRUODEBayes:
     return model
 
 
-def arrays(made: list[Record]) -> SeriesArrays:
+def arrays(made: list[TimeSeries]) -> SeriesArrays:
     """The series as a data set."""
     lengths = [len(r.t) for r in made]
     return SeriesArrays(
@@ -89,16 +89,16 @@ def task(method: str, device: str = "cpu", count: int = BATCH, **given: Any) -> 
                         torch.device(device))
 
 
-def contestants(made: list[Record]) -> dict[str, tuple[GRUODEBayes, Callable[[], Tensor]]]:
+def contestants(made: list[TimeSeries]) -> dict[str, tuple[GRUODEBayes, Callable[[], Tensor]]]:
     """Each makes its batch from the series and gives the loss."""
     plain, ace = model_of("gru-ode-bayes"), model_of("ace")
     clock = Plain(plain)
 
     def own(model: GRUODEBayes) -> Tensor:
         seen = pad(made)
-        batch = Sporadic(seen, seen, END, course=course_of(seen, None, model.step_size))
+        batch = SporadicBatch(seen, seen, END, schedule=make_schedule(seen, None, model.step_size))
         said = model(batch)
-        total = (surprise(seen.x, said.mean, said.logvar) * seen.m).sum()
+        total = (gaussian_nll(seen.x, said.mean, said.logvar) * seen.m).sum()
         assert said.extra is not None
         return (total + said.extra) / len(made)
 

@@ -1,4 +1,4 @@
-"""Series to forecast in batches: what is read, what is to be said, in the set's own unit of time."""
+"""Batches of series to forecast, and the random numbers drawn for them. Times are in the data set's own unit."""
 
 from __future__ import annotations
 
@@ -7,37 +7,40 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from acenode.data.course import Course
 from acenode.data.points import Points
+from acenode.data.schedule import StepSchedule
 from acenode.transfer import send_all
 
 
 @dataclass(frozen=True)
-class Sporadic:
-    """B series. In training the targets are the points themselves, each to be said before it is read."""
+class SporadicBatch:
+    """B series. In training the targets are the seen points, each predicted before it is observed."""
 
     seen: Points
     target: Points
     horizon: float
-    seed: int = 0  # of everything a model draws for this batch
-    course: Course | None = None  # for a model that steps from point to point
+    seed: int = 0  # of all random numbers a model draws for this batch
+    schedule: StepSchedule | None = None  # for GRU-ODE-Bayes, which steps from point to point
 
     @property
     def training(self) -> bool:
         return self.target is self.seen
 
-    def to(self, device: torch.device) -> Sporadic:
-        """The same batch there, in one transfer."""
-        course = self.course
-        parts = [self.seen, self.target, *(() if course is None else (course, course.jumps, course.reads))]
+    def to(self, device: torch.device) -> SporadicBatch:
+        """Copy the batch to a device in one transfer."""
+        schedule = self.schedule
+        parts = [self.seen, self.target]
+        if schedule is not None:
+            parts += [schedule, schedule.observations, schedule.reads]  # type: ignore[list-item]
         moved = send_all(parts, device)
         seen = moved(self.seen)
-        return replace(self, seen=seen, target=seen if self.training else moved(self.target),
-                       course=course and moved(course, jumps=moved(course.jumps), reads=moved(course.reads)))
+        if schedule is not None:
+            schedule = moved(schedule, observations=moved(schedule.observations), reads=moved(schedule.reads))
+        return replace(self, seen=seen, target=seen if self.training else moved(self.target), schedule=schedule)
 
 
-class Draws:
-    """What a model draws for a batch: the same for the same seed, whatever else is drawn beside it."""
+class NoiseSource:
+    """Random numbers for one batch, which depend on its seed only."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.generator = torch.Generator(device).manual_seed(seed)
@@ -45,7 +48,7 @@ class Draws:
     def normal(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.generator.device)
 
-    def kept(self, share: float, *shape: int) -> Tensor:
-        """Zeros with the probability `share`, the others raised so that the mean is one."""
+    def dropout_mask(self, rate: float, *shape: int) -> Tensor:
+        """Draw a mask that is 0 with probability `rate` and 1/(1 − rate) otherwise."""
         drawn = torch.rand(shape, generator=self.generator, device=self.generator.device)
-        return (drawn >= share).to(drawn) / (1 - share)
+        return (drawn >= rate).to(drawn) / (1 - rate)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from acenode.data.points import Points, Record, pad
-from acenode.data.sporadic import Sporadic
+from acenode.data.points import Points, TimeSeries, pad
+from acenode.data.sporadic import SporadicBatch
 from acenode.experiments.flow import beyond_even
 from acenode.experiments.probes import LIMIT, half
 from acenode.models.forecast.gaussian import Forecast
@@ -91,19 +91,19 @@ def records(task: ForecastTask) -> list[dict[str, Any]]:
     return found
 
 
-def curves(task: ForecastTask, batch: Sporadic) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def curves(task: ForecastTask, batch: SporadicBatch) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Of each series times, means and deviations. At a jump there are two: before and after it."""
     if hasattr(task.model, "around"):
         seen, after, between, times = task.model.around(batch, grid_of(task, GRID).tolist())  # type: ignore[operator]
         parts = [(times, between), (batch.seen, seen), (batch.seen, after)]
     else:
         later = ahead(batch.seen, np.linspace(task.cut, task.arrays.horizon, GRID // 4 + 1)[1:])
-        said: Forecast = task.model(Sporadic(batch.seen, batch.seen, batch.horizon))
-        parts = [(batch.seen, said), (later, task.model(Sporadic(batch.seen, later, batch.horizon)))]
+        said: Forecast = task.model(SporadicBatch(batch.seen, batch.seen, batch.horizon))
+        parts = [(batch.seen, said), (later, task.model(SporadicBatch(batch.seen, later, batch.horizon)))]
     found = []
     for b in range(len(batch.seen.t)):
-        columns = [(points.t[b][points.there[b]], said.mean[b][points.there[b]],
-                    (0.5 * said.logvar[b][points.there[b]]).exp()) for points, said in parts]
+        columns = [(points.t[b][points.valid[b]], said.mean[b][points.valid[b]],
+                    (0.5 * said.logvar[b][points.valid[b]]).exp()) for points, said in parts]
         t, mean, deviation = (torch.cat(column).double().cpu().numpy() for column in zip(*columns, strict=True))
         order = np.argsort(t, kind="stable")  # at equal times: on the way, before a jump, after it
         found.append((t[order], mean[order], deviation[order]))
@@ -113,9 +113,9 @@ def curves(task: ForecastTask, batch: Sporadic) -> list[tuple[np.ndarray, np.nda
 def ahead(like: Points, t: np.ndarray) -> Points:
     """The same times of every series, where nothing is observed."""
     B, D = len(like.t), like.x.shape[-1]
-    nothing = Record(t.astype(np.float32), np.zeros((len(t), D), np.float32), np.zeros((len(t), D), np.float32))
+    nothing = TimeSeries(t.astype(np.float32), np.zeros((len(t), D), np.float32), np.zeros((len(t), D), np.float32))
     points = pad([nothing] * B)
-    return Points(*(v.to(like.t.device) for v in (points.t, points.x, points.m, points.there)))
+    return Points(*(v.to(like.t.device) for v in (points.t, points.x, points.m, points.valid)))
 
 
 def between_variables(task: ForecastTask) -> np.ndarray | None:

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from acenode.config import Config
 from acenode.data.batches import mixed_seed
-from acenode.data.course import course_of
 from acenode.data.folds import ForecastParts
-from acenode.data.points import Points, Record, pad
+from acenode.data.points import Points, TimeSeries, pad
+from acenode.data.schedule import make_schedule
 from acenode.data.series import SeriesArrays
-from acenode.data.sporadic import Sporadic
+from acenode.data.sporadic import SporadicBatch
 from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
-from acenode.models.forecast.gaussian import Forecast, surprise
+from acenode.models.forecast.gaussian import Forecast, gaussian_nll
 from acenode.models.initialise import initialise
 from acenode.training.task import Groups, Loss, Metric, Recipe, never
 
@@ -60,7 +60,7 @@ class ForecastTask:
         recurrence: Any = getattr(model, "recurrence", None)
         if hasattr(recurrence, "mean"):
             recurrence.mean.copy_(torch.from_numpy(self._mean()))
-        self.fixed: dict[tuple[str, int], list[Sporadic]] = {}  # batches of evaluation, made once
+        self.fixed: dict[tuple[str, int], list[SporadicBatch]] = {}  # batches of evaluation, made once
         longest = sorted(parts.parts.validation, key=lambda i: -int(arrays.offsets[i + 1] - arrays.offsets[i]))
         self.probes = longest[:PROBES]
 
@@ -82,27 +82,27 @@ class ForecastTask:
         attention = getattr(self.model, "attention", None)
         return Groups.of(self.model, [getattr(attention, "g", None)], getattr(attention, "q", None), detach_attention)
 
-    def batch(self, epoch: int, iteration: int) -> Sporadic:
+    def batch(self, epoch: int, iteration: int) -> SporadicBatch:
         train = self.parts.parts.train
         if epoch != self.epoch:
             self.order = train[np.random.default_rng(mixed_seed(self.config.seed, epoch)).permutation(len(train))]
             self.epoch = epoch
         seen = pad(self.records(self.order[iteration * self.size:(iteration + 1) * self.size]))
-        course = None if self.step is None else course_of(seen, None, self.step)
+        schedule = None if self.step is None else make_schedule(seen, None, self.step)
         seed = mixed_seed(self.config.seed, epoch, iteration, DRAWS)
-        return Sporadic(seen, seen, self.arrays.horizon, seed, course).to(self.device)
+        return SporadicBatch(seen, seen, self.arrays.horizon, seed, schedule).to(self.device)
 
-    def records(self, index: Sequence[int] | np.ndarray) -> list[Record]:
+    def records(self, index: Sequence[int] | np.ndarray) -> list[TimeSeries]:
         a, found = self.arrays, []
         for i in index:
             here = slice(int(a.offsets[i]), int(a.offsets[i + 1]))
-            found.append(Record(a.t[here], a.x[here], a.m[here].astype(np.float32)))
+            found.append(TimeSeries(a.t[here], a.x[here], a.m[here].astype(np.float32)))
         return found
 
-    def loss(self, batch: Sporadic, *, detach_attention: bool) -> Loss:
+    def loss(self, batch: SporadicBatch, *, detach_attention: bool) -> Loss:
         said: Forecast = self.model(batch, detach_attention=detach_attention)
         target = batch.target
-        surprises = (surprise(target.x, said.mean, said.logvar) * target.m).sum()
+        surprises = (gaussian_nll(target.x, said.mean, said.logvar) * target.m).sum()
         total = surprises if said.extra is None else surprises + said.extra
         with torch.no_grad():
             count = target.m.sum().clamp(min=1)
@@ -111,7 +111,7 @@ class ForecastTask:
 
     # Evaluation ---------------------------------------------------------------------------------------------------
 
-    def forecasts(self, index: Sequence[int] | np.ndarray, targets: int | None = None) -> Sporadic:
+    def forecasts(self, index: Sequence[int] | np.ndarray, targets: int | None = None) -> SporadicBatch:
         """These series up to the cut, and the first rows after it: so many, or all."""
         seen, after = [], []
         for r in self.records(index):
@@ -120,11 +120,11 @@ class ForecastTask:
             after.append(r.part(later[:targets]))
         return self.to_forecast(pad(seen), pad(after))
 
-    def to_forecast(self, seen: Points, target: Points) -> Sporadic:
-        course = None if self.step is None else course_of(seen, target, self.step)
-        return Sporadic(seen, target, self.arrays.horizon, course=course).to(self.device)
+    def to_forecast(self, seen: Points, target: Points) -> SporadicBatch:
+        schedule = None if self.step is None else make_schedule(seen, target, self.step)
+        return SporadicBatch(seen, target, self.arrays.horizon, schedule=schedule).to(self.device)
 
-    def batches(self, split: str, targets: int | None) -> list[Sporadic]:
+    def batches(self, split: str, targets: int | None) -> list[SporadicBatch]:
         key = split, targets or 0
         if key not in self.fixed:
             index = getattr(self.parts.parts, split)
@@ -142,7 +142,7 @@ class ForecastTask:
         for batch in self.batches(split, targets):
             said, target = self.model(batch), batch.target
             squared = (target.x - said.mean).square() * target.m
-            surprises = surprise(target.x, said.mean, said.logvar) * target.m
+            surprises = gaussian_nll(target.x, said.mean, said.logvar) * target.m
             out.squared += float(squared.sum(dtype=torch.float64))
             out.surprise += float(surprises.sum(dtype=torch.float64))
             out.observed += float(target.m.sum())

@@ -98,7 +98,7 @@ class SeriesSet:
 
 def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
     """Those records, normalised, with their times in units of the horizon."""
-    from acenode.data.points import Record
+    from acenode.data.points import TimeSeries
     from acenode.experiments.series_batches import Records
 
     series, labels = [], []
@@ -106,7 +106,7 @@ def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records
         here = slice(int(arrays.offsets[i]), int(arrays.offsets[i + 1]))
         m = arrays.m[here]
         t = (arrays.t[here] / arrays.horizon).astype(np.float32)
-        series.append(Record(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
+        series.append(TimeSeries(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
         labels.append(arrays.label[here] if arrays.pointwise else np.asarray(arrays.label[i]))
     return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.batches import mixed_seed
-from acenode.data.points import Batch, Points, Record, cut_at, pad, walk
+from acenode.data.points import Points, SeriesBatch, TimeSeries, median_time, pad, recurrent_schedule
 from acenode.models.latent.elbo import kl_weight
 
 NOISE = 1  # tells the draws of z0 from the order of the records
@@ -20,7 +20,7 @@ NOISE = 1  # tells the draws of z0 from the order of the records
 class Records:
     """Normalised records with their labels: one each, or one for every point (a list of arrays)."""
 
-    series: list[Record]
+    series: list[TimeSeries]
     labels: list[np.ndarray]
     ids: list[str]
     horizon: float
@@ -49,7 +49,8 @@ class Layout:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
-def assemble(records: Records, layout: Layout, noise: Tensor | None, kl: float, cut: float | None = None) -> Batch:
+def assemble(records: Records, layout: Layout, noise: Tensor | None, kl: float,
+             cut: float | None = None) -> SeriesBatch:
     """A batch of these records; with `cut` the points from there on are the targets and the others are seen."""
     series = records.series
     if cut is None:
@@ -59,12 +60,12 @@ def assemble(records: Records, layout: Layout, noise: Tensor | None, kl: float, 
         seen_records = [r.part(r.t < cut) for r in series]
         seen = pad(seen_records)
         target = pad([r.part(r.t >= cut) for r in series])
-        target = Points(target.t.clamp(min=cut), target.x, target.m, target.there)  # where there is none at all
+        target = Points(target.t.clamp(min=cut), target.x, target.m, target.valid)  # where there is none at all
         span = (cut, 1.0)
     steps = None
     if layout.backwards is not None:
-        steps = walk(seen_records, seen, backwards=layout.backwards, union=layout.union)
-    return Batch(seen, target, _labels(records, target, layout), span, steps, noise, kl).to(layout.device)
+        steps = recurrent_schedule(seen_records, seen, backwards=layout.backwards, union=layout.union)
+    return SeriesBatch(seen, target, _labels(records, target, layout), span, steps, noise, kl).to(layout.device)
 
 
 def _labels(records: Records, target: Points, layout: Layout) -> Tensor:
@@ -84,7 +85,7 @@ class SeriesBatches:
         self.iterations = len(records) // self.size  # the last partial batch is left out
         self.epoch = -1
 
-    def batch(self, epoch: int, iteration: int) -> Batch:
+    def batch(self, epoch: int, iteration: int) -> SeriesBatch:
         if epoch != self.epoch:
             self.order = np.random.default_rng(mixed_seed(self.seed, epoch)).permutation(len(self.records))
             self.epoch = epoch
@@ -97,4 +98,4 @@ class SeriesBatches:
 def cut_of(records: Records, layout: Layout) -> float | None:
     if layout.cut is None:
         return None
-    return cut_at(records.series) if layout.cut == "half" else 24.0 / records.horizon
+    return median_time(records.series) if layout.cut == "half" else 24.0 / records.horizon

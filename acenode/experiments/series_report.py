@@ -16,7 +16,7 @@ from acenode.experiments.series_batches import Records, assemble, cut_of
 from acenode.training.metrics import binary_auc, roc
 
 if TYPE_CHECKING:
-    from acenode.data.points import Batch
+    from acenode.data.points import SeriesBatch
     from acenode.experiments.series_task import SeriesTask
 
 SHOWN, VARIABLES, GRID = 6, 6, 97  # records, variables of each, and times of a curve
@@ -95,7 +95,7 @@ def over_time(bins: np.ndarray, span: tuple[float, float], records: Records) -> 
             "unit": records.unit}
 
 
-def bands(task: SeriesTask, chosen: Records, batch: Batch) -> list[dict[str, Any]]:
+def bands(task: SeriesTask, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
     """The predicted class of every point of a few records beside the true one."""
     said = task.model(batch).logits.mean(0).argmax(-1).cpu().numpy()  # (B, T)
     found = []
@@ -105,7 +105,7 @@ def bands(task: SeriesTask, chosen: Records, batch: Batch) -> list[dict[str, Any
     return found
 
 
-def curves(task: SeriesTask, chosen: Records, batch: Batch) -> list[dict[str, Any]]:
+def curves(task: SeriesTask, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
     """What a model says of a few records between and after what it saw, with the spread over its samples of z0."""
     if task.layout.backwards is False or not hasattr(task.model, "encoder"):
         return []  # it speaks at a record's own points alone
@@ -130,16 +130,16 @@ def curves(task: SeriesTask, chosen: Records, batch: Batch) -> list[dict[str, An
     return found
 
 
-def _at_grid(task: SeriesTask, batch: Batch, grid: np.ndarray) -> Tensor:
+def _at_grid(task: SeriesTask, batch: SeriesBatch, grid: np.ndarray) -> Tensor:
     B, D = len(batch.seen.t), batch.seen.x.shape[-1]
     t = torch.from_numpy(grid).float().to(batch.seen.t.device).expand(B, -1).clamp(*batch.span)
     empty = torch.zeros(B, len(grid), D, device=t.device)
-    target = replace(batch.target, t=t, x=empty, m=empty, there=torch.ones_like(t, dtype=torch.bool))
+    target = replace(batch.target, t=t, x=empty, m=empty, valid=torch.ones_like(t, dtype=torch.bool))
     said = task.model(replace(batch, target=target))
     return said.x
 
 
-def between_variables(task: SeriesTask, batch: Batch) -> np.ndarray | None:
+def between_variables(task: SeriesTask, batch: SeriesBatch) -> np.ndarray | None:
     """What attention carries from variable to variable, by the emission's weights."""
     emission: Any = getattr(task.model, "emission", None)
     _, a = task.model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.config import Config
-from acenode.data.points import Batch
+from acenode.data.points import SeriesBatch
 from acenode.experiments import series_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.series_batches import Layout, Records, SeriesBatches, assemble, cut_of
@@ -97,10 +97,10 @@ class SeriesTask:
         nets = [getattr(layers[0], "g", None), getattr(drift, "g", None)]
         return Groups.of(self.model, nets, getattr(layers[0], "q", None), detach_attention)
 
-    def batch(self, epoch: int, iteration: int) -> Batch:
+    def batch(self, epoch: int, iteration: int) -> SeriesBatch:
         return self.batches.batch(epoch, iteration)
 
-    def loss(self, batch: Batch, *, detach_attention: bool) -> Loss:
+    def loss(self, batch: SeriesBatch, *, detach_attention: bool) -> Loss:
         said: Predictions = self.model(batch, detach_attention=detach_attention)
         if self.kind == "points":
             entropy, right = self._point_terms(said, batch)
@@ -126,7 +126,7 @@ class SeriesTask:
         return Loss(total, metrics, said.evaluations)
 
     @staticmethod
-    def _point_terms(said: Predictions, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _point_terms(said: Predictions, batch: SeriesBatch) -> tuple[Tensor, Tensor]:
         """Cross-entropy and accuracy over labelled points where something was observed, all trajectories."""
         assert said.logits is not None
         counted = ((batch.label >= 0) & batch.target.observed).expand(said.logits.shape[:-1])
@@ -160,7 +160,7 @@ class SeriesTask:
         shape = (count, self.layout.trajectories, self.layout.latent)
         return torch.randn(shape, generator=generator).transpose(0, 1)
 
-    def _gather(self, out: Outputs, said: Predictions, batch: Batch, edges: Tensor | None) -> None:
+    def _gather(self, out: Outputs, said: Predictions, batch: SeriesBatch, edges: Tensor | None) -> None:
         B = len(batch.seen.t)
         if said.logits is not None and self.kind == "record":
             out.logits.append(said.logits.cpu().numpy())

@@ -16,7 +16,7 @@ from acenode.accelerate.gru_ode_bayes import compiled as jump_native
 from acenode.accelerate.told import COMPILED, OPERATIONS, telling
 from acenode.accelerate.torch_alone import kernels_wanted, torch_alone
 from acenode.data.points import Points, pad
-from acenode.data.sporadic import Sporadic
+from acenode.data.sporadic import SporadicBatch
 from acenode.execution import execute
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.runs.store import RunStore
@@ -52,10 +52,10 @@ def test_what_took_the_series_is_told_once() -> None:
         filled(model.float())
         with torch_alone(alone), telling(told.append):
             for _ in range(2):
-                model(Sporadic(seen, seen, 5.0))
+                model(SporadicBatch(seen, seen, 5.0))
         assert told == [f"series are taken through their times by {expected}"]
         told.clear()
-    plain(Sporadic(seen, seen, 5.0))
+    plain(SporadicBatch(seen, seen, 5.0))
     assert not told
 
 

@@ -122,12 +122,12 @@ def test_training_reads_all_and_evaluation_up_to_the_cut() -> None:
     seen = made.batch(0, 0).seen
     assert float(seen.t.max()) > made.cut
     (held,) = made.batches("test", 2)
-    assert float(held.seen.t.max()) <= made.cut < float(held.target.t[held.target.there].min())
-    assert (held.target.there.sum(1) <= 2).all()
+    assert float(held.seen.t.max()) <= made.cut < float(held.target.t[held.target.valid].min())
+    assert (held.target.valid.sum(1) <= 2).all()
     index = made.parts.parts.test
     for b, i in enumerate(index):
         own = made.arrays.t[made.arrays.offsets[i]:made.arrays.offsets[i + 1]]
-        assert held.target.t[b][held.target.there[b]].tolist() == own[own > made.cut][:2].tolist()
+        assert held.target.t[b][held.target.valid[b]].tolist() == own[own > made.cut][:2].tolist()
 
 
 class Constant(torch.nn.Module):

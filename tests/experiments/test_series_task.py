@@ -191,7 +191,8 @@ def test_unknown_labels_do_not_count() -> None:
     b = made.batch(0, 0)
     label = b.label.clone()
     label[0] = torch.nan
-    value = made.loss(series_task.Batch(b.seen, b.target, label, b.span, b.walk, b.noise), detach_attention=False)
+    value = made.loss(series_task.SeriesBatch(b.seen, b.target, label, b.span, b.schedule, b.noise),
+                      detach_attention=False)
     assert torch.isfinite(value.task)
 
 
@@ -228,7 +229,7 @@ def test_the_half_cut_splits_the_distinct_times() -> None:
     start = b.span[0]
     assert (b.seen.t < start).all()
     assert (b.target.t >= start).all()
-    assert float(b.target.t[b.target.there].min()) == pytest.approx(start)
+    assert float(b.target.t[b.target.valid].min()) == pytest.approx(start)
 
 
 def test_snapshots_carry_pairwise_attention() -> None:

@@ -20,7 +20,7 @@ from acenode.accelerate.torch_alone import kernels_wanted
 
 if TYPE_CHECKING:
     from acenode.accelerate.gru_ode_bayes.torch_forward import Plan, Weights
-    from acenode.data.course import Halts
+    from acenode.data.schedule import ScheduledPoints
 
 SOURCE = Path(__file__).parent / "kernel" / "jump.c"
 PLAIN, ATTENTIVE = 11, 15  # weights
@@ -32,7 +32,7 @@ _lock = Lock()
 
 
 class CHalts(ctypes.Structure):
-    """Halts by block of series, then by row."""
+    """ScheduledPoints by block of series, then by row."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("first", "order", "row", "series")]
 
@@ -58,7 +58,7 @@ def available() -> bool:
 def suits(plan: Plan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]) -> bool:
     """Whether it can take this pass."""
     some = (v for v in (a0, plan.kept) if v is not None)
-    given = (h0, plan.x, plan.m, plan.course.dt, *weights, *some)
+    given = (h0, plan.x, plan.m, plan.schedule.dt, *weights, *some)
     return (kernels_wanted() and len(weights) == (PLAIN if a0 is None else ATTENTIVE) and plan.x.shape[1] > 0
             and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in given) and available())
 
@@ -77,26 +77,26 @@ def _compiled() -> ctypes.CDLL | None:
 
 
 class Native:
-    """One pass over a course, and what it leaves for the way back."""
+    """One pass over a schedule, and what it leaves for the way back."""
 
     def __init__(self, plan: Plan, w: Weights) -> None:
         self.plan, self.w = plan, w
 
     def run(self, h0: Tensor, a0: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """p before the jumps, h after them and at the reads."""
-        plan, w, course = self.plan, self.w, self.plan.course
-        (N, D), (B, H), S = plan.x.shape, h0.shape, course.rows
+        plan, w, schedule = self.plan, self.w, self.plan.schedule
+        (N, D), (B, H), S = plan.x.shape, h0.shape, schedule.rows
         block, every, span = SERIES, ROWS, 1
         if a0 is not None:
             block, every = ATTENTIVE_SERIES, plan.every
             span = math.ceil(math.sqrt((S - 1) / every)) or 1  # as many windows between marks as there are marks
         self.sizes = {"B": B, "H": H, "D": D, "p": w.hidden.shape[1], "F": w.features.shape[1], "S": S, "block": block,
-                      "every": every, "span": span, "own_steps": int(course.dt.shape[1] == B),
+                      "every": every, "span": span, "own_steps": int(schedule.dt.shape[1] == B),
                       "attention": int(a0 is not None), "own_feedback": int(plan.own_feedback),
                       "detach": int(plan.detach)}
         new, marks = h0.new_empty, math.ceil((S - 1) / (every * span))
         after = new(N, H)
-        given = {"dt": course.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "kept": plan.kept}
+        given = {"dt": schedule.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "kept": plan.kept}
         self.given = {k: v.contiguous() for k, v in given.items() if v is not None}
         self.given |= {"before": new(N, H), "after": after, "marks": new(marks, B, H)}
         if a0 is not None:
@@ -104,8 +104,8 @@ class Native:
             opened = max(S - 2, 0) // every * B * 3 * H * math.ceil(H / LANES) * LANES
             if plan.keep and 4 * opened <= ROOM:
                 self.given["opened"] = new(opened)
-        self.halts = [_by_block(halts, B, block) for halts in (course.jumps, course.reads)]
-        said, reads = new(N, 2 * D), new(len(course.reads), H)
+        self.halts = [_by_block(halts, B, block) for halts in (schedule.observations, schedule.reads)]
+        said, reads = new(N, 2 * D), new(len(schedule.reads), H)
         self._call("jump_forward", said=said, reads=reads)
         return said, after.detach(), reads  # none of them is kept here
 
@@ -135,7 +135,7 @@ class Native:
             raise MemoryError("there is no memory left for a pass over the series")
 
 
-def _by_block(halts: Halts, B: int, size: int) -> tuple[Tensor, ...]:
+def _by_block(halts: ScheduledPoints, B: int, size: int) -> tuple[Tensor, ...]:
     """Where the halts of each block of series begin in their order by block, that order, and their rows and series."""
     block, count = halts.series.div(size, rounding_mode="floor"), -(-B // size)
     first = torch.zeros(count + 1, dtype=torch.int64)

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.accelerate.encoder.cuda import padded
-from acenode.data.course import Course
+from acenode.data.schedule import StepSchedule
 
 LARGEST = 64  # of any layer: a program holds the ODE's weights, with their gradients or with σ(a), in registers
 WARPS = 4
@@ -65,18 +65,18 @@ class Events:
 
 @dataclass(frozen=True)
 class Ordered:
-    """The halts of a course as events, the jumps' places among them, and the reads'."""
+    """The halts of a schedule as events, the jumps' places among them, and the reads'."""
 
     events: Events
     jumps: Tensor  # (N,)
     reads: Tensor
 
 
-def in_order(course: Course, B: int, x: Tensor, m: Tensor, kept: Tensor | None) -> Ordered:
+def in_order(schedule: StepSchedule, B: int, x: Tensor, m: Tensor, kept: Tensor | None) -> Ordered:
     """Of a row, a series' reads come before its jump. x, m and kept are by jump."""
-    jumps, reads = course.jumps, course.reads
+    jumps, reads = schedule.observations, schedule.reads
     series, row = torch.cat((reads.series, jumps.series)), torch.cat((reads.row, jumps.row))
-    order = (series * course.rows + row).argsort(stable=True)
+    order = (series * schedule.rows + row).argsort(stable=True)
     offsets = torch.searchsorted(series[order], torch.arange(B + 1, device=order.device))
     beside = [None if v is None else F.pad(v, (0, 0, len(reads), 0))[order] for v in (x, m, kept)]
     jumped = None if len(reads) == 0 else order >= len(reads)

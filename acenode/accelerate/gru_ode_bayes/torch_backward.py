@@ -15,7 +15,7 @@ sigmoid_backward, tanh_backward, threshold_backward = (
 
 
 class Back:
-    """One pass over a course from its end to its beginning."""
+    """One pass over a schedule from its end to its beginning."""
 
     def __init__(self, scan: Scan, grads: tuple[Tensor, ...], needed: tuple[bool, ...]) -> None:
         self.scan, D, H = scan, scan.D, scan.H
@@ -60,7 +60,7 @@ class Back:
     def rows(self, segment: Segment, dh: Tensor, d_mean: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """∂h at the start of a window from that at its end, and ∂σ(a) where a is not a constant."""
         plan, turn = self.scan.plan, segment.turn
-        dt = plan.course.dt[segment.lo:segment.hi].unbind(0)
+        dt = plan.schedule.dt[segment.lo:segment.hi].unbind(0)
         W_reset, W_open, W_new = self.back.f_reset, self.back.f_open, self.back.f_new
         literal = turn is not None and not plan.own_feedback
         d_gates, d_new = torch.empty_like(segment.gates), torch.empty_like(segment.u)
@@ -133,7 +133,7 @@ class Back:
         if j >= 0:
             who = scan.who[j]
             dh.index_copy_(0, who, self.jump(j, dh.index_select(0, who)))
-        reads = scan.plan.course.reads
+        reads = scan.plan.schedule.reads
         lo, hi = reads.offsets[row], reads.offsets[row + 1]
         if hi > lo:
             dh.index_add_(0, reads.series[lo:hi], self.d_reads[lo:hi])

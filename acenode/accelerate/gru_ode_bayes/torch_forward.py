@@ -25,7 +25,7 @@ from torch import Tensor
 
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native
 from acenode.accelerate.told import COMPILED, OPERATIONS, tell
-from acenode.data.course import Course
+from acenode.data.schedule import StepSchedule
 from acenode.models.forecast.jump_attention import SHORTEST
 
 WINDOW = 64  # rows of one without attention
@@ -59,7 +59,7 @@ class Weights(NamedTuple):
 class Plan:
     """What is given and not learned."""
 
-    course: Course
+    schedule: StepSchedule
     x: Tensor  # (N, D), by jump
     m: Tensor  # (N, D)
     kept: Tensor | None  # (N, p), what dropout leaves of the MLP's hidden layer
@@ -95,7 +95,7 @@ class Segment:
 
 
 class Table:
-    """A row an observation, with views of its columns for the observations of each row of the course."""
+    """A row an observation, with views of its columns for the observations of each row of the schedule."""
 
     def __init__(self, data: Tensor, sizes: list[int], *widths: int) -> None:
         self.data = data
@@ -131,10 +131,10 @@ class JumpScan(torch.autograd.Function):
 
 
 class Scan:
-    """One pass over a course, and what it leaves for the way back."""
+    """One pass over a schedule, and what it leaves for the way back."""
 
     def __init__(self, plan: Plan, w: Weights) -> None:
-        self.plan, self.w, jumps = plan, w, plan.course.jumps
+        self.plan, self.w, jumps = plan, w, plan.schedule.observations
         D, H, N = plan.x.shape[1], len(w.f_new), len(plan.x)
         P = w.features.shape[1]
         self.D, self.H = D, H
@@ -154,7 +154,7 @@ class Scan:
         self.out_bias = self.columns(bias)
         unseen = (1 - plan.m).mul_(NOTHING).repeat_interleave(P // D, 1)
         self.share = self.columns(torch.addmm(w.features_bias, plan.x, w.features[:D]).add_(unseen))  # x's, in features
-        self.reads = plan.x.new_empty(len(plan.course.reads), H)
+        self.reads = plan.x.new_empty(len(plan.schedule.reads), H)
         self.minus = plan.x.new_full((), -1.0)
         self.kept: list[Segment | tuple[Tensor, Tensor | None]] = []
 
@@ -165,7 +165,7 @@ class Scan:
         return data.split(self.sizes) if self.sizes else ()
 
     def windows(self) -> list[tuple[int, int]]:
-        S, every = self.plan.course.rows, self.plan.every
+        S, every = self.plan.schedule.rows, self.plan.every
         return [(lo, min(lo + every, S)) for lo in range(1, S, every)]
 
     def run(self, h: Tensor, a: Tensor | None) -> None:
@@ -184,7 +184,7 @@ class Scan:
 
     def segment(self, lo: int, hi: int, h: Tensor, a: Tensor | None, first: bool) -> Segment:
         """The rows of a window from h on; not for the first time, the jumps are known."""
-        n, B, H, dt = hi - lo, len(h), self.H, self.plan.course.dt[lo:hi].unbind(0)
+        n, B, H, dt = hi - lo, len(h), self.H, self.plan.schedule.dt[lo:hi].unbind(0)
         new = h.new_empty
         states, gates, news = new(n + 1, B, H), new(n, 2, B, H), new(n, B, H)
         reading = states[:-1] if a is None else new(n, B, H)
@@ -211,12 +211,12 @@ class Scan:
                 torch.lerp(own, u, o * dt[k], out=after)
             self.halt(lo + k, after, first)
         if a is not None and weights is not None:
-            out.turn = self.turn(a, weights, reading, self.plan.course.dt[lo:hi])
+            out.turn = self.turn(a, weights, reading, self.plan.schedule.dt[lo:hi])
         return out
 
     def halt(self, row: int, h: Tensor, first: bool) -> None:
         """Reads, then jumps of a row, in place."""
-        reads = self.plan.course.reads
+        reads = self.plan.schedule.reads
         lo, hi = reads.offsets[row], reads.offsets[row + 1]
         if hi > lo and first:
             torch.index_select(h, 0, reads.series[lo:hi], out=self.reads[lo:hi])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode.data.points import Points
-from acenode.data.sporadic import Draws, Sporadic
+from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.forecast.gaussian import Forecast, Gaussian
 from acenode.models.latent.recurrence import Readings, since
 
@@ -19,10 +19,10 @@ class Forecaster(nn.Module):
         self.latent, self.units, self.dropout = latent, units, dropout
         self.head = Gaussian(latent, variables, units)
 
-    def say(self, h: Tensor, draws: Draws, extra: Tensor | None = None) -> Forecast:
+    def say(self, h: Tensor, draws: NoiseSource, extra: Tensor | None = None) -> Forecast:
         """The forecast from the states (B, T, latent) at the targets."""
         drop = self.training and self.dropout > 0
-        kept = draws.kept(self.dropout, *h.shape[:-1], self.units).to(h) if drop else None
+        kept = draws.dropout_mask(self.dropout, *h.shape[:-1], self.units).to(h) if drop else None
         mean, logvar = self.head(h, kept)
         return Forecast(mean, logvar, extra)
 
@@ -32,7 +32,7 @@ def elapsed(t: Tensor) -> Tensor:
     return t.diff(dim=1, prepend=torch.zeros_like(t[:, :1])).clamp(min=0).unsqueeze(-1)
 
 
-def met(batch: Sporadic) -> tuple[Readings, Readings]:
+def met(batch: SporadicBatch) -> tuple[Readings, Readings]:
     """What is read at the seen points, and what is asked: the targets with nothing observed there."""
     seen, target = batch.seen, batch.target
     if batch.training:
@@ -40,5 +40,5 @@ def met(batch: Sporadic) -> tuple[Readings, Readings]:
         return read, read.missing()
     none = torch.zeros_like(target.x)
     joined = Points(torch.cat((seen.t, target.t), 1), torch.cat((seen.x, none), 1), torch.cat((seen.m, none), 1),
-                    torch.cat((seen.there, target.there), 1))
+                    torch.cat((seen.valid, target.valid), 1))
     return Readings(joined.x, joined.m, *since(joined, 0.0), elapsed(joined.t)).split(seen.t.shape[1])

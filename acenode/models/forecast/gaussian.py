@@ -23,7 +23,7 @@ class Forecast:
     evaluations: Evaluations | None = None  # what the ODE cost, where there is one
 
 
-def surprise(x: Tensor, mean: Tensor, logvar: Tensor) -> Tensor:
+def gaussian_nll(x: Tensor, mean: Tensor, logvar: Tensor) -> Tensor:
     """−log N(x; μ, σ²), entry by entry."""
     return 0.5 * ((x - mean).square() * torch.exp(-logvar) + logvar + math.log(2 * math.pi))
 

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from acenode.accelerate.gru_ode_bayes.torch_forward import JumpScan, Plan
 from acenode.accelerate.told import KERNELS, OPERATIONS, tell
-from acenode.data.course import Course, Halts, course_of
 from acenode.data.points import Points
-from acenode.data.sporadic import Draws, Sporadic
+from acenode.data.schedule import ScheduledPoints, StepSchedule, make_schedule
+from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.dense_layers import GRUCell
 from acenode.models.forecast.gaussian import Affine, Forecast, Gaussian
 from acenode.models.forecast.gru_ode import GRUODE
@@ -97,35 +97,36 @@ class GRUODEBayes(nn.Module):
         """Whether this kind of model has a pass of its own."""
         return not self.f.minimal and self.f.given is None and (self.attention is None or self.attention.fused)
 
-    def forward(self, batch: Sporadic, *, detach_attention: bool = False) -> Forecast:
-        course = batch.course or course_of(batch.seen, None if batch.training else batch.target, self.step_size)
-        draws = Draws(batch.seed, batch.seen.t.device) if self.training and self.dropout > 0 else None
-        x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))  # (N, D)
+    def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
+        schedule = batch.schedule or make_schedule(batch.seen, None if batch.training else batch.target, self.step_size)
+        draws = NoiseSource(batch.seed, batch.seen.t.device) if self.training and self.dropout > 0 else None
+        at = schedule.observations
+        x, m = (v[at.series, at.point] for v in (batch.seen.x, batch.seen.m))  # (N, D)
         h0, kept = self.begin(len(batch.seen.t), draws), self.kept(len(x), draws)
         a0 = self.attention.begin(self.begin(len(h0), None)) if self.attention is not None else None
-        walked = self._walked(course, h0, a0, x, m, batch.horizon, kept=kept, draws=draws, detach=detach_attention)
-        steps = Evaluations(course.rows - 1, step_sizes=course.sizes)
+        walked = self._walked(schedule, h0, a0, x, m, batch.horizon, kept=kept, draws=draws, detach=detach_attention)
+        steps = Evaluations(schedule.rows - 1, step_sizes=schedule.step_sizes)
         if not batch.training:
-            return Forecast(*lay_out(torch.cat(self.p(walked.reads), -1), course.reads, batch.target.x),
+            return Forecast(*lay_out(torch.cat(self.p(walked.reads), -1), schedule.reads, batch.target.x),
                             evaluations=steps)
         mean, logvar = self.p(walked.after, self.kept(len(x), draws))
         extra = self.mixing * (divergence(mean, logvar, x) * m).sum()
-        mean, logvar = lay_out(walked.said, course.jumps, batch.seen.x)
+        mean, logvar = lay_out(walked.said, schedule.observations, batch.seen.x)
         return Forecast(mean, logvar, extra, steps)
 
-    def begin(self, B: int, draws: Draws | None) -> Tensor:
+    def begin(self, B: int, draws: NoiseSource | None) -> Tensor:
         """h(0) (B, latent)."""
-        kept = None if draws is None else draws.kept(self.dropout, B, self.start.hidden.out_features)
+        kept = None if draws is None else draws.dropout_mask(self.dropout, B, self.start.hidden.out_features)
         return F.pad(self.start(B, kept), (0, self.extra))
 
-    def kept(self, count: int, draws: Draws | None) -> Tensor | None:
+    def kept(self, count: int, draws: NoiseSource | None) -> Tensor | None:
         """What dropout leaves of p's hidden layer."""
-        return None if draws is None else draws.kept(self.dropout, count, self.p.hidden.out_features)
+        return None if draws is None else draws.dropout_mask(self.dropout, count, self.p.hidden.out_features)
 
-    def scan(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, kept: Tensor | None,
+    def scan(self, schedule: StepSchedule, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, kept: Tensor | None,
              detach: bool) -> tuple[Tensor, ...]:
         f, p, cell, attention = self.f, self.p, self.jump.cell, self.attention
-        if h0.is_cuda and (found := self._launched(course, h0, a0, x, m, kept, detach)) is not None:
+        if h0.is_cuda and (found := self._launched(schedule, h0, a0, x, m, kept, detach)) is not None:
             tell(KERNELS)
             return found
         assert f.reset is not None
@@ -140,7 +141,7 @@ class GRUODEBayes(nn.Module):
             torch.cat((torch.cat((given, none(len(given), H)), 1),
                        torch.cat((own[:, :2 * H], none(H, H), own[:, 2 * H:]), 1))),
             torch.cat((cell.input.bias + F.pad(cell.hidden.bias[:2 * H], (0, H)), cell.hidden.bias[2 * H:]))]
-        plan = Plan(course, x, m, kept, keep=torch.is_grad_enabled())
+        plan = Plan(schedule, x, m, kept, keep=torch.is_grad_enabled())
         if attention is not None and attention.g is not None:
             g = attention.g
             turned = h0.new_ones(2 * H, 1)
@@ -150,8 +151,8 @@ class GRUODEBayes(nn.Module):
             plan = replace(plan, every=attention.every, own_feedback=attention.own_feedback, detach=detach)
         return JumpScan.apply(plan, h0, a0, *weights)
 
-    def _launched(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, kept: Tensor | None,
-                  detach: bool) -> tuple[Tensor, ...] | None:
+    def _launched(self, schedule: StepSchedule, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor,
+                  kept: Tensor | None, detach: bool) -> tuple[Tensor, ...] | None:
         """The same by kernels of a GPU, each of which takes a series through all rows; None where they do not suit."""
         from acenode.accelerate.gru_ode_bayes import attention_cuda as attend_scan_cuda
         from acenode.accelerate.gru_ode_bayes import cuda as jump_scan_cuda
@@ -159,11 +160,11 @@ class GRUODEBayes(nn.Module):
 
         f, p, cell, attention = self.f, self.p, self.jump.cell, self.attention
         assert f.reset is not None
-        ordered = in_order(course, len(h0), x, m, kept)
+        ordered = in_order(schedule, len(h0), x, m, kept)
         weights = Weights(torch.cat((f.reset.weight, f.update.weight)).t(), f.new.weight.t(), p.hidden.weight.t(),
                           p.hidden.bias, p.out.weight.t(), p.out.bias, self.jump.weight, self.jump.bias,
                           cell.input.weight.t(), cell.input.bias, cell.hidden.weight.t(), cell.hidden.bias)
-        dt, events = course.dt.squeeze(-1).expand(-1, len(h0)), ordered.events
+        dt, events = schedule.dt.squeeze(-1).expand(-1, len(h0)), ordered.events
         if attention is None or attention.g is None:
             if not jump_scan_cuda.suits(h0, dt, events, weights):
                 return None
@@ -178,66 +179,66 @@ class GRUODEBayes(nn.Module):
             before, after = attend_scan_cuda.AttendScan.apply(h0, a0, dt, events, way, *weights, *g)
         return torch.cat(p(before[ordered.jumps], kept), -1), after[ordered.jumps], before[ordered.reads]
 
-    def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, Tensor | None]:
+    def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """h, before any jump, and a at common times, (F, B, …)."""
         B = len(batch.seen.t)
-        course, x, m = self._looking(batch, self._times(batch, t))
+        schedule, x, m = self._looking(batch, self._times(batch, t))
         h0 = self.begin(B, None)
         a0 = self.attention.begin(h0) if self.attention is not None else None
-        walked = self._walked(course, h0, a0, x, m, batch.horizon, look=True)
-        h = lay_frames(walked.reads, course.reads, B, len(t))
-        return h, lay_frames(walked.attention, course.reads, B, len(t)) if walked.attention is not None else None
+        walked = self._walked(schedule, h0, a0, x, m, batch.horizon, look=True)
+        h = lay_frames(walked.reads, schedule.reads, B, len(t))
+        return h, lay_frames(walked.attention, schedule.reads, B, len(t)) if walked.attention is not None else None
 
-    def around(self, batch: Sporadic, t: list[float]) -> tuple[Forecast, Forecast, Forecast, Points]:
+    def around(self, batch: SporadicBatch, t: list[float]) -> tuple[Forecast, Forecast, Forecast, Points]:
         """What is said before and after every jump, and at common times in between, with those."""
         times = self._times(batch, t)
-        course, x, m = self._looking(batch, times)
+        schedule, x, m = self._looking(batch, times)
         h0 = self.begin(len(batch.seen.t), None)
         a0 = self.attention.begin(h0) if self.attention is not None else None
-        walked = self._walked(course, h0, a0, x, m, batch.horizon)
+        walked = self._walked(schedule, h0, a0, x, m, batch.horizon)
         after, between = (torch.cat(self.p(h), -1) for h in (walked.after, walked.reads))
-        return (Forecast(*lay_out(walked.said, course.jumps, batch.seen.x)),
-                Forecast(*lay_out(after, course.jumps, batch.seen.x)),
-                Forecast(*lay_out(between, course.reads, times.x)), times)
+        return (Forecast(*lay_out(walked.said, schedule.observations, batch.seen.x)),
+                Forecast(*lay_out(after, schedule.observations, batch.seen.x)),
+                Forecast(*lay_out(between, schedule.reads, times.x)), times)
 
-    def _walked(self, course: Course, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, horizon: float, *,
-                kept: Tensor | None = None, draws: Draws | None = None, detach: bool = False,
+    def _walked(self, schedule: StepSchedule, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, horizon: float, *,
+                kept: Tensor | None = None, draws: NoiseSource | None = None, detach: bool = False,
                 look: bool = False) -> Walked:
-        """All of a course, by the fused pass where there is one, with a at the reads where that is to be looked at."""
+        """Integrate the batch, by the fused pass if there is one; with `look`, also return a at the reads."""
         if not self.fused:
             tell(OPERATIONS)
-            return walk(self, course, h0, a0, x, m, kept, horizon, draws=draws, detach=detach, look=look)
+            return walk(self, schedule, h0, a0, x, m, kept, horizon, draws=draws, detach=detach, look=look)
         if self.attention is None or a0 is None or not look:
-            said, after, states = self.scan(course, h0, a0, x, m, kept, detach)
+            said, after, states = self.scan(schedule, h0, a0, x, m, kept, detach)
             return Walked(said, after, states, None)
-        everywhere, (jumps, reads) = course.read_everywhere(len(h0)), (course.jumps, course.reads)
+        everywhere, (jumps, reads) = schedule.read_everywhere(len(h0)), (schedule.observations, schedule.reads)
         said, after, states = self.scan(everywhere, h0, a0, x, m, kept, detach)
-        states = states.view(course.rows, *h0.shape)
+        states = states.view(schedule.rows, *h0.shape)
         before = states.index_put((jumps.row, jumps.series), after)  # the next row begins after the jump
-        a = self.attention.follow(a0, before[:-1], course.dt[1:], reads.row, reads.series)
+        a = self.attention.follow(a0, before[:-1], schedule.dt[1:], reads.row, reads.series)
         return Walked(said, after, states[reads.row, reads.series], a)
 
     @staticmethod
-    def _times(batch: Sporadic, t: list[float]) -> Points:
+    def _times(batch: SporadicBatch, t: list[float]) -> Points:
         seen = batch.seen
         times = torch.tensor(t, dtype=seen.t.dtype, device=seen.t.device).expand(len(seen.t), -1)
         nothing = seen.x.new_zeros(*times.shape, seen.x.shape[-1])
         return Points(times, nothing, nothing, torch.ones_like(times, dtype=torch.bool))
 
-    def _looking(self, batch: Sporadic, times: Points) -> tuple[Course, Tensor, Tensor]:
-        course = course_of(batch.seen, times, self.step_size)
-        x, m = (v[course.jumps.series, course.jumps.point] for v in (batch.seen.x, batch.seen.m))
-        return course, x, m
+    def _looking(self, batch: SporadicBatch, times: Points) -> tuple[StepSchedule, Tensor, Tensor]:
+        schedule = make_schedule(batch.seen, times, self.step_size)
+        x, m = (v[schedule.observations.series, schedule.observations.point] for v in (batch.seen.x, batch.seen.m))
+        return schedule, x, m
 
 
-def lay_out(said: Tensor, halts: Halts, like: Tensor) -> tuple[Tensor, Tensor]:
+def lay_out(said: Tensor, halts: ScheduledPoints, like: Tensor) -> tuple[Tensor, Tensor]:
     """What is said at the halts (N, 2D), laid out as the points are: mean and log-variance, (B, T, D)."""
     out = said.new_zeros(*like.shape[:2], said.shape[-1])
     mean, logvar = out.index_put((halts.series, halts.point), said).chunk(2, -1)
     return mean, logvar
 
 
-def lay_frames(states: Tensor, halts: Halts, B: int, frames: int) -> Tensor:
+def lay_frames(states: Tensor, halts: ScheduledPoints, B: int, frames: int) -> Tensor:
     """States at the halts as (F, B, …)."""
     out = states.new_zeros(frames, B, *states.shape[1:])
     return out.index_put((halts.point, halts.series), states)

@@ -55,7 +55,7 @@ class Attention(nn.Module):
 
 
 class Moving:
-    """a on its way through a course."""
+    """a on its way through a schedule."""
 
     def __init__(self, attention: Attention, a: Tensor | None, horizon: float, detach: bool) -> None:
         self.of, self.a, self.horizon, self.detach = attention, a, horizon, detach

@@ -1,4 +1,4 @@
-"""A course row by row in the graph's own operations, for every kind of model: what the fused pass is tested against."""
+"""Integrate the model row by row with plain autograd; the fused passes are tested against this loop."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from acenode.data.course import Course
-from acenode.data.sporadic import Draws
+from acenode.data.schedule import StepSchedule
+from acenode.data.sporadic import NoiseSource
 from acenode.models.forecast.jump_attention import Moving
 
 if TYPE_CHECKING:
@@ -26,12 +26,13 @@ class Walked:
     attention: Tensor | None  # (R, H, H), where asked for
 
 
-def walk(model: GRUODEBayes, course: Course, h: Tensor, a: Tensor | None, x: Tensor, m: Tensor, kept: Tensor | None,
-         horizon: float, *, draws: Draws | None = None, detach: bool = False, look: bool = False) -> Walked:
+def walk(model: GRUODEBayes, schedule: StepSchedule, h: Tensor, a: Tensor | None, x: Tensor, m: Tensor,
+         kept: Tensor | None, horizon: float, *, draws: NoiseSource | None = None, detach: bool = False,
+         look: bool = False) -> Walked:
     """From h(0), a(0) to the end; `look` keeps a at the reads."""
     moving = Moving(model.attention, a, horizon, detach) if model.attention is not None else None
     said, after, reads, attention = [h.new_zeros(0, 2 * x.shape[1])], [h[:0]], [h[:0]], list[Tensor]()
-    for i, dt in enumerate(course.dt):
+    for i, dt in enumerate(schedule.dt):
         if i > 0:
             given = None
             if model.f.given is not None:
@@ -39,15 +40,15 @@ def walk(model: GRUODEBayes, course: Course, h: Tensor, a: Tensor | None, x: Ten
             h = moving.step(model.f, h, given, dt) if moving is not None else h + dt * model.f(h, given)
             if moving is not None:
                 moving.settle(h)
-        lo, hi = course.reads.offsets[i:i + 2]
+        lo, hi = schedule.reads.offsets[i:i + 2]
         if hi > lo:
-            who = course.reads.series[lo:hi]
+            who = schedule.reads.series[lo:hi]
             reads.append(h[who])
             if moving is not None and look:
                 attention.append(moving.now(h)[who])
-        lo, hi = course.jumps.offsets[i:i + 2]
+        lo, hi = schedule.observations.offsets[i:i + 2]
         if hi > lo:
-            who, before = course.jumps.series[lo:hi], h[course.jumps.series[lo:hi]]
+            who, before = schedule.observations.series[lo:hi], h[schedule.observations.series[lo:hi]]
             mean, logvar = model.p(before, None if kept is None else kept[lo:hi])
             said.append(torch.cat((mean, logvar), 1))
             after.append(model.jump(before, mean, logvar, x[lo:hi], m[lo:hi]))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.points import Points
-from acenode.data.sporadic import Draws, Sporadic
+from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.dense_layers import Field
 from acenode.models.forecast.forecaster import Forecaster, elapsed
 from acenode.models.forecast.gaussian import Affine, Forecast
@@ -35,13 +35,13 @@ class ODEVAE(Forecaster):
     def encode(self, points: Points) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of q(z0)."""
         x = torch.cat((points.x, *((points.m,) if self.mask else ()), elapsed(points.t)), -1)
-        mean, logvar = self.out(self.gru(x.flip(1), points.there.flip(1))[:, -1]).chunk(2, -1)
+        mean, logvar = self.out(self.gru(x.flip(1), points.valid.flip(1))[:, -1]).chunk(2, -1)
         return mean, logvar
 
-    def forward(self, batch: Sporadic, *, detach_attention: bool = False) -> Forecast:
+    def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
         """`detach_attention` is there so that all models are called alike; there is none here."""
         mean, logvar = self.encode(batch.seen)
-        draws = Draws(batch.seed, mean.device)
+        draws = NoiseSource(batch.seed, mean.device)
         z0 = mean
         if self.training:
             z0 = torch.addcmul(mean, (0.5 * logvar).exp(), draws.normal(*mean.shape).to(mean))
@@ -49,7 +49,7 @@ class ODEVAE(Forecaster):
         extra = 0.5 * (logvar.exp() + mean.square() - 1 - logvar).sum()
         return replace(self.say(found.h, draws, extra), evaluations=found.evaluations)
 
-    def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, None]:
+    def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
         """z from the posterior's mean at common times."""
         mean, _ = self.encode(batch.seen)
         times = torch.tensor(t, dtype=mean.dtype, device=mean.device) / batch.horizon

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.data.sporadic import Draws, Sporadic
+from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.forecast.forecaster import Forecaster, met
 from acenode.models.forecast.gaussian import Affine, Forecast
 from acenode.models.latent.recognition import GRU
@@ -95,7 +95,7 @@ class SequentialVAE(Forecaster):
         super().__init__(latent, variables, head, dropout)
         self.prior, self.posterior = Transition(latent, units), Posterior(variables, latent, recognition)
 
-    def infer(self, b: Tensor, there: Tensor, draws: Draws | None) -> Tensor:
+    def infer(self, b: Tensor, there: Tensor, draws: NoiseSource | None) -> Tensor:
         """z after every seen point, (B, T, latent)."""
         start = b.new_zeros(len(b), self.latent)
         if draws is None:
@@ -107,18 +107,18 @@ class SequentialVAE(Forecaster):
         """The prior's mean after a time Δ."""
         return self.prior(z, gap)[0]
 
-    def forward(self, batch: Sporadic, *, detach_attention: bool = False) -> Forecast:
+    def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
         """`detach_attention` is there so that all models are called alike; there is none here."""
-        (read, asked), there = met(batch), batch.seen.there
-        draws, b = Draws(batch.seed, there.device), self.posterior.ahead(read, there)
+        (read, asked), there = met(batch), batch.seen.valid
+        draws, b = NoiseSource(batch.seed, there.device), self.posterior.ahead(read, there)
         z = self.infer(b, there, draws if self.training else None)
         last = before(z)
         extra = (kl(*self.posterior(last, b), *self.prior(last, read.gap)) * there.unsqueeze(-1)).sum()
-        at = z if batch.training else run(self.step, (asked.gap,), batch.target.there, z[:, -1])
+        at = z if batch.training else run(self.step, (asked.gap,), batch.target.valid, z[:, -1])
         return self.say(at, draws, extra)
 
-    def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, None]:
+    def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
         """z by the posterior's means as it stands at common times."""
-        there = batch.seen.there
+        there = batch.seen.valid
         z = self.infer(self.posterior.ahead(met(batch)[0], there), there, None)
         return held(z, batch.seen, t), None

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from acenode.data.sporadic import Draws, Sporadic
+from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.dense_layers import GRUCell, Map
 from acenode.models.forecast.forecaster import Forecaster, met
 from acenode.models.forecast.gaussian import Forecast
@@ -90,22 +90,22 @@ class RecurrentForecaster(Forecaster):
         super().__init__(recurrence.size, variables, units, dropout)
         self.recurrence = recurrence
 
-    def states(self, batch: Sporadic, read: Readings) -> Tensor:
+    def states(self, batch: SporadicBatch, read: Readings) -> Tensor:
         """After every seen point, (B, T, width)."""
         start = read.x.new_zeros(len(read.x), self.recurrence.width)
-        return run(self.recurrence.step, self.recurrence.given(read), batch.seen.there, start)
+        return run(self.recurrence.step, self.recurrence.given(read), batch.seen.valid, start)
 
-    def forward(self, batch: Sporadic, *, detach_attention: bool = False) -> Forecast:
+    def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
         """`detach_attention` is there so that all models are called alike; there is none here."""
         read, asked = met(batch)
         states, given = self.states(batch, read), self.recurrence.given(asked)
         if batch.training:
             at = self.recurrence.step(before(states), *given)
         else:
-            at = run(self.recurrence.step, given, batch.target.there, states[:, -1])
-        return self.say(at[..., :self.latent], Draws(batch.seed, at.device))
+            at = run(self.recurrence.step, given, batch.target.valid, states[:, -1])
+        return self.say(at[..., :self.latent], NoiseSource(batch.seed, at.device))
 
-    def trajectory(self, batch: Sporadic, t: list[float]) -> tuple[Tensor, None]:
+    def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
         """h as it stands at common times."""
         states = self.states(batch, met(batch)[0])[..., :self.latent]
         return held(states, batch.seen, t), None

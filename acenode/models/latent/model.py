@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode.attention import Correlation
-from acenode.data.points import Batch, Points
+from acenode.data.points import Points, SeriesBatch
 from acenode.models.dense_layers import GRUCell, Perceptron
 from acenode.models.latent.elbo import poisson_likelihood
 from acenode.node import NODE
@@ -58,10 +58,10 @@ class LatentODE(nn.Module):
         self.latent, self.classify = latent, classify
         self.backwards: bool | None = encoder.backwards  # type: ignore[assignment]
 
-    def encode(self, batch: Batch, detach_attention: bool = False) -> tuple[Tensor, Tensor]:
-        return self.encoder(batch.seen, batch.walk, detach_attention)
+    def encode(self, batch: SeriesBatch, detach_attention: bool = False) -> tuple[Tensor, Tensor]:
+        return self.encoder(batch.seen, batch.schedule, detach_attention)
 
-    def forward(self, batch: Batch, *, detach_attention: bool = False) -> Predictions:
+    def forward(self, batch: SeriesBatch, *, detach_attention: bool = False) -> Predictions:
         posterior = self.encode(batch, detach_attention)
         z0 = draw(*posterior, batch.noise)
         K, B, _ = z0.shape
@@ -83,7 +83,7 @@ class LatentODE(nn.Module):
     def _times(self, z: Tensor, found: Answers, target: Points) -> Tensor | None:
         return None
 
-    def trajectory(self, batch: Batch, t: list[float]) -> tuple[Tensor, Tensor | None]:
+    def trajectory(self, batch: SeriesBatch, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """z and a from the posterior's mean at common times, (F, B, ...)."""
         path = self.ode(self.encode(batch)[0], t)
         return path.h, path.a
@@ -148,8 +148,8 @@ class RecurrentVAE(nn.Module):
         self.classifier, self.variables = classifier, variables
         self.backwards: bool | None = None
 
-    def forward(self, batch: Batch, *, detach_attention: bool = False) -> Predictions:
-        posterior = self.encoder(batch.seen, batch.walk)
+    def forward(self, batch: SeriesBatch, *, detach_attention: bool = False) -> Predictions:
+        posterior = self.encoder(batch.seen, batch.schedule)
         mean, deviation = posterior
         z0 = draw(mean, deviation, None if batch.noise is None else batch.noise[:1])[0]
         h, x = self.decode(z0, batch.target.t - batch.span[0])
@@ -172,8 +172,8 @@ class RecurrentVAE(nn.Module):
             said.append(x)
         return torch.stack(states, 1), torch.stack(said, 1)
 
-    def trajectory(self, batch: Batch, t: list[float]) -> tuple[Tensor, Tensor | None]:
-        mean, _ = self.encoder(batch.seen, batch.walk)
+    def trajectory(self, batch: SeriesBatch, t: list[float]) -> tuple[Tensor, Tensor | None]:
+        mean, _ = self.encoder(batch.seen, batch.schedule)
         times = torch.tensor(t, dtype=mean.dtype, device=mean.device).expand(len(mean), -1)
         return self.decode(mean, times - times[:, :1])[0].transpose(0, 1), None
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from acenode.accelerate.encoder.torch_scan import Scan
 from acenode.accelerate.told import OPERATIONS, tell
 from acenode.attention import Pairwise
-from acenode.data.points import Points, Walk
+from acenode.data.points import Points, RecurrentSchedule
 from acenode.models.dense_layers import Field, Perceptron
 
 
@@ -104,10 +104,10 @@ class ODERecurrence(nn.Module):
         super().__init__()
         self.size, self.cell, self.drift = size, GaussianGRU(inputs, size, units), drift
 
-    def forward(self, points: Points, walk: Walk, detach_attention: bool = False) -> Tensor:
+    def forward(self, points: Points, schedule: RecurrentSchedule, detach_attention: bool = False) -> Tensor:
         """[μ, s] after every row, (S, B, 2r)."""
-        w = self.cell.fuse(torch.cat((points.x, points.m), -1), walk.point)
-        dt, read = walk.dt.unsqueeze(-1), walk.read.unsqueeze(-1)
+        w = self.cell.fuse(torch.cat((points.x, points.m), -1), schedule.point)
+        dt, read = schedule.dt.unsqueeze(-1), schedule.read.unsqueeze(-1)
         f = self.drift.f
         if isinstance(self.drift, AttentiveDrift) or f.bounded:
             return self._by_rows(points, w, dt, read, detach_attention)
@@ -138,22 +138,24 @@ class ODEEncoder(nn.Module):
         self.recurrence, self.latent = recurrence, latent
         self.out = Perceptron(2 * recurrence.size, 2 * latent, hidden, 2)
 
-    def forward(self, points: Points, walk: Walk | None, detach_attention: bool = False) -> tuple[Tensor, Tensor]:
-        assert walk is not None
-        return gaussian(self.out(self.recurrence(points, walk, detach_attention)[-1]))
+    def forward(self, points: Points, schedule: RecurrentSchedule | None,
+                detach_attention: bool = False) -> tuple[Tensor, Tensor]:
+        assert schedule is not None
+        return gaussian(self.out(self.recurrence(points, schedule, detach_attention)[-1]))
 
 
 class RNNEncoder(nn.Module):
     """q(z0): a plain GRU over the reversed points [Δ, x, m], then a small network to mean and deviation."""
 
-    backwards = None  # needs no walk
+    backwards = None  # needs no schedule
 
     def __init__(self, variables: int, latent: int, size: int, units: int) -> None:
         super().__init__()
         self.gru = GRU(2 * variables + 1, size)
         self.out = Perceptron(size, 2 * latent, units, 2)
 
-    def forward(self, points: Points, walk: Walk | None, detach_attention: bool = False) -> tuple[Tensor, Tensor]:
+    def forward(self, points: Points, schedule: RecurrentSchedule | None,
+                detach_attention: bool = False) -> tuple[Tensor, Tensor]:
         x = torch.cat((gaps(points).unsqueeze(-1), points.x, points.m), -1)
         h = self.gru(x.flip(1), points.observed.flip(1))[:, -1]
         return gaussian(self.out(h))

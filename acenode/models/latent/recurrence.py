@@ -100,7 +100,7 @@ def before(states: Tensor) -> Tensor:
 def held(states: Tensor, points: Points, t: list[float]) -> Tensor:
     """The states as they stand at common times, (F, B, ·): what the last point left, zero before the first."""
     times = torch.tensor(t, dtype=states.dtype, device=states.device)
-    count = ((points.t[:, None] <= times[:, None]) & points.there[:, None]).sum(-1)  # (B, F)
+    count = ((points.t[:, None] <= times[:, None]) & points.valid[:, None]).sum(-1)  # (B, F)
     begun = F.pad(states, (0, 0, 1, 0))
     return begun[torch.arange(len(states), device=states.device)[:, None], count].transpose(0, 1)
 

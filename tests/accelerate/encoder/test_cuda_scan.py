@@ -150,10 +150,10 @@ def test_a_batch_of_the_papers_size_equals_the_cpus() -> None:
 def test_a_batch_arrives_whole() -> None:
     here, there = task(device="cpu").batch(0, 0), task(device="cuda").batch(0, 0)
     assert there.seen is there.target
-    assert here.walk is not None
-    assert there.walk is not None
+    assert here.schedule is not None
+    assert there.schedule is not None
     pairs = [(here.label, there.label), (here.noise, there.noise)]
-    pairs += [(getattr(a, k), getattr(b, k)) for a, b in ((here.seen, there.seen), (here.walk, there.walk))
+    pairs += [(getattr(a, k), getattr(b, k)) for a, b in ((here.seen, there.seen), (here.schedule, there.schedule))
               for k in vars(a)]
     for a, b in pairs:
         assert b.is_cuda

@@ -18,9 +18,9 @@ from acenode import experiments
 from acenode.accelerate import trial
 from acenode.accelerate.gru_ode_bayes import attention_cuda as attend_scan_cuda
 from acenode.accelerate.told import telling
-from acenode.data.course import Halts, course_of
 from acenode.data.points import Points, pad
-from acenode.data.sporadic import Sporadic
+from acenode.data.schedule import ScheduledPoints, make_schedule
+from acenode.data.sporadic import SporadicBatch
 from acenode.execution.execute import create, execute
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.runs.store import RunStore
@@ -30,15 +30,15 @@ CUDA = torch.device("cuda")
 
 
 def single(points: Points) -> Points:
-    return Points(points.t.float(), points.x.float(), points.m.float(), points.there)
+    return Points(points.t.float(), points.x.float(), points.m.float(), points.valid)
 
 
-def batch(forecast: bool, lengths: tuple[int, ...] = (4, 9, 1, 6)) -> Sporadic:
+def batch(forecast: bool, lengths: tuple[int, ...] = (4, 9, 1, 6)) -> SporadicBatch:
     seen = [series(times(n, i), i) for i, n in enumerate(lengths)]
     after = [series(np.array([4.25, 5.0][:1 + i % 2]), 9 + i) for i in range(len(lengths))]
     points = single(pad(seen))
     target = single(pad(after)) if forecast else points
-    return Sporadic(points, target, 5.0, 1, course_of(points, target if forecast else None, STEP))
+    return SporadicBatch(points, target, 5.0, 1, make_schedule(points, target if forecast else None, STEP))
 
 
 @pytest.mark.parametrize("attentive", [False, True])
@@ -107,10 +107,11 @@ class Pass:
         """Outputs and gradients, in double precision on the CPU."""
         seen = self.records((11, 0, 5, 20, 1) if self.jumps else (0,) * 5, 1)
         looked = seen if self.when == "together" else self.records((3, 0, 9, 1, 6), 2)
-        course = course_of(seen, looked if self.reads else None, 0.1)
-        assert course.dt.shape[1] == (5 if self.own_steps else 1)
-        assert (course.rows == 1) == (self.when == "start")
-        x, m = (v[course.jumps.series, course.jumps.point].to(device, dtype) for v in (seen.x, seen.m))
+        schedule = make_schedule(seen, looked if self.reads else None, 0.1)
+        assert schedule.dt.shape[1] == (5 if self.own_steps else 1)
+        assert (schedule.rows == 1) == (self.when == "start")
+        at = schedule.observations
+        x, m = (v[at.series, at.point].to(device, dtype) for v in (seen.x, seen.m))
         attention = None
         if self.attentive:
             attention = evolving(self.every, "dense", self.H, own_feedback=self.own_feedback)
@@ -126,9 +127,9 @@ class Pass:
         h0 = torch.tanh(drawn(5, self.H)).requires_grad_()
         a0 = drawn(5, self.H, self.H).requires_grad_() if self.attentive else None
         kept = (drawn(len(x), 7) > -0.5).to(x) / 0.7 if self.drops else None
-        course = replace(course, dt=course.dt.to(device, dtype), jumps=sent(course.jumps, device),
-                         reads=sent(course.reads, device))
-        outputs = model.scan(course, h0, a0, x, m, kept, self.detach)
+        schedule = replace(schedule, dt=schedule.dt.to(device, dtype), observations=sent(schedule.observations, device),
+                           reads=sent(schedule.reads, device))
+        outputs = model.scan(schedule, h0, a0, x, m, kept, self.detach)
         torch.autograd.backward(outputs, [drawn(*y.shape) for y in outputs])
         gradients = {"h0": h0.grad, "a0": None if a0 is None else a0.grad}
         gradients |= {k: p.grad for k, p in model.named_parameters()}
@@ -145,8 +146,8 @@ class Pass:
                 assert torch.linalg.vector_norm(mine[name] - y) <= tolerance * torch.linalg.vector_norm(y), name
 
 
-def sent(halts: Halts, device: str) -> Halts:
-    return Halts(halts.offsets, *(v.to(device) for v in (halts.row, halts.series, halts.point)))
+def sent(halts: ScheduledPoints, device: str) -> ScheduledPoints:
+    return ScheduledPoints(halts.offsets, *(v.to(device) for v in (halts.row, halts.series, halts.point)))
 
 
 @pytest.fixture

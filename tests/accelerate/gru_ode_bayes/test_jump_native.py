@@ -18,8 +18,8 @@ from acenode.accelerate import c_compiler as compiled
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native
 from acenode.accelerate.gru_ode_bayes.torch_forward import JumpScan, Plan
 from acenode.accelerate.torch_alone import torch_alone
-from acenode.data.course import course_of
-from acenode.data.points import Record, pad
+from acenode.data.points import TimeSeries, pad
+from acenode.data.schedule import make_schedule
 
 UNITS, EACH = 5, 3  # of the MLP, and features of a variable
 native = pytest.mark.skipif(not jump_native.available(), reason="no C compiler that makes the kernel")
@@ -51,17 +51,17 @@ def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = 
     def drawn(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator) / shape[0] ** 0.5
 
-    def series(n: int) -> Record:
+    def series(n: int) -> TimeSeries:
         t = np.sort(rng.choice(np.arange(rows), min(n, rows), replace=False)) / 10
         if own_steps:
             t = t + rng.uniform(0, 0.05, n)
         m = rng.random((len(t), D)) < 0.6
-        return Record(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
+        return TimeSeries(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
 
     seen = [series(int(rng.integers(4, 25)) if jumps else 0) for _ in range(B)]
-    course = course_of(pad(seen), pad([series(6) for _ in range(B)]) if reads else None, 0.1)
-    assert course.dt.shape[1] == (B if own_steps else 1)
-    at = course.jumps
+    schedule = make_schedule(pad(seen), pad([series(6) for _ in range(B)]) if reads else None, 0.1)
+    assert schedule.dt.shape[1] == (B if own_steps else 1)
+    at = schedule.observations
     x, m = (v[at.series, at.point] for v in (pad(seen).x, pad(seen).m))
     kept = (torch.rand(len(x), UNITS, generator=generator) > 0.3).float() / 0.7 if dropout else None
     F = D * EACH
@@ -69,10 +69,10 @@ def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = 
                drawn(4 * D, F), drawn(F), drawn(F + H, 4 * H), drawn(4 * H))
     h0 = torch.tanh(drawn(B, H))
     if not attention:
-        return Problem(Plan(course, x, m, kept), h0, weights, seed=seed)
+        return Problem(Plan(schedule, x, m, kept), h0, weights, seed=seed)
     weights += drawn(H, 2 * H), drawn(H, H), drawn(H, 2 * H), drawn(H, H)
     a0 = torch.rand(B, H, H, generator=generator) * 2 - 1
-    return Problem(Plan(course, x, m, kept, every, own_feedback, detach), h0, weights, a0, seed)
+    return Problem(Plan(schedule, x, m, kept, every, own_feedback, detach), h0, weights, a0, seed)
 
 
 def solved(of: Problem, needed: tuple[int, ...] | None = None) -> tuple[list[Tensor], list[Tensor]]:
@@ -140,7 +140,7 @@ def test_with_attention_too(B: int, H: int, D: int, every: int, own_steps: bool,
 @pytest.mark.parametrize("B", [8, 17])
 def test_courses_that_end_anywhere_in_a_window(B: int, rows: int) -> None:
     of = problem(B, 7, 3, attention=True, every=4, rows=rows)
-    assert of.plan.course.rows == rows
+    assert of.plan.schedule.rows == rows
     found, exact = solved(of), in_torch(of)
     assert_close(found[0], exact[0], 1e-5)
     assert_close(found[1], exact[1], 1e-4)
@@ -188,12 +188,12 @@ def test_weights_that_are_not_trained_have_no_gradient_and_change_no_other() -> 
 def test_a_nan_stays_in_its_series_and_shows_there(attention: bool) -> None:
     of = problem(30, 7, 3, attention=attention)
     x = of.plan.x.clone()
-    x[of.plan.course.jumps.series == 4] = float("nan")
+    x[of.plan.schedule.observations.series == 4] = float("nan")
     broken = replace(of, plan=replace(of.plan, x=x))
     found, exact = solved(broken), in_torch(broken)
     for one, other in zip(found[0] + found[1], exact[0] + exact[1], strict=True):
         assert torch.equal(one.isnan(), other.isnan())
-    assert found[0][1][of.plan.course.jumps.series == 4].isnan().all()
+    assert found[0][1][of.plan.schedule.observations.series == 4].isnan().all()
     assert not found[1][0][torch.arange(30) != 4].isnan().any()
 
 

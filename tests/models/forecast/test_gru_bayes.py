@@ -22,16 +22,16 @@ from sporadic_problems import (
     series,
     several,
     times,
-    with_course,
+    with_schedule,
 )
 from torch import Tensor, nn
 
 from acenode import experiments
 from acenode.accelerate.gru_ode_bayes import torch_forward as jump_scan
 from acenode.attention import correlation
-from acenode.data.points import Record
-from acenode.data.sporadic import Sporadic
-from acenode.models.forecast.gaussian import Gaussian, surprise
+from acenode.data.points import TimeSeries
+from acenode.data.sporadic import SporadicBatch
+from acenode.models.forecast.gaussian import Gaussian, gaussian_nll
 from acenode.models.forecast.gru_ode import GRUODE
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, divergence
 from acenode.models.forecast.jump_attention import Moving
@@ -46,7 +46,7 @@ def randn(*shape: int) -> Tensor:
 
 # One step after another -----------------------------------------------------------------------------------------------
 
-def by_hand(model: GRUODEBayes, of: Record) -> Tensor:
+def by_hand(model: GRUODEBayes, of: TimeSeries) -> Tensor:
     """The objective of one series, step by step on a clock."""
     p, h, total = model.p, model.begin(1, None), torch.zeros((), dtype=torch.float64)
     a = torch.eye(model.latent, dtype=torch.float64)[None]
@@ -69,7 +69,7 @@ def by_hand(model: GRUODEBayes, of: Record) -> Tensor:
             if round(float(t) / STEP) == step:
                 x, m = (torch.from_numpy(v).double()[None] for v in (x, m))
                 mean, logvar = p(h)
-                total = total + (m * surprise(x, mean, logvar)).sum()
+                total = total + (m * gaussian_nll(x, mean, logvar)).sum()
                 h = model.jump(h, mean, logvar, x, m)
                 total = total + model.mixing * (m * divergence(*p(h), x)).sum()
     return total
@@ -164,7 +164,7 @@ ANY: dict[str, Any] = {**KINDS, "fixed": fixed, "recompute": lambda: evolving(at
                        "observed": lambda: evolving(at_jump="observed")}
 
 
-def forecasts(model: GRUODEBayes, of: Sporadic) -> Tensor:
+def forecasts(model: GRUODEBayes, of: SporadicBatch) -> Tensor:
     with torch.no_grad():
         said = model.eval()(of)
     return torch.cat((said.mean, said.logvar), -1)
@@ -184,7 +184,7 @@ def test_batch_mates_and_padding_do_not_matter(kind: str, step: float) -> None:
         own = len(after[i].t)
         assert torch.allclose(together[i, :own], alone[0, :own], atol=1e-12 if step == STEP else 1e-7)
     more = batch(seen, after)
-    padded = Sporadic(padded_more(more.seen, 3, 7.0), padded_more(more.target, 2), END)
+    padded = SporadicBatch(padded_more(more.seen, 3, 7.0), padded_more(more.target, 2), END)
     assert torch.equal(forecasts(model, padded)[:, :2], together)
 
 
@@ -202,7 +202,7 @@ def test_a_gap_may_be_split_in_two(kind: str) -> None:
 def test_a_prediction_does_not_know_what_it_predicts(kind: str) -> None:
     model = model_of(KINDS[kind](), seed=4)
     of = several((6,))
-    changed = [Record(of[0].t, of[0].x.copy(), of[0].m)]
+    changed = [TimeSeries(of[0].t, of[0].x.copy(), of[0].m)]
     changed[0].x[3:] += 5 * changed[0].m[3:]
     model.eval()
     with torch.no_grad():
@@ -353,7 +353,7 @@ def test_imputing_feeds_the_cell() -> None:
 
 def test_a_course_given_with_the_batch_is_the_one_that_is_made() -> None:
     model = model_of()
-    assert objective(model, with_course(batch(several()))) == objective(model, batch(several()))
+    assert objective(model, with_schedule(batch(several()))) == objective(model, batch(several()))
 
 
 # Sizes ----------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from sporadic_problems import (
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
-from acenode.models.forecast.gaussian import surprise
+from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode import GRUODE, RowGRU
 from acenode.models.forecast.gru_ode_bayes import Jump, divergence
 
@@ -90,6 +90,6 @@ def test_the_jump() -> None:
 def test_likelihood_and_divergence_are_torchs() -> None:
     mean, logvar, x = randn(5), randn(5), randn(5)
     said = Normal(mean, torch.exp(logvar / 2))
-    assert torch.allclose(surprise(x, mean, logvar), -said.log_prob(x))
+    assert torch.allclose(gaussian_nll(x, mean, logvar), -said.log_prob(x))
     seen = Normal(x, torch.full_like(x, 0.01))
     assert torch.allclose(divergence(mean, logvar, x), kl_divergence(said, seen))

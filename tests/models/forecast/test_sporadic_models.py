@@ -29,7 +29,7 @@ from series_problems import filled
 from torch import Tensor
 
 from acenode.data.points import Points
-from acenode.data.sporadic import Sporadic
+from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.forecaster import met
 from acenode.models.forecast.sequential_vae import SequentialVAE
 from acenode.models.initialise import initialise
@@ -42,9 +42,9 @@ def padded(p: Points, extra: int, rubbish: float) -> Points:
 
     B = len(p.t)
     none = torch.zeros(B, extra, D, dtype=torch.float64)
-    x = torch.where(p.there.unsqueeze(-1), p.x, rubbish)
+    x = torch.where(p.valid.unsqueeze(-1), p.x, rubbish)
     return Points(longer(p.t, p.t[:, -1:].expand(B, extra)), longer(x, none + rubbish), longer(p.m, none),
-                  longer(p.there, torch.zeros(B, extra, dtype=torch.bool)))
+                  longer(p.valid, torch.zeros(B, extra, dtype=torch.bool)))
 
 
 @MODES
@@ -54,11 +54,11 @@ def test_neither_padding_nor_batch_mates_are_felt(kind: str, mode: Any) -> None:
     batch = mode(of)
     seen = padded(batch.seen, 3, rubbish=9.0)
     target = seen if batch.training else padded(batch.target, 2, rubbish=9.0)
-    together = model(Sporadic(seen, target, HORIZON))
+    together = model(SporadicBatch(seen, target, HORIZON))
     extra = torch.zeros((), dtype=torch.float64)
     for i, r in enumerate(of):
         alone = mode([r])
-        said, n = model(alone), int(alone.target.there.sum())
+        said, n = model(alone), int(alone.target.valid.sum())
         assert torch.allclose(together.mean[i, :n], said.mean[0], atol=1e-9)
         assert torch.allclose(together.logvar[i, :n], said.logvar[0], atol=1e-9)
         extra = extra + (0 if said.extra is None else said.extra)
@@ -68,14 +68,14 @@ def test_neither_padding_nor_batch_mates_are_felt(kind: str, mode: Any) -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_gradients_do_not_feel_padding_either(kind: str) -> None:
-    def gradients(batch: Sporadic) -> list[Tensor]:
+    def gradients(batch: SporadicBatch) -> list[Tensor]:
         model.zero_grad()
         objective(model(batch), batch.target).backward()
         return [p.grad.clone() for p in model.parameters()]
 
     model, batch = build(kind), training(all_series())
     seen = padded(batch.seen, 3, rubbish=9.0)
-    found, exact = gradients(Sporadic(seen, seen, HORIZON)), gradients(batch)
+    found, exact = gradients(SporadicBatch(seen, seen, HORIZON)), gradients(batch)
     for g, e in zip(found, exact, strict=True):
         assert g.abs().sum() > 0
         assert torch.allclose(g, e, rtol=1e-6, atol=1e-9)
@@ -160,7 +160,7 @@ def test_a_recurrent_state_holds_between_points_and_after_the_last(kind: str) ->
     assert h.shape == (5, len(LENGTHS), model.latent)
     assert h[0].abs().max() == 0  # no series begins before 0.1
     read = met(batch)[0]
-    states = (model.infer(model.posterior.ahead(read, batch.seen.there), batch.seen.there, None)
+    states = (model.infer(model.posterior.ahead(read, batch.seen.valid), batch.seen.valid, None)
               if kind == "seq-vae" else model.states(batch, read)[..., :H])
     assert torch.equal(h[1, 1], states[1, 2])
     assert torch.equal(h[2, 1], states[1, 2])

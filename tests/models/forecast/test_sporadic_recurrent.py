@@ -113,7 +113,7 @@ def test_a_point_is_said_without_its_own_or_later_values(kind: str) -> None:
     said, k = model(batch), 2
     for name in ("x", "m"):
         changed = getattr(batch.seen, name).clone()
-        changed[:, k:] = 1.7 * batch.seen.there[:, k:, None] if name == "x" else 1 - changed[:, k:]
+        changed[:, k:] = 1.7 * batch.seen.valid[:, k:, None] if name == "x" else 1 - changed[:, k:]
         seen = replace(batch.seen, **{name: changed})
         other = model(replace(batch, seen=seen, target=seen))
         assert torch.equal(other.mean[:, :k + 1], said.mean[:, :k + 1])

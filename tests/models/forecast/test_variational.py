@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from acenode.data.points import Points
-from acenode.data.sporadic import Draws
+from acenode.data.sporadic import NoiseSource
 from acenode.models.forecast.sequential_vae import FLOOR, SequentialVAE, kl
 from acenode.models.initialise import initialise
 
@@ -68,7 +68,7 @@ def ahead_directly(q: Any, seen: Points, i: int, n: int) -> list[Tensor]:
 def test_the_sequential_vae_is_its_equations(sampled: bool) -> None:
     model, batch = build("seq-vae").train(sampled), training(all_series(), seed=4)
     said, seen = model(batch), batch.seen
-    noise = Draws(4, torch.device("cpu")).normal(*seen.t.shape, H).double()
+    noise = NoiseSource(4, torch.device("cpu")).normal(*seen.t.shape, H).double()
     total = torch.zeros((), dtype=torch.float64)
     for i, n in enumerate(LENGTHS):
         z, t = torch.zeros(H, dtype=torch.float64), torch.zeros(())
@@ -117,7 +117,7 @@ def test_an_ode_vae_solves_from_what_a_backward_gru_has_read(kind: str, mode: An
     said, seen, target = model(batch), batch.seen, batch.target
     total = torch.zeros((), dtype=torch.float64)
     for i in range(len(LENGTHS)):
-        n = int(seen.there[i].sum())
+        n = int(seen.valid[i].sum())
         h = torch.zeros(1, 1, 5, dtype=torch.float64)
         for k in reversed(range(n)):
             gap = (seen.t[i, k] - (seen.t[i, k - 1] if k else 0.0)).view(1)
@@ -125,7 +125,7 @@ def test_an_ode_vae_solves_from_what_a_backward_gru_has_read(kind: str, mode: An
             _, h = model.gru.layer(torch.cat(parts).view(1, 1, -1), h)
         y = linear(model.out, h.view(-1))
         total = total + kl_divergence(Normal(y[:H], (y[H:] / 2).exp()), Normal(0.0, 1.0)).sum()
-        for k in range(int(target.there[i].sum())):
+        for k in range(int(target.valid[i].sum())):
             z = model.ode(y[None, :H], [0.0, float(target.t[i, k]) / HORIZON]).h[-1, 0]
             mean, logvar = model.head(z)
             assert torch.allclose(said.mean[i, k], mean, atol=1e-5)
@@ -142,14 +142,14 @@ def test_the_field_of_an_ode_vae_is_two_maps_and_a_tanh() -> None:
 def test_an_ode_vae_starts_from_a_sample_in_training() -> None:
     model, batch = build("node-vae").train(), training(all_series(), seed=3)
     mean, logvar = model.encode(batch.seen)
-    z0 = mean + (logvar / 2).exp() * Draws(3, torch.device("cpu")).normal(*mean.shape)
+    z0 = mean + (logvar / 2).exp() * NoiseSource(3, torch.device("cpu")).normal(*mean.shape)
     exact, _ = model.head(model.ode.at(z0, batch.target.t / HORIZON).h)
     assert torch.allclose(model(batch).mean, exact, atol=1e-12)
 
 
 def test_only_with_its_mask_does_an_ode_vae_tell_a_zero_from_nothing() -> None:
     batch = forecasting(all_series())
-    seen = replace(batch.seen, m=batch.seen.there.unsqueeze(-1).expand_as(batch.seen.m).double())
+    seen = replace(batch.seen, m=batch.seen.valid.unsqueeze(-1).expand_as(batch.seen.m).double())
     assert not torch.equal(seen.m, batch.seen.m)
     told = replace(batch, seen=seen)
     assert torch.equal(build("node-vae")(told).mean, build("node-vae")(batch).mean)

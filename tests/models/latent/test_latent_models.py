@@ -130,7 +130,7 @@ def test_predictions_are_direct_solves_to_each_target(training: bool) -> None:
     for k in range(2):
         for i in range(3):
             z0 = (mean + deviation * b.noise[k])[i]  # type: ignore[index]
-            for n in range(int(b.seen.there[i].sum())):
+            for n in range(int(b.seen.valid[i].sum())):
                 t = float(b.target.t[i, n])
                 z = z0 if t == 0 else model.ode(z0[None], [0.0, t]).h[-1, 0]
                 assert torch.allclose(said.x[k, i, n], model.emission(z), atol=1e-4)
@@ -167,7 +167,7 @@ def test_a_prediction_does_not_feel_its_batch_mates(kind: str) -> None:
     for i in range(3):
         alone = batch(of[i:i + 1], backwards=model.backwards, K=K, latent=latent)
         said = model(replace(alone, noise=b.noise[:, i:i + 1]))  # type: ignore[index]
-        n = int(b.seen.there[i].sum())
+        n = int(b.seen.valid[i].sum())
         assert torch.allclose(said.logits[:, 0], together.logits[:, i], atol=1e-5)
         assert torch.allclose(said.x[:, 0, :n], together.x[:, i, :n], atol=1e-5)
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from acenode.accelerate.encoder.torch_scan import Scan
 from acenode.bench import union
-from acenode.data.points import Batch, walk_of
-from acenode.data.rows import Rows
+from acenode.data.euler_steps import EulerSteps
+from acenode.data.points import SeriesBatch, schedule_from_steps
 from acenode.models.dense_layers import Field, GRUCell, Map, Perceptron, _SmallAffine
 from acenode.models.latent.recognition import GRU, AttentiveDrift, Drift, ODEEncoder, ODERecurrence, RNNEncoder, gaps
 
@@ -27,24 +27,24 @@ def encoder(attentive: bool = False, D: int = 3) -> ODEEncoder:
     return made
 
 
-def directly(made: ODEEncoder, b: Batch) -> tuple[Tensor, Tensor]:
+def directly(made: ODEEncoder, b: SeriesBatch) -> tuple[Tensor, Tensor]:
     """One record after another, one row after another, as the equations are written."""
     cell, f = made.recurrence.cell, made.recurrence.drift.f
-    assert b.walk is not None
+    assert b.schedule is not None
     out = []
     for i in range(len(b.seen.t)):
         mu, s = torch.zeros(R), torch.zeros(R)
         a = torch.eye(R)
-        for k in range(len(b.walk.dt)):
-            dt = b.walk.dt[k, i]
+        for k in range(len(b.schedule.dt)):
+            dt = b.schedule.dt[k, i]
             if isinstance(made.recurrence.drift, AttentiveDrift):
                 attended = torch.softmax(a, -1) @ mu
                 mu, a = mu + dt * f(attended), a + dt * made.recurrence.drift.g(attended)
             else:
                 mu = mu + dt * f(mu)
-            if not b.walk.read[k, i]:
+            if not b.schedule.read[k, i]:
                 continue
-            p = b.walk.point[k, i]
+            p = b.schedule.point[k, i]
             x = torch.cat((b.seen.x[i, p], b.seen.m[i, p]))
             c = torch.cat((mu, s, x))
             u, r = torch.sigmoid(cell.update(c)), torch.sigmoid(cell.reset(c))
@@ -58,7 +58,7 @@ def directly(made: ODEEncoder, b: Batch) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("attentive", [False, True])
 def test_the_ode_encoder_is_its_equations(attentive: bool) -> None:
     made, b = encoder(attentive), batch(records())
-    found, exact = made(b.seen, b.walk), directly(made, b)
+    found, exact = made(b.seen, b.schedule), directly(made, b)
     assert torch.allclose(found[0], exact[0], atol=1e-5)
     assert torch.allclose(found[1], exact[1], atol=1e-5)
 
@@ -66,13 +66,13 @@ def test_the_ode_encoder_is_its_equations(attentive: bool) -> None:
 def test_the_scan_gives_the_values_and_gradients_of_the_graphs_own_operations() -> None:
     made, b = encoder(), batch(records())
     recurrence = made.recurrence
-    assert b.walk is not None
+    assert b.schedule is not None
 
     def run(by_rows: bool) -> tuple[Tensor, list[Tensor]]:
         recurrence.zero_grad()
-        w = recurrence.cell.fuse(torch.cat((b.seen.x, b.seen.m), -1), b.walk.point)
-        args = (w, b.walk.dt.unsqueeze(-1), b.walk.read.unsqueeze(-1))
-        y = recurrence._by_rows(b.seen, *args) if by_rows else recurrence(b.seen, b.walk)
+        w = recurrence.cell.fuse(torch.cat((b.seen.x, b.seen.m), -1), b.schedule.point)
+        args = (w, b.schedule.dt.unsqueeze(-1), b.schedule.read.unsqueeze(-1))
+        y = recurrence._by_rows(b.seen, *args) if by_rows else recurrence(b.seen, b.schedule)
         (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
         return y, [p.grad.clone() for p in recurrence.parameters()]
 
@@ -100,24 +100,25 @@ def test_the_scans_gradient_against_central_differences() -> None:
 def test_an_encoding_does_not_feel_padding_unobserved_entries_or_batch_mates(attentive: bool) -> None:
     made, of = encoder(attentive), records((5, 9, 3))
     b = batch(of)
-    mean, deviation = made(b.seen, b.walk)
+    mean, deviation = made(b.seen, b.schedule)
     alone = batch(of[:1])
-    assert torch.allclose(made(alone.seen, alone.walk)[0][0], mean[0], atol=1e-6)
+    assert torch.allclose(made(alone.seen, alone.schedule)[0][0], mean[0], atol=1e-6)
     rubbish = replace(b.seen, x=torch.where(b.seen.m > 0, b.seen.x, 77.0))
     assert not torch.equal(rubbish.x, b.seen.x)
     masked = replace(rubbish, x=rubbish.x * b.seen.m)  # what a loader hands on
-    assert torch.equal(made(masked, b.walk)[0], mean)
+    assert torch.equal(made(masked, b.schedule)[0], mean)
     longer = padded_more(b.seen, 4, rubbish=9.0)
-    assert torch.allclose(made(longer, b.walk)[1], deviation, atol=1e-6)
+    assert torch.allclose(made(longer, b.schedule)[1], deviation, atol=1e-6)
 
 
 def test_rows_that_read_nothing_and_take_no_time_change_nothing() -> None:
     made, b = encoder(), batch(records((5, 5)))
-    assert b.walk is not None
+    assert b.schedule is not None
     none = torch.zeros(3, 2)
-    walk = replace(b.walk, dt=torch.cat((none, b.walk.dt)), point=torch.cat((none.long(), b.walk.point)),
-                   read=torch.cat((none.bool(), b.walk.read)))
-    assert torch.allclose(made(b.seen, walk)[0], made(b.seen, b.walk)[0], atol=1e-6)
+    longer_schedule = replace(b.schedule, dt=torch.cat((none, b.schedule.dt)),
+                              point=torch.cat((none.long(), b.schedule.point)),
+                              read=torch.cat((none.bool(), b.schedule.read)))
+    assert torch.allclose(made(b.seen, longer_schedule)[0], made(b.seen, b.schedule)[0], atol=1e-6)
 
 
 def test_without_drift_own_times_and_union_grid_are_the_same() -> None:
@@ -126,17 +127,17 @@ def test_without_drift_own_times_and_union_grid_are_the_same() -> None:
     for p in made.recurrence.drift.f.parameters():
         torch.nn.init.zeros_(p)
     own, on_union = batch(of), batch(of, union=True)
-    assert own.walk is not None
-    assert on_union.walk is not None
-    assert on_union.walk.dt.shape != own.walk.dt.shape
-    assert torch.allclose(made(own.seen, own.walk)[0], made(on_union.seen, on_union.walk)[0], atol=1e-6)
+    assert own.schedule is not None
+    assert on_union.schedule is not None
+    assert on_union.schedule.dt.shape != own.schedule.dt.shape
+    assert torch.allclose(made(own.seen, own.schedule)[0], made(on_union.seen, on_union.schedule)[0], atol=1e-6)
 
 
 def test_one_record_or_equal_times_make_the_grids_equal() -> None:
     made = encoder()
     for of in (records((6,)), [r.part(slice(None)) for r in records((6,))] * 2):  # type: ignore[arg-type]
         own, on_union = batch(of), batch(of, union=True)
-        assert torch.equal(made(own.seen, own.walk)[0], made(on_union.seen, on_union.walk)[0])
+        assert torch.equal(made(own.seen, own.schedule)[0], made(on_union.seen, on_union.schedule)[0])
 
 
 def test_the_union_grid_is_the_plain_implementations() -> None:
@@ -144,7 +145,7 @@ def test_the_union_grid_is_the_plain_implementations() -> None:
     on_union = batch(of, union=True)
     times, x, m = union.collate(of)
     exact = union.encode(made, times, x, m)
-    found = made(on_union.seen, on_union.walk)
+    found = made(on_union.seen, on_union.schedule)
     assert torch.allclose(found[0], exact[0], atol=1e-5)
     assert torch.allclose(found[1], exact[1], atol=1e-5)
 
@@ -157,7 +158,7 @@ def test_the_grids_agree_better_the_closer_the_times_lie() -> None:
     def distance(scale: float) -> float:
         near = [replace(r, t=r.t * scale) for r in of]
         own, on_union = batch(near), batch(near, union=True)
-        return float((made(own.seen, own.walk)[0] - made(on_union.seen, on_union.walk)[0]).abs().max())
+        return float((made(own.seen, own.schedule)[0] - made(on_union.seen, on_union.schedule)[0]).abs().max())
 
     assert distance(0.1) < 0.2 * distance(1.0)
 
@@ -214,16 +215,16 @@ def test_a_walk_knows_after_which_row_a_point_was_passed() -> None:
     import numpy as np
 
     b = batch(records((3,)))
-    rows = Rows(np.array([[0.1], [0.2], [0.3], [0.4]], np.float32), np.array([[2], [-1], [1], [0]]))
-    assert walk_of(rows, b.seen).row.tolist() == [[3, 2, 0]]
+    rows = EulerSteps(np.array([[0.1], [0.2], [0.3], [0.4]], np.float32), np.array([[2], [-1], [1], [0]]))
+    assert schedule_from_steps(rows, b.seen).row.tolist() == [[3, 2, 0]]
 
 
 def test_detached_attention_is_a_constant_in_the_encoder_too() -> None:
     """Without a path through a(t), g moves only a, which nothing else feels in the gradient."""
     made, b = encoder(attentive=True), batch(records())
     drift: AttentiveDrift = made.recurrence.drift  # type: ignore[assignment]
-    made(b.seen, b.walk)[0].sum().backward()
+    made(b.seen, b.schedule)[0].sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in drift.g.parameters())
     made.zero_grad()
-    made(b.seen, b.walk, True)[0].sum().backward()
+    made(b.seen, b.schedule, True)[0].sum().backward()
     assert all(p.grad is None for p in drift.g.parameters())

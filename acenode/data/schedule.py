@@ -1,0 +1,116 @@
+"""Euler steps between the observations of a batch, and the points that follow each step.
+
+Every series takes its own steps: a gap between two points is divided into ⌈gap/Δ⌉ equal steps. The batch is a table
+whose row i holds the i-th step of every series, so the series advance in parallel although their times differ. If all
+times are multiples of Δ, as in the protocol's data sets, row i is time iΔ for every series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acenode.data.points import Points
+
+GAP_TOLERANCE = 1e-3  # in steps: a gap longer than n steps by at most this much is divided into n steps
+GRID_TOLERANCE = 1e-2  # in steps: how far single-precision times may lie from multiples of Δ
+
+
+@dataclass(frozen=True)
+class ScheduledPoints:
+    """Points sorted by the row they follow; those of row i are `offsets[i]:offsets[i + 1]`."""
+
+    offsets: list[int]  # S + 1
+    row: Tensor  # (N,)
+    series: Tensor  # (N,), index in the batch
+    point: Tensor  # (N,), index among the points of the series
+
+    def __len__(self) -> int:
+        return self.offsets[-1]
+
+
+@dataclass(frozen=True)
+class StepSchedule:
+    """S rows. A row is an Euler step of length dt, then the read points, then the observations.
+
+    The first step has length 0, so that points at time 0 belong to row 0.
+    """
+
+    dt: Tensor  # (S, 1, 1) if all series take equal steps, else (S, B, 1)
+    observations: ScheduledPoints  # h is updated here
+    reads: ScheduledPoints  # h is read here: the targets, if they are not the observations themselves
+    step_sizes: list[float]  # of each step but the first, averaged over the series that take it
+
+    @property
+    def rows(self) -> int:
+        return len(self.dt)
+
+    def read_everywhere(self, B: int) -> StepSchedule:
+        """Return the same steps with all B series read in every row."""
+        row = torch.arange(self.rows, device=self.dt.device).repeat_interleave(B)
+        series = torch.arange(B, device=self.dt.device).repeat(self.rows)
+        return replace(self, reads=ScheduledPoints(list(range(0, self.rows * B + 1, B)), row, series, row))
+
+
+def make_schedule(seen: Points, target: Points | None, step: float) -> StepSchedule:
+    """Schedule steps of at most `step` through the observations `seen` and the read points `target`, if given."""
+    device = seen.t.device
+    t, valid = seen.t.cpu().numpy().astype(np.float64), seen.valid.cpu().numpy()
+    if target is not None:
+        t = np.concatenate((t, target.t.cpu().numpy().astype(np.float64)), 1)
+        valid = np.concatenate((valid, target.valid.cpu().numpy()), 1)
+    order = np.argsort(np.where(valid, t, np.inf), axis=1, kind="stable")
+    valid = np.take_along_axis(valid, order, 1)
+    at = np.take_along_axis(t, order, 1)
+    at = np.where(valid, at, np.maximum.accumulate(np.where(valid, at, 0.0), 1))  # padding repeats the last time
+    gap = np.diff(at, axis=1, prepend=0.0)
+    count = np.ceil(gap / step - GAP_TOLERANCE).astype(np.int64).clip(min=0)
+    count += _same_row_as_previous(count.cumsum(1), valid & (order < seen.t.shape[1]))
+    row = count.cumsum(1)
+    S = int(row[:, -1].max(initial=0)) + 1
+    if np.abs(at - row * step).max(initial=0.0) <= GRID_TOLERANCE * step:
+        dt = np.full((S, 1, 1), step, np.float32)
+        dt[0] = 0.0
+        step_sizes = [step] * (S - 1)
+    else:
+        dt = _steps_per_series(gap, count, S)
+        step_sizes = (dt[1:].sum((1, 2)) / np.maximum((dt[1:] > 0).sum((1, 2)), 1)).tolist()
+    chosen = np.nonzero(valid)
+    rows, series, point = row[chosen], chosen[0], order[chosen]
+    T = seen.t.shape[1]
+    observed, read = point < T, point >= T
+    return StepSchedule(torch.from_numpy(dt).to(device),
+                        _sort_by_row(rows[observed], series[observed], point[observed], S, device),
+                        _sort_by_row(rows[read], series[read], point[read] - T, S, device), step_sizes)
+
+
+def _same_row_as_previous(row: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Mark the observations that share a row with the one before: they need a step in between.
+
+    A row holds at most one observation of a series.
+    """
+    last = np.maximum.accumulate(np.where(seen, row, -1), 1)
+    before = np.concatenate((np.full((len(row), 1), -1), last[:, :-1]), 1)
+    return seen & (before == row)
+
+
+def _steps_per_series(gap: np.ndarray, count: np.ndarray, S: int) -> np.ndarray:
+    """Return the length of every step of every series, (S, B, 1), zero after its last point."""
+    steps, total = count.ravel(), count.sum(1)
+    length = np.repeat(gap.ravel() / np.maximum(steps, 1), steps)
+    series = np.repeat(np.arange(len(gap)), total)
+    first = np.cumsum(total) - total
+    dt = np.zeros((S, len(gap), 1), np.float32)
+    dt[1 + np.arange(len(length)) - first[series], series, 0] = length
+    return dt
+
+
+def _sort_by_row(row: np.ndarray, series: np.ndarray, point: np.ndarray, S: int,
+                 device: torch.device) -> ScheduledPoints:
+    order = np.argsort(row, kind="stable")
+    offsets = np.searchsorted(row[order], np.arange(S + 1)).tolist()
+    return ScheduledPoints(offsets, *(torch.from_numpy(x[order].astype(np.int64)).to(device)
+                                      for x in (row, series, point)))
