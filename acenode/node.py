@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from acenode.attention import Attend, Pairwise
 from acenode.errors import UserError
-from acenode.ode.dense_output import Answers, solve_at
+from acenode.ode.dense_output import SampledSolution, solve_at
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.solve import Solver, solve
 
@@ -60,7 +60,7 @@ class _Layer(nn.Module):
         raise NotImplementedError
 
     def at(self, h0: Tensor, times: Tensor, span: tuple[float, float] = (0.0, 1.0), *,
-           detach_attention: bool = False) -> Answers:
+           detach_attention: bool = False) -> SampledSolution:
         """h at times (B, T) of every sample's own, within the span."""
         field, state = self.system(h0, detach_attention)
         return solve_at(field, state, span, times, self.solver, per_sample=not self.training)

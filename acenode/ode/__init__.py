@@ -1,1 +1,1 @@
-"""Solving ordinary differential equations."""
+"""Solve ordinary differential equations; start reading at `solve.py`."""

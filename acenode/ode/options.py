@@ -1,4 +1,4 @@
-"""How to integrate: the choices of a solve and which of them go together."""
+"""The options of a solve, and which of them go together."""
 
 from __future__ import annotations
 
@@ -17,16 +17,36 @@ ENGINES: tuple[str, ...] = get_args(Engine)
 
 @dataclass(frozen=True)
 class Solver:
-    """How to integrate. `step_size` is for fixed-step methods; without it they step from one time to the next.
+    """How to integrate: the method, its accuracy, and how gradients are computed.
 
-    With `per_sample` an ODE layer in evaluation gives every sample its own adaptive steps, so that a prediction does
-    not feel its batch mates; f and g then get t as (B, 1, …), one time a sample. Without it t is always a scalar.
+    A state between two steps is interpolated by a polynomial of order four at most. A method of higher order that
+    takes large steps is therefore less accurate there than at the ends of its steps.
 
-    States between two steps come from a polynomial of fourth order at most, so a method of higher order that takes
-    large steps is less accurate there than at its steps' ends.
+    Args:
+        method: one of `acenode.ode.options.METHODS`, such as "dopri5" (adaptive), "rk4" or "euler" (fixed steps).
+        rtol: relative tolerance of adaptive methods.
+        atol: absolute tolerance of adaptive methods.
+        step_size: step size of fixed-step methods. If None, they step from one requested time to the next.
+        gradient: "backprop" records every step, "checkpointed" takes the steps again in the backward pass, "adjoint"
+            solves the adjoint equation of (h, a) backward in time (Eqs. 7 and 8).
+        seminorm: leave the parameters out of the adjoint solve's error norm.
+        max_steps: the number of steps, rejected ones included, after which a solve fails.
+        engine: "reference" solves everything by torchdiffeq. "auto" and "graph" concern training: "graph" asks for
+            CUDA graphs, "auto" uses them where they are possible. A single `solve` treats the two alike.
+        per_sample: let an ODE layer in evaluation mode choose adaptive steps for every sample on its own, so that a
+            prediction does not depend on the rest of its batch. f and g then get t as (B, 1, ...). If False, t is
+            always a scalar.
 
-    `engine` "graph" asks training for CUDA graphs, "auto" takes them where they can be had; a single `solve` takes
-    native steps with either.
+    Raises:
+        UserError: an unknown name, a number out of range, or choices that do not go together.
+
+    Example:
+        >>> from acenode import Solver
+        >>> Solver("rk4", step_size=0.1).gradient
+        'backprop'
+        >>> Solver("dopri5", step_size=0.1)
+        Traceback (most recent call last):
+        acenode.errors.UserError: dopri5 chooses its own steps: leave step_size out, or use a fixed-step method
     """
 
     method: str = "dopri5"
@@ -58,14 +78,15 @@ class Solver:
             raise UserError(f"checkpointed gradients need a native Runge–Kutta method, not {self.method} with "
                             f"engine {self.engine}: use gradient adjoint")
         if self.method == "scipy_solver" and self.gradient == "backprop":
-            raise UserError("scipy_solver leaves torch, so it cannot be back-propagated: use gradient adjoint")
+            raise UserError("scipy_solver computes outside torch, so backprop is not possible: use gradient adjoint")
 
     @property
     def native(self) -> bool:
+        """True if a solve takes our own Runge–Kutta steps, False if torchdiffeq does it."""
         return self.engine != "reference" and self.method in TABLEAUS and self.gradient != "adjoint"
 
     @property
-    def own_steps(self) -> bool:
-        """Whether a sample can be given steps of its own: fixed steps do not depend on the batch anyway."""
+    def steps_per_sample(self) -> bool:
+        """True if every sample can have its own steps. Fixed steps do not depend on the batch in the first place."""
         return (self.per_sample and self.engine != "reference" and self.method in TABLEAUS
                 and TABLEAUS[self.method].adaptive)

@@ -1,10 +1,10 @@
-"""One `solve` for every ODE of the project.
+"""`solve`: the one entry to all solvers.
 
-    native steps   every explicit Runge–Kutta method, gradient "backprop" or "checkpointed"
-    per sample     the adaptive ones with steps of each sample's own, for evaluation
-    torchdiffeq    its multistep and SciPy methods, gradient "adjoint", and all of it with engine "reference"
+    runge_kutta_solve   our own explicit Runge–Kutta steps, gradient "backprop" or "checkpointed"
+    per_sample          our own adaptive steps, different ones for every sample, for evaluation
+    torchdiffeq_solve   its multistep and SciPy methods, gradient "adjoint", and everything with engine "reference"
 
-Both take the same steps under the same error norm, the larger of the blocks' root mean squares.
+Our own steps and torchdiffeq's are the same: the error norm is the largest of the blocks' root mean squares in both.
 """
 
 from __future__ import annotations
@@ -17,18 +17,32 @@ from itertools import pairwise
 from torch import Tensor
 
 from acenode.errors import UserError
-from acenode.ode.native import VectorField, solve_native
 from acenode.ode.options import Solver
 from acenode.ode.per_sample import solve_per_sample
-from acenode.ode.reference import solve_reference
-from acenode.ode.runge_kutta import Evaluations, State
+from acenode.ode.runge_kutta import Evaluations, State, VectorField
+from acenode.ode.runge_kutta_solve import solve_runge_kutta
+from acenode.ode.torchdiffeq_solve import solve_torchdiffeq
 
 __all__ = ["Solution", "Solver", "solve"]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The state's blocks at the requested times, each (T, *block), and what they cost."""
+    """The result of `solve`.
+
+    Args:
+        states: one tensor (T, *block) per block of the state, at the T requested times.
+        evaluations: how often the field was evaluated and which steps were taken.
+
+    Example:
+        >>> import torch
+        >>> from acenode import solve
+        >>> solution = solve(lambda t, state: (-state[0],), (torch.ones(3, 2),), [0.0, 0.5, 1.0])
+        >>> [block.shape for block in solution.states]
+        [torch.Size([3, 3, 2])]
+        >>> solution.evaluations.accepted == len(solution.evaluations.step_sizes)
+        True
+    """
 
     states: State
     evaluations: Evaluations
@@ -38,14 +52,36 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
           solver: Solver | None = None, *, per_sample: bool = False) -> Solution:
     """Integrate d(state)/dt = field(t, state) from t[0] and return the state at every t.
 
-    With `per_sample` the blocks' first axis is the batch, and with an adaptive method each sample has steps of its own.
+    Args:
+        field: takes t, a scalar tensor, and the tuple of blocks, and returns the tuple of their derivatives, each of
+            its block's shape. With gradient "adjoint" or "checkpointed" only the parameters of an `nn.Module` get
+            gradients.
+        state: the blocks at t[0], floating-point tensors of any shapes, such as (h, a).
+        t: (T,) at least two times, strictly increasing or strictly decreasing.
+        solver: how to integrate; `Solver()` if None.
+        per_sample: choose adaptive steps for every sample on its own; the first axis of every block is then the batch,
+            and field gets t as (B, 1, ...).
 
-    `field(t, state)` takes a scalar tensor and the tuple of blocks and returns the tuple of their rates. With gradient
-    "adjoint" or "checkpointed" its parameters are found through it, so it must be an nn.Module to have any.
+    Returns:
+        A `Solution`: every block at every time, (T, *block), and the cost.
+
+    Raises:
+        UserError: the times or the state are not of the form above.
+        SolveError: the solve failed, such as by an underflow of the step size.
+
+    Example:
+        dy/dt = -y has the solution y(t) = exp(-t) y(0).
+
+        >>> import torch
+        >>> from acenode import Solver, solve
+        >>> y0 = torch.tensor([1.0, 2.0], dtype=torch.float64)
+        >>> solution = solve(lambda t, state: (-state[0],), (y0,), [0.0, 1.0], Solver("dopri5", rtol=1e-9, atol=1e-9))
+        >>> torch.allclose(solution.states[0][-1], y0 * torch.exp(torch.tensor(-1.0)), atol=1e-7)
+        True
     """
     solver = solver or Solver()
     if isinstance(t, Tensor) and t.requires_grad:
-        raise UserError("solve does not differentiate by its times: detach t")
+        raise UserError("solve does not differentiate with respect to its times: detach t")
     if not (t.dim() == 1 if isinstance(t, Tensor) else isinstance(t, Sequence)):
         raise UserError("the times of a solve are a list or a one-dimensional tensor, from t_0 to t_1")
     if isinstance(state, Tensor) or not all(isinstance(b, Tensor) and b.is_floating_point() for b in state):
@@ -57,7 +93,8 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
     if not (all(s > 0 for s in steps) or all(s < 0 for s in steps)):
         raise UserError("the times of a solve must be strictly increasing or strictly decreasing")
     y, cost = tuple(state), Evaluations()
-    if per_sample and solver.own_steps and len({b.shape[0] if b.dim() else None for b in y}) == 1 and y[0].dim() > 1:
+    one_batch = len({b.shape[0] if b.dim() else None for b in y}) == 1 and y[0].dim() > 1
+    if per_sample and solver.steps_per_sample and one_batch:
         return Solution(solve_per_sample(field, y, times, solver, cost), cost)
-    engine = solve_native if solver.native else solve_reference
-    return Solution(engine(field, y, times, solver, cost), cost)
+    solve_shared = solve_runge_kutta if solver.native else solve_torchdiffeq
+    return Solution(solve_shared(field, y, times, solver, cost), cost)

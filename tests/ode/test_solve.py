@@ -11,7 +11,8 @@ from torch import nn
 
 from acenode import SolveError, Solver, UserError, solve
 from acenode.ode.options import METHODS
-from acenode.ode.runge_kutta import scaled_norm, take_step, with_end_slope
+from acenode.ode.runge_kutta import take_step, with_end_slope
+from acenode.ode.stepping import scaled_norm
 from acenode.ode.tableaus import TABLEAUS
 
 ADAPTIVE = [name for name, tableau in TABLEAUS.items() if tableau.adaptive]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
-from acenode.ode.runge_kutta import GROW, SAFETY, SHRINK
+from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
 
 T, SIZE, DT, RATIO, LAST, STATUS, TRIED, D1, H0 = range(9)
 NAMED = 16  # numbers before the sizes
@@ -96,7 +96,7 @@ class Control:
     def guess(self, state: Tensor, slope: Tensor) -> None:
         """A first guess h0 of the step size (Hairer, Nørsett & Wanner, Solving ODEs I, II.4), as `dt` and `times`."""
         d0, d1 = self._norm(state), self._norm(slope)
-        h0 = torch.where(torch.minimum(d0, d1) < 1e-5, 1e-6, 0.01 * d0 / d1)
+        h0 = trial_step_size(d0, d1)
         self._set(STATUS, torch.where(torch.isfinite(d0), RUNNING, BAD_START))
         self._set(D1, d1)
         self._set(H0, h0)
@@ -106,9 +106,7 @@ class Control:
     def first(self, change: Tensor) -> None:
         """The first step size, from how much the slope changed over h0; then plan the step."""
         h0, d1 = self.facts[H0], self.facts[D1]
-        steepest = torch.maximum(d1, self._norm(change) / h0)
-        h1 = torch.where(steepest <= 1e-15, (h0 * 1e-3).clamp(min=1e-6), (0.01 / steepest) ** (1 / self.span.order))
-        self._set(SIZE, torch.where(torch.isfinite(h0), torch.minimum(100 * h0, h1), torch.nan))
+        self._set(SIZE, first_step_size(h0, d1, self._norm(change), self.span.order))
         self._plan(self.running())
 
     def judge(self, error: Tensor) -> None:
@@ -117,9 +115,7 @@ class Control:
         t, dt, last = self.facts[T].clone(), self.facts[DT].clone(), self.facts[LAST] > 0
         ratio = self._norm(error)
         accepted = running & (ratio <= 1)  # False for NaN
-        factor = SAFETY * ratio ** (-1 / span.order)
-        factor = torch.maximum(factor, torch.where(accepted, 1.0, SHRINK)).clamp(max=GROW)
-        factor = torch.where(ratio == 0, GROW, torch.where(torch.isfinite(ratio), factor, SHRINK))
+        size = next_step_size(dt, ratio, accepted, span.order)
         n = self.place[:1]
         for row, value in enumerate((dt, t, self.facts[TRIED].clone())):
             here = n.clamp(max=span.places - 1) + NAMED + row * span.places
@@ -127,7 +123,7 @@ class Control:
         n.add_(accepted)
         arrived = accepted & last
         self._set(T, torch.where(accepted & ~last, t + dt, t))
-        self._set(SIZE, torch.where(running & ~arrived, dt.abs() * factor, self.facts[SIZE]))
+        self._set(SIZE, torch.where(running & ~arrived, size, self.facts[SIZE]))
         self._set(RATIO, torch.where(running, ratio, self.facts[RATIO]))
         self.facts[TRIED].add_(running)
         full = torch.where(n[0] >= span.places, FULL, RUNNING)

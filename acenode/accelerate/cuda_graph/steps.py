@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from acenode.accelerate.cuda_graph.control import Control, Span, Told
 from acenode.accelerate.cuda_graph.fixed import FixedControl
 from acenode.accelerate.cuda_graph.operations import Operations
-from acenode.ode.native import fixed_grid
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State
+from acenode.ode.stepping import fixed_grid
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
 PLACES = 32  # accepted steps that are kept

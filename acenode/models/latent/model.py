@@ -12,7 +12,7 @@ from acenode.data.points import Points, SeriesBatch
 from acenode.models.dense_layers import GRUCell, Perceptron
 from acenode.models.latent.elbo import poisson_likelihood
 from acenode.node import NODE
-from acenode.ode.dense_output import Answers
+from acenode.ode.dense_output import SampledSolution
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State
 
@@ -66,13 +66,13 @@ class LatentODE(nn.Module):
         z0 = draw(*posterior, batch.noise)
         K, B, _ = z0.shape
         times = batch.target.t.expand(K, -1, -1).flatten(0, 1)  # (K·B, T)
-        found: Answers = self.ode.at(  # type: ignore[operator]
+        found: SampledSolution = self.ode.at(  # type: ignore[operator]
             z0.flatten(0, 1), times, batch.span, detach_attention=detach_attention)
         z = found.h.unflatten(0, (K, B))  # (K, B, T, d)
         return Predictions(self.emission(z), self._logits(z0, z, found, K), posterior,
                            self._times(z, found, batch.target), found.evaluations)
 
-    def _logits(self, z0: Tensor, z: Tensor, found: Answers, K: int) -> Tensor | None:
+    def _logits(self, z0: Tensor, z: Tensor, found: SampledSolution, K: int) -> Tensor | None:
         if self.classifier is None:
             return None
         if self.classify == "points":
@@ -80,7 +80,7 @@ class LatentODE(nn.Module):
         read = z0 if self.classify == "start" else found.end[0][:, :self.latent].unflatten(0, (K, -1))
         return self.classifier(read).squeeze(-1)
 
-    def _times(self, z: Tensor, found: Answers, target: Points) -> Tensor | None:
+    def _times(self, z: Tensor, found: SampledSolution, target: Points) -> Tensor | None:
         return None
 
     def trajectory(self, batch: SeriesBatch, t: list[float]) -> tuple[Tensor, Tensor | None]:
@@ -121,7 +121,7 @@ class LatentPoisson(LatentODE):
                  latent: int, classify: str = "start") -> None:
         super().__init__(encoder, ode, _First(emission, latent // 2), classifier, latent, classify)
 
-    def _times(self, z: Tensor, found: Answers, target: Points) -> Tensor:
+    def _times(self, z: Tensor, found: SampledSolution, target: Points) -> Tensor:
         integral = 100 * found.end[1].unflatten(0, z.shape[:2])  # (K, B, D)
         return poisson_likelihood(self.ode.rate(z[..., self.ode.part:]), integral, target.m)
 

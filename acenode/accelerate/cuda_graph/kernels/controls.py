@@ -10,7 +10,7 @@ import triton.language as tl
 
 from acenode.accelerate.cuda_graph import control as c
 from acenode.accelerate.launching import OneAtATime
-from acenode.ode.runge_kutta import GROW, SAFETY, SHRINK
+from acenode.ode.step_size import GROW, SAFETY, SHRINK
 
 T, SIZE, DT, RATIO, LAST = (tl.constexpr(i) for i in (c.T, c.SIZE, c.DT, c.RATIO, c.LAST))
 STATUS, TRIED, D1, H0, NAMED = (tl.constexpr(i) for i in (c.STATUS, c.TRIED, c.D1, c.H0, c.NAMED))

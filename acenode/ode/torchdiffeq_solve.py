@@ -1,4 +1,4 @@
-"""The same solve through torchdiffeq: adjoint gradients, its other methods, and the reference for our own steps."""
+"""Solve by torchdiffeq: adjoint gradients, its multistep and SciPy methods, and everything with engine "reference"."""
 
 from __future__ import annotations
 
@@ -9,54 +9,61 @@ import torch
 from torch import Tensor, nn
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
-from acenode.ode.native import VectorField, parameters_of
 from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, State
+from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of
 from acenode.ode.tableaus import TABLEAUS, TSIT5
 
 
-class _Watched(nn.Module):
-    """The field as torchdiffeq sees it: counts, step sizes, and its troubles in our words."""
+class _MonitoredField(nn.Module):
+    """The field as passed to torchdiffeq: counts evaluations and steps through its callbacks.
+
+    Raises:
+        SolveError: before a step with a size or state that is not finite, a step that is too small to change t, or a
+            step beyond the limit.
+    """
 
     def __init__(self, field: VectorField, cost: Evaluations, solver: Solver, adaptive: bool) -> None:
         super().__init__()
         self.field, self.cost, self.solver, self.adaptive = field, cost, solver, adaptive
-        self.backward_pass, self.tries, self.limit = False, 0, solver.max_steps
+        self.in_backward, self.tried, self.limit = False, 0, solver.max_steps
         if solver.method != "scipy_solver":
-            self.callback_step = self.callback_step_adjoint = self.watch
+            self.callback_step = self.callback_step_adjoint = self.check_step
         if adaptive:
-            self.callback_accept_step, self.callback_reject_step = self.accepted, self.refused
+            self.callback_accept_step, self.callback_reject_step = self.count_accepted, self.count_rejected
 
     def forward(self, t: Tensor, y: State) -> State:
-        if self.backward_pass:
+        if self.in_backward:
             self.cost.backward += 1
         else:
             self.cost.forward += 1
         return tuple(self.field(t, y))
 
-    def watch(self, t: Tensor, y: Any, dt: Tensor) -> None:
-        self.tries += 1
+    def check_step(self, t: Tensor, y: Any, dt: Tensor) -> None:
+        self.tried += 1
         time, size = float(t.detach()), float(dt.detach())
         finite = size != 0 and math.isfinite(size) and all(
             bool(torch.isfinite(b).all()) for b in (y if isinstance(y, tuple) else (y,)))
         if not finite or time + size == time:
             raise SolveError("underflow in dt" if finite else "the field gave NaN or infinity", time, size, LOOSEN)
-        if not self.adaptive and not self.backward_pass:
+        if not self.adaptive and not self.in_backward:
             self.cost.step_sizes.append(size)
-        if self.tries > self.limit:
-            raise SolveError(f"the step limit of {self.solver.max_steps} was reached", time, size,
-                             RAISE_LIMIT)
+        if self.tried > self.limit:
+            raise SolveError(f"the step limit of {self.solver.max_steps} was reached", time, size, RAISE_LIMIT)
 
-    def accepted(self, t: Tensor, y: Any, dt: Tensor) -> None:
+    def count_accepted(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.cost.step_sizes.append(float(dt.detach()))
 
-    def refused(self, t: Tensor, y: Any, dt: Tensor) -> None:
+    def count_rejected(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.cost.rejected += 1
 
 
-def solve_reference(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations) -> State:
-    """The state at the times by torchdiffeq."""
-    import torchdiffeq  # imports SciPy, which takes half a second
+def solve_torchdiffeq(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations) -> State:
+    """Return every block (T, ...) at the times.
+
+    Raises:
+        SolveError: torchdiffeq or one of its steps failed.
+    """
+    import torchdiffeq  # slow to import: it imports SciPy
 
     register_missing_methods()
     tableau = TABLEAUS.get(solver.method)
@@ -65,33 +72,33 @@ def solve_reference(field: VectorField, y: State, times: list[float], solver: So
     if not adaptive and solver.method != "scipy_solver":
         if solver.step_size is not None:
             options |= {"step_size": solver.step_size}
-        if tableau is not None and len(times) > 2:  # costs an evaluation a time, so not where only the end is asked
+        if tableau is not None and len(times) > 2:  # not for the end alone: it costs one evaluation per time
             options |= {"interp": "cubic"}
-    watched = _Watched(field, cost, solver, adaptive)
-    # torchdiffeq works in the state's precision but keeps time in float64; so do we
+    monitored = _MonitoredField(field, cost, solver, adaptive)
+    # time is float64 whatever the state's precision, as in our own steps
     t = torch.tensor(times, dtype=torch.float64, device=y[0].device)
     backward = dict(options)
-    if adaptive:  # land on the last time, and on every time on the way back, instead of passing it and interpolating
+    if adaptive:  # end a step at the last time, in the backward pass at every time, instead of interpolating
         options["step_t"], backward["step_t"] = t[-1:], t[:-1]
     kwargs: dict[str, Any] = {"rtol": solver.rtol, "atol": solver.atol, "method": solver.method, "options": options}
     try:
         if solver.gradient == "adjoint":
             norm = {"norm": "seminorm"} if solver.seminorm else {}
-            states = torchdiffeq.odeint_adjoint(watched, y, t, adjoint_params=parameters_of(field),
+            states = torchdiffeq.odeint_adjoint(monitored, y, t, adjoint_params=parameters_of(field),
                                                 adjoint_options={**backward, **norm}, **kwargs)
         else:
-            states = torchdiffeq.odeint(watched, y, t, **kwargs)
+            states = torchdiffeq.odeint(monitored, y, t, **kwargs)
     except AssertionError as error:
         if not str(error).startswith(("underflow", "non-finite", "max_num_steps")):
-            raise  # the field's own
+            raise  # raised by the field
         raise SolveError(f"torchdiffeq stopped ({error})", times[0], 0.0,
                          "loosen rtol and atol, or lower the learning rate") from None
-    watched.backward_pass, watched.tries, watched.limit = True, 0, solver.max_steps * (len(times) - 1)
+    monitored.in_backward, monitored.tried, monitored.limit = True, 0, solver.max_steps * (len(times) - 1)
     return tuple(states)
 
 
 def register_missing_methods() -> None:
-    """Add tsit5 to torchdiffeq's registry, unless its version brings one."""
+    """Add tsit5 to torchdiffeq's registry unless the installed version has it."""
     from torchdiffeq._impl.odeint import SOLVERS
     from torchdiffeq._impl.rk_common import RKAdaptiveStepsizeODESolver, _ButcherTableau
 
