@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 READY  := $(VENV)/.ready
 
-.PHONY: app demo test lint setup clean
+.PHONY: app demo test lint docs check-wheel setup clean
 
 app: $(READY)
 	$(VENV)/bin/acenode app
@@ -17,6 +17,14 @@ test: $(READY) lint
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+docs: $(READY)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(VENV)/bin/mkdocs build --strict --quiet
+
+# Build the wheel and use it from an empty environment and folder; installs torch once more.
+check-wheel: $(READY)
+	$(VENV)/bin/python tests/check_wheel.py
 
 setup: $(READY)
 

@@ -78,7 +78,7 @@ def numbers(experiment: str, method: str, settings: dict[str, str]) -> dict[str,
                          "--set", "snapshots=2", *words, "--runs", folder, "--json"])
         run = next((p for p in Path(folder).iterdir() if (p / "config.json").exists()), None)
         if code or run is None or not (run / "result.json").exists():
-            return {"failed": out.getvalue().strip().splitlines()[-1:]}
+            return {"failed": out.getvalue().strip().rpartition(" failed: ")[2]}
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         result = json.loads((run / "result.json").read_text())
     return {"metrics": [{k: v for k, v in line.items() if k not in TIMES} for line in lines],
