@@ -47,10 +47,10 @@ def tiles(entries: list[Entry]) -> None:
 
 def _judged(experiment: Experiment | None) -> str | None:
     """By what the best epoch was found, where it is not by the number beside it."""
-    if experiment is None or experiment.metric.judge is None:
+    if experiment is None or experiment.metric.selection is None:
         return None
-    judge = metric_format.of(experiment.metric.judge, experiment.name)
-    return say.plain(f"the epoch with the best validation {judge.title}")
+    selection = metric_format.of(experiment.metric.selection, experiment.name)
+    return say.plain(f"the epoch with the best validation {selection.title}")
 
 
 def tabs(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:

@@ -12,7 +12,7 @@ from problems import hasten
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.graph import GraphEngine
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 
@@ -46,7 +46,7 @@ def train(engine: bool, iterations: int = 2, method: str = "ace", log: list[str]
     settings = {"device": "cpu", "batch_size": 4} | ({} if "step_size" in given else {"rtol": 1e-2, "atol": 1e-2})
     task = entry.make(entry.configure(method, **settings | given), Path(), torch.device("cpu"))
     hasten(task.layer, factor)
-    trainer = Trainer(task, task.recipe(), Nobody())
+    trainer = Trainer(task, task.recipe(), SilentListener())
     if engine:
         say = (log if log is not None else []).append
         trainer.engine = GraphEngine(task, AtOnce(), torch.zeros(()), say)  # type: ignore[arg-type]

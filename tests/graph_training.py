@@ -12,7 +12,7 @@ from problems import relative
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.graph import GraphEngine, engine_for
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 CUDA = torch.device("cuda")
@@ -25,7 +25,7 @@ def trainer(graph: bool, method: str = "ace", log: list[str] | None = None, **gi
     task = entry.make(entry.configure(method, **settings | given), Path(), CUDA)
     engine = engine_for(task, CUDA, "auto", (log if log is not None else []).append)[1] if graph else None
     task.model.train()
-    return Trainer(task, task.recipe(), Nobody(), engine)
+    return Trainer(task, task.recipe(), SilentListener(), engine)
 
 
 def iterate(t: Trainer, count: int) -> list[dict[str, float]]:

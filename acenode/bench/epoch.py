@@ -29,7 +29,7 @@ from acenode.config import read_seeds
 from acenode.data.store import data_dir
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 
 ENGINES = {"graph": "graph", "float32": FLOAT32, "native": "native", "reference": "reference"}
 BASE = "reference"  # that the others are measured against
@@ -83,13 +83,13 @@ def digits(data: str, root: Path, method: str, device: str, **given: Any) -> Any
     return entry.make(config, root, torch.device(device))
 
 
-class Evaluations(Nobody):
+class Evaluations(SilentListener):
     """Hears how many evaluations a pass took."""
 
     def __init__(self) -> None:
         self.of: list[float] = []
 
-    def steps(self, records: list[dict[str, Any]]) -> None:
+    def on_steps(self, records: list[dict[str, Any]]) -> None:
         self.of += [float(r["nfe_forward"]) for r in records]
 
 

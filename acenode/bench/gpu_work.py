@@ -22,7 +22,7 @@ from acenode.execution.environment import repeatable
 from acenode.experiments.base import LabTask
 from acenode.experiments.image_task import ImageTask
 from acenode.experiments.mnist import IMAGES
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 IMAGE_BATCH = 128
@@ -110,7 +110,7 @@ def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Ite
             raise UserError(log[-1])
         task.model.train()
         try:
-            yield Trainer(task, task.recipe(), Nobody(), engine)
+            yield Trainer(task, task.recipe(), SilentListener(), engine)
             otherwise = [line for line in log if any(words in line for words in OTHERWISE.get(asked, ()))]
             if otherwise and device.type == "cuda":
                 raise UserError(otherwise[0])

@@ -27,7 +27,7 @@ from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net
 from acenode.models.initialise import initialise
 from acenode.node import CoEvolving
 from acenode.ode.solve import Solver
-from acenode.training.passes import norm_of, only
+from acenode.training.passes import parameter_norm, train_only
 
 TOLERANCE, WEIGHT = 1e-4, 1e-4  # MNIST's, of the paper
 MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)
@@ -62,9 +62,9 @@ def iteration(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
     everything, others = apart(model, g)
     for phase in (others, g):
         model.zero_grad(set_to_none=True)
-        with only(everything if isinstance(model, DirectACE) else phase, everything):
+        with train_only(everything if isinstance(model, DirectACE) else phase, everything):
             loss = F.cross_entropy(model(x), y)
-            (loss + WEIGHT * norm_of(g, "l2") if phase is g else loss).backward()
+            (loss + WEIGHT * parameter_norm(g, "l2") if phase is g else loss).backward()
 
 
 def run(options: Namespace) -> int:

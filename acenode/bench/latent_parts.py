@@ -20,7 +20,7 @@ from acenode.execution.environment import describe, device_of
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.latent.model import draw
 from acenode.training.passes import gradient_norm
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 METHODS = ("latent-ode", "ace")
@@ -55,7 +55,7 @@ class _Clock:
 def parts(made: SeriesTask, trainer: Trainer, clock: _Clock) -> None:
     """One batch of phase one; the gradient reaches the encoder's output first, then passes through the encoder."""
     model: Any = made.model
-    trainer.main.zero_grad()
+    trainer.main_optimiser.zero_grad()
     batch = clock("assembly and transfer", lambda: made.batch(0, 0))
     posterior = clock("encoder forward", lambda: model.encode(batch))
     mean, deviation = (x.detach().requires_grad_() for x in posterior)
@@ -67,7 +67,7 @@ def parts(made: SeriesTask, trainer: Trainer, clock: _Clock) -> None:
     del model.encode, model.ode.at
     clock("decoder and heads backward", loss.task.backward)
     clock("encoder backward", lambda: torch.autograd.backward(posterior, [mean.grad, deviation.grad]))
-    clock("optimiser", trainer.main.step)
+    clock("optimiser", trainer.main_optimiser.step)
     clock("gradient norm", lambda: gradient_norm(trainer.phase_one.trained))
 
 
@@ -84,7 +84,7 @@ def synchronisations(trainer: Trainer) -> int:
 def measure(method: str, repeats: int) -> dict[str, Any]:
     made = task(method, "cuda")
     made.model.train()
-    trainer, clock = Trainer(made, made.recipe(), Nobody()), _Clock()
+    trainer, clock = Trainer(made, made.recipe(), SilentListener()), _Clock()
     begun = time.perf_counter()
     trainer.train_batch()
     torch.cuda.synchronize()

@@ -31,7 +31,7 @@ from acenode.experiments.forecast_task import ForecastTask
 from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.models.initialise import initialise
-from acenode.training.passes import only
+from acenode.training.passes import train_only
 
 BATCH, TIMES = 300, 315  # of the protocol, and the mean number of observation times of a series
 DAY_COUNT, MORE = 1_491, 0.04  # days in the set, and the chance of each further variable at a time
@@ -107,9 +107,9 @@ def contestants(made: list[TimeSeries]) -> dict[str, tuple[GRUODEBayes, Callable
         assert ace.attention is not None
         g = list(ace.attention.parameters())
         everything, others = apart(ace, g)
-        with only(others, everything):
+        with train_only(others, everything):
             own(ace).backward()
-        with only(g, everything):
+        with train_only(g, everything):
             return own(ace)
 
     return {PLAIN: (plain, lambda: clock.loss(made, plain.step_size)), OWN: (plain, lambda: own(plain)),

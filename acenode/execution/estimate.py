@@ -21,7 +21,7 @@ from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.environment import device_of, repeatable
 from acenode.runs.catalogue import Catalogue, Entry
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 # what a finished run must share to count, its device apart
@@ -165,7 +165,7 @@ def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
         engine = engine_for(task, device, config.engine, lambda line: None, task.iterations * recipe.epochs)[1]
         if engine is not None:
             afterwards.callback(engine.close)
-        trainer = Trainer(task, recipe, Nobody(), engine)
+        trainer = Trainer(task, recipe, SilentListener(), engine)
         task.model.train()
         return _usual(trainer, device), task.iterations
 

@@ -167,10 +167,10 @@ class _Listener:
         self.__dict__.pop("trainer", None)
         self.__dict__.pop("task", None)
 
-    def stop_asked(self) -> bool:
+    def stop_requested(self) -> bool:
         return self.stop.is_set() or self.stop_file.exists()
 
-    def steps(self, records: list[dict[str, Any]]) -> None:
+    def on_steps(self, records: list[dict[str, Any]]) -> None:
         self.recorder.append([{"kind": "step", **r} for r in records])
         self.announce("training", **{k: v for k, v in records[-1].items() if k in ("L_h", "L_a")})
 
@@ -186,7 +186,7 @@ class _Listener:
         if self.progress is not None:
             self.progress(shown | {"iterations": self.task.iterations, "metric": self.task.metric.name} | values)
 
-    def epoch(self, record: dict[str, Any]) -> None:
+    def on_epoch(self, record: dict[str, Any]) -> None:
         self.recorder.append([{"kind": "epoch", **record}])
         if record["epoch"] in self.snapshot_epochs:
             self.keep_snapshot(record["epoch"])
@@ -202,7 +202,7 @@ class _Listener:
     def checkpoint_due(self) -> bool:
         return time.monotonic() - self.recorder.saved >= (self.config.checkpoint_seconds or 0.0)
 
-    def checkpoint(self, state: dict[str, Any]) -> None:
+    def on_checkpoint(self, state: dict[str, Any]) -> None:
         self.recorder.checkpoint(state)
 
 

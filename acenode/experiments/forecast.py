@@ -55,7 +55,7 @@ class ForecastSet:
     full: SporadicSet
     samples: Mapping[str, SporadicSet]
     whole: Callable[[SeriesArrays], bool]
-    metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, judge="negll"))
+    metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, selection="negll"))
 
     def chosen(self, data: str, sample: str | None) -> SporadicSet:
         return self.full if data == "full" else self.samples.get(sample or "", next(iter(self.samples.values())))

@@ -22,7 +22,7 @@ from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
 from acenode.models.initialise import initialise
-from acenode.training.task import Groups, Loss, Metric, Recipe, never
+from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 EVALUATION_BATCH = 250
 DRAWS = 3  # tells what a model draws for a batch from the order of the series
@@ -48,7 +48,7 @@ class ForecastTask:
                  metric: Metric, device: torch.device, note: str = "") -> None:
         self.config, self.arrays, self.parts, self.cut = config, arrays, parts, cut
         self.metric, self.note = metric, note
-        self.interrupted: Callable[[], bool] = never
+        self.interrupted: Callable[[], bool] = never_interrupted
         self.partial = False  # whether it is only a part of the full data
         self.device = device
         self.size = min(config.batch_size or 1, len(parts.parts.train))
@@ -78,9 +78,10 @@ class ForecastTask:
 
         return recipe_of(c, adam, lambda p: 1.0 if p * (c.epochs or 1) < LOWERED else 1 / 3)
 
-    def groups(self, detach_attention: bool) -> Groups:
+    def groups(self, detach_attention: bool) -> ParameterGroups:
         attention = getattr(self.model, "attention", None)
-        return Groups.of(self.model, [getattr(attention, "g", None)], getattr(attention, "q", None), detach_attention)
+        return ParameterGroups.split(self.model, [getattr(attention, "g", None)], getattr(attention, "q", None),
+                                     detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> SporadicBatch:
         train = self.parts.parts.train
@@ -133,7 +134,7 @@ class ForecastTask:
         return self.fixed[key]
 
     @torch.no_grad()
-    def errors(self, split: str, targets: int | None, interrupted: Callable[[], bool] = never,
+    def errors(self, split: str, targets: int | None, interrupted: Callable[[], bool] = never_interrupted,
                bins: int = 0) -> Errors | None:
         """Over every series of a split in evaluation; None where it was interrupted."""
         self.model.eval()

@@ -21,7 +21,7 @@ from acenode.experiments.base import recipe_of
 from acenode.experiments.probes import Probes
 from acenode.models.image.model import ImageModel
 from acenode.models.initialise import initialise
-from acenode.training.task import Groups, Loss, Metric, Recipe, never
+from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 SPLIT_SEED = 20210814  # of the validation split alone
 EVALUATION_BATCH = 1000
@@ -53,7 +53,7 @@ class ImageTask:
     def __init__(self, config: Config, arrays: ImageArrays, held: int, model: ImageModel, pad: int,
                  device: torch.device) -> None:
         self.config, self.classes = config, arrays.classes
-        self.interrupted: Callable[[], bool] = never  # asked between the batches of an evaluation
+        self.interrupted: Callable[[], bool] = never_interrupted  # asked between the batches of an evaluation
         side, crop = arrays.x_train.shape[1] + 2 * pad, config.crop or arrays.x_train.shape[1]
         if crop > side:
             raise UserError(f"crop must be at most {side}, the padded image's side, not {crop}")
@@ -76,10 +76,10 @@ class ImageTask:
 
         return recipe_of(c, sgd, partial(rate, DECAY[c.data]))
 
-    def groups(self, detach_attention: bool) -> Groups:
+    def groups(self, detach_attention: bool) -> ParameterGroups:
         """θ_g apart from θ_f and θ_others; θ_q goes with θ_others unless phase one cannot reach it."""
         ode = self.model.ode
-        return Groups.of(self.model, [getattr(ode, "g", None)], getattr(ode, "q", None), detach_attention)
+        return ParameterGroups.split(self.model, [getattr(ode, "g", None)], getattr(ode, "q", None), detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> tuple[Tensor, Tensor]:
         return self.batches.batch(epoch, iteration)
@@ -101,7 +101,7 @@ class ImageTask:
         return Loss(*self.read_out(trajectory.h[-1], batch), trajectory.evaluations)
 
     @torch.no_grad()
-    def outputs(self, split: str, interrupted: Callable[[], bool] = never) -> Outputs:
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> Outputs:
         """Every sample of a split through the model in evaluation, until interrupted."""
         self.model.eval()
         images, features, nfe = self.splits[split], [], []

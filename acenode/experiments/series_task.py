@@ -20,7 +20,7 @@ from acenode.models.initialise import initialise
 from acenode.models.latent.elbo import POISSON, divergence, evidence_bound, log_likelihood, squared_error
 from acenode.models.latent.model import Predictions
 from acenode.training.metrics import batch_auc, binary_auc, macro_auc
-from acenode.training.task import Groups, Loss, Metric, Recipe, never
+from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 EVALUATION_BATCH = 200
 CLASS_WEIGHT = 100.0  # of the cross-entropy of records beside the evidence bound
@@ -66,7 +66,7 @@ class SeriesTask:
     def __init__(self, config: Config, splits: Splits, model: nn.Module, kind: str, metric: Metric,
                  device: torch.device) -> None:
         self.config, self.splits, self.kind, self.metric = config, splits, kind, metric
-        self.interrupted: Callable[[], bool] = never
+        self.interrupted: Callable[[], bool] = never_interrupted
         self.partial = False  # whether it is only a part of the full data
         self.layout = Layout(model.backwards, config.grid == "union", config.trajectories or 1,  # type: ignore[arg-type]
                              model.latent, kind == "points",  # type: ignore[arg-type]
@@ -90,12 +90,12 @@ class SeriesTask:
 
         return recipe_of(self.config, adamax, lambda p: max(FLOOR, DECAY ** (p * total)))
 
-    def groups(self, detach_attention: bool) -> Groups:
+    def groups(self, detach_attention: bool) -> ParameterGroups:
         """θ_g, in the encoder too where it has one, apart from θ_f and θ_others."""
         layers = [getattr(self.model, "ode", None), getattr(self.model, "encoder", None)]
         drift = getattr(getattr(layers[1], "recurrence", None), "drift", None)
         nets = [getattr(layers[0], "g", None), getattr(drift, "g", None)]
-        return Groups.of(self.model, nets, getattr(layers[0], "q", None), detach_attention)
+        return ParameterGroups.split(self.model, nets, getattr(layers[0], "q", None), detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> SeriesBatch:
         return self.batches.batch(epoch, iteration)
@@ -139,7 +139,7 @@ class SeriesTask:
     # Evaluation ---------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def outputs(self, split: str, interrupted: Callable[[], bool] = never, bins: int = 0) -> Outputs | None:
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted, bins: int = 0) -> Outputs | None:
         """Every record of a split in evaluation; None where it was interrupted."""
         self.model.eval()
         records: Records = getattr(self.splits, split)

@@ -1,4 +1,4 @@
-"""One pass of Algorithm 1: forward, backward and the update of whoever is trained, and what came of it."""
+"""One pass of Algorithm 1: forward, backward, and the update of the parameters that the pass trains."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from acenode.ode.runge_kutta import Evaluations
 from acenode.training.task import Task
 
 
-def norm_of(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:
-    """‖θ_g‖ over all of its entries together, unsquared."""
+def parameter_norm(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:
+    """Return ‖θ‖ over all entries of all parameters together, not squared; `kind` is l1 or l2."""
     if kind == "l1":
         return torch.cat([p.flatten() for p in parameters]).abs().sum()
     return torch.linalg.vector_norm(torch.cat([p.flatten() for p in parameters]))
 
 
 @contextmanager
-def only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Fix every parameter but the trained ones: no gradient is even computed for them."""
+def train_only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Fix all parameters but the trained ones, so that no gradient is computed for them."""
     chosen = {id(p) for p in trained}
     for p in everything:
         p.requires_grad_(id(p) in chosen)
@@ -35,19 +35,19 @@ def only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) ->
 
 
 @dataclass(frozen=True)
-class Group:
-    """Parameters that are trained together, and their optimiser."""
+class OptimiserGroup:
+    """Parameters and the optimiser that updates them."""
 
     parameters: list[nn.Parameter]
     optimiser: torch.optim.Optimizer
 
 
 @dataclass(frozen=True)
-class Pass:
-    """Who is trained, by L_task with or without λ‖θ_g‖."""
+class PassSpec:
+    """Which parameters a pass trains, and whether its loss is L_task or L_task + λ‖θ_g‖ (Eq. 6)."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[OptimiserGroup, ...]
     detach_attention: bool = False
     penalised: tuple[nn.Parameter, ...] = ()
     penalty: str = "none"
@@ -57,44 +57,45 @@ class Pass:
     def trained(self) -> list[nn.Parameter]:
         return [p for group in self.groups for p in group.parameters]
 
-    def penalty_of(self) -> Tensor | float:
+    def penalty_term(self) -> Tensor | float:
+        """Return λ‖θ_g‖, or 0 where nothing is penalised."""
         if not self.penalised or self.penalty == "none" or self.penalty_weight == 0:
             return 0.0
-        return self.penalty_weight * norm_of(self.penalised, self.penalty)
+        return self.penalty_weight * parameter_norm(self.penalised, self.penalty)
 
 
 @dataclass(frozen=True)
-class Passed:
-    """L_task, the loss that was descended, the task's metrics, each group's gradient norm, and the solve's cost."""
+class PassResult:
+    """What one pass computed; the tensors are still on the device."""
 
-    task: Tensor
-    total: Tensor
+    task_loss: Tensor  # L_task
+    loss: Tensor  # the loss that was minimised: L_task, with λ‖θ_g‖ where the pass penalises it
     metrics: dict[str, Tensor]
-    norms: list[Tensor]
-    evaluations: Evaluations | None
+    gradient_norms: list[Tensor]  # one for each group
+    evaluations: Evaluations | None  # the cost of the ODE solve
 
 
-class Engine(Protocol):
-    """Another way to do a pass; None where it cannot, and the plain way is taken."""
+class PassEngine(Protocol):
+    """Another implementation of `run_pass`; returns None where it cannot do the pass, which is then done plainly."""
 
-    def run(self, this: Pass, batch: Any) -> Passed | None: ...
+    def run(self, spec: PassSpec, batch: Any) -> PassResult | None: ...
 
 
-def run_pass(task: Task, this: Pass, batch: Any) -> Passed:
-    """The plain way."""
-    with only(this.trained, list(task.model.parameters())):
-        loss = task.loss(batch, detach_attention=this.detach_attention)
-        total = loss.task + this.penalty_of()
-        for group in this.groups:
+def run_pass(task: Task, spec: PassSpec, batch: Any) -> PassResult:
+    """Compute the loss of a batch and its gradients, and update the parameters that the pass trains."""
+    with train_only(spec.trained, list(task.model.parameters())):
+        loss = task.loss(batch, detach_attention=spec.detach_attention)
+        total = loss.task + spec.penalty_term()
+        for group in spec.groups:
             group.optimiser.zero_grad(set_to_none=True)
         total.backward()
-        for group in this.groups:
+        for group in spec.groups:
             group.optimiser.step()
-    return Passed(loss.task.detach(), total.detach(), loss.metrics, [gradient_norm(g.parameters) for g in this.groups],
-                  loss.evaluations)
+    return PassResult(loss.task.detach(), total.detach(), loss.metrics,
+                      [gradient_norm(group.parameters) for group in spec.groups], loss.evaluations)
 
 
 def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """Of all parameters that have one."""
+    """Return the L2 norm of all gradients together; parameters without a gradient do not count."""
     grads = [p.grad for p in parameters if p.grad is not None]
     return torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())

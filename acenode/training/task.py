@@ -1,4 +1,7 @@
-"""What training and whoever is trained agree on. Nothing here needs torch to be imported."""
+"""Interfaces between the trainer and a task.
+
+torch is imported for type checking alone: commands that only list experiments start without it.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +19,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Metric:
-    """What validation is judged by; `judge` is the metric that chooses the best epoch, where that is another."""
+    """The validation metric of an experiment.
+
+    `selection` names the metric that selects the best epoch, where it is not this one; the same direction is better.
+    """
 
     name: str
     higher_is_better: bool = True
-    judge: str | None = None  # better where it is lower or higher, as the metric itself
+    selection: str | None = None
 
-    def better(self, value: float, best: float | None) -> bool:
+    def improves(self, value: float, best: float | None) -> bool:
+        """Return True if `value` is better than `best`; a NaN never is."""
         if best is None or not math.isfinite(best):
             return True
-        return value > best if self.higher_is_better else value < best  # never for NaN
+        return value > best if self.higher_is_better else value < best
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Who trains when. `attention` is θ_g (and θ_q where a(t) is detached in phase one); `penalised` is θ_g alone."""
+class ParameterGroups:
+    """The parameters that each phase trains.
+
+    `main` is θ_f and θ_others. `attention` is θ_g, and θ_q where phase one detaches a(t). `penalised` is θ_g alone.
+    """
 
     main: list[nn.Parameter]
     attention: list[nn.Parameter]
     penalised: list[nn.Parameter]
 
     @classmethod
-    def of(cls, model: nn.Module, g: Sequence[nn.Module | None], q: nn.Module | None, detach_attention: bool) -> Groups:
-        """θ_g of every g there is apart from the rest; θ_q goes with the rest unless phase one cannot reach it."""
+    def split(cls, model: nn.Module, g: Sequence[nn.Module | None], q: nn.Module | None,
+              detach_attention: bool) -> ParameterGroups:
+        """Separate θ_g from the rest; θ_q stays with the rest unless phase one has no gradient for it."""
         penalised = [p for net in g if net is not None for p in net.parameters()]
-        unreached = list(q.parameters()) if q is not None and penalised and detach_attention else []
-        later = {id(p) for p in penalised + unreached}
-        return cls([p for p in model.parameters() if id(p) not in later], penalised + unreached, penalised)
+        without_gradient = list(q.parameters()) if q is not None and penalised and detach_attention else []
+        in_phase_two = {id(p) for p in penalised + without_gradient}
+        return cls([p for p in model.parameters() if id(p) not in in_phase_two], penalised + without_gradient,
+                   penalised)
 
 
 @dataclass(frozen=True)
 class Loss:
-    """L_task of a batch, what else is worth a curve, and the solve behind it."""
+    """L_task of a batch, further metrics to plot, and the cost of the ODE solve."""
 
     task: Tensor
     metrics: dict[str, Tensor]
@@ -55,25 +67,28 @@ class Loss:
 
 
 class Task(Protocol):
-    """What is trained. `batch` is a pure function of its arguments, so a run can go on from any point."""
+    """A model with its data and loss. `batch` depends on its arguments alone, so training can resume at any batch."""
 
     @property
     def model(self) -> nn.Module: ...
     @property
     def metric(self) -> Metric: ...
     @property
-    def iterations(self) -> int: ...  # batches an epoch
+    def iterations(self) -> int: ...  # batches per epoch
 
-    def groups(self, detach_attention: bool) -> Groups: ...
+    def groups(self, detach_attention: bool) -> ParameterGroups: ...
     def batch(self, epoch: int, iteration: int) -> Any: ...
     def loss(self, batch: Any, *, detach_attention: bool) -> Loss: ...
     def evaluate(self, split: str) -> dict[str, float]: ...
 
 
 @runtime_checkable
-class Pieces(Task, Protocol):
-    """A task whose loss comes in three pieces of fixed shapes that ask the host nothing: encode a batch to h(0), evolve
-    it by an ODE layer, read the loss and the metrics off h(1). A batch is a tuple of tensors."""
+class PiecewiseTask(Task, Protocol):
+    """A task whose loss is computed in three pieces: encode a batch to h(0), evolve h by an ODE layer, read out.
+
+    A batch is a tuple of tensors. The pieces have fixed shapes and never read a value of the device, so that a pass
+    can be recorded as CUDA graphs.
+    """
 
     @property
     def layer(self) -> nn.Module: ...
@@ -82,9 +97,16 @@ class Pieces(Task, Protocol):
     def read_out(self, h1: Tensor, batch: Any) -> tuple[Tensor, dict[str, Tensor]]: ...
 
 
+@runtime_checkable
+class InterruptibleTask(Protocol):
+    """A task that calls `interrupted` between evaluation batches; if it returns True, `evaluate` returns {}."""
+
+    interrupted: Callable[[], bool]
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """How it is trained. `rate(progress)` is the learning rate's factor at a fraction of the training."""
+    """Training settings. `rate` maps the fraction of training that is done to a factor of the learning rate."""
 
     epochs: int
     learning_rate: float
@@ -94,33 +116,32 @@ class Recipe:
     penalty: str = "l2"
     penalty_weight: float = 0.0
     detach_attention: bool = False
-    remedy: str = ""  # what may help beside a lower learning rate where training diverges
+    remedy: str = ""  # what to change, besides the learning rate, if training diverges
 
 
-def never() -> bool:
-    """Nobody asks to stop."""
+def never_interrupted() -> bool:
     return False
 
 
 class Listener(Protocol):
-    """Who is told, and who may ask to stop."""
+    """Receives the trainer's records and checkpoints, and may ask it to stop."""
 
-    def stop_asked(self) -> bool: ...
-    def steps(self, records: list[dict[str, Any]]) -> None: ...
-    def epoch(self, record: dict[str, Any]) -> None: ...
-    def checkpoint(self, state: dict[str, Any]) -> None: ...
+    def stop_requested(self) -> bool: ...
     def checkpoint_due(self) -> bool: ...
+    def on_steps(self, records: list[dict[str, Any]]) -> None: ...
+    def on_epoch(self, record: dict[str, Any]) -> None: ...
+    def on_checkpoint(self, state: dict[str, Any]) -> None: ...
 
 
-class Nobody:
-    """Hears nothing and never asks to stop."""
+class SilentListener:
+    """A listener that ignores every record and never asks to stop."""
 
-    def stop_asked(self) -> bool:
+    def stop_requested(self) -> bool:
         return False
 
     def checkpoint_due(self) -> bool:
         return False
 
-    def steps(self, records: list[dict[str, Any]]) -> None: ...
-    def epoch(self, record: dict[str, Any]) -> None: ...
-    def checkpoint(self, state: dict[str, Any]) -> None: ...
+    def on_steps(self, records: list[dict[str, Any]]) -> None: ...
+    def on_epoch(self, record: dict[str, Any]) -> None: ...
+    def on_checkpoint(self, state: dict[str, Any]) -> None: ...

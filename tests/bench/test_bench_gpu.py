@@ -18,7 +18,7 @@ from acenode.bench.gpu_table import render
 from acenode.bench.gpu_work import FAMILIES, Work
 from acenode.cli import main
 from acenode.ode.runge_kutta import Evaluations
-from acenode.training.task import Groups, Loss, Metric, Recipe
+from acenode.training.task import Loss, Metric, ParameterGroups, Recipe
 
 CPU = torch.device("cpu")
 
@@ -37,8 +37,8 @@ class Tiny:
     def recipe(self) -> Recipe:
         return Recipe(1, 0.01, lambda parameters, lr, _: torch.optim.SGD(parameters, lr))
 
-    def groups(self, detach_attention: bool) -> Groups:
-        return Groups([self.model["f"]], [], [])
+    def groups(self, detach_attention: bool) -> ParameterGroups:
+        return ParameterGroups([self.model["f"]], [], [])
 
     def batch(self, epoch: int, iteration: int) -> Tensor:
         self.threads.add(threading.get_ident())

@@ -181,7 +181,7 @@ def test_the_objective_is_the_sum_over_a_series() -> None:
 
 def test_the_best_epoch_is_chosen_by_the_likelihood() -> None:
     assert ENTRY.metric.name == "mse"
-    assert ENTRY.metric.judge == "negll"
+    assert ENTRY.metric.selection == "negll"
     assert not ENTRY.metric.higher_is_better
 
 

@@ -1,4 +1,4 @@
-"""Areas under the curve against scikit-learn's."""
+"""AUC and ROC curve against scikit-learn."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def scores(seed: int = 0, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
     return (labels + rng.normal(size=n)).round(1), labels  # rounded, so that there are ties
 
 
-def test_the_area_is_scikit_learns() -> None:
+def test_auc_equals_scikit_learn() -> None:
     s, y = scores()
     assert binary_auc(s, y) == pytest.approx(roc_auc_score(y, s))
     assert binary_auc(s, np.ones_like(y)) == 0.5  # no pair
     assert np.isnan(binary_auc(np.append(s, np.nan), np.append(y, 1)))
 
 
-def test_the_area_of_a_batch_is_the_same_and_leaves_unknown_labels_out() -> None:
+def test_batch_auc_equals_scikit_learn_and_ignores_nan_labels() -> None:
     s, y = scores(1, 60)
     logits, labels = torch.from_numpy(s.reshape(2, 30)), torch.from_numpy(y[:30])
     pooled = np.tile(y[:30], 2)
@@ -34,7 +34,7 @@ def test_the_area_of_a_batch_is_the_same_and_leaves_unknown_labels_out() -> None
     assert float(batch_auc(logits, torch.zeros(30))) == 0.5
 
 
-def test_the_macro_area_is_scikit_learns() -> None:
+def test_macro_auc_equals_scikit_learn() -> None:
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 3, 90)
     s = rng.random((90, 3)) + np.eye(3)[labels] * 0.4
@@ -42,9 +42,9 @@ def test_the_macro_area_is_scikit_learns() -> None:
     assert macro_auc(s, labels) == pytest.approx(roc_auc_score(labels, s, multi_class="ovr", average="macro"))
 
 
-def test_the_curve_encloses_the_area() -> None:
+def test_area_under_the_roc_curve_is_the_auc() -> None:
     s, y = scores(3, 1000)
-    fpr, tpr = roc(s, y, most=400)
+    fpr, tpr = roc(s, y, max_points=400)
     assert (fpr[0], tpr[0], fpr[-1], tpr[-1]) == (0, 0, 1, 1)
     assert np.trapezoid(tpr, fpr) == pytest.approx(roc_auc_score(y, s), abs=1e-3)
     assert (np.diff(fpr) >= 0).all()

@@ -1,4 +1,4 @@
-"""Algorithm 1: who is updated when, by which gradient; validation, best parameters, the test set."""
+"""Algorithm 1: which parameters each phase updates and by which gradient; validation, best parameters, stopping."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from acenode.experiments import image_task
 from acenode.experiments.base import recipe_of
 from acenode.experiments.image_task import ImageTask
 from acenode.runs.store import RunStore
-from acenode.training.passes import norm_of
-from acenode.training.task import Groups, Loss, Metric, Recipe
+from acenode.training.passes import parameter_norm
+from acenode.training.task import Loss, Metric, ParameterGroups, Recipe
 from acenode.training.trainer import Trainer, TrainingError
 
 RATE, WEIGHT = 0.1, 0.03
 
 
 class Toy:
-    """L = ½(θ_f θ_g x − y)²: gradients by hand. It counts what it is asked."""
+    """L = ½(θ_f θ_g x − y)², whose gradients are simple; records which group trains and which split is evaluated."""
 
     metric = Metric("error", higher_is_better=False)
     iterations = 3
@@ -38,8 +38,8 @@ class Toy:
         self.asked: list[str] = []
         self.validation = iter([3.0, 1.0, 2.0, 4.0])
 
-    def groups(self, detach_attention: bool) -> Groups:
-        return Groups([self.model["f"]], [self.model["g"]], [self.model["g"]])
+    def groups(self, detach_attention: bool) -> ParameterGroups:
+        return ParameterGroups([self.model["f"]], [self.model["g"]], [self.model["g"]])
 
     def batch(self, epoch: int, iteration: int) -> Tensor:
         return torch.tensor([1.0 + epoch, 2.0 - iteration], dtype=torch.float64)
@@ -55,36 +55,38 @@ class Toy:
         return {"error": next(self.validation)}
 
 
-class Ear:
+class RecordingListener:
+    """Keeps everything the trainer reports; asks to stop after `stop_at` checks."""
+
     def __init__(self, stop_at: int | None = None) -> None:
         self.records: list[dict[str, Any]] = []
         self.epochs: list[dict[str, Any]] = []
         self.states: list[dict[str, Any]] = []
         self.stop_at, self.asked = stop_at, 0
 
-    def stop_asked(self) -> bool:
+    def stop_requested(self) -> bool:
         self.asked += 1
         return self.stop_at is not None and self.asked > self.stop_at
 
-    def steps(self, records: list[dict[str, Any]]) -> None:
+    def on_steps(self, records: list[dict[str, Any]]) -> None:
         self.records += records
 
-    def epoch(self, record: dict[str, Any]) -> None:
+    def on_epoch(self, record: dict[str, Any]) -> None:
         self.epochs.append(record)
 
-    def checkpoint(self, state: dict[str, Any]) -> None:
+    def on_checkpoint(self, state: dict[str, Any]) -> None:
         self.states.append(state)
 
     def checkpoint_due(self) -> bool:
         return False
 
 
-def trainer(epochs: int = 1, ear: Ear | None = None, **settings: Any) -> Trainer:
+def trainer(epochs: int = 1, listener: RecordingListener | None = None, **settings: Any) -> Trainer:
     def sgd(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, lr=lr)
 
     recipe = Recipe(epochs, RATE, sgd, **{"penalty": "l2", "penalty_weight": WEIGHT, **settings})
-    return Trainer(Toy(), recipe, ear or Ear())
+    return Trainer(Toy(), recipe, listener or RecordingListener())
 
 
 def by_hand(schedule: str, iterations: int = 3) -> tuple[Tensor, Tensor]:
@@ -101,7 +103,7 @@ def by_hand(schedule: str, iterations: int = 3) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("schedule", ["alternating", "joint"])
-def test_updates_are_those_of_the_algorithm(schedule: str) -> None:
+def test_updates_follow_algorithm_1(schedule: str) -> None:
     t = trainer(schedule=schedule)
     t.run()
     f, g = by_hand(schedule)
@@ -109,12 +111,12 @@ def test_updates_are_those_of_the_algorithm(schedule: str) -> None:
     assert relative(t.task.model["g"], g) < 1e-6  # type: ignore[index]
 
 
-def test_a_schedule_by_epochs_needs_two() -> None:
+def test_epoch_schedule_needs_two_epochs() -> None:
     with pytest.raises(UserError, match="at least 2 epochs"):
         trainer(epochs=1, schedule="epoch")
 
 
-def test_phases_fix_the_other_group() -> None:
+def test_each_phase_fixes_the_other_parameters() -> None:
     t = trainer()
     t.run()
     assert t.task.asked == ["main", "attention"] * 3 + ["validation"]  # type: ignore[attr-defined]
@@ -124,37 +126,37 @@ def test_phases_fix_the_other_group() -> None:
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("l1", 0.9), ("l2", (0.49 + 0.04) ** 0.5)])
-def test_penalty_is_the_norm_of_all_of_theta_g(kind: str, expected: float) -> None:
+def test_penalty_is_the_norm_of_all_entries_of_theta_g(kind: str, expected: float) -> None:
     split = [nn.Parameter(torch.tensor([0.7])), nn.Parameter(torch.tensor([-0.2]))]
-    assert norm_of(split, kind).item() == pytest.approx(expected)
-    ear = Ear()
-    t = trainer(ear=ear, penalty=kind)
-    plain = Ear()
-    trainer(ear=plain, penalty="none").run()
+    assert parameter_norm(split, kind).item() == pytest.approx(expected)
+    listener = RecordingListener()
+    t = trainer(listener=listener, penalty=kind)
+    plain = RecordingListener()
+    trainer(listener=plain, penalty="none").run()
     t.run()
-    assert ear.records[0]["L_a"] - plain.records[0]["L_a"] == pytest.approx(WEIGHT * expected)
+    assert listener.records[0]["L_a"] - plain.records[0]["L_a"] == pytest.approx(WEIGHT * expected)
 
 
-def test_validation_keeps_the_best_and_never_reads_the_test_set() -> None:
-    ear = Ear()
-    t = trainer(epochs=4, ear=ear)
+def test_validation_selects_the_best_epoch_and_the_test_set_is_not_read() -> None:
+    listener = RecordingListener()
+    t = trainer(epochs=4, listener=listener)
     t.run()
     assert t.best.value == 1.0
     assert t.best.epoch == 1
-    assert [e["best"] for e in ear.epochs] == [True, True, False, False]
+    assert [e["best"] for e in listener.epochs] == [True, True, False, False]
     assert t.best.model is not None
     assert not torch.equal(t.best.model["f"], t.task.model["f"])  # type: ignore[index]
     assert "test" not in t.task.asked  # type: ignore[attr-defined]
 
 
-def test_stopping_and_going_on_changes_nothing() -> None:
-    whole, part = Ear(), Ear(stop_at=5)  # asked before every iteration and every validation
-    uninterrupted = trainer(epochs=3, ear=whole)
+def test_stopped_and_resumed_training_gives_the_same_numbers() -> None:
+    whole, part = RecordingListener(), RecordingListener(stop_at=5)  # checked before every iteration and validation
+    uninterrupted = trainer(epochs=3, listener=whole)
     uninterrupted.run()
-    first = trainer(epochs=3, ear=part)
+    first = trainer(epochs=3, listener=part)
     assert first.run() is False
     assert (first.epoch, first.iteration) == (1, 1)
-    again = trainer(epochs=3, ear=part)
+    again = trainer(epochs=3, listener=part)
     again.task.validation = iter([1.0, 2.0])  # type: ignore[attr-defined]
     again.load_state_dict(part.states[-1])
     part.stop_at = None
@@ -164,23 +166,23 @@ def test_stopping_and_going_on_changes_nothing() -> None:
     assert torch.equal(again.task.model["g"], uninterrupted.task.model["g"])  # type: ignore[index]
 
 
-def records_of(ear: Ear) -> list[dict[str, Any]]:
-    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in ear.records + ear.epochs]
+def records_of(listener: RecordingListener) -> list[dict[str, Any]]:
+    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in listener.records + listener.epochs]
 
 
-@pytest.mark.parametrize("how", ["dies", "is stopped before", "is stopped within"])
-def test_an_epoch_whose_validation_does_not_end_is_not_lost(how: str) -> None:
-    """Its checkpoint is there before validation begins, so no iteration is done twice."""
-    whole, part = Ear(), Ear(stop_at=7 if how == "is stopped before" else None)
-    trainer(epochs=3, ear=whole).run()
-    first = trainer(epochs=3, ear=part)
+@pytest.mark.parametrize("how", ["crash", "stop before", "stop within"])
+def test_interrupted_validation_loses_no_training(how: str) -> None:
+    """The checkpoint is written before validation begins, so no iteration is repeated."""
+    whole, part = RecordingListener(), RecordingListener(stop_at=7 if how == "stop before" else None)
+    trainer(epochs=3, listener=whole).run()
+    first = trainer(epochs=3, listener=part)
     evaluate, seen = first.task.evaluate, []
 
     def ends_early(split: str) -> dict[str, float]:
         seen.append(split)
         if len(seen) < 2:
             return evaluate(split)
-        if how == "dies":
+        if how == "crash":
             raise InterruptedError
         return {}
 
@@ -188,7 +190,7 @@ def test_an_epoch_whose_validation_does_not_end_is_not_lost(how: str) -> None:
     with contextlib.suppress(InterruptedError):
         assert first.run() is False
     assert (first.epoch, first.iteration, len(part.epochs)) == (1, 3, 1)
-    again = trainer(epochs=3, ear=part)
+    again = trainer(epochs=3, listener=part)
     again.task.validation = iter([1.0, 2.0])  # type: ignore[attr-defined]
     again.load_state_dict(part.states[-1])
     part.stop_at = None
@@ -198,8 +200,8 @@ def test_an_epoch_whose_validation_does_not_end_is_not_lost(how: str) -> None:
     assert again.best.value == 1.0
 
 
-def test_an_evaluation_of_images_stops_between_its_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped in validation and in testing, and resumed: the numbers of a run that never was."""
+def test_image_evaluation_stops_between_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run stopped in validation and in testing and then resumed gives the numbers of an uninterrupted run."""
     monkeypatch.setattr(image_task, "EVALUATION_BATCH", 50)
     quick = {**QUICK, "epochs": 2, "solver": "rk4", "step_size": 0.5}
     store, settings = RunStore(tmp_path), experiments.get("mnist").configure("odenet", **quick)
@@ -208,10 +210,10 @@ def test_an_evaluation_of_images_stops_between_its_batches(tmp_path: Path, monke
     evaluate, take = ImageTask.evaluate, DeviceImages.take
     stop, asked, wanted = threading.Event(), list[str](), "validation"
 
-    def told(self: ImageTask, split: str) -> dict[str, float]:
+    def recorded(self: ImageTask, split: str) -> dict[str, float]:
         asked.append(split)
         found = evaluate(self, split)
-        asked[-1] += "" if found else " given up"
+        asked[-1] += "" if found else " interrupted"
         return found
 
     def counted(self: DeviceImages, rows: Any) -> Any:
@@ -219,14 +221,14 @@ def test_an_evaluation_of_images_stops_between_its_batches(tmp_path: Path, monke
             stop.set()
         return take(self, rows)
 
-    monkeypatch.setattr(ImageTask, "evaluate", told)
+    monkeypatch.setattr(ImageTask, "evaluate", recorded)
     monkeypatch.setattr(DeviceImages, "take", counted)
     assert execute(part, tmp_path, stop=stop).state == "stopped"
-    assert asked == ["validation given up"]
+    assert asked == ["validation interrupted"]
     stop.clear()
     asked, wanted = [], "test"
     assert execute(part, tmp_path, stop=stop).state == "stopped"
-    assert asked == ["validation", "validation", "test given up"]
+    assert asked == ["validation", "validation", "test interrupted"]
     assert part.result() is None
     stop.clear()
     asked, wanted = [], "nothing"
@@ -240,19 +242,20 @@ def test_an_evaluation_of_images_stops_between_its_batches(tmp_path: Path, monke
 
 
 def test_learning_rate_follows_the_schedule() -> None:
-    ear = Ear()
-    trainer(epochs=2, ear=ear, rate=lambda progress: 0.1 if progress >= 0.5 else 1.0).run()
-    assert [r["lr"] for r in ear.records] == pytest.approx([RATE] * 3 + [RATE / 10] * 3)
+    listener = RecordingListener()
+    trainer(epochs=2, listener=listener, rate=lambda progress: 0.1 if progress >= 0.5 else 1.0).run()
+    assert [r["lr"] for r in listener.records] == pytest.approx([RATE] * 3 + [RATE / 10] * 3)
 
 
-@pytest.mark.parametrize(("remedy", "said"), [("", ""), ("lower step_size", " or lower step_size")])
-def test_a_loss_that_is_not_finite_ends_training_in_words(remedy: str, said: str) -> None:
-    ear = Ear()
-    t = trainer(ear=ear, remedy=remedy)
+@pytest.mark.parametrize(("remedy", "advice"), [("", ""), ("lower step_size", " or lower step_size")])
+def test_a_nan_loss_raises_an_error_with_advice(remedy: str, advice: str) -> None:
+    listener = RecordingListener()
+    t = trainer(listener=listener, remedy=remedy)
     t.task.batch = lambda epoch, iteration: torch.tensor([torch.nan, 1.0]).double()  # type: ignore[method-assign]
-    with pytest.raises(TrainingError, match=rf"L_h became nan at step 0: lower the learning rate \(now 0\.1\){said}$"):
+    expected = rf"L_h became nan at step 0: lower the learning rate \(now 0\.1\){advice}$"
+    with pytest.raises(TrainingError, match=expected):
         t.run()
-    assert ear.states == []  # the last good checkpoint stays
+    assert listener.states == []  # the last good checkpoint stays
 
 
 @pytest.mark.parametrize(("experiment", "method", "given", "remedy"), [
@@ -262,14 +265,14 @@ def test_a_loss_that_is_not_finite_ends_training_in_words(remedy: str, said: str
     ("ushcn", "ace", {}, "lower step_size (now 0.5)"),
     ("ushcn", "gru-simple", {}, ""),
 ])
-def test_the_advice_names_what_a_run_has(experiment: str, method: str, given: dict, remedy: str) -> None:
+def test_the_advice_names_settings_of_the_run(experiment: str, method: str, given: dict, remedy: str) -> None:
     config = experiments.get(experiment).configure(method, **given)
     assert recipe_of(config, torch.optim.SGD, lambda progress: 1.0).remedy == remedy
 
 
 def test_gradient_norms_are_reported() -> None:
-    ear = Ear()
-    trainer(ear=ear).run()
+    listener = RecordingListener()
+    trainer(listener=listener).run()
     slope = 0.5 * 0.7 - 0.3 * 0.2 * 2 - 1
-    assert ear.records[0]["grad_h"] == pytest.approx(abs(slope) * (0.7**2 + 0.4**2) ** 0.5)
-    assert {"L_h", "L_a", "grad_h", "grad_a", "lr", "seconds", "step", "epoch"} <= ear.records[0].keys()
+    assert listener.records[0]["grad_h"] == pytest.approx(abs(slope) * (0.7**2 + 0.4**2) ** 0.5)
+    assert {"L_h", "L_a", "grad_h", "grad_a", "lr", "seconds", "step", "epoch"} <= listener.records[0].keys()

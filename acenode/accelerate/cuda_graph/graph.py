@@ -17,8 +17,8 @@ from acenode.accelerate.cuda_graph.steps import PLACES
 from acenode.errors import SolveError, UserError, short_of_memory
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
-from acenode.training.passes import Pass, Passed
-from acenode.training.task import Pieces, Task
+from acenode.training.passes import PassResult, PassSpec
+from acenode.training.task import PiecewiseTask, Task
 
 MOST_PLACES = 256  # steps of a solve that are kept, at most: of ACE on MNIST 1.2 GB a pass
 WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
@@ -30,7 +30,7 @@ def obstacle(task: Task, device: torch.device) -> str | None:
     solver = getattr(layer, "solver", None)
     if device.type != "cuda":
         return "it needs a CUDA device"
-    if not isinstance(task, Pieces):
+    if not isinstance(task, PiecewiseTask):
         return "series have kernels of their own"
     if not hasattr(layer, "system"):
         return "this method has no ODE layer between an encoder and a read-out"
@@ -47,7 +47,7 @@ def obstacle(task: Task, device: torch.device) -> str | None:
 class GraphEngine:
     """Does passes by recordings, made when a pass is first asked for; gives up once and for all where that fails."""
 
-    def __init__(self, task: Pieces, recorder: Recorder, rate: Tensor, log: Callable[[str], None],
+    def __init__(self, task: PiecewiseTask, recorder: Recorder, rate: Tensor, log: Callable[[str], None],
                  compiles: bool = True) -> None:
         self.task, self.recorder, self.log, self.compiles = task, recorder, log, compiles
         self.passes: dict[str, GraphedPass] = {}
@@ -58,16 +58,16 @@ class GraphEngine:
         self.given_up = False
         self.on_giving_up: Callable[[], None] = lambda: None
 
-    def run(self, this: Pass, batch: Any) -> Passed | None:
+    def run(self, spec: PassSpec, batch: Any) -> PassResult | None:
         if self.given_up:
             return None
-        graphed = self._graphed(this, batch)
+        graphed = self._graphed(spec, batch)
         if graphed is None:
             return None
         if not graphed.fits(batch):
             self._say("a batch has another shape than the first: such passes are done in native steps")
             return None
-        rate = float(this.groups[0].optimiser.param_groups[0]["lr"])
+        rate = float(spec.groups[0].optimiser.param_groups[0]["lr"])
         if rate != self.rate_now:
             self.rate.fill_(rate)
             self.rate_now = rate
@@ -77,7 +77,7 @@ class GraphEngine:
             self._give_up(str(reason))
             return None
         if done is None:
-            self._make_room(this.name, graphed.places)
+            self._make_room(spec.name, graphed.places)
         return done
 
     def _make_room(self, name: str, places: int) -> None:
@@ -90,24 +90,24 @@ class GraphEngine:
         self._drop(name)
         self._say(f"{took}: the pass is recorded for {self.places[name]}")
 
-    def _graphed(self, this: Pass, batch: Any) -> GraphedPass | None:
-        if this.name in self.passes and not self.passes[this.name].stands():
-            self._drop(this.name)
-        if this.name not in self.passes:
-            if not all(update.recordable(group.optimiser) for group in this.groups):
+    def _graphed(self, spec: PassSpec, batch: Any) -> GraphedPass | None:
+        if spec.name in self.passes and not self.passes[spec.name].stands():
+            self._drop(spec.name)
+        if spec.name not in self.passes:
+            if not all(update.recordable(group.optimiser) for group in spec.groups):
                 self._give_up("the optimiser is not plain SGD")
                 return None
-            found = self._try_to_record(this, batch)
+            found = self._try_to_record(spec, batch)
             if found is None:
                 return None
-            self.passes[this.name] = found
-        return self.passes[this.name]
+            self.passes[spec.name] = found
+        return self.passes[spec.name]
 
-    def _try_to_record(self, this: Pass, batch: Any) -> GraphedPass | None:
+    def _try_to_record(self, spec: PassSpec, batch: Any) -> GraphedPass | None:
         """With kernels, else without them, else not at all."""
         while True:
             try:
-                return self._record(this, batch)
+                return self._record(spec, batch)
             except (SolveError, UserError):
                 raise
             except RecordingError as trouble:
@@ -121,12 +121,12 @@ class GraphEngine:
                 self.kernels = False
             self._say(f"kernels do not run here ({reason}): torch's operations are recorded")
 
-    def _record(self, this: Pass, batch: Any) -> GraphedPass:
+    def _record(self, spec: PassSpec, batch: Any) -> GraphedPass:
         start = time.perf_counter()
-        graphed = GraphedPass(self.task, this, batch, self.recorder, self.rate,
-                              places=self.places.get(this.name, PLACES), kernels=self.kernels, compiles=self.compiles)
+        graphed = GraphedPass(self.task, spec, batch, self.recorder, self.rate,
+                              places=self.places.get(spec.name, PLACES), kernels=self.kernels, compiles=self.compiles)
         held = self.recorder.settle() / 1e6
-        self.log(f"graph engine: pass {this.name} recorded in {time.perf_counter() - start:.1f} s, "
+        self.log(f"graph engine: pass {spec.name} recorded in {time.perf_counter() - start:.1f} s, "
                  f"{graphed.remembered} steps remembered, steps by {graphed.steps.o.name}, fields by "
                  f"{graphed.accelerated.fields_by}; this process holds {held:.0f} MB of the GPU")
         return graphed
@@ -164,7 +164,7 @@ def engine_for(task: Task, device: torch.device, asked: str | None, log: Callabl
         return asked, None
     against = obstacle(task, device)
     if against is None:
-        assert isinstance(task, Pieces)
+        assert isinstance(task, PiecewiseTask)
         engine = _with_a_stream(task, device, log, iterations is None or iterations >= WORTH_COMPILING)
         if engine is not None:
             return "graph", engine
@@ -176,7 +176,7 @@ def engine_for(task: Task, device: torch.device, asked: str | None, log: Callabl
     return "reference" if solver is not None and not solver.native else "native", None
 
 
-def _with_a_stream(task: Pieces, device: torch.device, log: Callable[[str], None],
+def _with_a_stream(task: PiecewiseTask, device: torch.device, log: Callable[[str], None],
                    compiles: bool) -> GraphEngine | None:
     """An engine, where there is a stream left for its recordings; its `close` gives that back."""
     streams = streams_of(device)

@@ -26,8 +26,8 @@ from acenode.accelerate.cuda_graph.accelerate import Accelerated, operations_for
 from acenode.accelerate.cuda_graph.capture import RECORDING, Recorder
 from acenode.accelerate.cuda_graph.control import FULL, RUNNING, Told
 from acenode.accelerate.cuda_graph.steps import PLACES, Steps, Taken
-from acenode.training.passes import Pass, Passed, gradient_norm, only
-from acenode.training.task import Pieces
+from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
+from acenode.training.task import PiecewiseTask
 
 REMEMBERED = 16  # tries at most
 SPARE = 2  # of them beyond those of the first solve, for later ones that take more
@@ -46,9 +46,9 @@ class RecordingError(RuntimeError):
 class GraphedPass:
     """A pass of a task that comes in pieces, for batches like the one it is made with."""
 
-    def __init__(self, task: Pieces, this: Pass, batch: tuple[Tensor, ...], recorder: Recorder, rate: Tensor, *,
-                 places: int = PLACES, kernels: bool = True, compiles: bool = True) -> None:
-        self.task, self.this, self.rate, self.recorder = task, this, rate, recorder
+    def __init__(self, task: PiecewiseTask, spec: PassSpec, batch: tuple[Tensor, ...], recorder: Recorder,
+                 rate: Tensor, *, places: int = PLACES, kernels: bool = True, compiles: bool = True) -> None:
+        self.task, self.spec, self.rate, self.recorder = task, spec, rate, recorder
         self.places = places  # steps that are kept
         self.kernels, self.compiles = kernels, compiles  # whether our kernels are wanted, and torch's for other fields
         self.everything, self.buffers = list(task.model.parameters()), list(task.model.buffers())
@@ -56,7 +56,7 @@ class GraphedPass:
         self.batch = tuple(torch.empty_like(x) for x in batch)
         self.taken: dict[int, Taken] = {}  # tries that are remembered, while they are recorded
         self.used: set[nn.Parameter] = set()  # parameters that a gradient reaches
-        self.grads = {p: torch.zeros_like(p) for p in this.trained}
+        self.grads = {p: torch.zeros_like(p) for p in spec.trained}
         self._load(batch)
         with RECORDING:
             self._prepare()
@@ -66,12 +66,12 @@ class GraphedPass:
 
     def _prepare(self) -> None:
         """Do all of it once, so that kernels are compiled and libraries loaded, undo that, and record it."""
-        for group in self.this.groups:
+        for group in self.spec.groups:
             update.settle(group.optimiser)
         changed = [*self.everything, *self.buffers,
-                   *(x for group in self.this.groups for x in update.state_of(group.optimiser))]
+                   *(x for group in self.spec.groups for x in update.state_of(group.optimiser))]
         before = [x.detach().clone() for x in changed]
-        with self.recorder.beside(), only(self.this.trained, self.everything):
+        with self.recorder.beside(), train_only(self.spec.trained, self.everything):
             try:
                 self._shape()
                 with self.accelerated.used():
@@ -86,7 +86,7 @@ class GraphedPass:
                 self._record()
         del self.field, self.state
         self.taken.clear()
-        for p in self.this.trained:
+        for p in self.spec.trained:
             p.grad = None
 
     def _rehearse(self) -> None:
@@ -127,7 +127,7 @@ class GraphedPass:
     def _shape(self) -> None:
         """What the states look like, and the tensors that outlive a replay."""
         layer: Any = self.task.layer
-        _, state = layer.system(self.task.encode(self.batch), self.this.detach_attention)
+        _, state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
         operations = operations_for(state, self.kernels)
         like = operations.arrange(tuple(b.detach() for b in state))
         self.accelerated = Accelerated(layer, like, Steps.stages(layer.solver), self.kernels, self.compiles)
@@ -137,7 +137,7 @@ class GraphedPass:
         torch._foreach_zero_(list(self.grads.values()))
         self.accelerated.refresh()
         layer: Any = self.task.layer
-        self.field, self.state = layer.system(self.task.encode(self.batch), self.this.detach_attention)
+        self.field, self.state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
         if self.noted:
             layer.q(self.state[0].detach(), 0.0)  # the first evaluation, which `begin` does without a graph
         self.steps.begin(self.field, tuple(b.detach() for b in self.state))
@@ -167,10 +167,10 @@ class GraphedPass:
         """Gradients are set here and added to later, so that this may be replayed when more steps were needed."""
         end = tuple(b.requires_grad_() for b in self.steps.end())
         loss, metrics = self.task.read_out(end[0], self.batch)
-        total = loss + self.this.penalty_of()
-        found = torch.autograd.grad(total, (*end, *self.this.trained), allow_unused=True)
+        total = loss + self.spec.penalty_term()
+        found = torch.autograd.grad(total, (*end, *self.spec.trained), allow_unused=True)
         self.steps.turn(found[:len(end)])
-        for p, grad in zip(self.this.trained, found[len(end):], strict=True):
+        for p, grad in zip(self.spec.trained, found[len(end):], strict=True):
             if grad is not None:
                 self.grads[p].copy_(grad)
                 self.used.add(p)
@@ -190,14 +190,14 @@ class GraphedPass:
         pairs = [(b, g) for b, g in zip(self.state, start, strict=True) if b.requires_grad]
         if pairs:
             outputs, seeds = zip(*pairs, strict=True)
-            self._add(self.this.trained,
-                      torch.autograd.grad(outputs, self.this.trained, seeds, allow_unused=True))
+            self._add(self.spec.trained,
+                      torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
         kernels = self.accelerated.gradients()
         self._add(list(kernels), list(kernels.values()))
-        for p in self.this.trained:
+        for p in self.spec.trained:
             p.grad = self.grads[p] if p in self.used else None
-        norms = [gradient_norm(group.parameters) for group in self.this.groups]
-        for group in self.this.groups:
+        norms = [gradient_norm(group.parameters) for group in self.spec.groups]
+        for group in self.spec.groups:
             update.step(group.optimiser, self.rate)
         self.out = torch.stack([*self.values, *norms])
 
@@ -217,7 +217,7 @@ class GraphedPass:
     # Replaying ----------------------------------------------------------------------------------------------------
 
     def _states(self) -> list[Tensor]:
-        return [x for group in self.this.groups for x in update.state_of(group.optimiser)]
+        return [x for group in self.spec.groups for x in update.state_of(group.optimiser)]
 
     def stands(self) -> bool:
         """Whether the optimisers' state is where it was: loading a checkpoint puts another in its place."""
@@ -228,7 +228,7 @@ class GraphedPass:
         return len(batch) == len(self.batch) and all(
             x.shape == mine.shape and x.dtype == mine.dtype for x, mine in zip(batch, self.batch, strict=True))
 
-    def run(self, batch: tuple[Tensor, ...]) -> Passed | None:
+    def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
         """The pass on a batch; None where it takes more steps than are kept. Then, and where it raises RecordingError,
         nothing has been changed.
         """
@@ -255,8 +255,8 @@ class GraphedPass:
         self.update()
         out = self.out.clone()
         known = 2 + len(self.metrics)
-        return Passed(out[0], out[1], dict(zip(self.metrics, out[2:known], strict=True)), list(out[known:]),
-                      self.steps.evaluations(told, self.remembered))
+        return PassResult(out[0], out[1], dict(zip(self.metrics, out[2:known], strict=True)), list(out[known:]),
+                          self.steps.evaluations(told, self.remembered))
 
     def _load(self, batch: tuple[Tensor, ...]) -> None:
         for mine, x in zip(self.batch, batch, strict=True):

@@ -20,7 +20,7 @@ from problems import hasten, relative
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.graph import engine_for
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
@@ -65,7 +65,8 @@ def test_along_an_epoch_the_recordings_add_nothing_to_tf32(monkeypatch: pytest.M
     def made(graph: bool) -> Trainer:
         task = entry.make(entry.configure("ace", "full", device="cuda", epochs=1), root, CUDA)
         task.model.train()
-        return Trainer(task, task.recipe(), Nobody(), engine_for(task, CUDA, "auto", print)[1] if graph else None)
+        engine = engine_for(task, CUDA, "auto", print)[1] if graph else None
+        return Trainer(task, task.recipe(), SilentListener(), engine)
 
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     graphed, plain = made(True), made(False)

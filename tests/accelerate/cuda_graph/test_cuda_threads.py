@@ -19,7 +19,7 @@ from acenode import experiments
 from acenode.accelerate.cuda_graph.capture import POOL, own_stream
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore
-from acenode.training.task import Nobody
+from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
@@ -53,7 +53,7 @@ def test_series_and_images_in_threads_equal_each_alone() -> None:
         entry = experiments.get(name)
         task = entry.make(entry.configure(method, device="cuda", batch_size=16, seed=seed), Path(), CUDA)
         task.model.train()
-        return Trainer(task, task.recipe(), Nobody())
+        return Trainer(task, task.recipe(), SilentListener())
 
     makers = [partial(images, 0), partial(series, "physionet", "ace", 1), partial(series, "ushcn", "ace", 2),
               partial(images, 3), partial(series, "physionet", "latent-ode", 4)]

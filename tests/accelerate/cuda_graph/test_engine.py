@@ -22,7 +22,7 @@ from acenode.accelerate.cuda_graph.steps import Steps
 from acenode.models.image.model import ConvField
 from acenode.models.initialise import initialise
 from acenode.ode.tableaus import TABLEAUS
-from acenode.training.passes import Group
+from acenode.training.passes import OptimiserGroup
 
 
 def march(steps: Steps, field: nn.Module, y: tuple[Tensor, ...], beyond: int = 0) -> Told:
@@ -131,8 +131,8 @@ def test_iterations_are_those_of_the_plain_trainer(method: str, settings: dict[s
         for key in ("L_h", "accuracy", "grad_h", "steps"):
             assert mine[key] == pytest.approx(theirs[key], rel=1e-3), key
         assert mine["nfe_forward"] - theirs["nfe_forward"] == (not adaptive)  # the slope at the very end
-    assert made.main.state_dict()["param_groups"] == plain.main.state_dict()["param_groups"]
-    states = [t.main.state_dict()["state"] for t in (made, plain)]
+    assert made.main_optimiser.state_dict()["param_groups"] == plain.main_optimiser.state_dict()["param_groups"]
+    states = [t.main_optimiser.state_dict()["state"] for t in (made, plain)]
     assert states[0].keys() == states[1].keys()
 
 
@@ -188,8 +188,9 @@ def test_every_sgd_is_torchs(settings: dict[str, Any], by_graphs: bool) -> None:
         trainer = train(engine, 0, "odenet", log=log)[0]
         (group,) = trainer.phase_one.groups
         optimiser = torch.optim.SGD(group.parameters, lr=1e-3, **settings)
-        trainer.main = optimiser
-        trainer.phase_one = dataclasses.replace(trainer.phase_one, groups=(Group(group.parameters, optimiser),))
+        trainer.main_optimiser = optimiser
+        groups = (OptimiserGroup(group.parameters, optimiser),)
+        trainer.phase_one = dataclasses.replace(trainer.phase_one, groups=groups)
         for _ in range(3):
             trainer.train_batch()
         found.append(torch.cat([p.detach().flatten() for p in trainer.task.model.parameters()]))
