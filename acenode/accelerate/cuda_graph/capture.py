@@ -16,6 +16,8 @@ from contextlib import contextmanager
 
 import torch
 
+from acenode.accelerate import torch_private
+
 RECORDING = threading.RLock()  # of the process: rehearsing, recording, and letting go of recordings
 LENDING = threading.Lock()  # of the process: taking and giving back streams
 POOL = 32  # streams that torch has of a device; it hands them out in turn, and again from the first
@@ -93,7 +95,7 @@ def leave() -> None:
     gc.collect()
     with LENDING:
         if not _anybody():
-            torch._C._cuda_clearCublasWorkspaces()
+            torch_private.free_cublas_workspaces()
             torch.cuda.empty_cache()
 
 
@@ -142,8 +144,7 @@ class Recorder:
             graph.capture_end()
         except Exception:  # most cannot be ended either
             self.broken += 1
-            with contextlib.suppress(Exception):
-                torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
+            torch_private.end_allocation_to_pool(self.stream.device_index, self.pool)
         with contextlib.suppress(Exception):
             graph.reset()
         self._renew()
@@ -184,8 +185,7 @@ class Recorder:
         if self.graphs:
             return
         for _ in range(self.broken):
-            with contextlib.suppress(RuntimeError):  # torch may have given it up by itself
-                torch._C._cuda_releasePool(self.stream.device_index, self.pool)
+            torch_private.release_pool(self.stream.device_index, self.pool)
         self.broken, self.pool = 0, torch.cuda.graph_pool_handle()
 
     def close(self) -> None:

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from acenode.accelerate import torch_private
+
 VARIANTS = 64  # of shapes, layouts and sets of trained parameters, before torch would stop to compile
 
 
@@ -27,7 +29,7 @@ class CompiledField:
         self.inside = F.unfold(like.new_ones(1, 1, *like.shape[-2:]), 3, padding=1)[0]  # (9, H·W)
 
     def __call__(self, h: Tensor, t: Tensor) -> Tensor:
-        with torch._dynamo.config.patch(recompile_limit=VARIANTS):
+        with torch_private.recompile_limit(VARIANTS):
             return _compiled()(h, t, self.inside, self.norms, self.shapes, self.convs)
 
     def attempt(self, like: Tensor) -> None:

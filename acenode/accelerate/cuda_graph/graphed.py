@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acenode.accelerate import torch_private
 from acenode.accelerate.cuda_graph import update
 from acenode.accelerate.cuda_graph.accelerate import Accelerated, operations_for
 from acenode.accelerate.cuda_graph.capture import RECORDING, Recorder
@@ -134,7 +135,7 @@ class GraphedPass:
         self.steps = Steps(like, (0.0, 1.0), layer.solver, operations, self.places, self.accelerated)
 
     def _encode(self) -> None:
-        torch._foreach_zero_(list(self.grads.values()))
+        torch_private.zero_all(list(self.grads.values()))
         self.accelerated.refresh()
         layer: Any = self.task.layer
         self.field, self.state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
@@ -211,7 +212,7 @@ class GraphedPass:
     def _add(self, parameters: Sequence[nn.Parameter], found: Sequence[Tensor | None]) -> None:
         pairs = [(p, g) for p, g in zip(parameters, found, strict=True) if g is not None]
         if pairs:
-            torch._foreach_add_([self.grads[p] for p, _ in pairs], [g for _, g in pairs])
+            torch_private.add_all([self.grads[p] for p, _ in pairs], [g for _, g in pairs])
             self.used.update(p for p, _ in pairs)
 
     # Replaying ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from acenode.accelerate import torch_private
 from acenode.accelerate.cuda_graph.control import Control, Span, Told
 from acenode.accelerate.cuda_graph.fixed import FixedControl
 from acenode.accelerate.cuda_graph.operations import Operations
@@ -132,7 +133,7 @@ class Steps:
         self.control.turn()
         for kept, grad in zip(self.grad_y, grads, strict=True):
             kept.zero_() if grad is None else kept.copy_(grad)
-        torch._foreach_zero_(self.grad_k)
+        torch_private.zero_all(self.grad_k)
 
     def back(self, field: nn.Module, parameters: Sequence[nn.Parameter],
              add: Callable[[Sequence[Tensor | None]], None], taken: Taken | None = None) -> None:

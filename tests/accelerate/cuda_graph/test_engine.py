@@ -19,6 +19,7 @@ from acenode.accelerate.cuda_graph.graph import GraphEngine
 from acenode.accelerate.cuda_graph.graphed import REMEMBERED
 from acenode.accelerate.cuda_graph.operations import Operations
 from acenode.accelerate.cuda_graph.steps import Steps
+from acenode.accelerate.torch_private import add_all
 from acenode.models.image.model import ConvField
 from acenode.models.initialise import initialise
 from acenode.ode.tableaus import TABLEAUS
@@ -58,8 +59,8 @@ def test_steps_on_the_device_are_those_of_the_reference(solver: Solver) -> None:
     total = [torch.zeros_like(p) for p in parameters]
     steps.turn((*torch.autograd.grad(end.sin().sum(), end), None))
     for _ in told.sizes:
-        steps.back(field, parameters, lambda found: torch._foreach_add_(total, found))
-    start = steps.back_to_start(field, parameters, lambda found: torch._foreach_add_(total, found))
+        steps.back(field, parameters, lambda found: add_all(total, found))
+    start = steps.back_to_start(field, parameters, lambda found: add_all(total, found))
 
     assert told.sizes == pytest.approx(expected.evaluations.step_sizes, rel=1e-12)
     more = 0 if TABLEAUS[solver.method].adaptive else 1  # the slope at the very end

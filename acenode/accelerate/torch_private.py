@@ -1,0 +1,93 @@
+"""Private functions of torch, each behind a function that also works without it.
+
+A name of torch that begins with an underscore may change at any release. Where one is missing or takes other arguments,
+the function here does without it: that costs speed or memory and one warning in the log, never a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+_log = logging.getLogger(__name__)
+_reported: set[str] = set()
+_CHANGED = (AttributeError, ImportError, TypeError)  # what a missing function, or one of other arguments, raises
+
+
+def _report(name: str, consequence: str) -> None:
+    """Log once per process that this torch lacks a function."""
+    if name not in _reported:
+        _reported.add(name)
+        _log.warning("torch %s has no usable %s: %s", torch.__version__, name, consequence)
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+def free_cublas_workspaces() -> None:
+    """Free the workspaces that torch keeps for cuBLAS, one for every pair of thread and stream that used it."""
+    try:
+        torch._C._cuda_clearCublasWorkspaces()
+    except Exception:  # freeing is optional: no error of it may fail a run that has finished
+        _report("torch._C._cuda_clearCublasWorkspaces", "GPU memory of ended runs is freed with the process")
+
+
+def end_allocation_to_pool(device: int, pool: tuple[int, int]) -> None:
+    """Stop allocating from the memory pool of a CUDA graph whose capture could not be ended."""
+    try:
+        torch._C._cuda_endAllocateToPool(device, pool)
+    except _CHANGED:
+        _report("torch._C._cuda_endAllocateToPool", "GPU memory of a failed recording may stay reserved")
+    except Exception:  # torch has ended it by itself
+        return
+
+
+def release_pool(device: int, pool: tuple[int, int]) -> None:
+    """Release one reference to the memory pool of CUDA graphs."""
+    try:
+        torch._C._cuda_releasePool(device, pool)
+    except _CHANGED:
+        _report("torch._C._cuda_releasePool", "GPU memory of a failed recording may stay reserved")
+    except RuntimeError:  # torch has released it by itself
+        return
+
+
+# Arithmetic -----------------------------------------------------------------------------------------------------------
+
+
+def zero_all(tensors: Sequence[Tensor]) -> None:
+    """Set every tensor to zero in place, in few kernel launches."""
+    try:
+        torch._foreach_zero_(list(tensors))
+    except _CHANGED:
+        _report("torch._foreach_zero_", "tensors are set to zero one by one")
+        for x in tensors:
+            x.zero_()
+
+
+def add_all(totals: Sequence[Tensor], terms: Sequence[Tensor]) -> None:
+    """Add each term to its total in place, in few kernel launches."""
+    try:
+        torch._foreach_add_(list(totals), list(terms))
+    except _CHANGED:
+        _report("torch._foreach_add_", "tensors are added one by one")
+        for total, term in zip(totals, terms, strict=True):
+            total.add_(term)
+
+
+# torch.compile --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def recompile_limit(count: int) -> Iterator[None]:
+    """Let torch.compile keep up to `count` variants of a function; its default limit is 8."""
+    with contextlib.ExitStack() as patched:
+        try:
+            patched.enter_context(torch._dynamo.config.patch(recompile_limit=count))
+        except _CHANGED:
+            _report("torch._dynamo.config.recompile_limit", "torch may stop compiling after few variants of a field")
+        yield
