@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from acenode import experiments
+from acenode.results import statistics
 from acenode.results.metric_format import MetricFormat
+from acenode.results.run_groups import differing
 from acenode.runs.catalogue import Entry
 
-from . import components, filters, groups, labels, navigation, outcome, watch
+from . import components, filters, labels, navigation, outcome, watch
 from .address import chosen_first, options
-from .groups import Group
 from .lab import lab
 
 PLAYED = 4  # players side by side
@@ -32,10 +34,11 @@ def show() -> None:
         st.info("Choose runs in the table above: click its left edge, or the box at its top for all of them.",
                 icon=":material/touch_app:")
         return
-    found, base, which = _arrange(chosen)
-    _table(found, base, which)
+    runs, baseline, epoch = _arrange(chosen)
+    _table(statistics.compare(runs, baseline, epoch), baseline)
+    names = dict(zip(runs["run"], runs["group"], strict=True))
     st.subheader("Curves")
-    drawn = watch.traces(chosen[:DRAWN], {e.id: g.name for g in found for e in g.entries})
+    drawn = watch.traces(chosen[:DRAWN], names)
     bands = st.toggle("One line a group, with a band over its seeds", True, key="bands", bind="query-params")
     components.curves("compare-curves", drawn, labels.measure_of(chosen[0]), bands=bands)
     _differences(chosen)
@@ -47,7 +50,7 @@ def show() -> None:
     st.subheader("Results")
     if not any(e.state == "finished" for e in chosen):
         st.caption("None of these runs is finished yet.")
-    outcome.tabs(chosen, "compare", {e.id: g.name for g in found for e in g.entries})
+    outcome.tabs(chosen, "compare", names)
 
 
 def _choose(entries: list[Entry]) -> list[Entry]:
@@ -76,19 +79,20 @@ def _alike(entries: list[Entry]) -> list[int]:
     return [i for i, e in enumerate(entries) if e in done and (e.experiment, labels.data(e)) == kind][:12]
 
 
-def _arrange(chosen: list[Entry]) -> tuple[list[Group], Group, str]:
-    """How to group, which group the others are measured against, and which epoch's parameters count."""
+def _arrange(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
+    """Ask how to group the runs, which group is the baseline and which epoch's parameters count."""
     with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
-        by = st.selectbox("Group by", options("by", groups.keys(chosen)), key="by", bind="query-params", width=220,
-                          format_func=lambda k: "all settings but the seed" if k == groups.ALL_BUT_SEED else k)
-        found = groups.gather(chosen, by or groups.ALL_BUT_SEED)
-        names = [g.name for g in found]
+        by = st.selectbox("Group by", options("by", statistics.group_keys(chosen)), key="by", bind="query-params",
+                          width=220, format_func=lambda k: "all settings but the seed"
+                          if k == statistics.BY_SETTINGS else k)
+        runs = statistics.grouped_frame(chosen, by or statistics.BY_SETTINGS)
+        names = runs["group"].unique().tolist()
         base = st.selectbox("Baseline", options("base", names), _plain(names), key="base",
                             bind="query-params", width=320)
-        which = st.segmented_control("Parameters of", ["best", "last"], default="best", key="which", required=True,
+        epoch = st.segmented_control("Parameters of", ["best", "last"], default="best", key="which", required=True,
                                      bind="query-params", format_func=lambda w: f"{w} epoch",
                                      help="the epoch that validation found best, or the last one")
-    return found, next((g for g in found if g.name == base), found[_plain(names)]), which or "best"
+    return runs, base if base in names else names[_plain(names)], epoch or "best"
 
 
 def _plain(names: list[str]) -> int:
@@ -97,38 +101,31 @@ def _plain(names: list[str]) -> int:
     return next((i for i, name in enumerate(names) if name.startswith(plain)), 0)
 
 
-def _table(found: list[Group], base: Group, which: str) -> None:
-    def validation(entry: Entry) -> float | None:
-        return entry.best if which == "best" else entry.last
-
-    def test(entry: Entry) -> float | None:
-        return entry.value if which == "best" else entry.last_value
-
-    anchor = test if base.statistic(test).values else validation
-    units = {g.measure for g in found}
-    said = _said(units)
-    best, asked = groups.best(found, anchor), groups.question(base)
+def _table(groups: pd.DataFrame, baseline: str) -> None:
+    """Show the comparison of the groups with the baseline."""
+    units = set(groups["measure"])
+    in_unit = _said(units)
     rows = []
-    for group in found:
-        unit = group.measure
-        params = {e.params for e in group.entries}
-        nfe = group.statistic(lambda e: e.test.get("nfe")).mean
-        seconds = group.statistic(lambda e: e.seconds).mean
-        marks = " — baseline" * (group is base) + " — best" * (group in best)
+    for name, group in groups.iterrows():
+        unit = group["measure"]
+        marks = " — baseline" * (name == baseline) + " — best" * bool(group["best"])
         rows.append({
-            "group": group.name + marks, "n": len(group.statistic(anchor).values),
-            **({} if len(units) == 1 else {"metric": unit.title}),
-            f"test{said}": group.statistic(test).text(unit),
-            f"validation{said}": group.statistic(validation).text(unit),
-            "to baseline": "" if group is base else "another question" if groups.question(group) != asked else
-            groups.difference(group.statistic(anchor), base.statistic(anchor), unit),
-            "paper": group.printed or "", "parameters": " / ".join(f"{p:,}" for p in sorted(params)),
-            "NFE": f"{nfe:.0f}" if nfe else "–", "time": labels.duration(seconds)})
-    if any(g.printed for g in found):
-        st.dataframe(rows, hide_index=True)
-        return
-    st.dataframe([{k: v for k, v in row.items() if k != "paper"} for row in rows], hide_index=True)
-    st.caption("The paper's numbers stand beside runs on the full data only.")
+            "group": f"{name}{marks}", "n": group["n"], "metric": unit.title,
+            f"test{in_unit}": _text(unit, group["test"], group["test_std"]),
+            f"validation{in_unit}": _text(unit, group["validation"], group["validation_std"]),
+            "to baseline": "" if name == baseline else "another question" if not group["comparable"] else
+            "–" if pd.isna(group["difference"]) else unit.gap(group["difference"]),
+            "paper": group["paper"], "parameters": " / ".join(f"{p:,}" for p in group["params"]),
+            "NFE": f"{group['nfe']:.0f}" if group["nfe"] > 0 else "–",
+            "time": labels.duration(None if pd.isna(group["seconds"]) else group["seconds"])})
+    hidden = ["metric"] * (len(units) == 1) + ["paper"] * (not groups["paper"].any())
+    st.dataframe(pd.DataFrame(rows).drop(columns=hidden), hide_index=True)
+    if "paper" in hidden:
+        st.caption("The paper's numbers stand beside runs on the full data only.")
+
+
+def _text(unit: MetricFormat, mean: float, std: float) -> str:
+    return unit.text(mean, None if pd.isna(std) else std)
 
 
 def _said(units: set[MetricFormat]) -> str:
@@ -141,9 +138,9 @@ def _said(units: set[MetricFormat]) -> str:
 
 def _differences(chosen: list[Entry]) -> None:
     st.subheader("Settings that differ")
-    keys = groups.differing(chosen)
+    keys = differing(chosen)
     if not keys:
-        st.caption("None that changes a number, but the seed.")
+        st.caption("Only the seed differs")
         return
     columns = {f"{labels.method_title(e.experiment, e.method)} · seed {e.seed} · {e.id[-4:]}": e
                for e in chosen[:DRAWN]}

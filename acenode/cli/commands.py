@@ -152,7 +152,7 @@ def app(options: Namespace) -> int:
 
 def _summary(entry: Any) -> dict[str, Any]:
     """One line of `list`; a folder that is no run is said to be unreadable."""
-    from acenode.results.table import changed_in
+    from acenode.results.run_groups import changed_in
 
     if entry.state == "unreadable":
         return {"run": entry.id, "state": entry.state, "error": entry.error}
@@ -225,12 +225,14 @@ def _where(environment: dict[str, Any]) -> str:
 
 def table(options: Namespace) -> int:
     from acenode import experiments
-    from acenode.results.table import render, rows
+    from acenode.results.table import measured, render, to_records
+    from acenode.runs.catalogue import Catalogue
 
     experiment = experiments.get(options.experiment)
-    found = [rows(experiment, _store(options), metric) for metric in (experiment.metric.name, *experiment.also)]
+    entries = Catalogue(_store(options)).entries()
+    found = [measured(experiment, entries, metric) for metric in (experiment.metric.name, *experiment.also)]
     if options.json:
-        _print_json([row.to_dict() for table in found for row in table])
+        _print_json([row for table in found for row in to_records(table)])
     else:
         print("\n\n".join(render(experiment, table) for table in found))
     return 0

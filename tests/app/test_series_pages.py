@@ -9,11 +9,10 @@ from typing import Any
 
 import made_up
 import pytest
-from acenode_app import bands, coupling, groups, series, vitals
+from acenode_app import bands, coupling, series, vitals
 from acenode_app.lab import Lab
 from conftest import Shelf
 from streamlit.testing.v1 import AppTest
-from test_groups import entry
 from test_pages import said, sound
 
 from acenode import experiments
@@ -102,13 +101,6 @@ def test_malformed_results_break_no_page(wrong: Any, page: Page, lab: Lab) -> No
     keys = ("roc", "calibration", "over_time", "records", "bands", "coupling", "classes", "confusion")
     made_up.write(lab.store.root, "physionet", "ace", 0.85, dict.fromkeys(keys, wrong))
     assert tabs(sound(page("compare"))) == IMAGES  # which say why they are empty
-
-
-def test_a_part_of_the_data_stands_apart_and_beside_no_number_of_the_paper() -> None:
-    whole, part = entry(data="full"), replace(entry(data="full", seed=1), partial=True)
-    found = groups.gather([whole, part], "settings")
-    assert [g.name for g in found] == ["ACE-ODE-Net (full)", "ACE-ODE-Net (full, in part)"]
-    assert [g.printed for g in found] == ["99.68 ± 0.03", None]
 
 
 def test_a_partial_run_is_known_by_its_description(tmp_path: Path) -> None:
@@ -217,12 +209,3 @@ def test_coupling_names_what_a_station_measures(tmp_path: Path) -> None:
     known, _ = coupling.heatmaps(run.series.coupling).data
     assert known.y[3] == "TMAX · highest temperature"
     assert known.x[3] == "TMAX"
-
-
-def test_the_best_group_is_at_the_right_end() -> None:
-    low, high = entry("odenet", 0.8), entry(value=0.9)
-    (best,) = groups.best(groups.gather([low, high], "settings"), lambda e: e.value)
-    assert best.entries == (high,)
-    worse = [replace(e, metric="loss") for e in (low, high)]
-    (best,) = groups.best(groups.gather(worse, "settings"), lambda e: e.value)
-    assert best.entries == (worse[0],)

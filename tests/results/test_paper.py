@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pandas as pd
 import pytest
 
 from acenode import experiments
@@ -13,7 +14,8 @@ from acenode.config import Config
 from acenode.experiments import Experiment, Method
 from acenode.files import write_json
 from acenode.results import metric_format, paper
-from acenode.results.table import Row, render, rows
+from acenode.results.table import measured, render, to_records
+from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 from acenode.training.task import Metric
 
@@ -116,21 +118,23 @@ def finished(store: RunStore, experiment: Experiment, method: str, value: float,
     write_json(run.path / "result.json", {"test": {experiment.metric.name: value}, "metric": experiment.metric.name})
 
 
-def find(table: list[Row], method: str, partial: bool = False, **changed: Any) -> Row:
-    return next(r for r in table if (r.method, r.partial, r.changed) == (method, partial, changed))
+def find(table: pd.DataFrame, method: str, partial: bool = False, **changed: Any) -> dict[str, Any]:
+    return next(r for r in to_records(table)
+                if (r["method"], r["partial"], r["changed"]) == (method, partial, changed))
 
 
-def test_the_table_of_an_auc(tmp_path: Path) -> None:
+def test_the_table_of_an_auc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     series, store = fake("physionet", Metric("auc")), RunStore(tmp_path)
+    monkeypatch.setitem(experiments.EXPERIMENTS, series.name, series)
     finished(store, series, "ace", 0.8512)
     finished(store, series, "ace", 0.8534, seed=1)
     finished(store, series, "ace", 0.7, partial=True)
-    table = rows(series, store)
-    assert find(table, "ace").mean == pytest.approx(0.8523)
-    assert find(table, "ace").paper == "0.853 ± 0.003"
-    assert find(table, "ace", initial="dense").paper == "0.793"  # a row even before there is a run
-    assert find(table, "ace", attention="fixed").paper == "0.838"
-    assert find(table, "ace", partial=True).paper is None
+    table = measured(series, Catalogue(store).entries())
+    assert find(table, "ace")["mean"] == pytest.approx(0.8523)
+    assert find(table, "ace")["paper"] == "0.853 ± 0.003"
+    assert find(table, "ace", initial="dense")["paper"] == "0.793"  # a row even before there is a run
+    assert find(table, "ace", attention="fixed")["paper"] == "0.838"
+    assert find(table, "ace", partial=True)["paper"] is None
     full, part = render(series, table).split("On a part of the full data")
     assert "0.852 ± 0.002" in full
     assert "0.700" in part
@@ -138,11 +142,12 @@ def test_the_table_of_an_auc(tmp_path: Path) -> None:
     assert "0.853" not in part
 
 
-def test_the_table_of_an_error_is_in_thousandths(tmp_path: Path) -> None:
+def test_the_table_of_an_error_is_in_thousandths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     series, store = fake("physionet-vitals", Metric("mse", False)), RunStore(tmp_path)
+    monkeypatch.setitem(experiments.EXPERIMENTS, series.name, series)
     finished(store, series, "ace", 0.0020251)
-    table = rows(series, store)
-    assert find(table, "ace").mean == pytest.approx(2.0251)
+    table = measured(series, Catalogue(store).entries())
+    assert find(table, "ace")["mean"] == pytest.approx(2.0251)
     text = render(series, table)
     assert "test MSE ×10⁻³, less is better" in text
     assert "2.025 " in text

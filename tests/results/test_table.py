@@ -6,11 +6,13 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from acenode import experiments
 from acenode.files import write_json
-from acenode.results.table import Row, render, rows
+from acenode.results.table import measured, render, to_records
+from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 
 MNIST = experiments.get("mnist")
@@ -22,8 +24,13 @@ def finished(store: RunStore, method: str, accuracy: float, data: str, **given: 
     write_json(run.path / "result.json", {"test": {"accuracy": accuracy}, "metric": "accuracy"})
 
 
-def find(table: list[Row], method: str, data: str, changed: dict | None = None) -> Row:
-    return next(r for r in table if (r.method, r.data, r.changed) == (method, data, changed or {}))
+def rows(experiment: experiments.Experiment, store: RunStore) -> pd.DataFrame:
+    return measured(experiment, Catalogue(store).entries())
+
+
+def find(table: pd.DataFrame, method: str, data: str, changed: dict | None = None) -> dict[str, Any]:
+    return next(r for r in to_records(table)
+                if (r["method"], r["data"], r["changed"]) == (method, data, changed or {}))
 
 
 def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
@@ -35,22 +42,22 @@ def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
     finished(store, "ace", 0.98, "sample")
     table = rows(MNIST, store)
     row = find(table, "ace", "full")
-    assert row.mean == pytest.approx(statistics.mean(values) * 100)
-    assert row.std == pytest.approx(statistics.stdev(values) * 100)
-    assert row.seeds == [0, 1, 2]
-    assert row.paper == "99.68 ± 0.03"
-    assert row.paper_params == "0.28M"
+    assert row["mean"] == pytest.approx(statistics.mean(values) * 100)
+    assert row["std"] == pytest.approx(statistics.stdev(values) * 100)
+    assert row["seeds"] == [0, 1, 2]
+    assert row["paper"] == "99.68 ± 0.03"
+    assert row["paper_params"] == "0.28M"
     ablation = find(table, "ace", "full", {"attention": "none"})
-    assert ablation.paper is None
-    assert ablation.std is None
+    assert ablation["paper"] is None
+    assert ablation["std"] is None
 
 
 def test_a_sample_run_never_stands_beside_the_paper(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     finished(store, "ace", 0.98, "sample")
     table = rows(MNIST, store)
-    assert find(table, "ace", "sample").paper is None
-    assert find(table, "ace", "full").mean is None
+    assert find(table, "ace", "sample")["paper"] is None
+    assert find(table, "ace", "full")["mean"] is None
     full, sample = render(MNIST, table).split("On the bundled sample")
     assert "98.00" in sample
     assert "98.00" not in full
@@ -61,8 +68,8 @@ def test_large_has_its_own_value(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     finished(store, "ace", 0.99, "full", size="large")
     row = find(rows(MNIST, store), "ace", "full", {"size": "large"})  # its layers follow from the size
-    assert row.paper == "99.58"
-    assert row.params == 1_271_306
+    assert row["paper"] == "99.58"
+    assert row["params"] == 1_271_306
 
 
 def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
@@ -70,8 +77,8 @@ def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
     for value in (0.95, 0.96):
         finished(store, "odenet", value, "full", seed=1)
     row = find(rows(MNIST, store), "odenet", "full")
-    assert row.seeds == [1]
-    assert row.mean == pytest.approx(96)  # the latest
+    assert row["seeds"] == [1]
+    assert row["mean"] == pytest.approx(96)  # the latest
 
 
 def test_foreign_folders_do_not_break_it(tmp_path: Path) -> None:
@@ -97,5 +104,6 @@ def test_runs_on_one_sample_stand_together(tmp_path: Path) -> None:
         for sample in ("ou", "climate", "brusselator"):
             run = store.create(entry.configure(method, "sample", sample=sample), {"params": 1})
             write_json(run.path / "result.json", {"test": {"mse": 0.5}, "metric": "mse"})
-    found = [(r.changed.get("sample"), r.method) for r in rows(entry, store) if r.data == "sample"]
+    found = [(r["changed"].get("sample"), r["method"]) for r in to_records(rows(entry, store))
+             if r["data"] == "sample"]
     assert found == [(sample, method) for sample in (None, "brusselator", "ou") for method in ("gru-ode-bayes", "ace")]

@@ -1,0 +1,93 @@
+"""Which runs form a group.
+
+A group holds runs that train one method on the same data with the same settings. Settings in `IGNORED` do not
+identify a group:
+
+- seed and fold repeat the same experiment, and the spread over them is what a group measures;
+- the device computes the same numbers up to rounding;
+- the recording settings decide what is written down, not what is trained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from acenode import experiments
+from acenode.config import SETTINGS, Config
+from acenode.errors import UserError
+from acenode.experiments import Experiment
+from acenode.results import metric_format
+from acenode.results.metric_format import MetricFormat
+from acenode.runs.catalogue import Entry
+
+REPEATED = frozenset({"seed", "fold"})
+RECORDING = frozenset({"snapshots", "checkpoint_seconds", "analysis"})
+IGNORED = REPEATED | RECORDING | {"device"}
+QUESTION = ("task", "sample", "targets", "cut")  # values measured under different ones are not comparable
+LEADING = ("size", "attention", "task", "sample")  # the defaults of other settings depend on these
+
+
+def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
+    """Return the settings that differ from the defaults of the run's method and data, without recording settings."""
+    leading = {k: v for k in LEADING if (v := getattr(config, k)) is not None}
+    dependent = experiment.configure(config.method, config.data, **leading)
+    defaults = experiment.configure(config.method, config.data)
+    return {k: getattr(config, k) for k in SETTINGS if k not in RECORDING and getattr(config, k) is not None
+            and getattr(config, k) != getattr(defaults if k in leading else dependent, k)}
+
+
+def changed_in(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changed settings of a stored configuration; none if another version wrote it."""
+    return json.loads(_changed(json.dumps(config, sort_keys=True)))
+
+
+@lru_cache(maxsize=4096)
+def _changed(config: str) -> str:
+    try:
+        made = Config.from_dict(json.loads(config))
+        return json.dumps(changed_settings(experiments.get(made.experiment), made))
+    except (UserError, TypeError):
+        return "{}"
+
+
+def group_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changed settings that identify the group of a run."""
+    return {k: v for k, v in changed_in(config).items() if k not in IGNORED}
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Write settings as `schedule=joint rtol=0.001`."""
+    return " ".join(f"{k}={v}" for k, v in settings.items())
+
+
+def method_title(experiment: str, method: str) -> str:
+    """Return the method's title, or its name if this version does not know it."""
+    try:
+        return experiments.get(experiment).method(method).title
+    except UserError:
+        return method
+
+
+def data_title(entry: Entry) -> str:
+    """Return `sample` or `full`, and whether only a part of the full data was used."""
+    return f"{entry.data}, in part" if entry.partial else entry.data
+
+
+def measure_of(entry: Entry) -> MetricFormat:
+    """Return the metric that judges a run."""
+    return metric_format.of(entry.metric or metric_format.name_of(entry.experiment), entry.experiment)
+
+
+def question_of(entry: Entry) -> tuple[Any, ...]:
+    """Return what a run's values answer: only runs with equal questions are compared."""
+    return (measure_of(entry), entry.experiment, data_title(entry), *(entry.config.get(k) for k in QUESTION))
+
+
+def differing(entries: Iterable[Entry]) -> list[str]:
+    """List the settings, other than ignored ones, whose values differ between these runs."""
+    entries = list(entries)
+    names = dict.fromkeys(k for e in entries for k in e.config if k not in IGNORED)
+    return [k for k in names if len({repr(e.config.get(k)) for e in entries}) > 1]

@@ -1,0 +1,19 @@
+"""Catalogue entries of finished runs, without run folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from acenode import experiments
+from acenode.runs.catalogue import Entry
+
+
+def entry(method: str = "ace", value: float | None = 0.9, *, experiment: str = "mnist", data: str = "sample",
+          seed: int = 0, created: float = 0.0, **given: Any) -> Entry:
+    """Return a finished run with this test accuracy."""
+    config = experiments.get(experiment).configure(method, data, seed=seed, **given).to_dict()
+    config.pop("format")
+    name = f"{experiment}-{method}-{seed}-{created}"
+    return Entry(id=name, path=Path(name), state="finished", experiment=experiment, method=method, data=data, seed=seed,
+                 config=config, created=created, value=value, metric="accuracy", test={"accuracy": value})
