@@ -1,6 +1,6 @@
 """ACE-NODE: attentive co-evolving neural ordinary differential equations.
 
-The names below are imported when they are first used, so that a command that trains nothing does not wait for torch.
+The public names are imported on first use, so that `import acenode` and commands that do not train start without torch.
 """
 
 from importlib import import_module
@@ -30,7 +30,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "Correlation": "attention", "Dense": "attention", "Elementwise": "attention", "Pairwise": "attention",
     "correlation": "attention", "SolveError": "errors", "UserError": "errors", "ACENODE": "node", "NODE": "node",
     "AugmentedNODE": "node", "Trajectory": "node", "Solution": "ode.solve", "Solver": "ode.solve", "solve": "ode.solve",
@@ -38,9 +38,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'acenode' has no attribute {name!r}")
-    return getattr(import_module(f"acenode.{_HOMES[name]}"), name)
+    return getattr(import_module(f"acenode.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

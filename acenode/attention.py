@@ -1,7 +1,7 @@
-"""How attention acts on h, and how a(0) = q(h(0)) is made.
+"""How attention acts on h, and how the initial attention a(0) = q(h(0)) is computed.
 
-Pairwise (Eq. 4 of the paper): a is d×d per sample, h'_i = Σ_j softmax_j(a_ij) h_j.
-Elementwise (Eq. 5): a has h's shape, h'' = h ⊙ sigmoid(a).
+Pairwise attention (Eq. 4 of the paper): a is d×d per sample, h'_i = Σ_j softmax_j(a_ij) h_j.
+Elementwise attention (Eq. 5): a has h's shape, h'' = h ⊙ sigmoid(a).
 """
 
 from __future__ import annotations
@@ -13,42 +13,86 @@ from acenode.errors import UserError
 
 
 class Pairwise:
-    """Rows of σ(a) say how much of every coordinate j flows into coordinate i: h' = h σ(a)ᵀ."""
+    """Pairwise attention (Eq. 4): h' = h σ(a)ᵀ, where σ is a softmax over each row of a.
+
+    σ(a)_ij is how much of coordinate j flows into coordinate i.
+
+    Example:
+        Equal logits average all coordinates.
+
+        >>> import torch
+        >>> from acenode import Pairwise
+        >>> h, a = torch.tensor([[1.0, 2.0, 6.0]]), torch.zeros(1, 3, 3)
+        >>> Pairwise.weights(a).sum(-1)
+        tensor([[1., 1., 1.]])
+        >>> Pairwise()(h, a)
+        tensor([[3., 3., 3.]])
+    """
 
     name = "pairwise"
 
     @staticmethod
     def weights(a: Tensor) -> Tensor:
-        return torch.softmax(a, dim=-1)  # (..., d, d), rows sum to one
+        """Return σ(a), (..., d, d); each row sums to one."""
+        return torch.softmax(a, dim=-1)
 
     @staticmethod
     def check(h: Tensor, a: Tensor) -> None:
-        """Whether a(0) fits h(0)."""
+        """Raise a UserError unless a(0) has the shape that h(0) needs."""
         if a.shape != (*h.shape, h.shape[-1]):
             raise UserError(f"pairwise attention on h of {tuple(h.shape)} needs a(0) of {(*h.shape, h.shape[-1])}, and "
                             f"q gave {tuple(a.shape)}: change q, or use attend=Elementwise()")
 
     def __call__(self, h: Tensor, a: Tensor) -> Tensor:
-        return (self.weights(a) @ h.unsqueeze(-1)).squeeze(-1)  # (..., d)
+        """Apply attention to h.
+
+        Args:
+            h: (..., d).
+            a: (..., d, d), the logits.
+
+        Returns:
+            h', (..., d).
+        """
+        return (self.weights(a) @ h.unsqueeze(-1)).squeeze(-1)
 
 
 class Elementwise:
-    """φ(a) says how much of each coordinate passes: h'' = h ⊙ φ(a)."""
+    """Elementwise attention (Eq. 5): h'' = h ⊙ φ(a), where φ is a sigmoid.
+
+    φ(a)_i is the share of coordinate i that passes.
+
+    Example:
+        >>> import torch
+        >>> from acenode import Elementwise
+        >>> h = torch.tensor([[1.0, 2.0, 6.0]])
+        >>> Elementwise()(h, torch.zeros_like(h))
+        tensor([[0.5000, 1.0000, 3.0000]])
+    """
 
     name = "elementwise"
 
     @staticmethod
     def weights(a: Tensor) -> Tensor:
+        """Return φ(a), of a's shape; each entry is between zero and one."""
         return torch.sigmoid(a)
 
     @staticmethod
     def check(h: Tensor, a: Tensor) -> None:
-        """Whether a(0) fits h(0)."""
+        """Raise a UserError unless a(0) has the shape of h(0)."""
         if a.shape != h.shape:
             raise UserError(f"elementwise attention needs a(0) of h's shape {tuple(h.shape)}, and q gave "
                             f"{tuple(a.shape)}")
 
     def __call__(self, h: Tensor, a: Tensor) -> Tensor:
+        """Apply attention to h.
+
+        Args:
+            h: (B, ...).
+            a: the logits, of h's shape.
+
+        Returns:
+            h'', of h's shape.
+        """
         return h * self.weights(a)
 
 
@@ -56,9 +100,12 @@ Attend = Pairwise | Elementwise
 
 
 def standardise(h: Tensor, eps: float = 1e-8) -> tuple[Tensor, Tensor]:
-    """h (..., B, d) with every coordinate centred and of unit norm over the batch, and which of them vary at all.
+    """Centre every coordinate of h (..., B, d) and scale it to unit norm over the batch.
 
-    A coordinate varies if its mean square deviation exceeds eps times its mean square.
+    A coordinate varies if its mean square deviation exceeds eps times its mean square; the others become zero.
+
+    Returns:
+        The standardised h, (..., B, d), and which coordinates vary, (..., d).
     """
     centred = h - h.mean(dim=-2, keepdim=True)
     square = centred.square().sum(dim=-2, keepdim=True)  # (..., 1, d)
@@ -68,9 +115,23 @@ def standardise(h: Tensor, eps: float = 1e-8) -> tuple[Tensor, Tensor]:
 
 
 def correlation(h: Tensor) -> Tensor:
-    """Correlation of the coordinates of h over the batch axis: (..., B, d) -> (..., d, d).
+    """Compute the correlation between the coordinates of h over the batch.
 
-    A coordinate without variance, and so any batch of one, has the identity's row and column.
+    A coordinate that does not vary, as in a batch of one, gets the row and column of the identity matrix.
+
+    Args:
+        h: (..., B, d).
+
+    Returns:
+        The correlation matrix, (..., d, d).
+
+    Example:
+        >>> import torch
+        >>> from acenode import correlation
+        >>> correlation(torch.tensor([[1.0, -1.0, 5.0], [3.0, -3.0, 5.0]])).round()
+        tensor([[ 1., -1.,  0.],
+                [-1.,  1.,  0.],
+                [ 0.,  0.,  1.]])
     """
     z, varies = standardise(h)
     c = z.transpose(-1, -2) @ z
@@ -78,23 +139,38 @@ def correlation(h: Tensor) -> Tensor:
 
 
 def mean_correlation(h: Tensor) -> Tensor:
-    """The row means of the correlation matrix, (..., B, d) -> (..., d), without forming the matrix."""
+    """Compute the row means of `correlation(h)`, (..., B, d) -> (..., d), without forming the matrix."""
     z, varies = standardise(h)
     d = h.shape[-1]
     return (z * z.mean(dim=-1, keepdim=True)).sum(dim=-2) + (~varies).to(z) / d
 
 
 class Correlation(nn.Module):
-    """a = the correlation of h over its batch, detached; nothing is learned.
+    """q without parameters: a(0) is the correlation of h(0) over the batch, detached.
 
-    Pairwise attention gets the matrix; elementwise attention, whose a has h's shape, its row means. In evaluation
-    a running average of the training batches' values is used, so that a prediction never depends on what else is
-    in its batch. Where h(t) is correlated at every t (fixed attention) the average is kept for `bins` times
-    between 0 and 1 and interpolated.
+    Pairwise attention gets the correlation matrix; elementwise attention, whose a has h's shape, gets its row means. In
+    evaluation mode a running average over the training batches is used, so that a prediction never depends on the rest
+    of its batch. Fixed attention correlates h(t) at every t: the average is then kept for `bins` times between 0 and 1
+    and interpolated.
+
+    Args:
+        shape: the shape of one sample of h, such as (d,) or (channels, height, width).
+        kind: "pairwise" or "elementwise".
+        bins: the number of times for which an average is kept; 1 if only a(0) is needed.
+        momentum: the least weight of a new batch in the running average. The first 1 / momentum batches are averaged
+            evenly.
+
+    Example:
+        >>> import torch
+        >>> from acenode import Correlation
+        >>> q = Correlation((3,))
+        >>> a = q(torch.randn(8, 3))
+        >>> a.shape, torch.allclose(a[:, 0, 0], torch.ones(8)), torch.equal(a[0], a[7])
+        (torch.Size([8, 3, 3]), True, True)
     """
 
-    running: Tensor
-    seen: Tensor
+    running: Tensor  # (bins, d, d) pairwise, (bins, d) elementwise
+    seen: Tensor  # (bins,), the number of batches averaged
 
     def __init__(self, shape: tuple[int, ...], kind: str = "pairwise", bins: int = 1, momentum: float = 0.1) -> None:
         super().__init__()
@@ -105,48 +181,75 @@ class Correlation(nn.Module):
         self.register_buffer("seen", torch.zeros(bins))
 
     def forward(self, h: Tensor, t: Tensor | float = 0.0) -> Tensor:
+        """Compute the attention logits. In training mode with gradients enabled, also update the running average.
+
+        Args:
+            h: (..., B, *shape).
+            t: the time between 0 and 1; in evaluation mode also one time per sample, (..., B, 1, ...).
+
+        Returns:
+            a, (..., B, d, d) if pairwise, of h's shape if elementwise. In training mode all samples have the same a.
+
+        Raises:
+            UserError: h does not have the shape that the module was made for.
+        """
         if h.dim() <= len(self.shape) or h.shape[-len(self.shape):] != self.shape:
             raise UserError(f"Correlation was made for a batch of {self.shape}, not for {tuple(h.shape)}")
         flat = h.detach().flatten(h.dim() - len(self.shape))  # (..., B, d)
         if not self.training:
-            a = self._recall(t, flat.shape[:-1]).to(h)
+            a = self._average_at(t, flat.shape[:-1]).to(h)
         else:
             c = correlation(flat) if self.kind == "pairwise" else mean_correlation(flat)
-            if torch.is_grad_enabled():  # looking on does not change what is remembered
-                self._remember(c, t)
+            if torch.is_grad_enabled():  # a forward pass without gradients is not a training step
+                self._update_average(c, t)
             a = c.unsqueeze(-len(self.running.shape))  # over the batch axis
         if self.kind == "pairwise":
             return a.expand(*flat.shape[:-1], *a.shape[-2:])
         return a.expand_as(flat).reshape(h.shape)
 
-    def _position(self, t: Tensor | float) -> Tensor:
-        if not isinstance(t, Tensor):  # filled in where it is, not sent there
+    def _bin_position(self, t: Tensor | float) -> Tensor:
+        """Return t as a position among the bins, between 0 and bins - 1."""
+        if not isinstance(t, Tensor):  # torch.full fills it on the device, without a copy from the host
             t = torch.full((), t, dtype=self.seen.dtype, device=self.seen.device)
         return t.to(self.seen).clamp(0, 1) * (self.bins - 1)
 
     @torch.no_grad()
-    def _remember(self, c: Tensor, t: Tensor | float) -> None:
+    def _update_average(self, c: Tensor, t: Tensor | float) -> None:
         value = c.reshape(-1, *self.running.shape[1:]).mean(0)
-        here = self._position(t).round().long().reshape(1)
-        seen = self.seen[here]
-        weight = (1 / (seen + 1)).clamp(min=self.momentum).view(1, *[1] * value.dim())  # a plain mean at first
-        self.running.index_copy_(0, here, torch.lerp(self.running[here], value[None].to(self.running), weight))
-        self.seen.index_copy_(0, here, seen + 1)
+        index = self._bin_position(t).round().long().reshape(1)
+        seen = self.seen[index]
+        weight = (1 / (seen + 1)).clamp(min=self.momentum).view(1, *[1] * value.dim())
+        self.running.index_copy_(0, index, torch.lerp(self.running[index], value[None].to(self.running), weight))
+        self.seen.index_copy_(0, index, seen + 1)
 
-    def _recall(self, t: Tensor | float, batch: torch.Size) -> Tensor:
-        """The average at t, or for one time a sample, (*batch, 1, …), each sample's."""
-        at = self._position(t)
-        at = at.reshape(batch) if at.numel() > 1 else at.reshape(())
-        low = at.floor().long()
+    def _average_at(self, t: Tensor | float, batch: torch.Size) -> Tensor:
+        """Interpolate the running average at t, or per sample if t has one time per sample, (*batch, 1, ...)."""
+        position = self._bin_position(t)
+        position = position.reshape(batch) if position.numel() > 1 else position.reshape(())
+        low = position.floor().long()
         high = (low + 1).clamp(max=self.bins - 1)
-        known = (self.seen[torch.stack((low, high))] > 0).to(at)  # a bin never met lends its neighbour's value
-        share = torch.where(known.sum(0) == 2, at - low, known[1])
+        filled = (self.seen[torch.stack((low, high))] > 0).to(position)  # an empty bin takes its neighbour's average
+        share = torch.where(filled.sum(0) == 2, position - low, filled[1])
         share = share.view(*share.shape, *[1] * (self.running.dim() - 1))
         return torch.lerp(self.running[low], self.running[high], share)
 
 
 class Dense(nn.Module):
-    """a(0) from fully connected layers on h(0), per sample: Linear–Tanh–Linear to d² or to h's own size."""
+    """q as fully connected layers on each sample: Linear, Tanh, Linear.
+
+    Args:
+        shape: the shape of one sample of h; d is its number of elements.
+        kind: "pairwise" for d² outputs, "elementwise" for d.
+        hidden: the width of the hidden layer.
+
+    Example:
+        >>> import torch
+        >>> from acenode import Dense
+        >>> Dense((3,))(torch.randn(8, 3)).shape
+        torch.Size([8, 3, 3])
+        >>> Dense((4, 7, 7), "elementwise")(torch.randn(8, 4, 7, 7)).shape
+        torch.Size([8, 4, 7, 7])
+    """
 
     def __init__(self, shape: tuple[int, ...], kind: str = "pairwise", hidden: int = 50) -> None:
         super().__init__()
@@ -156,6 +259,15 @@ class Dense(nn.Module):
                                     nn.Linear(hidden, d * d if kind == "pairwise" else d))
 
     def forward(self, h: Tensor, t: Tensor | float = 0.0) -> Tensor:
-        flat = h.flatten(h.dim() - len(self.shape))
+        """Compute the attention logits.
+
+        Args:
+            h: (..., B, *shape).
+            t: ignored; fixed attention passes it to every q.
+
+        Returns:
+            a, (..., B, d, d) if pairwise, of h's shape if elementwise.
+        """
+        flat = h.flatten(h.dim() - len(self.shape))  # (..., B, d)
         a: Tensor = self.layers(flat)
         return a.unflatten(-1, (flat.shape[-1],) * 2) if self.kind == "pairwise" else a.reshape(h.shape)

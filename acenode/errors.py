@@ -1,8 +1,19 @@
-"""The errors that are meant to be read by the person who caused them."""
+"""Errors whose messages are shown to the user."""
 
 
 class UserError(Exception):
-    """Something the user can put right: one line that says what is wrong and what to do."""
+    """An error that the user can correct.
+
+    Its message is one line that says what is wrong and what to do; commands print it without a traceback.
+
+    Example:
+        >>> from acenode import Solver, UserError
+        >>> try:
+        ...     Solver(rtol=0.0)
+        ... except UserError as error:
+        ...     print(error)
+        rtol and atol must be positive
+    """
 
 
 LOOSEN = "loosen rtol and atol, lower the learning rate, or use a fixed-step solver such as rk4"
@@ -11,7 +22,25 @@ RAISE_LIMIT = "raise max_steps, loosen rtol and atol, or use a fixed-step solver
 
 
 class SolveError(RuntimeError):
-    """An ODE solve that cannot go on: where it stopped, the step it tried, and what to try instead."""
+    """An ODE solve that failed.
+
+    Args:
+        reason: what happened.
+        t: the time that the solve had reached.
+        dt: the step size it tried there.
+        advice: what to try instead.
+
+    Example:
+        dy/dt = y² with y(0) = 1 has the solution 1 / (1 - t), which is infinite at t = 1.
+
+        >>> import torch
+        >>> from acenode import SolveError, solve
+        >>> try:
+        ...     solve(lambda t, state: (state[0] ** 2,), (torch.ones(1, dtype=torch.float64),), [0.0, 2.0])
+        ... except SolveError as error:
+        ...     print(error.reason, round(error.t, 3))
+        underflow in dt 1.0
+    """
 
     def __init__(self, reason: str, t: float, dt: float, advice: str) -> None:
         super().__init__(f"{reason} at t={t:.6g} with step {dt:.3g}: {advice}")
@@ -21,8 +50,11 @@ class SolveError(RuntimeError):
         return type(self), (self.reason, self.t, self.dt, self.advice)
 
 
-def short_of_memory(trouble: Exception) -> bool:
-    """Whether there was no memory left; of a device not every library says so in torch's own error."""
-    said = str(trouble).lower()
-    known = "out of memory", "allocate memory", "alloc_failed"
-    return isinstance(trouble, MemoryError) or any(words in said for words in known)
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether memory ran out, on the host or a device.
+
+    Libraries report it in different exception types, so the message is searched too.
+    """
+    message = str(error).lower()
+    phrases = "out of memory", "allocate memory", "alloc_failed"
+    return isinstance(error, MemoryError) or any(phrase in message for phrase in phrases)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside and renamed."""
+"""Write files atomically: a new file is written beside the old one and renamed over it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
-    """Open a new file beside `target`; it takes the target's place if the body succeeds, else it goes."""
+    """Open a temporary file that replaces `target` when the block succeeds and is deleted when it fails."""
     part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -27,37 +27,42 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 
 
 def create(path: Path) -> BinaryIO:
+    """Open a new file for writing."""
     return open(path, "xb")
 
 
 def discard(path: Path) -> None:
-    with suppress(OSError):  # gone already, or its folder never was
+    """Delete a file if it exists and can be deleted."""
+    with suppress(OSError):
         path.unlink()
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Put `content` at `path`; whoever reads sees the old file or the new one, and a failure leaves nothing."""
+    """Write `content` to `path`. Readers see the old file or the new one; after a failure the old one remains."""
     with replacing(path) as file:
         file.write(content)
 
 
-Stamp = tuple[int, int, int]
+Stamp = tuple[int, int, int]  # modification time, size and inode of a file
 
 
 def stamp(path: Path | str) -> Stamp | None:
-    """What tells a file from its earlier self, None where there is none; with the inode, as a clock's tick may hold two
-    writes of one length."""
+    """Return a value that changes whenever the file is replaced, or None if the file cannot be read.
+
+    The inode is part of it, since two files of one size may be written within one tick of the clock.
+    """
     try:
         found = os.stat(path)
-    except OSError:  # not there, or in a folder that may not be searched
+    except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def write_json(path: Path, value: Any, indent: int | None = None) -> None:
+    """Write a value as JSON, atomically. NaN and infinity raise a ValueError."""
     write_atomic(path, json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode())
 
 
 def read_json(path: Path) -> Any:
-    """The value in the file; ValueError where it is not JSON in UTF-8."""
+    """Read a JSON file; raise a ValueError if it is not JSON in UTF-8."""
     return json.loads(path.read_bytes().decode("utf-8"))

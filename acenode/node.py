@@ -1,4 +1,4 @@
-"""The ODE layers: plain, augmented and co-evolving. Each turns h(0) into a `Trajectory`."""
+"""The ODE layers: plain (Eq. 1), augmented, and co-evolving (Eq. 3). Each maps h(0) to a `Trajectory`."""
 
 from __future__ import annotations
 
@@ -21,27 +21,38 @@ Times = Tensor | Sequence[float]
 
 @dataclass(frozen=True)
 class Trajectory:
-    """h and, where there is one, a at the requested times, and what the solve cost."""
+    """The output of an ODE layer: h and a at the requested times, and what the solve cost.
 
-    t: Tensor  # (T,)
-    h: Tensor  # (T, B, ...)
-    a: Tensor | None  # (T, B, d, d) pairwise, (T, B, ...) elementwise
+    Args:
+        t: (T,), the requested times.
+        h: (T, B, ...).
+        a: the attention logits, (T, B, d, d) if pairwise, (T, B, ...) if elementwise; None without attention.
+        evaluations: how often the field was evaluated and which steps were taken.
+
+    Example:
+        >>> import torch
+        >>> from acenode import NODE
+        >>> class Decay(torch.nn.Module):
+        ...     def forward(self, h, t):
+        ...         return -h
+        >>> trajectory = NODE(Decay())(torch.ones(4, 2), [0.0, 0.5, 1.0])
+        >>> trajectory.t.shape, trajectory.h.shape, trajectory.a
+        (torch.Size([3]), torch.Size([3, 4, 2]), None)
+        >>> trajectory.evaluations.forward > 0
+        True
+    """
+
+    t: Tensor
+    h: Tensor
+    a: Tensor | None
     evaluations: Evaluations
 
 
-class _Plain(nn.Module):
-    def __init__(self, f: nn.Module) -> None:
-        super().__init__()
-        self.f = f
-
-    def forward(self, t: Tensor, state: State) -> State:
-        return (_same("f", self.f(state[0], t), "h", state[0]),)
-
-
-def _same(name: str, rate: Tensor, of: str, state: Tensor) -> Tensor:
-    """The rate itself, if it has its state's shape; broadcasting would hide a mistake."""
+def _check_rate(name: str, rate: Tensor, state_name: str, state: Tensor) -> Tensor:
+    """Return the derivative if it has its state's shape; broadcasting would hide a mistake."""
     if rate.shape != state.shape:
-        raise UserError(f"{name} gave {tuple(rate.shape)} where {of} is {tuple(state.shape)}: they must be equal")
+        raise UserError(f"{name} gave {tuple(rate.shape)} where {state_name} is {tuple(state.shape)}: they must be "
+                        "equal")
     return rate
 
 
@@ -51,40 +62,105 @@ def _check_solver(solver: Solver | None) -> Solver:
     return solver or Solver()
 
 
-class _Layer(nn.Module):
-    """What every ODE layer does with its `system`: the field and the state at t_0."""
+class _PlainField(nn.Module):
+    """The vector field of (h,): dh/dt = f(h, t)."""
+
+    def __init__(self, f: nn.Module) -> None:
+        super().__init__()
+        self.f = f
+
+    def forward(self, t: Tensor, state: State) -> State:
+        return (_check_rate("f", self.f(state[0], t), "h", state[0]),)
+
+
+class _ODELayer(nn.Module):
+    """Base of the ODE layers. A layer defines `system`, the initial value problem it solves."""
 
     solver: Solver
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
+        """Return the vector field and the state at t_0."""
         raise NotImplementedError
 
     def at(self, h0: Tensor, times: Tensor, span: tuple[float, float] = (0.0, 1.0), *,
            detach_attention: bool = False) -> SampledSolution:
-        """h at times (B, T) of every sample's own, within the span."""
+        """Evaluate h at different times for every sample, times (B, T) within the span."""
         field, state = self.system(h0, detach_attention)
         return solve_at(field, state, span, times, self.solver, per_sample=not self.training)
 
 
-class NODE(_Layer):
-    """dh/dt = f(h, t; θ_f) (Eq. 1)."""
+class NODE(_ODELayer):
+    """A neural ODE layer (Eq. 1): dh/dt = f(h, t; θ_f).
+
+    Args:
+        f: a module called as f(h, t) that returns a tensor of h's shape.
+        solver: how to integrate; `Solver()` if None.
+
+    Raises:
+        UserError: the solver is not a `Solver`.
+
+    Example:
+        >>> import torch
+        >>> from acenode import NODE, Solver
+        >>> class Field(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.linear = torch.nn.Linear(2, 2)
+        ...     def forward(self, h, t):
+        ...         return torch.tanh(self.linear(h))
+        >>> layer = NODE(Field(), Solver("rk4", step_size=0.1))
+        >>> layer(torch.zeros(8, 2)).h[-1].shape
+        torch.Size([8, 2])
+    """
 
     def __init__(self, f: nn.Module, solver: Solver | None = None) -> None:
         super().__init__()
         self.f, self.solver = f, _check_solver(solver)
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
-        return _Plain(self.f), (h0,)
+        return _PlainField(self.f), (h0,)
 
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
-        """`detach_attention` is there so that all layers are called alike; there is none here."""
+        """Integrate from h0.
+
+        Args:
+            h0: (B, ...), h at t[0].
+            t: (T,), the times at which h is returned, t[0] first.
+            detach_attention: has no effect: all layers are called alike.
+
+        Returns:
+            A `Trajectory` whose a is None.
+
+        Raises:
+            UserError: f returns another shape than h's, or the times are not monotone.
+            SolveError: the solve failed.
+        """
         field, state = self.system(h0, detach_attention)
         solution = solve(field, state, t, self.solver, per_sample=not self.training)
         return Trajectory(_times(t), solution.states[0], None, solution.evaluations)
 
 
 class AugmentedNODE(NODE):
-    """The same on h(0) ⊕ 0: `extra` zero coordinates, or channels, appended along `dim`; f acts on all of them."""
+    """An augmented neural ODE: `NODE` on h(0) with zeros appended, so that trajectories need not cross.
+
+    Args:
+        f: a module called as f(h, t), where h has the appended coordinates too.
+        extra: how many zeros, or channels of zeros, to append.
+        dim: the axis of h(0), (B, ...), along which they are appended.
+        solver: how to integrate; `Solver()` if None.
+
+    Raises:
+        UserError: `extra` is less than one, or the solver is not a `Solver`.
+
+    Example:
+        >>> import torch
+        >>> from acenode import AugmentedNODE
+        >>> class Decay(torch.nn.Module):
+        ...     def forward(self, h, t):
+        ...         return -h
+        >>> AugmentedNODE(Decay(), extra=5)(torch.ones(8, 3, 28, 28)).h[-1].shape
+        torch.Size([8, 8, 28, 28])
+    """
 
     def __init__(self, f: nn.Module, extra: int, dim: int = 1, solver: Solver | None = None) -> None:
         super().__init__(f, solver)
@@ -95,11 +171,11 @@ class AugmentedNODE(NODE):
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         shape = list(h0.shape)
         shape[self.dim] = self.extra
-        return _Plain(self.f), (torch.cat((h0, h0.new_zeros(shape)), dim=self.dim),)
+        return _PlainField(self.f), (torch.cat((h0, h0.new_zeros(shape)), dim=self.dim),)
 
 
 class CoEvolving(nn.Module):
-    """The joint field of (h, a): f and g both read the attended h (Eqs. 3 to 5)."""
+    """The vector field of (h, a) (Eq. 3): dh/dt = f(h', t), da/dt = g(h', t), h' the attended h (Eq. 4 or 5)."""
 
     def __init__(self, layer: ACENODE, detach_attention: bool) -> None:
         super().__init__()
@@ -114,11 +190,11 @@ class CoEvolving(nn.Module):
             return self.fused(t, h, a, self.detach_attention)
         attended = self.attend(h, a.detach() if self.detach_attention else a)
         rate = self.g(attended, t, a) if self.g_reads_attention else self.g(attended, t)
-        return _same("f", self.f(attended, t), "h", h), _same("g", rate, "a", a)
+        return _check_rate("f", self.f(attended, t), "h", h), _check_rate("g", rate, "a", a)
 
 
-class _Fixed(nn.Module):
-    """dh/dt = f(h'), with a(t) = q(h(t)) made anew at every evaluation: nothing of a is integrated."""
+class _FixedAttentionField(nn.Module):
+    """The vector field of (h,) with fixed attention: dh/dt = f(h', t), where a(t) = q(h(t), t) is not integrated."""
 
     def __init__(self, layer: ACENODE) -> None:
         super().__init__()
@@ -127,14 +203,40 @@ class _Fixed(nn.Module):
 
     def forward(self, t: Tensor, state: State) -> State:
         (h,) = state
-        return (_same("f", self.f(self.attend(h, self.q(h, t)), t), "h", h),)
+        return (_check_rate("f", self.f(self.attend(h, self.q(h, t)), t), "h", h),)
 
 
-class ACENODE(_Layer):
-    """Attentive co-evolving NODE: dh/dt = f(h', t), da/dt = g(h', t), a(0) = q(h(0)), integrated as one state.
+class ACENODE(_ODELayer):
+    """An attentive co-evolving neural ODE layer (Eq. 3), h and a integrated as one state.
 
-    f(h, t), g(h, t) and q(h) are any modules; g(h, t, a) with `g_reads_attention`, and q(h, t) where attention is
-    fixed, since it is then asked at every t. `attention` "fixed" has no g, "none" has neither g nor q.
+    dh/dt = f(h', t; θ_f), da/dt = g(h', t; θ_g), a(0) = q(h(0)), where h' is the attended h (Eq. 4 or 5).
+
+    Args:
+        f: a module called as f(h', t) that returns a tensor of h's shape.
+        g: a module called as g(h', t) that returns a tensor of a's shape; needed for evolving attention.
+        q: a module called as q(h) that returns a(0), such as `Correlation` or `Dense`; needed unless attention is
+            "none". Fixed attention calls it as q(h, t).
+        attend: `Pairwise()` or `Elementwise()`; `Pairwise()` if None.
+        attention: "evolving" integrates a; "fixed" uses a(t) = q(h(t), t) and no g; "none" leaves a plain NODE.
+        solver: how to integrate; `Solver()` if None.
+        g_reads_attention: call g(h', t, a).
+
+    Raises:
+        UserError: a module that the kind of attention needs is missing, or the solver is not a `Solver`.
+
+    Example:
+        >>> import torch
+        >>> from acenode import ACENODE, Dense
+        >>> class Field(torch.nn.Module):
+        ...     def __init__(self, d, *shape):
+        ...         super().__init__()
+        ...         self.linear, self.shape = torch.nn.Linear(d, torch.Size(shape).numel()), shape
+        ...     def forward(self, h, t):
+        ...         return torch.tanh(self.linear(h)).unflatten(-1, self.shape)
+        >>> layer = ACENODE(Field(3, 3), Field(3, 3, 3), Dense((3,)))
+        >>> trajectory = layer(torch.randn(8, 3), [0.0, 0.5, 1.0])
+        >>> trajectory.h.shape, trajectory.a.shape
+        (torch.Size([3, 8, 3]), torch.Size([3, 8, 3, 3]))
     """
 
     def __init__(self, f: nn.Module, g: nn.Module | None = None, q: nn.Module | None = None, *,
@@ -152,27 +254,40 @@ class ACENODE(_Layer):
         self.q = q if attention != "none" else None
         self.attend, self.attention = (attend() if isinstance(attend, type) else attend) or Pairwise(), attention
         self.solver, self.g_reads_attention = _check_solver(solver), g_reads_attention
-        self.fused: Callable[[Tensor, Tensor, Tensor, bool], State] | None = None  # f and g in few kernels, see engine
+        self.fused: Callable[[Tensor, Tensor, Tensor, bool], State] | None = None  # f and g together in fewer kernels
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         if self.attention == "none":
-            return _Plain(self.f), (h0,)
+            return _PlainField(self.f), (h0,)
         assert self.q is not None
         if self.attention == "fixed":
-            return _Fixed(self), (h0,)
+            return _FixedAttentionField(self), (h0,)
         a0 = self.q(h0)
         self.attend.check(h0, a0)
         return CoEvolving(self, detach_attention), (h0, a0)
 
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
-        """`detach_attention` takes a(t) as a constant in the gradient, as the paper's first formula reads."""
+        """Integrate from h0 and a(0) = q(h0).
+
+        Args:
+            h0: (B, ...), h at t[0]; (B, d) for pairwise attention.
+            t: (T,), the times at which h and a are returned, t[0] first.
+            detach_attention: treat a(t) as a constant in the gradient, as Eq. 7 reads if a is held fixed.
+
+        Returns:
+            A `Trajectory`; its a is computed without gradients for fixed attention, and None without attention.
+
+        Raises:
+            UserError: f, g or q returns a tensor of another shape than it should, or the times are not monotone.
+            SolveError: the solve failed.
+        """
         field, state = self.system(h0, detach_attention)
         solution = solve(field, state, t, self.solver, per_sample=not self.training)
         times, h = _times(t), solution.states[0]
         a = solution.states[1] if self.attention == "evolving" else None
         if self.attention == "fixed":
             assert self.q is not None
-            with torch.no_grad():  # to look at; h already felt it
+            with torch.no_grad():  # for display only: the solve already used it
                 a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
         return Trajectory(times, h, a, solution.evaluations)
 

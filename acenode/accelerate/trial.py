@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 
 from acenode.accelerate.told import mention
-from acenode.errors import short_of_memory
+from acenode.errors import is_out_of_memory
 
 _trouble: dict[Hashable, str] = {}  # by kind of kernel; nothing where it works
 _trying = Lock()
@@ -28,7 +28,7 @@ def _tried(attempt: Callable[[], object]) -> str:
     try:
         attempt()
     except Exception as e:  # a compiler's, a driver's or a linker's own
-        if short_of_memory(e):
+        if is_out_of_memory(e):
             raise
         return f"{type(e).__name__}: {e}".splitlines()[0].removesuffix(": ")
     return ""

@@ -19,7 +19,7 @@ from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.accelerate.told import telling
 from acenode.accelerate.torch_alone import torch_alone
 from acenode.config import Config
-from acenode.errors import SolveError, UserError, short_of_memory
+from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.execution.environment import describe, device_of, repeatable
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
@@ -208,7 +208,7 @@ class _Listener:
 
 def _words(trouble: Exception) -> str:
     """What went wrong and what to try, in one line."""
-    if short_of_memory(trouble):
+    if is_out_of_memory(trouble):
         return "out of memory: use a smaller batch_size, gradient=checkpointed, or another device"
     if isinstance(trouble, SolveError | TrainingError | UserError):
         return str(trouble)

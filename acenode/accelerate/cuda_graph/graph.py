@@ -14,7 +14,7 @@ from acenode.accelerate.cuda_graph.accelerate import compiler
 from acenode.accelerate.cuda_graph.capture import Recorder, streams_of
 from acenode.accelerate.cuda_graph.graphed import GraphedPass, RecordingError, noted_by
 from acenode.accelerate.cuda_graph.steps import PLACES
-from acenode.errors import SolveError, UserError, short_of_memory
+from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import PassResult, PassSpec
@@ -115,7 +115,7 @@ class GraphEngine:
                 return None
             except Exception as trouble:
                 reason = f"{type(trouble).__name__}: {trouble}".splitlines()[0]
-                if not self.kernels or short_of_memory(trouble):
+                if not self.kernels or is_out_of_memory(trouble):
                     self._give_up(reason)
                     return None
                 self.kernels = False
