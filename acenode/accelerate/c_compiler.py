@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acenode import files
-from acenode.data.store import user_cache
+from acenode.files import user_cache
 
 COMPILERS = ("cc", "gcc", "clang")
 SWITCH = "ACENODE_NATIVE"  # 0 where nothing is to be compiled

@@ -16,7 +16,7 @@ from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.accelerate.told import OPERATIONS, telling
 from acenode.accelerate.torch_alone import torch_alone
 from acenode.bench import latent, ushcn
-from acenode.data.images import ImageArrays
+from acenode.data.image_source import ImageArrays
 from acenode.errors import UserError
 from acenode.execution.environment import repeatable
 from acenode.experiments.base import LabTask

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.config import Config
 from acenode.data import images as image_data
-from acenode.data.images import ImageArrays
+from acenode.data.image_source import ImageArrays
 from acenode.data.samples import digits
 from acenode.experiments.base import Experiment
 from acenode.experiments.image_methods import METHODS
