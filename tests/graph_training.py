@@ -12,6 +12,7 @@ from problems import relative
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.graph import GraphEngine, engine_for
+from acenode.accelerate.dispatch import Backend
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
@@ -23,7 +24,8 @@ def trainer(graph: bool, method: str = "ace", log: list[str] | None = None, **gi
     settings = {"device": "cuda", "batch_size": 64, "learning_rate": 0.01}
     settings |= {} if "step_size" in given else {"rtol": 1e-3, "atol": 1e-3}
     task = entry.make(entry.configure(method, **settings | given), Path(), CUDA)
-    engine = engine_for(task, CUDA, "auto", (log if log is not None else []).append)[1] if graph else None
+    say = (log if log is not None else []).append
+    engine = engine_for(task, CUDA, "auto", say, backend=Backend(log=say))[1] if graph else None
     task.model.train()
     return Trainer(task, task.recipe(), SilentListener(), engine)
 

@@ -20,16 +20,11 @@ from acenode import files
 from acenode.files import user_cache
 
 COMPILERS = ("cc", "gcc", "clang")
-SWITCH = "ACENODE_NATIVE"  # 0 where nothing is to be compiled
 # a NaN stays one: no -ffast-math; the products are written in the order in which their numbers fit the registers
 ALWAYS = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-schedule-insns",
           "-shared", "-fPIC"]
 WISHES: list[list[str]] = [["-march=native", "-fopenmp"], ["-fopenmp"], ["-march=native"], []]  # the first that works
 PATIENCE = 120.0  # seconds for the compiler
-
-
-def wanted() -> bool:
-    return os.environ.get(SWITCH) != "0"
 
 
 def library(source: Path) -> ctypes.CDLL | None:

@@ -1,12 +1,12 @@
-"""The smallest kernel there is, to see whether kernels can be had at all."""
+"""A minimal Triton kernel, to find out whether kernels compile and run here."""
 
 import triton
 import triton.language as tl
 
-from acenode.accelerate.launching import OneAtATime
+from acenode.accelerate.triton_support import Serialised
 
 
-@OneAtATime
+@Serialised
 @triton.jit
-def copy(source, to):
-    tl.store(to, tl.load(source))
+def copy(source, target):
+    tl.store(target, tl.load(source))

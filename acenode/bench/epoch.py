@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from acenode import experiments
+from acenode.accelerate.dispatch import Backend
 from acenode.bench.gpu import words
 from acenode.bench.gpu_work import FLOAT32, Family, Work, precision, training
 from acenode.config import read_seeds
@@ -77,10 +78,10 @@ class Epoch(Work):
         return Family("digits", 128, (self.method,), tuple(ENGINES.values()), partial(digits, self.data, self.root))
 
 
-def digits(data: str, root: Path, method: str, device: str, **given: Any) -> Any:
+def digits(data: str, root: Path, method: str, device: str, backend: Backend, **given: Any) -> Any:
     entry = experiments.get("mnist")
     config = entry.configure(method, data, device=device, epochs=1, analysis=False, **given)
-    return entry.make(config, root, torch.device(device))
+    return entry.make(config, root, torch.device(device), backend)
 
 
 class Evaluations(SilentListener):

@@ -13,12 +13,11 @@ import torch
 from acenode import experiments
 from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
-from acenode.accelerate.told import OPERATIONS, telling
-from acenode.accelerate.torch_alone import torch_alone
+from acenode.accelerate.dispatch import ACCELERATED, TORCH_OPERATIONS, Backend
 from acenode.bench import latent, ushcn
 from acenode.data.image_source import ImageArrays
 from acenode.errors import UserError
-from acenode.execution.environment import repeatable
+from acenode.execution.environment import backend_of, repeatable
 from acenode.experiments.base import LabTask
 from acenode.experiments.image_task import ImageTask
 from acenode.experiments.mnist import IMAGES
@@ -28,7 +27,7 @@ from acenode.training.trainer import Trainer
 IMAGE_BATCH = 128
 # what a run's log says where an engine did not do it all
 OTHERWISE = {"graph": ("graph engine not used", "in native steps", "torch's operations are recorded"),
-             "auto": ("do not run here", OPERATIONS)}
+             "auto": ("do not run here", TORCH_OPERATIONS)}
 FLOAT32 = "graph, float32"  # with convolutions in full single precision, where torch takes TF32 by default
 
 
@@ -40,7 +39,7 @@ class Family:
     batch: int
     methods: tuple[str, ...]
     engines: tuple[str, ...]
-    make: Callable[..., LabTask]  # (method, device, engine=, seed=)
+    make: Callable[..., LabTask]  # (method, device, backend=, engine=, seed=)
     published: Mapping[str, str] = field(default_factory=dict)  # by method: an iteration of the published code
     targets: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,9 +69,9 @@ def made_up(count: int) -> ImageArrays:
     return ImageArrays(x, y, x[:128], y[:128], tuple("0123456789"))
 
 
-def images(method: str, device: str, **given: Any) -> ImageTask:
+def images(method: str, device: str, backend: Backend = ACCELERATED, **given: Any) -> ImageTask:
     config = experiments.get("mnist").configure(method, "full", device=device, batch_size=IMAGE_BATCH, **given)
-    return ImageTask(config, made_up(8 * IMAGE_BATCH + 100), 100, IMAGES.build(config), pad=4,
+    return ImageTask(config, made_up(8 * IMAGE_BATCH + 100), 100, IMAGES.build(config, backend), pad=4,
                      device=torch.device(device))
 
 
@@ -103,9 +102,10 @@ def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Ite
     """A run in this thread, trained as `acenode train` would: on a stream of its own, by that engine and no other."""
     asked = {"native": "auto", FLOAT32: "graph"}.get(work.engine, work.engine)  # native: auto's without recordings
     repeatable(device)
-    with own_stream(device), torch_alone(work.engine == "reference"), telling(log.append):
-        task = work.of.make(work.method, device.type, engine=asked, seed=seed)
-        engine = None if work.engine == "native" else engine_for(task, device, asked, log.append)[1]
+    backend = backend_of(work.engine, log.append)
+    with own_stream(device):
+        task = work.of.make(work.method, device.type, backend=backend, engine=asked, seed=seed)
+        engine = None if work.engine == "native" else engine_for(task, device, asked, log.append, backend=backend)[1]
         if asked == "graph" and engine is None:
             raise UserError(log[-1])
         task.model.train()

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from acenode import experiments
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.bench import union
 from acenode.bench.turns import take_turns
 from acenode.data.points import TimeSeries
@@ -58,10 +59,10 @@ def records(count: int = BATCH, seed: int = 0) -> Records:
     return Records(series, labels, [str(i) for i in range(count)], 48.0, "h", tuple(map(str, range(VARIABLES))))
 
 
-def task(method: str = "latent-ode", device: str = "cpu", **given: Any) -> SeriesTask:
+def task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED, **given: Any) -> SeriesTask:
     """A method of the paper's size, with the same parameters for a seed, on such records."""
     config = experiments.get("physionet").configure(method, "full", device=device, **given)
-    model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config)
+    model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config, backend)
     made = records(3 * BATCH)
     part = Splits(made.take(range(BATCH)), made.take(range(BATCH, 2 * BATCH)), made.take(range(2 * BATCH, 3 * BATCH)),
                   ("survived", "died"))

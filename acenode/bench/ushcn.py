@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from acenode import experiments
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.bench.shared_clock import Plain
 from acenode.bench.turns import apart, take_turns
 from acenode.data.folds import ForecastParts
@@ -26,7 +27,7 @@ from acenode.data.series import SeriesArrays
 from acenode.data.splits import Parts
 from acenode.data.sporadic import SporadicBatch
 from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
-from acenode.execution.environment import describe
+from acenode.execution.environment import backend_of, describe
 from acenode.experiments.forecast_task import ForecastTask
 from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
@@ -64,7 +65,7 @@ def model_of(method: str) -> GRUODEBayes:
     """Of the paper's size, always with the same parameters."""
     experiment = experiments.get("ushcn")
     config = experiment.configure(method, "full", device="cpu", dropout=0.0)
-    model = experiment.methods[method].build(len(VARIABLES), config)
+    model = experiment.methods[method].build(len(VARIABLES), config, backend_of(config.engine))
     initialise(model, 0)
     return model
 
@@ -79,13 +80,14 @@ def arrays(made: list[TimeSeries]) -> SeriesArrays:
         classes=(), group=np.zeros(len(made), np.int64), unit="", horizon=END)
 
 
-def task(method: str, device: str = "cpu", count: int = BATCH, **given: Any) -> ForecastTask:
+def task(method: str, device: str = "cpu", backend: Backend = ACCELERATED, count: int = BATCH,
+         **given: Any) -> ForecastTask:
     """A method of the paper's size that trains on such series, one batch of them."""
     experiment = experiments.get("ushcn")
     config = experiment.configure(method, "full", device=device, **given)
     train, held = np.arange(count), np.arange(count, count + HELD)
     return ForecastTask(config, arrays(records(count + HELD)), ForecastParts(Parts(train, held, held), 0), CUT,
-                        experiment.methods[method].build(len(VARIABLES), config), experiment.metric,
+                        experiment.methods[method].build(len(VARIABLES), config, backend), experiment.metric,
                         torch.device(device))
 
 

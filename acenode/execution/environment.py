@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from acenode.accelerate.dispatch import Backend
 from acenode.errors import UserError
+
+NO_C = "ACENODE_NATIVE"  # 0: never call a C compiler
 
 
 def device_of(name: str) -> torch.device:
@@ -17,6 +22,12 @@ def device_of(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+def backend_of(engine: str | None, log: Callable[[str], None] = lambda line: None,
+               on_series_by: Callable[[str], None] = lambda name: None) -> Backend:
+    """Return what a run with this setting `engine` may use: `reference` is torch operations with autograd only."""
+    return Backend(engine != "reference", os.environ.get(NO_C) != "0", log, on_series_by)
 
 
 def repeatable(device: torch.device) -> None:

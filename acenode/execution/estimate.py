@@ -16,10 +16,9 @@ import torch
 from acenode import experiments
 from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
-from acenode.accelerate.torch_alone import torch_alone
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.execution.environment import device_of, repeatable
+from acenode.execution.environment import backend_of, device_of, repeatable
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
@@ -159,10 +158,11 @@ def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
     """Seconds of an iteration, trained as a run of it would be, and iterations an epoch."""
     device = device_of(config.device)
     repeatable(device)
-    with own_stream(device), torch_alone(config.engine == "reference"), ExitStack() as afterwards:
-        task = experiments.get(config.experiment).make(config, data_root, device)
+    backend = backend_of(config.engine)
+    with own_stream(device), ExitStack() as afterwards:
+        task = experiments.get(config.experiment).make(config, data_root, device, backend)
         recipe = task.recipe()
-        engine = engine_for(task, device, config.engine, lambda line: None, task.iterations * recipe.epochs)[1]
+        engine = engine_for(task, device, config.engine, backend.log, task.iterations * recipe.epochs, backend)[1]
         if engine is not None:
             afterwards.callback(engine.close)
         trainer = Trainer(task, recipe, SilentListener(), engine)

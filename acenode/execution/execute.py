@@ -16,11 +16,10 @@ import torch
 from acenode import experiments
 from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
-from acenode.accelerate.told import telling
-from acenode.accelerate.torch_alone import torch_alone
+from acenode.accelerate.dispatch import Backend
 from acenode.config import Config
 from acenode.errors import SolveError, UserError, is_out_of_memory
-from acenode.execution.environment import describe, device_of, repeatable
+from acenode.execution.environment import backend_of, describe, device_of, repeatable
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
 from acenode.runs.store import Run, RunStore
@@ -89,19 +88,20 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
     repeatable(device)
-    with (own_stream(device), torch_alone(config.engine == "reference"),
-          telling(recorder.log, lambda by: recorder.describe(series_by=by)), contextlib.ExitStack() as afterwards):
+    backend = backend_of(config.engine, recorder.log, lambda name: recorder.describe(series_by=name))
+    with own_stream(device), contextlib.ExitStack() as afterwards:
         afterwards.callback(listener.end)
-        return _train_on(device, recorder, listener, config, data_root, afterwards)
+        return _train_on(device, backend, recorder, listener, config, data_root, afterwards)
 
 
-def _train_on(device: torch.device, recorder: Recorder, listener: _Listener, config: Config, data_root: Path,
-              afterwards: contextlib.ExitStack) -> tuple[dict[str, float], float]:
-    task = experiments.get(config.experiment).make(config, data_root, device)
+def _train_on(device: torch.device, backend: Backend, recorder: Recorder, listener: _Listener, config: Config,
+              data_root: Path, afterwards: contextlib.ExitStack) -> tuple[dict[str, float], float]:
+    task = experiments.get(config.experiment).make(config, data_root, device, backend)
     if getattr(task, "partial", False):  # a number on a part of the data stands beside none of the paper's
         recorder.describe(partial=True)
     recipe = task.recipe()
-    name, engine = engine_for(task, device, config.engine, recorder.log, task.iterations * recipe.epochs)
+    name, engine = engine_for(task, device, config.engine, recorder.log, task.iterations * recipe.epochs,
+                              backend)
     if engine is not None:
         afterwards.callback(engine.close)
         engine.on_giving_up = lambda: recorder.describe(trained_by="native")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from acenode.accelerate.dispatch import Backend
 from acenode.config import FIELDS, SETTINGS, Config, resolve
 from acenode.errors import UserError
 from acenode.training.task import Metric, Recipe, Task
@@ -32,9 +33,15 @@ class Method(Generic[Shape]):
 
     name: str
     title: str
-    build: Callable[[Shape, Config], Any]
+    build: Callable[[Shape, Config, Backend], Any]
     uses: frozenset[str]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+class MakeTask(Protocol):
+    """Build the task of a configuration: its data and its model."""
+
+    def __call__(self, config: Config, root: Path, device: torch.device, backend: Backend = ..., /) -> LabTask: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Experiment:
     metric: Metric
     methods: Mapping[str, Method]
     defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, what is given -> settings
-    make: Callable[[Config, Path, torch.device], LabTask]
+    make: MakeTask
     count: Callable[[Config], int]  # parameters of the model a configuration describes
     classes: tuple[str, ...] = ()  # their names, where they have any but their numbers
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # choices of a setting that there are here

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
 from acenode.data.series import SeriesArrays
 from acenode.experiments.base import Experiment
@@ -60,15 +61,16 @@ class ForecastSet:
     def chosen(self, data: str, sample: str | None) -> SporadicSet:
         return self.full if data == "full" else self.samples.get(sample or "", next(iter(self.samples.values())))
 
-    def build(self, config: Config) -> nn.Module:
+    def build(self, config: Config, backend: Backend) -> nn.Module:
         """The model that a configuration describes, not yet initialised."""
-        return METHODS[config.method].build(self.chosen(config.data, config.sample).variables, config)
+        return METHODS[config.method].build(self.chosen(config.data, config.sample).variables, config, backend)
 
-    def make(self, config: Config, root: Path, device: torch.device) -> ForecastTask:
+    def make(self, config: Config, root: Path, device: torch.device,
+             backend: Backend = ACCELERATED) -> ForecastTask:
         from acenode.data.folds import forecast_parts
         from acenode.experiments.forecast_task import ForecastTask
 
-        chosen, model = self.chosen(config.data, config.sample), self.build(config)
+        chosen, model = self.chosen(config.data, config.sample), self.build(config, backend)
         arrays = chosen.load(root)
         parts = forecast_parts(arrays, config.fold or 0, chosen.cut)
         task = ForecastTask(config, arrays, parts, chosen.cut, model, self.metric, device, chosen.note)
@@ -91,6 +93,6 @@ def experiment(spec: ForecastSet) -> Experiment:
     return Experiment(
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
         also=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
-        count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
+        count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         only={"initial": ("correlation", "dense")},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from acenode.accelerate.dispatch import Backend
 from acenode.config import Config
 from acenode.experiments.base import Method
 from acenode.experiments.solver_settings import SOLVER, solver_of
@@ -26,25 +27,25 @@ def _recurrent(make: Callable[[int, int], Any], variables: int, c: Config) -> nn
     return RecurrentForecaster(make(variables, c.latent or 1), variables, c.units or 1, c.dropout or 0.0)
 
 
-def build_gru_simple(variables: int, c: Config) -> nn.Module:
+def build_gru_simple(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sporadic_recurrent import GRUSimple
 
     return _recurrent(GRUSimple, variables, c)
 
 
-def build_gru_d(variables: int, c: Config) -> nn.Module:
+def build_gru_d(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sporadic_recurrent import gru_d
 
     return _recurrent(gru_d, variables, c)
 
 
-def build_t_lstm(variables: int, c: Config) -> nn.Module:
+def build_t_lstm(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sporadic_recurrent import TimeLSTM
 
     return _recurrent(TimeLSTM, variables, c)
 
 
-def build_seq_vae(variables: int, c: Config) -> nn.Module:
+def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sequential_vae import SequentialVAE
 
     d = c.latent or 1
@@ -59,21 +60,22 @@ def _node_vae(variables: int, c: Config, mask: bool) -> nn.Module:
                   dropout=c.dropout or 0.0)
 
 
-def build_node_vae(variables: int, c: Config) -> nn.Module:
+def build_node_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
     return _node_vae(variables, c, mask=False)
 
 
-def build_node_vae_mask(variables: int, c: Config) -> nn.Module:
+def build_node_vae_mask(variables: int, c: Config, backend: Backend) -> nn.Module:
     return _node_vae(variables, c, mask=True)
 
 
-def build_gru_ode_bayes(variables: int, c: Config) -> nn.Module:
+def build_gru_ode_bayes(variables: int, c: Config, backend: Backend) -> nn.Module:
     """With `augment` zeros appended to h(0), and with attention where there is any."""
     from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 
     return GRUODEBayes(variables, c.latent or 1, c.units or 1, c.features or 1, step=c.step_size or 0.1,
                        dropout=c.dropout or 0.0, mixing=c.mixing or 0.0, minimal=c.cell == "minimal",
-                       impute=bool(c.impute), extra=c.augment or 0, attention=_attention(c))  # type: ignore[arg-type]
+                       impute=bool(c.impute), extra=c.augment or 0, attention=_attention(c),  # type: ignore[arg-type]
+                       backend=backend)
 
 
 def _attention(c: Config) -> nn.Module | None:

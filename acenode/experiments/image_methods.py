@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from acenode.accelerate.dispatch import Backend
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments.base import Method
@@ -18,30 +19,30 @@ ATTENTION = frozenset({"attention", "initial", "schedule", "penalty", "penalty_w
                        "q_layers"})
 
 
-def build_resnet(shape: ImageShape, config: Config) -> ImageModel:
+def build_resnet(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
     from acenode.models.image.model import resnet
 
-    return resnet(shape)
+    return resnet(shape, backend)
 
 
-def build_ode_net(shape: ImageShape, config: Config) -> ImageModel:
+def build_ode_net(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
     from acenode.models.image.model import ode_net
 
-    return ode_net(shape, solver_of(config))
+    return ode_net(shape, solver_of(config), backend)
 
 
-def build_augmented(shape: ImageShape, config: Config) -> ImageModel:
+def build_augmented(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
     from acenode.models.image.model import augmented_ode_net
 
-    return augmented_ode_net(shape, solver_of(config), config.augment or 5)
+    return augmented_ode_net(shape, solver_of(config), config.augment or 5, backend)
 
 
-def build_ace(shape: ImageShape, config: Config) -> ImageModel:
+def build_ace(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
     from acenode.models.image.model import ace_ode_net
 
     if config.initial in ("dense", "correlation") and config.crop != shape.side:
         raise UserError(f"initial={config.initial} needs maps of one size: leave crop at {shape.side}")
-    return ace_ode_net(shape, solver_of(config), f_layers=config.f_layers or 1, q_layers=config.q_layers or 1,
+    return ace_ode_net(shape, solver_of(config), backend, f_layers=config.f_layers or 1, q_layers=config.q_layers or 1,
                        attention=config.attention or "none", initial=config.initial or "conv")  # type: ignore[arg-type]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
 from acenode.data import images as image_data
 from acenode.data.image_source import ImageArrays
@@ -51,17 +52,18 @@ class ImageSet:
             return ImageShape(self.inputs, 8, 10, 24 * width, padding, halvings=1)
         return ImageShape(self.inputs, self.side, 10, 64 * width, padding)
 
-    def build(self, config: Config) -> ImageModel:
+    def build(self, config: Config, backend: Backend) -> ImageModel:
         """The model that a configuration describes, not yet initialised."""
-        return METHODS[config.method].build(self.shape(config), config)
+        return METHODS[config.method].build(self.shape(config), config, backend)
 
-    def make(self, config: Config, root: Path, device: torch.device) -> ImageTask:
+    def make(self, config: Config, root: Path, device: torch.device,
+             backend: Backend = ACCELERATED) -> ImageTask:
         from acenode.experiments.image_task import ImageTask
 
         arrays = self.load(config.data, root)
         held = self.validation if config.data == "full" else len(arrays.x_train) // 5
         pad = 4 if config.data == "full" else 0  # one pixel of eight is a different digit
-        return ImageTask(config, arrays, held, self.build(config), pad=pad, device=device)
+        return ImageTask(config, arrays, held, self.build(config, backend), pad=pad, device=device)
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The paper's best settings, or ones that suit the digits; fixed attention is the correlation's."""
@@ -93,6 +95,6 @@ def experiment(spec: ImageSet) -> Experiment:
         methods=METHODS,
         defaults=spec.defaults,
         make=spec.make,
-        count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
+        count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         source=spec.name,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from acenode.accelerate.dispatch import Backend
 from acenode.config import Config
 from acenode.experiments.base import Method
 from acenode.experiments.solver_settings import SOLVER, solver_of
@@ -42,14 +43,14 @@ def _where(shape: SeriesShape, config: Config) -> str:
     return "points" if shape.classify == "points" else config.classify_from or "start"
 
 
-def _encoder(shape: SeriesShape, c: Config, latent: int) -> nn.Module:
+def _encoder(shape: SeriesShape, c: Config, latent: int, backend: Backend) -> nn.Module:
     from acenode.models.dense_layers import Field
     from acenode.models.latent.recognition import AttentiveDrift, Drift, ODEEncoder, ODERecurrence
 
     r, units, maps = c.recognition or 1, c.units or 1, c.encoder_maps or 2
     f = Field(r, r, units, maps)
     drift = AttentiveDrift(f, Field(r, r * r, units, maps, square=True)) if c.attention_in == "both" else Drift(f)
-    return ODEEncoder(latent, ODERecurrence(2 * shape.variables, r, c.gru_units or 1, drift))
+    return ODEEncoder(latent, ODERecurrence(2 * shape.variables, r, c.gru_units or 1, drift, backend))
 
 
 def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, size: int) -> nn.Module:
@@ -68,22 +69,22 @@ def _field(c: Config, size: int) -> nn.Module:
     return Field(size, size, c.units or 1, c.f_maps or 2, bounded=bool(c.bounded))
 
 
-def build_latent_ode(shape: SeriesShape, c: Config) -> nn.Module:
+def build_latent_ode(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.node import NODE
 
     d = c.latent or 1
-    return _latent(shape, c, _encoder(shape, c, d), NODE(_field(c, d), solver_of(c)), d)
+    return _latent(shape, c, _encoder(shape, c, d, backend), NODE(_field(c, d), solver_of(c)), d)
 
 
-def build_augmented(shape: SeriesShape, c: Config) -> nn.Module:
+def build_augmented(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.node import AugmentedNODE
 
     d, extra = c.latent or 1, c.augment or 5
-    return _latent(shape, c, _encoder(shape, c, d), AugmentedNODE(_field(c, d + extra), extra, solver=solver_of(c)),
-                   d + extra)
+    ode = AugmentedNODE(_field(c, d + extra), extra, solver=solver_of(c))
+    return _latent(shape, c, _encoder(shape, c, d, backend), ode, d + extra)
 
 
-def build_ace(shape: SeriesShape, c: Config) -> nn.Module:
+def build_ace(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.attention import Correlation, Dense
     from acenode.models.dense_layers import Field
     from acenode.models.latent.model import PerTrajectory
@@ -96,20 +97,20 @@ def build_ace(shape: SeriesShape, c: Config) -> nn.Module:
         q = Dense((d,)) if c.initial == "dense" else Correlation((d,), bins=21 if attention == "fixed" else 1)
         q = PerTrajectory(q, c.trajectories or 1)
     ode = ACENODE(_field(c, d), g, q, attention=attention, solver=solver_of(c))  # type: ignore[arg-type]
-    return _latent(shape, c, _encoder(shape, c, d), ode, d)
+    return _latent(shape, c, _encoder(shape, c, d, backend), ode, d)
 
 
-def build_poisson(shape: SeriesShape, c: Config) -> nn.Module:
+def build_poisson(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.dense_layers import Map, Perceptron
     from acenode.models.latent.model import LatentPoisson, PoissonODE
 
     d, units = c.latent or 1, c.units or 1
     ode = PoissonODE(_field(c, 2 * d), Perceptron(d, shape.variables, units, 3), d, shape.variables, solver_of(c))
-    return LatentPoisson(_encoder(shape, c, 2 * d), ode, Map(d, shape.variables), _classifier(shape, 2 * d), 2 * d,
-                         _where(shape, c))
+    return LatentPoisson(_encoder(shape, c, 2 * d, backend), ode, Map(d, shape.variables), _classifier(shape, 2 * d),
+                         2 * d, _where(shape, c))
 
 
-def build_latent_rnn(shape: SeriesShape, c: Config) -> nn.Module:
+def build_latent_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.latent.recognition import RNNEncoder
     from acenode.node import NODE
 
@@ -118,7 +119,7 @@ def build_latent_rnn(shape: SeriesShape, c: Config) -> nn.Module:
     return _latent(shape, c, encoder, NODE(_field(c, d), solver_of(c)), d)
 
 
-def build_rnn_vae(shape: SeriesShape, c: Config) -> nn.Module:
+def build_rnn_vae(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.latent.model import RecurrentVAE
     from acenode.models.latent.recognition import RNNEncoder
 
@@ -128,7 +129,7 @@ def build_rnn_vae(shape: SeriesShape, c: Config) -> nn.Module:
 
 
 def _recurrent(**kind: bool) -> Any:
-    def build(shape: SeriesShape, c: Config) -> nn.Module:
+    def build(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
         from acenode.models.latent.autoregressive import Autoregressive
         from acenode.models.latent.recurrence import Recurrence
 
@@ -139,14 +140,14 @@ def _recurrent(**kind: bool) -> Any:
     return build
 
 
-def build_ode_rnn(shape: SeriesShape, c: Config) -> nn.Module:
+def build_ode_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.dense_layers import Field
     from acenode.models.latent.autoregressive import Autoregressive
     from acenode.models.latent.recognition import Drift, ODERecurrence
 
     d = c.latent or 1
     drift = Drift(Field(d, d, c.units or 1, c.encoder_maps or 2))
-    recurrence = ODERecurrence(2 * shape.variables, d, c.gru_units or 1, drift)
+    recurrence = ODERecurrence(2 * shape.variables, d, c.gru_units or 1, drift, backend)
     return Autoregressive(recurrence, shape.variables, d, 100, _classifier(shape, d, linear=False), _where(shape, c))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
 from acenode.data.scale import Scale
 from acenode.data.series import SeriesArrays
@@ -63,11 +64,12 @@ class SeriesSet:
         classify = None if self.kind == "vitals" else self.kind
         return SeriesShape(self.variables[config.data == "full"], classify, self.classes)
 
-    def build(self, config: Config) -> nn.Module:
+    def build(self, config: Config, backend: Backend) -> nn.Module:
         """The model that a configuration describes, not yet initialised."""
-        return self.methods[config.method].build(self.shape(config), config)
+        return self.methods[config.method].build(self.shape(config), config, backend)
 
-    def make(self, config: Config, root: Path, device: torch.device) -> SeriesTask:
+    def make(self, config: Config, root: Path, device: torch.device,
+             backend: Backend = ACCELERATED) -> SeriesTask:
         from acenode.experiments.series_task import SeriesTask, Splits
 
         arrays = self.sample() if config.data == "sample" else self.full(root)
@@ -75,7 +77,7 @@ class SeriesSet:
         scale = self.scale(arrays, parts.train, config)
         splits = Splits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
                         records_of(arrays, parts.test, scale), arrays.classes, arrays.coupling)
-        task = SeriesTask(config, splits, self.build(config), self.kind, self.metric, device)
+        task = SeriesTask(config, splits, self.build(config, backend), self.kind, self.metric, device)
         task.partial = config.data == "full" and not self.whole(arrays)
         return task
 
@@ -116,6 +118,6 @@ def experiment(spec: SeriesSet) -> Experiment:
     return Experiment(
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
         methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,
-        count=lambda config: sum(p.numel() for p in spec.build(config).parameters()),
+        count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         only={"initial": ("correlation", "dense")}, classes=spec.names,
     )

@@ -12,7 +12,7 @@ import torch
 from problems import IdleEngine
 from torch import Tensor, nn
 
-from acenode.accelerate.torch_alone import kernels_wanted
+from acenode.accelerate.dispatch import Backend
 from acenode.bench import gpu, gpu_work, latent, ushcn
 from acenode.bench.gpu_table import render
 from acenode.bench.gpu_work import FAMILIES, Work
@@ -24,14 +24,13 @@ CPU = torch.device("cpu")
 
 
 class Tiny:
-    """One number that is trained; knows which threads asked for its batches, and whether kernels were wanted there."""
+    """Train one number; note which threads ask for its batches."""
 
     metric, iterations = Metric("error"), 3
 
-    def __init__(self, seed: int) -> None:
-        self.seed, self.model = seed, nn.ParameterDict({"f": torch.tensor([float(seed)])})
+    def __init__(self, seed: int, backend: Backend) -> None:
+        self.backend, self.seed, self.model = backend, seed, nn.ParameterDict({"f": torch.tensor([float(seed)])})
         self.threads: set[int] = set()
-        self.wanted: set[bool] = set()
         self.tf32: set[bool] = set()
 
     def recipe(self) -> Recipe:
@@ -42,7 +41,6 @@ class Tiny:
 
     def batch(self, epoch: int, iteration: int) -> Tensor:
         self.threads.add(threading.get_ident())
-        self.wanted.add(kernels_wanted())
         self.tf32.add(torch.backends.cudnn.allow_tf32)
         return torch.ones(1)
 
@@ -55,10 +53,10 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> list[Tiny]:
     """The series by such tasks, of which ace cannot be made; all that there were."""
     made: list[Tiny] = []
 
-    def make(method: str, device: str, engine: str, seed: int) -> Any:
+    def make(method: str, device: str, backend: Backend, engine: str, seed: int) -> Any:
         if method == "ace":
             raise RuntimeError("no such kernel\nand a long story")
-        made.append(Tiny(seed))
+        made.append(Tiny(seed, backend))
         return made[-1]
 
     monkeypatch.setitem(FAMILIES, "series", replace(FAMILIES["series"], make=make))
@@ -78,7 +76,7 @@ def test_every_row_is_measured_and_one_that_fails_says_so_in_its_place(tiny: lis
     assert auto["evaluations"] == 7
     assert auto["samples_per_second"] == pytest.approx(50e3 / auto["ms"])
     assert auto["published"] == "14–18 s"
-    assert [task.wanted for task in tiny] == [{False}, {True}] + 5 * [{True}]
+    assert [task.backend.accelerated for task in tiny] == [False, True] + 5 * [True]
     assert sorted(task.seed for task in tiny[2:]) == [0, 1, 2, 3, 4]
     assert len({t for task in tiny[2:] for t in task.threads}) == 5
     assert "4/4 series, ace by auto" in capsys.readouterr().err
@@ -101,7 +99,7 @@ def test_a_run_that_fails_beside_others_ends_them_in_words(tiny: list[Tiny]) -> 
 def test_a_row_has_the_precision_that_it_says(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     for engine in ("auto", gpu_work.FLOAT32):
-        monkeypatch.setattr(gpu_work, "engine_for", lambda *_: ("graph", IdleEngine()))
+        monkeypatch.setattr(gpu_work, "engine_for", lambda *_, **__: ("graph", IdleEngine()))
         gpu.row_of(Work("series", "latent-ode", engine), CPU, 1, full=True)
     assert [task.tf32 for task in tiny] == 6 * [{True}] + 6 * [{False}]
     assert torch.backends.cudnn.allow_tf32

@@ -13,32 +13,34 @@ from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.compiled import CompiledField
 from acenode.accelerate.cuda_graph.operations import Operations
-from acenode.accelerate.encoder.cuda import ready
-from acenode.accelerate.trial import works
+from acenode.accelerate.dispatch import ACCELERATED, Backend
+from acenode.accelerate.kernel_check import kernels_available, runs
 from acenode.attention import Elementwise
 from acenode.ode.runge_kutta import State
 
 
-def compiler(device: torch.device) -> bool:
+def compiler(device: torch.device, backend: Backend = ACCELERATED) -> bool:
     """Whether there is a compiler of kernels for a device."""
-    return device.type == "cuda" and ready(torch.cuda.current_device() if device.index is None else device.index)
+    return device.type == "cuda" and kernels_available(
+        backend, torch.cuda.current_device() if device.index is None else device.index)
 
 
-def operations_for(like: State, kernels: bool) -> Operations:
+def operations_for(like: State, kernels: bool, backend: Backend = ACCELERATED) -> Operations:
     """Kernels, where they are wanted, for what they were written for: single precision, and two blocks at most."""
-    if kernels and compiler(like[0].device) and len(like) <= 2 and all(b.dtype == torch.float32 for b in like):
+    if (kernels and compiler(like[0].device, backend) and len(like) <= 2
+            and all(b.dtype == torch.float32 for b in like)):
         from acenode.accelerate.cuda_graph.kernels.operations import KernelOperations
 
         return KernelOperations(like[0].device)
     return Operations(like[0].device)
 
 
-def _compiled(fields: list[Any], like: Tensor) -> dict[Any, CompiledField]:
+def _compiled(fields: list[Any], like: Tensor, backend: Backend) -> dict[Any, CompiledField]:
     """Those of them that torch compiles."""
     made = {m: CompiledField(m, like) for m in fields}
     return {m: field for m, field in made.items()
-            if works(("torch.compile", like.device.index, like.shape), partial(field.attempt, like),
-                     "fields compiled by torch")}
+            if runs(backend, ("torch.compile", like.device.index, like.shape), partial(field.attempt, like),
+                    "fields compiled by torch")}
 
 
 class Accelerated:
@@ -47,11 +49,12 @@ class Accelerated:
     A module that can be done by kernels has an attribute `fused`, None but while work is recorded.
     """
 
-    def __init__(self, layer: nn.Module, like: State, stages: int, kernels: bool, compiles: bool) -> None:
+    def __init__(self, layer: nn.Module, like: State, stages: int, kernels: bool, compiles: bool,
+                 backend: Backend = ACCELERATED) -> None:
         self.modules: dict[Any, Any] = {}
         self.layers: list[Any] = []
         self.fields = [m for m in layer.modules() if hasattr(m, "norms") and hasattr(m, "fused")]
-        if not (kernels and compiler(like[0].device)) or like[0].dim() != 4 or like[0].dtype != torch.float32:
+        if not (kernels and compiler(like[0].device, backend)) or like[0].dim() != 4 or like[0].dtype != torch.float32:
             return
         from acenode.accelerate.cuda_graph.kernels.fused import FusedField, FusedPair
 
@@ -63,7 +66,7 @@ class Accelerated:
             x.reserve(stages)
         self.modules |= fused
         if compiles:
-            self.modules |= _compiled([m for m in self.fields if m not in fused], like[0])
+            self.modules |= _compiled([m for m in self.fields if m not in fused], like[0], backend)
         f, g = (fused.get(getattr(layer, name, None)) for name in ("f", "g"))
         elementwise = type(getattr(layer, "attend", None)) is Elementwise
         if f and g and elementwise and not layer.g_reads_attention and FusedPair.fits(f, g):

@@ -14,6 +14,7 @@ from acenode.accelerate.cuda_graph.accelerate import compiler
 from acenode.accelerate.cuda_graph.capture import Recorder, streams_of
 from acenode.accelerate.cuda_graph.graphed import GraphedPass, RecordingError, noted_by
 from acenode.accelerate.cuda_graph.steps import PLACES
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
@@ -48,12 +49,13 @@ class GraphEngine:
     """Does passes by recordings, made when a pass is first asked for; gives up once and for all where that fails."""
 
     def __init__(self, task: PiecewiseTask, recorder: Recorder, rate: Tensor, log: Callable[[str], None],
-                 compiles: bool = True) -> None:
+                 compiles: bool = True, backend: Backend = ACCELERATED) -> None:
+        self.backend = backend
         self.task, self.recorder, self.log, self.compiles = task, recorder, log, compiles
         self.passes: dict[str, GraphedPass] = {}
         self.places: dict[str, int] = {}  # of passes whose solves have taken more steps than usual
         self.rate, self.rate_now = rate, 0.0  # the learning rate, where the optimisers read it
-        self.kernels = compiler(rate.device)
+        self.kernels = compiler(rate.device, backend)
         self.said: set[str] = set()
         self.given_up = False
         self.on_giving_up: Callable[[], None] = lambda: None
@@ -124,7 +126,8 @@ class GraphEngine:
     def _record(self, spec: PassSpec, batch: Any) -> GraphedPass:
         start = time.perf_counter()
         graphed = GraphedPass(self.task, spec, batch, self.recorder, self.rate,
-                              places=self.places.get(spec.name, PLACES), kernels=self.kernels, compiles=self.compiles)
+                              places=self.places.get(spec.name, PLACES), kernels=self.kernels, compiles=self.compiles,
+                              backend=self.backend)
         held = self.recorder.settle() / 1e6
         self.log(f"graph engine: pass {spec.name} recorded in {time.perf_counter() - start:.1f} s, "
                  f"{graphed.remembered} steps remembered, steps by {graphed.steps.o.name}, fields by "
@@ -155,7 +158,8 @@ class GraphEngine:
 
 
 def engine_for(task: Task, device: torch.device, asked: str | None, log: Callable[[str], None],
-               iterations: int | None = None) -> tuple[str | None, GraphEngine | None]:
+               iterations: int | None = None,
+               backend: Backend = ACCELERATED) -> tuple[str | None, GraphEngine | None]:
     """What a task is trained by, in a word, and the engine where it is the graph one; no word for what has no solver.
 
     `asked` is the setting `engine`; of a training of few `iterations` torch is not asked to compile anything.
@@ -165,7 +169,7 @@ def engine_for(task: Task, device: torch.device, asked: str | None, log: Callabl
     against = obstacle(task, device)
     if against is None:
         assert isinstance(task, PiecewiseTask)
-        engine = _with_a_stream(task, device, log, iterations is None or iterations >= WORTH_COMPILING)
+        engine = _with_a_stream(task, device, log, iterations is None or iterations >= WORTH_COMPILING, backend)
         if engine is not None:
             return "graph", engine
         against = "other runs have all the streams that torch has"
@@ -177,14 +181,14 @@ def engine_for(task: Task, device: torch.device, asked: str | None, log: Callabl
 
 
 def _with_a_stream(task: PiecewiseTask, device: torch.device, log: Callable[[str], None],
-                   compiles: bool) -> GraphEngine | None:
+                   compiles: bool, backend: Backend) -> GraphEngine | None:
     """An engine, where there is a stream left for its recordings; its `close` gives that back."""
     streams = streams_of(device)
     stream = streams.take()
     if stream is None:
         return None
     try:
-        return GraphEngine(task, Recorder(stream), torch.zeros((), device=device), log, compiles)
+        return GraphEngine(task, Recorder(stream), torch.zeros((), device=device), log, compiles, backend)
     except BaseException:
         streams.give_back(stream)
         raise

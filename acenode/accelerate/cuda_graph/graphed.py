@@ -27,6 +27,7 @@ from acenode.accelerate.cuda_graph.accelerate import Accelerated, operations_for
 from acenode.accelerate.cuda_graph.capture import RECORDING, Recorder
 from acenode.accelerate.cuda_graph.control import FULL, RUNNING, Told
 from acenode.accelerate.cuda_graph.steps import PLACES, Steps, Taken
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
 from acenode.training.task import PiecewiseTask
 
@@ -48,9 +49,11 @@ class GraphedPass:
     """A pass of a task that comes in pieces, for batches like the one it is made with."""
 
     def __init__(self, task: PiecewiseTask, spec: PassSpec, batch: tuple[Tensor, ...], recorder: Recorder,
-                 rate: Tensor, *, places: int = PLACES, kernels: bool = True, compiles: bool = True) -> None:
+                 rate: Tensor, *, places: int = PLACES, kernels: bool = True, compiles: bool = True,
+                 backend: Backend = ACCELERATED) -> None:
         self.task, self.spec, self.rate, self.recorder = task, spec, rate, recorder
         self.places = places  # steps that are kept
+        self.backend = backend
         self.kernels, self.compiles = kernels, compiles  # whether our kernels are wanted, and torch's for other fields
         self.everything, self.buffers = list(task.model.parameters()), list(task.model.buffers())
         self.noted = noted_by(task.layer)
@@ -129,9 +132,10 @@ class GraphedPass:
         """What the states look like, and the tensors that outlive a replay."""
         layer: Any = self.task.layer
         _, state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
-        operations = operations_for(state, self.kernels)
+        operations = operations_for(state, self.kernels, self.backend)
         like = operations.arrange(tuple(b.detach() for b in state))
-        self.accelerated = Accelerated(layer, like, Steps.stages(layer.solver), self.kernels, self.compiles)
+        self.accelerated = Accelerated(layer, like, Steps.stages(layer.solver), self.kernels, self.compiles,
+                                       self.backend)
         self.steps = Steps(like, (0.0, 1.0), layer.solver, operations, self.places, self.accelerated)
 
     def _encode(self) -> None:

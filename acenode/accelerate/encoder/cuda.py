@@ -13,39 +13,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from acenode.accelerate.torch_alone import kernels_wanted
-from acenode.accelerate.trial import works
+from acenode.accelerate.dispatch import Backend
+from acenode.accelerate.kernel_check import kernels_available
+from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
 
 if TYPE_CHECKING:
     from acenode.accelerate.encoder.torch_scan import Found, Kept
 
 LARGEST = 128  # of any layer
-ADDRESSABLE = 2**31
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 
 
-def ready(index: int) -> bool:
-    """Whether kernels are wanted, can be compiled for that device and run there."""
-    return kernels_wanted() and works(("any", index), lambda: _copy_there(index))
-
-
-def _copy_there(index: int) -> None:
-    from acenode.accelerate.probe_kernel import copy
-
-    with torch.cuda.device(index):
-        there = torch.zeros(1, device=f"cuda:{index}")
-        copy[(1,)](torch.ones_like(there), there)
-        if there.item() != 1:
-            raise RuntimeError("what a kernel copied did not arrive")
-
-
-def padded(*sizes: int) -> int:
-    """The power of two that holds them all."""
-    return max(16, 1 << (max(sizes) - 1).bit_length())
-
-
-def suits(given: Tensor, weights: Sequence[Tensor]) -> bool:
-    """Whether the kernels take a scan of this kind."""
+def supports(backend: Backend, given: Tensor, weights: Sequence[Tensor]) -> bool:
+    """Return True if the kernels can run this scan."""
     if not given.is_cuda or any(x.dtype != torch.float32 for x in (given, *weights)):
         return False
     if len({W.shape[1] for W in weights[6:-2:2]}) != 1:
@@ -53,7 +33,7 @@ def suits(given: Tensor, weights: Sequence[Tensor]) -> bool:
     R, U, H, L = _widths(weights)
     S, B, _ = given.shape
     most = S * B * max(3 * U, 2 * R, L * H)
-    return max(R, U, H) <= LARGEST and 0 < most < ADDRESSABLE and ready(given.device.index)
+    return max(R, U, H) <= LARGEST and 0 < most < MAX_ELEMENTS and kernels_available(backend, given.device.index)
 
 
 def _widths(weights: Sequence[Tensor]) -> tuple[int, int, int, int]:
@@ -63,7 +43,7 @@ def _widths(weights: Sequence[Tensor]) -> tuple[int, int, int, int]:
 def compiled_for(weights: Sequence[Tensor]) -> dict[str, int]:
     """What the kernels are made for."""
     R, U, H, L = _widths(weights)
-    P = padded(R, U, H)
+    P = block_size(R, U, H)
     return {"R": R, "U": U, "H": H, "L": L, "P": P, "num_warps": WARPS[P]}
 
 

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from acenode.accelerate.launching import OneAtATime
+from acenode.accelerate.triton_support import Serialised
 
 
 @triton.jit
@@ -72,7 +72,7 @@ def back_through(d, w, inputs: tl.constexpr, outputs: tl.constexpr, TURNED: tl.c
     return y
 
 
-@OneAtATime
+@Serialised
 @triton.jit(do_not_specialize=["S", "B"])
 def forward(given, dt, read, w, starts, ys, gates, opened, made, said, mixed, inner, outs, S, B,
             R: tl.constexpr, U: tl.constexpr, H: tl.constexpr, L: tl.constexpr, P: tl.constexpr):
@@ -132,7 +132,7 @@ def forward(given, dt, read, w, starts, ys, gates, opened, made, said, mixed, in
         put(outs + at * 2 * R + R, s, R, P)
 
 
-@OneAtATime
+@Serialised
 @triton.jit(do_not_specialize=["S", "B"])
 def backward(grad, dt, read, w, ys, gates, opened, made, said, mixed, inner, d_given, d_open, d_said, d_rate, d_inner,
              S, B, R: tl.constexpr, U: tl.constexpr, H: tl.constexpr, L: tl.constexpr, P: tl.constexpr):

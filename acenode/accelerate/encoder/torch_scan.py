@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from acenode.accelerate.dispatch import GPU_KERNELS, TORCH_OPERATIONS, Backend
 from acenode.accelerate.encoder import cuda as scan_cuda
-from acenode.accelerate.told import KERNELS, OPERATIONS, tell
-from acenode.accelerate.trial import works
+from acenode.accelerate.kernel_check import runs
 
 LINE = 32  # numbers of a cache line
 
@@ -57,13 +57,13 @@ class Scan(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, given: Tensor, dt: Tensor, read: Tensor, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, backend: Backend, given: Tensor, dt: Tensor, read: Tensor, *weights: Tensor) -> Tensor:
         w = [x.contiguous() for x in weights]
-        ctx.together = scan_cuda.suits(given, w) and works(
-            ("recurrence", given.device, any(ctx.needs_input_grad), *scan_cuda.compiled_for(w).values()),
+        ctx.together = scan_cuda.supports(backend, given, w) and runs(
+            backend, ("recurrence", given.device, any(ctx.needs_input_grad), *scan_cuda.compiled_for(w).values()),
             lambda: _attempt(given, dt, read, w, any(ctx.needs_input_grad)))
         if given.is_cuda:
-            tell(KERNELS if ctx.together else OPERATIONS)
+            backend.report_series_by(GPU_KERNELS if ctx.together else TORCH_OPERATIONS)
         kept, outs = _room_forward(given, ctx.together, w)
         (scan_cuda.forward if ctx.together else _forward)(given, dt, read, w, kept, outs)
         ctx.count = len(w)
@@ -91,7 +91,7 @@ class Scan(torch.autograd.Function):
                   found.said.sum((0, 1))]
         for a, d in zip([kept.starts[..., :r], *kept.inner], [*found.inner, found.rate], strict=True):
             totals += [product(a, d), d.sum((0, 1))]
-        return found.given, None, None, *totals
+        return None, found.given, None, None, *totals
 
 
 def _attempt(given: Tensor, dt: Tensor, read: Tensor, weights: Sequence[Tensor], back: bool) -> None:

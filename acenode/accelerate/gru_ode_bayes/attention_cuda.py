@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate.encoder.cuda import ADDRESSABLE, padded, ready
+from acenode.accelerate.dispatch import Backend
 from acenode.accelerate.gru_ode_bayes.events import (
     LARGEST,
     OF_ROWS,
@@ -36,7 +36,8 @@ from acenode.accelerate.gru_ode_bayes.events import (
     settle,
     sizes,
 )
-from acenode.accelerate.trial import works
+from acenode.accelerate.kernel_check import kernels_available, runs
+from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
 
 SHARE = 0.125  # of the device's memory for a pass and its way back, at most
 STRIP = 16  # rows of a at a time
@@ -86,7 +87,7 @@ def _kept(way: Way, S: int, B: int, H: int, N: int) -> tuple[tuple[int, ...], ..
     return (a, B, H, H), (rows, B, H), (rows, B, H), (rows, B, 3 * H), (n, B, H), (n, B, 3 * H), (n, B), (N, H)
 
 
-def suits(h0: Tensor, dt: Tensor, events: Events, way: Way, weights: Weights, g: G) -> bool:
+def supports(backend: Backend, h0: Tensor, dt: Tensor, events: Events, way: Way, weights: Weights, g: G) -> bool:
     """Whether the kernels take a scan of this kind."""
     if not h0.is_cuda or any(x.dtype != torch.float32 for x in (h0, dt, events.x, events.m, *weights, *g)):
         return False
@@ -97,12 +98,13 @@ def suits(h0: Tensor, dt: Tensor, events: Events, way: Way, weights: Weights, g:
     scratch = B * max(5 * LARGEST, way.every + 1) * LARGEST
     held = 2 * sum(counts) + 2 * scratch  # and their gradients, at most
     room = SHARE * torch.cuda.get_device_properties(h0.device).total_memory
-    if max(*counts, scratch) >= ADDRESSABLE or 4 * held > room or not ready(h0.device.index):
+    if (max(*counts, scratch) >= MAX_ELEMENTS or 4 * held > room
+            or not kernels_available(backend, h0.device.index)):
         return False
     needed = [w.requires_grad for w in (*weights, *g)]
     kind = ("attention", h0.device, way.own_feedback, way.detach, way.keep, any(needed[:OF_ROWS]),
             any(needed[len(weights):]), *sizes(events, weights).values())
-    return works(kind, lambda: _attempt(h0, dt, events, way, weights, g, needed))
+    return runs(backend, kind, lambda: _attempt(h0, dt, events, way, weights, g, needed))
 
 
 @torch.no_grad()
@@ -119,7 +121,7 @@ def _squares(weights: Weights, g: G) -> Tensor:
     H = len(weights.W_u)
     each = [part for rz, u in ((weights.W_rz, weights.W_u), (g.G_rz, g.G_u), (g.V_rz, g.V_u))
             for part in (rz[:, :H], rz[:, H:], u)]
-    beyond = padded(H) - H
+    beyond = block_size(H) - H
     return F.pad(torch.stack(each), (0, beyond, 0, beyond))
 
 
@@ -141,7 +143,7 @@ def forward(h0: Tensor, a0: Tensor, dt: Tensor, events: Events, way: Way, weight
     (B, H), S, N = h0.shape, len(dt), len(events.row)
     kept = Kept(*(h0.new_empty(shape) for shape in _kept(way, S, B, H, N)))
     kept.a[0] = a0
-    soft, post = h0.new_empty(B, padded(H), padded(H)), torch.empty_like(kept.pre)
+    soft, post = h0.new_empty(B, block_size(H), block_size(H)), torch.empty_like(kept.pre)
     a, *others = kept
     _launch(attend_scan_kernels.forward, (h0.contiguous(),), dt, events, way, weights, g, (a, soft, *others, post), B,
             KEEP=way.keep)
@@ -161,7 +163,7 @@ def backward(grad_pre: Tensor, grad_post: Tensor, dt: Tensor, events: Events, wa
     from acenode.accelerate.gru_ode_bayes import attention_scan_kernels as attend_scan_kernels
 
     B, H = kept.states.shape[1:]
-    P, live = padded(H), not way.detach
+    P, live = block_size(H), not way.detach
     of_rows, of_jumps, of_g = any(needed[:OF_ROWS]), needed[OF_ROWS:len(weights)], live and any(needed[len(weights):])
     new, none = grad_pre.new_empty, grad_pre.new_empty(0)
     arrived = torch.zeros_like(kept.pre)  # ∂h after each jump

@@ -23,7 +23,7 @@ from acenode.accelerate.gru_ode_bayes.attention_kernels import (
     turn_back,
 )
 from acenode.accelerate.gru_ode_bayes.event_kernels import halt, halt_back
-from acenode.accelerate.launching import OneAtATime
+from acenode.accelerate.triton_support import Serialised
 
 SHORTEST = tl.constexpr(1e-12)
 
@@ -35,7 +35,7 @@ def window(n, every, S):
     return lo, tl.minimum(1 + (n + 1) * every, S)
 
 
-@OneAtATime
+@Serialised
 @triton.jit(do_not_specialize=["S", "B", "windows", "every", "row_stride", "series_stride"])
 def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, square, turned, a, soft, states,
             attended, opened, means, shares, taus, pre, post, S, B, windows, every,
@@ -124,7 +124,7 @@ def close_back(at, a, soft, d_a, d_s, states, start, end, stride, square, turned
     return d_mean / tl.maximum(tau, SHORTEST)
 
 
-@OneAtATime
+@Serialised
 @triton.jit(do_not_specialize=["S", "B", "windows", "every", "row_stride", "series_stride"])
 def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, square, turned, a,
              states, attended, opened, shares, taus, pre, arrived, soft, d_s, d_a, d_opened, d_shares, work, sums,

@@ -1,6 +1,6 @@
 """`torch_forward` as compiled C (the folder `kernel`), for CPUs, in single precision.
 
-Where there is no compiler the pass is taken in torch's operations as ever; so it is with ACENODE_NATIVE=0.
+Where there is no compiler, or the backend may not compile C, the pass is done in torch's operations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from acenode.accelerate import c_compiler as compiled
-from acenode.accelerate.torch_alone import kernels_wanted
+from acenode.accelerate.dispatch import Backend
 
 if TYPE_CHECKING:
     from acenode.accelerate.gru_ode_bayes.torch_forward import Plan, Weights
@@ -50,17 +50,18 @@ class Job(ctypes.Structure):
                 ("d_weights", ctypes.c_void_p * ATTENTIVE)]
 
 
-def available() -> bool:
-    """Whether the compiled pass can be had here; compiles it the first time."""
-    return compiled.wanted() and _kernel() is not None
+def available(backend: Backend) -> bool:
+    """Return True if the compiled pass can be used; compiles it the first time."""
+    return backend.accelerated and backend.compile_c and _kernel() is not None
 
 
-def suits(plan: Plan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]) -> bool:
+def supports(plan: Plan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]) -> bool:
     """Whether it can take this pass."""
     some = (v for v in (a0, plan.kept) if v is not None)
     given = (h0, plan.x, plan.m, plan.schedule.dt, *weights, *some)
-    return (kernels_wanted() and len(weights) == (PLAIN if a0 is None else ATTENTIVE) and plan.x.shape[1] > 0
-            and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in given) and available())
+    return (len(weights) == (PLAIN if a0 is None else ATTENTIVE) and plan.x.shape[1] > 0
+            and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in given)
+            and available(plan.backend))
 
 
 def _kernel() -> ctypes.CDLL | None:

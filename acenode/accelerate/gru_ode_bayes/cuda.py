@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.accelerate.encoder.cuda import ADDRESSABLE, ready
+from acenode.accelerate.dispatch import Backend
 from acenode.accelerate.gru_ode_bayes.events import (
     LARGEST,
     OF_ROWS,
@@ -30,7 +30,8 @@ from acenode.accelerate.gru_ode_bayes.events import (
     settle,
     sizes,
 )
-from acenode.accelerate.trial import works
+from acenode.accelerate.kernel_check import kernels_available, runs
+from acenode.accelerate.triton_support import MAX_ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,17 @@ class Saved:
     pre: Tensor  # (N, H)
 
 
-def suits(h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> bool:
+def supports(backend: Backend, h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> bool:
     """Whether the kernels take a scan of this kind."""
     if not h0.is_cuda or any(x.dtype != torch.float32 for x in (h0, dt, events.x, events.m, *weights)):
         return False
     widest = largest(weights)
     most = max(dt.shape[0] * h0.numel(), len(events.row) * widest)
-    if widest > LARGEST or len(h0) == 0 or most >= ADDRESSABLE or not ready(h0.device.index):
+    if widest > LARGEST or len(h0) == 0 or most >= MAX_ELEMENTS or not kernels_available(backend, h0.device.index):
         return False
     back = torch.is_grad_enabled()
     kind = "jumps", h0.device, back, *sizes(events, weights).values()
-    return works(kind, lambda: _attempt(h0, dt, events, weights, back))
+    return runs(backend, kind, lambda: _attempt(h0, dt, events, weights, back))
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate.encoder.cuda import padded
+from acenode.accelerate.triton_support import block_size
 from acenode.data.schedule import StepSchedule
 
 LARGEST = 64  # of any layer: a program holds the ODE's weights, with their gradients or with σ(a), in registers
@@ -116,7 +116,7 @@ def sizes(events: Events, weights: Weights) -> dict[str, Any]:
     """What a kernel is compiled for."""
     H, Q, (D, _, each) = len(weights.W_u), weights.W_1.shape[1], weights.M.shape
     return {"H": H, "Q": Q, "D": D, "F": each, "DROPS": events.kept is not None, "ALWAYS": events.jumps is None,
-            "P": padded(H), "PQ": padded(Q), "PK": padded(D * each)}
+            "P": block_size(H), "PQ": block_size(Q), "PK": block_size(D * each)}
 
 
 def largest(weights: Weights) -> int:

@@ -11,10 +11,10 @@ from triton.language.extra import libdevice
 
 from acenode.accelerate.encoder.kernels import across, down, matrix, put, vector
 from acenode.accelerate.gru_ode_bayes.event_kernels import halt, halt_back
-from acenode.accelerate.launching import OneAtATime
+from acenode.accelerate.triton_support import Serialised
 
 
-@OneAtATime
+@Serialised
 @triton.jit(do_not_specialize=["S", "B", "row_stride", "series_stride"])
 def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, states, pre, post, S, B,
             H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPS: tl.constexpr,
@@ -33,7 +33,7 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept,
                     P, PQ, PK)
 
 
-@OneAtATime
+@Serialised
 @triton.jit(do_not_specialize=["S", "B", "row_stride", "series_stride"])
 def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, states, pre,
              arrived, d_start, d_weights, S, B,

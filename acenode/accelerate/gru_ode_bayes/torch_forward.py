@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from acenode.accelerate.dispatch import ACCELERATED, COMPILED_C, TORCH_OPERATIONS, Backend
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native
-from acenode.accelerate.told import COMPILED, OPERATIONS, tell
 from acenode.data.schedule import StepSchedule
 from acenode.models.forecast.jump_attention import SHORTEST
 
@@ -67,6 +67,7 @@ class Plan:
     own_feedback: bool = False
     detach: bool = False  # a is a constant in the gradient
     keep: bool = True  # whether there is a way back
+    backend: Backend = ACCELERATED
 
 
 @dataclass
@@ -109,11 +110,11 @@ class JumpScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: Plan, h0: Tensor, a0: Tensor | None, *weights: Tensor) -> tuple[Tensor, ...]:
         given = Weights(*(w.detach().contiguous() for w in weights))
-        if jump_native.suits(plan, h0, a0, weights):
-            tell(COMPILED)
+        if jump_native.supports(plan, h0, a0, weights):
+            plan.backend.report_series_by(COMPILED_C)
             ctx.scan = native = jump_native.Native(plan, given)
             return native.run(h0.detach(), None if a0 is None else a0.detach())
-        tell(OPERATIONS)
+        plan.backend.report_series_by(TORCH_OPERATIONS)
         scan = Scan(plan, given)
         scan.run(h0.detach(), None if a0 is None else a0.detach().contiguous())
         ctx.scan = scan

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acenode.accelerate.dispatch import ACCELERATED, GPU_KERNELS, TORCH_OPERATIONS, Backend
 from acenode.accelerate.gru_ode_bayes.torch_forward import JumpScan, Plan
-from acenode.accelerate.told import KERNELS, OPERATIONS, tell
 from acenode.data.points import Points
 from acenode.data.schedule import ScheduledPoints, StepSchedule, make_schedule
 from acenode.data.sporadic import NoiseSource, SporadicBatch
@@ -82,8 +82,9 @@ class GRUODEBayes(nn.Module):
 
     def __init__(self, variables: int, size: int, units: int, features: int, *, step: float = 0.1, dropout: float = 0.0,
                  mixing: float = 1e-4, minimal: bool = False, impute: bool = False, extra: int = 0,
-                 attention: Attention | None = None) -> None:
+                 attention: Attention | None = None, backend: Backend = ACCELERATED) -> None:
         super().__init__()
+        self.backend = backend
         self.latent, self.extra = size + extra, extra
         self.step_size, self.dropout, self.mixing = step, dropout, mixing
         self.start = Start(size)
@@ -127,7 +128,7 @@ class GRUODEBayes(nn.Module):
              detach: bool) -> tuple[Tensor, ...]:
         f, p, cell, attention = self.f, self.p, self.jump.cell, self.attention
         if h0.is_cuda and (found := self._launched(schedule, h0, a0, x, m, kept, detach)) is not None:
-            tell(KERNELS)
+            self.backend.report_series_by(GPU_KERNELS)
             return found
         assert f.reset is not None
         H, D = self.latent, x.shape[1]
@@ -141,7 +142,7 @@ class GRUODEBayes(nn.Module):
             torch.cat((torch.cat((given, none(len(given), H)), 1),
                        torch.cat((own[:, :2 * H], none(H, H), own[:, 2 * H:]), 1))),
             torch.cat((cell.input.bias + F.pad(cell.hidden.bias[:2 * H], (0, H)), cell.hidden.bias[2 * H:]))]
-        plan = Plan(schedule, x, m, kept, keep=torch.is_grad_enabled())
+        plan = Plan(schedule, x, m, kept, keep=torch.is_grad_enabled(), backend=self.backend)
         if attention is not None and attention.g is not None:
             g = attention.g
             turned = h0.new_ones(2 * H, 1)
@@ -166,7 +167,7 @@ class GRUODEBayes(nn.Module):
                           cell.input.weight.t(), cell.input.bias, cell.hidden.weight.t(), cell.hidden.bias)
         dt, events = schedule.dt.squeeze(-1).expand(-1, len(h0)), ordered.events
         if attention is None or attention.g is None:
-            if not jump_scan_cuda.suits(h0, dt, events, weights):
+            if not jump_scan_cuda.supports(self.backend, h0, dt, events, weights):
                 return None
             before, after = jump_scan_cuda.JumpScan.apply(h0, dt, events, *weights)
         else:
@@ -174,7 +175,7 @@ class GRUODEBayes(nn.Module):
                                                           torch.is_grad_enabled())
             g = attend_scan_cuda.G(of_a.gates.weight.t(), of_a.new.weight.t(), of_a.gates_in.weight.t(),
                                    of_a.new_in.weight.t())
-            if not attend_scan_cuda.suits(h0, dt, events, way, weights, g):
+            if not attend_scan_cuda.supports(self.backend, h0, dt, events, way, weights, g):
                 return None
             before, after = attend_scan_cuda.AttendScan.apply(h0, a0, dt, events, way, *weights, *g)
         return torch.cat(p(before[ordered.jumps], kept), -1), after[ordered.jumps], before[ordered.reads]
@@ -206,7 +207,7 @@ class GRUODEBayes(nn.Module):
                 look: bool = False) -> Walked:
         """Integrate the batch, by the fused pass if there is one; with `look`, also return a at the reads."""
         if not self.fused:
-            tell(OPERATIONS)
+            self.backend.report_series_by(TORCH_OPERATIONS)
             return walk(self, schedule, h0, a0, x, m, kept, horizon, draws=draws, detach=detach, look=look)
         if self.attention is None or a0 is None or not look:
             said, after, states = self.scan(schedule, h0, a0, x, m, kept, detach)

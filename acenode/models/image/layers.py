@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.accelerate.convolution import Conv3x3Function, TimeConvFunction
+from acenode.accelerate.dispatch import ACCELERATED, Backend, convolution, time_convolution
 
 
 def groups(channels: int) -> int:
@@ -24,8 +24,9 @@ def group_norm(channels: int) -> nn.GroupNorm:
 class Conv3x3(nn.Module):
     """Conv3x3 with padding 1 and, if asked, a bias."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, backend: Backend = ACCELERATED) -> None:
         super().__init__()
+        self.backend = backend
         self.weight = nn.Parameter(torch.empty(outputs, inputs, 3, 3))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
 
@@ -35,7 +36,8 @@ class Conv3x3(nn.Module):
             p.data.uniform_(-bound, bound, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        return Conv3x3Function.apply(x, self.weight, self.bias)
+        y = convolution(self.backend, x, self.weight, self.bias)
+        return F.conv2d(x, self.weight, self.bias, padding=1) if y is None else y
 
 
 class TimeConv(nn.Module):
@@ -45,8 +47,9 @@ class TimeConv(nn.Module):
     convolution is done. The parameters are those of the wider one, its last input channel kept apart.
     """
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, backend: Backend = ACCELERATED) -> None:
         super().__init__()
+        self.backend = backend
         self.weight = nn.Parameter(torch.empty(outputs, inputs, 3, 3))
         self.time = nn.Parameter(torch.empty(outputs, 1, 3, 3))
         self.bias = nn.Parameter(torch.empty(outputs))
@@ -62,4 +65,8 @@ class TimeConv(nn.Module):
         inside = self.inside
         if inside is None or inside.shape[1] != H * W or inside.dtype != h.dtype or inside.device != h.device:
             inside = self.inside = F.unfold(h.new_ones(1, 1, H, W), 3, padding=1)[0]
-        return TimeConvFunction.apply(h, t, self.weight, self.time, self.bias, inside)
+        y = time_convolution(self.backend, h, t, self.weight, self.time, self.bias, inside)
+        if y is not None:
+            return y
+        everywhere = t.expand(len(h), 1, H, W)
+        return F.conv2d(torch.cat((h, everywhere), 1), torch.cat((self.weight, self.time), 1), self.bias, padding=1)

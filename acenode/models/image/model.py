@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.attention import Correlation, Dense, Elementwise
 from acenode.errors import UserError
 from acenode.models.image.layers import Conv3x3, TimeConv, group_norm
@@ -58,11 +59,12 @@ class ConvField(nn.Module):
     layer 3 Conv–GroupNorm. With one convolution, layer 2 is left out, as in ACE's f''.
     """
 
-    def __init__(self, channels: int, convolutions: int = 2, hidden: int | None = None) -> None:
+    def __init__(self, channels: int, convolutions: int = 2, hidden: int | None = None,
+                 backend: Backend = ACCELERATED) -> None:
         super().__init__()
         widths = [channels] + [hidden or channels] * (convolutions - 1) + [channels]
         self.norms = nn.ModuleList(group_norm(c) for c in widths)
-        self.convs = nn.ModuleList(TimeConv(a, b) for a, b in pairwise(widths))
+        self.convs = nn.ModuleList(TimeConv(a, b, backend) for a, b in pairwise(widths))
         self.fused: Callable[[Tensor, Tensor], Tensor] | None = None  # the same in few kernels, while it is recorded
 
     def forward(self, h: Tensor, t: Tensor) -> Tensor:
@@ -79,10 +81,10 @@ class ConvAttention(nn.Module):
     With one convolution the second is left out but not its norm, as the printed size of the MNIST model says.
     """
 
-    def __init__(self, channels: int, convolutions: int = 2) -> None:
+    def __init__(self, channels: int, convolutions: int = 2, backend: Backend = ACCELERATED) -> None:
         super().__init__()
         self.norms = nn.ModuleList(group_norm(channels) for _ in range(3))
-        self.convs = nn.ModuleList(Conv3x3(channels, channels) for _ in range(convolutions))
+        self.convs = nn.ModuleList(Conv3x3(channels, channels, backend=backend) for _ in range(convolutions))
 
     def forward(self, h: Tensor, t: Tensor | float = 0.0) -> Tensor:
         for i, norm in enumerate(self.norms[:-1]):
@@ -95,10 +97,10 @@ class ConvAttention(nn.Module):
 class ResidualBlock(nn.Module):
     """x + Conv(ReLU(GN(Conv(ReLU(GN(x)))))), convolutions without bias."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, backend: Backend = ACCELERATED) -> None:
         super().__init__()
-        self.norm1, self.conv1 = group_norm(channels), Conv3x3(channels, channels, bias=False)
-        self.norm2, self.conv2 = group_norm(channels), Conv3x3(channels, channels, bias=False)
+        self.norm1, self.conv1 = group_norm(channels), Conv3x3(channels, channels, bias=False, backend=backend)
+        self.norm2, self.conv2 = group_norm(channels), Conv3x3(channels, channels, bias=False, backend=backend)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.conv2(F.relu_(self.norm2(self.conv1(F.relu_(self.norm1(x))))))
@@ -124,9 +126,9 @@ class ResidualStack(nn.Module):
     """Residual blocks as the discrete counterpart of an ODE layer: block n is a step of length 1/N, and the state
     between two steps lies on the line that joins them."""
 
-    def __init__(self, channels: int, blocks: int = 6) -> None:
+    def __init__(self, channels: int, blocks: int = 6, backend: Backend = ACCELERATED) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(ResidualBlock(channels) for _ in range(blocks))
+        self.blocks = nn.ModuleList(ResidualBlock(channels, backend) for _ in range(blocks))
 
     def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
         states = [h0]
@@ -164,32 +166,32 @@ class ImageModel(nn.Module):
         return self.read_out(self.evolve(self.encode(x)).h[-1])
 
 
-def resnet(shape: ImageShape) -> ImageModel:
+def resnet(shape: ImageShape, backend: Backend = ACCELERATED) -> ImageModel:
     """ResNet: six residual blocks between the same stem and head."""
-    return ImageModel(shape, ResidualStack(shape.channels))
+    return ImageModel(shape, ResidualStack(shape.channels, backend=backend))
 
 
-def ode_net(shape: ImageShape, solver: Solver) -> ImageModel:
+def ode_net(shape: ImageShape, solver: Solver, backend: Backend = ACCELERATED) -> ImageModel:
     """ODE-Net, and RKNet with one rk4 step."""
-    return ImageModel(shape, NODE(ConvField(shape.channels), solver))
+    return ImageModel(shape, NODE(ConvField(shape.channels, backend=backend), solver))
 
 
-def augmented_ode_net(shape: ImageShape, solver: Solver, extra: int) -> ImageModel:
+def augmented_ode_net(shape: ImageShape, solver: Solver, extra: int, backend: Backend = ACCELERATED) -> ImageModel:
     """Augmented-ODE-Net: zero channels appended to h(0), seen by f and by the head."""
-    f = ConvField(shape.channels + extra)
+    f = ConvField(shape.channels + extra, backend=backend)
     return ImageModel(shape, AugmentedNODE(f, extra, dim=1, solver=solver), extra)
 
 
-def ace_ode_net(shape: ImageShape, solver: Solver, *, f_layers: int, q_layers: int, attention: Attention = "evolving",
-                initial: str = "conv") -> ImageModel:
+def ace_ode_net(shape: ImageShape, solver: Solver, backend: Backend = ACCELERATED, *, f_layers: int, q_layers: int,
+                attention: Attention = "evolving", initial: str = "conv") -> ImageModel:
     """ACE-ODE-Net: elementwise attention that co-evolves with the feature map."""
     C, map_shape = shape.channels, (shape.channels, shape.map_side, shape.map_side)
     starts = {
-        "conv": lambda: ConvAttention(C, q_layers),
+        "conv": lambda: ConvAttention(C, q_layers, backend),
         "dense": lambda: Dense(map_shape, "elementwise"),
         "correlation": lambda: Correlation(map_shape, "elementwise", bins=16 if attention == "fixed" else 1),
     }
-    g = ConvField(C) if attention == "evolving" else None
+    g = ConvField(C, backend=backend) if attention == "evolving" else None
     q = starts[initial]() if attention != "none" else None
-    return ImageModel(shape, ACENODE(ConvField(C, f_layers), g, q, attend=Elementwise(), attention=attention,
-                                     solver=solver))
+    f = ConvField(C, f_layers, backend=backend)
+    return ImageModel(shape, ACENODE(f, g, q, attend=Elementwise(), attention=attention, solver=solver))

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.accelerate.encoder.torch_scan import Scan
-from acenode.accelerate.told import OPERATIONS, tell
+from acenode.accelerate.dispatch import ACCELERATED, TORCH_OPERATIONS, Backend, encoder_states
 from acenode.attention import Pairwise
 from acenode.data.points import Points, RecurrentSchedule
 from acenode.models.dense_layers import Field, Perceptron
@@ -100,8 +99,10 @@ class GaussianGRU(nn.Module):
 class ODERecurrence(nn.Module):
     """Drift between the points, a Gaussian GRU at them; a point where nothing is observed changes nothing."""
 
-    def __init__(self, inputs: int, size: int, units: int, drift: Drift) -> None:
+    def __init__(self, inputs: int, size: int, units: int, drift: Drift,
+                 backend: Backend = ACCELERATED) -> None:
         super().__init__()
+        self.backend = backend
         self.size, self.cell, self.drift = size, GaussianGRU(inputs, size, units), drift
 
     def forward(self, points: Points, schedule: RecurrentSchedule, detach_attention: bool = False) -> Tensor:
@@ -112,11 +113,13 @@ class ODERecurrence(nn.Module):
         if isinstance(self.drift, AttentiveDrift) or f.bounded:
             return self._by_rows(points, w, dt, read, detach_attention)
         maps = [p for layer in f.layers.maps() for p in (layer.weight.t(), layer.bias)]
-        return Scan.apply(w.given, dt, read, w.gates, w.gates_out, w.gates_bias, w.new, w.new_out, w.new_bias, *maps)
+        weights = w.gates, w.gates_out, w.gates_bias, w.new, w.new_out, w.new_bias, *maps
+        found = encoder_states(self.backend, w.given, dt, read, weights)
+        return self._by_rows(points, w, dt, read, detach_attention) if found is None else found
 
     def _by_rows(self, points: Points, w: _Fused, dt: Tensor, read: Tensor, detach: bool = False) -> Tensor:
         """The same as the graph's own operations, for any drift."""
-        tell(OPERATIONS)
+        self.backend.report_series_by(TORCH_OPERATIONS)
         r, kept = self.size, []
         y = points.x.new_zeros(len(points.x), 2 * r)
         a = self.drift.start(y[:, :r])

@@ -11,7 +11,6 @@ from problems import relative
 
 from acenode.accelerate.cuda_graph.accelerate import compiler
 from acenode.accelerate.cuda_graph.compiled import CompiledField
-from acenode.accelerate.told import telling
 from acenode.models.image.model import ConvField
 from acenode.models.initialise import initialise
 
@@ -83,7 +82,7 @@ def test_tf32_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_compiler_of_kernels_torchs_own_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.accelerate.ready", lambda index: False)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.accelerate.kernels_available", lambda *_: False)
     log: list[str] = []
     plain, graphed = trainer(False), trainer(True, log=log)
     start = parameters(plain)
@@ -98,15 +97,14 @@ def test_without_a_compiler_of_kernels_torchs_own_are_recorded(monkeypatch: pyte
 def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiler(CUDA):
         pytest.skip("no Triton")
-    monkeypatch.setattr("acenode.accelerate.trial._trouble", {})  # nothing tried yet
+    monkeypatch.setattr("acenode.accelerate.kernel_check._failures", {})  # nothing tried yet
     if refuses:
         def refuse(self: CompiledField, *_: Any) -> None:
             raise RuntimeError("no compiler")
         monkeypatch.setattr(CompiledField, "__call__", refuse)
     log: list[str] = []
-    with telling(log.append):
-        graphed = trainer(True, "augmented", log, augment=5)
-        iterate(graphed, 1)
+    graphed = trainer(True, "augmented", log, augment=5)
+    iterate(graphed, 1)
     found, expected = (("torch", ["fields compiled by torch do not run here: RuntimeError: no compiler"]) if refuses
                        else ("torch.compile", []))
     assert f"steps by Triton, fields by {found};" in log[-1]

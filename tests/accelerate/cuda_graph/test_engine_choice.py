@@ -72,7 +72,7 @@ def small_task() -> Any:
 def test_an_engine_that_cannot_be_made_keeps_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     streams, task, cpu = some_streams(monkeypatch), small_task(), torch.device("cpu")
 
-    def short(device: torch.device) -> bool:
+    def short(*_: object) -> bool:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
@@ -133,7 +133,7 @@ def test_recordings_make_room_for_solves_of_more_steps(monkeypatch: pytest.Monke
     (True, "graph engine not used: OutOfMemoryError: CUDA out of memory; training without it")])
 def test_kernels_that_do_not_run_cost_the_kernels_alone(short: bool, line: str,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.graph.compiler", lambda device: True)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.graph.compiler", lambda *_: True)
     encode = GraphedPass._encode
 
     def refuses(self: GraphedPass) -> None:

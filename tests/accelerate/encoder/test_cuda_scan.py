@@ -12,13 +12,13 @@ from jump_problem import by_rows, events_of, weights_of
 from problems import Refused, relative
 from torch import Tensor
 
-from acenode.accelerate import trial
+from acenode.accelerate import kernel_check
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.accelerate.encoder import cuda as scan_cuda
 from acenode.accelerate.encoder.torch_scan import Scan
 from acenode.accelerate.gru_ode_bayes import cuda as jump_scan_cuda
 from acenode.accelerate.gru_ode_bayes.cuda import JumpScan
 from acenode.accelerate.gru_ode_bayes.events import Events, Weights
-from acenode.accelerate.told import telling
 from acenode.bench.latent import task
 
 pytestmark = pytest.mark.cuda
@@ -47,14 +47,14 @@ class Problem:
         self.tensors = [draw(S, B, 3 * u), *(0.2 * draw(*shape) for shape in shapes)]
         self.weighing = draw(S, B, 2 * r)
 
-    def run(self, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    def run(self, dtype: torch.dtype = torch.float32, backend: Backend = ACCELERATED) -> list[Tensor]:
         given, *weights = (x.to(dtype).requires_grad_() for x in self.tensors)
-        y = Scan.apply(given, self.dt.to(dtype), self.read, *weights)
+        y = Scan.apply(backend, given, self.dt.to(dtype), self.read, *weights)
         return [y.detach(), *torch.autograd.grad((y * self.weighing.to(dtype)).sum(), (given, *weights))]
 
-    def suits(self) -> bool:
+    def supported(self) -> bool:
         given, *weights = (x.float() for x in self.tensors)
-        return scan_cuda.suits(given, weights)
+        return scan_cuda.supports(ACCELERATED, given, weights)
 
 
 def close(found: Sequence[Tensor], exact: Sequence[Tensor], outputs: int) -> None:
@@ -67,17 +67,17 @@ def close(found: Sequence[Tensor], exact: Sequence[Tensor], outputs: int) -> Non
     (12, 2, (100, 60, 100, 3)), (1, 2, (16, 16, 16, 2))])
 def test_the_scans_kernel_is_its_operations(S: int, B: int, sizes: tuple[int, int, int, int]) -> None:
     problem = Problem(S, B, *sizes)
-    assert problem.suits()
+    assert problem.supported()
     close(problem.run(), problem.run(torch.float64), 1)
 
 
 def test_what_the_kernel_is_not_made_for_is_left_to_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(6, 3, 5, 130, 6, 3)
-    assert not problem.suits()
+    assert not problem.supported()
     close(problem.run(), problem.run(torch.float64), 1)
     problem = Problem(6, 3, 5, 4, 6, 3)
-    monkeypatch.setattr(scan_cuda, "ready", lambda index: False)
-    assert not problem.suits()
+    monkeypatch.setattr(scan_cuda, "kernels_available", lambda *_: False)
+    assert not problem.supported()
     close(problem.run(), problem.run(torch.float64), 1)
 
 
@@ -85,13 +85,12 @@ def test_what_the_kernel_is_not_made_for_is_left_to_the_operations(monkeypatch: 
 def test_a_kernel_that_does_not_run_is_left_to_the_operations(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.accelerate.encoder import kernels as scan_kernels
 
-    monkeypatch.setattr(trial, "_trouble", {})
+    monkeypatch.setattr(kernel_check, "_failures", {})
     monkeypatch.setattr(scan_kernels, which, Refused())
     problem, lines = Problem(6, 3, 5, 4, 6, 3), list[str]()
-    with telling(lines.append):
-        close(problem.run(), problem.run(torch.float64), 1)
-    assert lines == ["kernels of the GPU do not run here: RuntimeError: out of resource: registers",
-                     "series are taken through their times by torch's operations, row by row"]
+    close(problem.run(backend=Backend(log=lines.append)), problem.run(torch.float64), 1)
+    assert lines == ["GPU kernels do not run here: RuntimeError: out of resource: registers",
+                     "series are integrated by torch's operations, row by row"]
 
 
 def test_rows_that_are_padding_change_nothing() -> None:
@@ -184,7 +183,7 @@ def test_the_jumps_kernel_is_its_equations(S: int, counts: tuple[int, ...], size
     dt = torch.full((), 0.05, dtype=torch.float64).cuda().expand(S, len(counts)) if drops else (
         0.1 * torch.rand(S, len(counts), generator=generator, dtype=torch.float64).cuda())
     small = Weights(*(w.float() for w in weights))
-    assert jump_scan_cuda.suits(h0.float(), dt.float(), single(events), small)
+    assert jump_scan_cuda.supports(ACCELERATED, h0.float(), dt.float(), single(events), small)
     close(jumps(h0.float(), dt.float(), single(events), small, True), jumps(h0, dt, events, weights, False), 2)
 
 

@@ -15,9 +15,9 @@ from sporadic_problems import STEP, D, H, evolving, objective, series, times
 from torch import Tensor
 
 from acenode import experiments
-from acenode.accelerate import trial
+from acenode.accelerate import kernel_check
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.accelerate.gru_ode_bayes import attention_cuda as attend_scan_cuda
-from acenode.accelerate.told import telling
 from acenode.data.points import Points, pad
 from acenode.data.schedule import ScheduledPoints, make_schedule
 from acenode.data.sporadic import SporadicBatch
@@ -90,6 +90,7 @@ class Pass:
     when: str = "any"  # together: reads at the jumps' own times, the first at 0; start: all at 0, in one row
     broken: int | None = None  # a series that observes what is no number
     attentive: bool = True
+    backend: Backend = ACCELERATED
 
     def records(self, counts: tuple[int, ...], seed: int) -> Points:
         rng, found = np.random.default_rng(seed), []
@@ -115,7 +116,8 @@ class Pass:
         attention = None
         if self.attentive:
             attention = evolving(self.every, "dense", self.H, own_feedback=self.own_feedback)
-        model = filled(GRUODEBayes(D, self.H, 7, 4, attention=attention), size=0.8 / self.H**0.5).to(device, dtype)
+        model = filled(GRUODEBayes(D, self.H, 7, 4, attention=attention, backend=self.backend),
+                       size=0.8 / self.H**0.5).to(device, dtype)
         assert isinstance(model, GRUODEBayes)
         for name, p in model.named_parameters():
             p.requires_grad_(not name.startswith(self.frozen or "nothing"))
@@ -207,15 +209,15 @@ def test_a_kernel_that_does_not_run_is_left_to_the_operations(attentive: bool, w
     from acenode.accelerate.gru_ode_bayes import attention_scan_kernels as attend_scan_kernels
     from acenode.accelerate.gru_ode_bayes import kernels as jump_kernels
 
-    monkeypatch.setattr(trial, "_trouble", {})
+    monkeypatch.setattr(kernel_check, "_failures", {})
     monkeypatch.setattr(attend_scan_kernels if attentive else jump_kernels, which, Refused())
     lines: list[str] = []
-    with telling(lines.append):
-        for _ in range(2):
-            replace(Pass(5), attentive=attentive).check()
+    backend = Backend(log=lines.append)
+    for _ in range(2):
+        Pass(5, attentive=attentive, backend=backend).check()
     assert taken == [False, False]
-    assert lines == ["kernels of the GPU do not run here: RuntimeError: out of resource: registers",
-                     "series are taken through their times by torch's operations, row by row"]
+    assert lines == ["GPU kernels do not run here: RuntimeError: out of resource: registers",
+                     "series are integrated by torch's operations, row by row"]
 
 
 @pytest.mark.parametrize("frozen", [("attention.g",), ("f", "p", "jump"), ("f",), ("p", "attention.g.new_in")])

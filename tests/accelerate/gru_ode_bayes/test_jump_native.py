@@ -15,14 +15,14 @@ from problems import relative
 from torch import Tensor
 
 from acenode.accelerate import c_compiler as compiled
+from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native
 from acenode.accelerate.gru_ode_bayes.torch_forward import JumpScan, Plan
-from acenode.accelerate.torch_alone import torch_alone
 from acenode.data.points import TimeSeries, pad
 from acenode.data.schedule import make_schedule
 
 UNITS, EACH = 5, 3  # of the MLP, and features of a variable
-native = pytest.mark.skipif(not jump_native.available(), reason="no C compiler that makes the kernel")
+native = pytest.mark.skipif(not jump_native.available(ACCELERATED), reason="no C compiler that makes the kernel")
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,9 @@ def assert_close(found: list[Tensor], exact: list[Tensor], tolerance: float) -> 
 
 
 def in_torch(of: Problem) -> tuple[list[Tensor], list[Tensor]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(compiled.SWITCH, "0")
-        assert not jump_native.available()
-        return solved(of)
+    plan = replace(of.plan, backend=Backend(compile_c=False))
+    assert not jump_native.available(plan.backend)
+    return solved(replace(of, plan=plan))
 
 
 @native
@@ -112,7 +111,7 @@ def in_torch(of: Problem) -> tuple[list[Tensor], list[Tensor]]:
 def test_it_says_what_torch_says_and_so_do_its_gradients(B: int, H: int, D: int, own_steps: bool,
                                                          dropout: bool) -> None:
     of = problem(B, H, D, own_steps=own_steps, dropout=dropout)
-    assert jump_native.suits(of.plan, of.h0, None, of.weights)
+    assert jump_native.supports(of.plan, of.h0, None, of.weights)
     found = solved(of)
     for exact, tolerance in ((in_torch(of), 1e-5), (solved(of.double()), 1e-5)):
         assert_close(found[0], exact[0], tolerance)
@@ -128,7 +127,7 @@ def test_with_attention_too(B: int, H: int, D: int, every: int, own_steps: bool,
                             detach: bool) -> None:
     of = problem(B, H, D, own_steps=own_steps, dropout=own_steps, attention=True, every=every,
                  own_feedback=own_feedback, detach=detach)
-    assert jump_native.suits(of.plan, of.h0, of.a0, of.weights)
+    assert jump_native.supports(of.plan, of.h0, of.a0, of.weights)
     found = solved(of)
     for exact in (in_torch(of), solved(of.double())):
         assert_close(found[0], exact[0], 1e-5)
@@ -225,8 +224,8 @@ def test_the_result_is_the_same_for_any_number_of_threads_and_from_many_at_once(
 @native
 def test_other_kinds_of_numbers_go_through_torch() -> None:
     of = problem(5, 7, 3)
-    assert not jump_native.suits(of.plan, of.h0.double(), None, of.weights)
-    assert not jump_native.suits(of.plan, of.h0.to("meta"), None, of.weights)
+    assert not jump_native.supports(of.plan, of.h0.double(), None, of.weights)
+    assert not jump_native.supports(of.plan, of.h0.to("meta"), None, of.weights)
 
 
 # The compiler -------------------------------------------------------------------------------------------------------
@@ -266,10 +265,10 @@ def test_without_a_compiler_that_works_there_is_no_library(tiny: Path, tmp_path:
 @native
 def test_the_reference_is_torchs_pass() -> None:
     of = problem(5, 7, 3)
-    assert jump_native.suits(of.plan, of.h0, None, of.weights)
-    with torch_alone():
-        assert not jump_native.suits(of.plan, of.h0, None, of.weights)
-        found = solved(of)
+    assert jump_native.supports(of.plan, of.h0, None, of.weights)
+    plain = replace(of, plan=replace(of.plan, backend=PLAIN))
+    assert not jump_native.supports(plain.plan, of.h0, None, of.weights)
+    found = solved(plain)
     exact = in_torch(of)
     assert all(torch.equal(a, b) for a, b in zip(found[0] + found[1], exact[0] + exact[1], strict=True))
 
@@ -278,7 +277,7 @@ def test_without_a_library_the_pass_is_torchs(tmp_path: Path, monkeypatch: pytes
     of = problem(5, 7, 3)
     exact = in_torch(of)
     monkeypatch.setattr(jump_native, "_compiled", lambda: None)
-    assert not jump_native.available()
+    assert not jump_native.available(ACCELERATED)
     found = solved(of)
     assert all(torch.equal(a, b) for a, b in zip(found[0] + found[1], exact[0] + exact[1], strict=True))
 

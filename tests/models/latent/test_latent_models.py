@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from acenode import Solver, experiments
+from acenode.accelerate.dispatch import ACCELERATED
 from acenode.attention import Correlation, correlation
 from acenode.data.points import Points
 from acenode.experiments.latent_methods import SeriesShape
@@ -32,7 +33,7 @@ def count(experiment: str, method: str, classes: int | None = None, **given: Any
     config = entry.configure(method, "full", **given)
     if classes is None:
         return entry.count(config)
-    model = entry.methods[method].build(SeriesShape(12, "points", classes), config)
+    model = entry.methods[method].build(SeriesShape(12, "points", classes), config, ACCELERATED)
     return sum(p.numel() for p in model.parameters())
 
 
@@ -48,13 +49,14 @@ def test_the_counts_of_physionet(maps: int, plain: int, ace: int, regression: in
 
 def test_the_counts_of_the_parts() -> None:
     entry = experiments.get("physionet")
-    model: Any = entry.methods["latent-ode"].build(SeriesShape(41, "record"), entry.configure("latent-ode", "full"))
+    shape = SeriesShape(41, "record")
+    model: Any = entry.methods["latent-ode"].build(shape, entry.configure("latent-ode", "full"), ACCELERATED)
     parts = [sum(p.numel() for p in part.parameters())
              for part in (model.encoder, model.ode, model.emission, model.classifier)]
     assert parts == [53_940, 7_170, 861, 96_901]
-    rnn: Any = entry.methods["latent-rnn"].build(SeriesShape(41, "record"), entry.configure("latent-rnn", "full"))
+    rnn: Any = entry.methods["latent-rnn"].build(shape, entry.configure("latent-rnn", "full"), ACCELERATED)
     assert sum(p.numel() for p in rnn.encoder.parameters()) == 19_090
-    ace: Any = entry.methods["ace"].build(SeriesShape(41, "record"), entry.configure("ace", "full"))
+    ace: Any = entry.methods["ace"].build(shape, entry.configure("ace", "full"), ACCELERATED)
     assert sum(p.numel() for p in ace.ode.g.parameters()) == 26_550
 
 
@@ -157,7 +159,7 @@ def test_classes_are_read_off_the_start_the_end_or_every_point() -> None:
 def test_a_prediction_does_not_feel_its_batch_mates(kind: str) -> None:
     entry = experiments.get("physionet")
     config = entry.configure(kind, "sample")
-    model: Any = entry.methods[kind].build(SeriesShape(D, "record"), config)
+    model: Any = entry.methods[kind].build(SeriesShape(D, "record"), config, ACCELERATED)
     filled(model, size=0.2)
     model.eval()
     of = records((5, 9, 3))

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from acenode.accelerate.cuda_graph import control as c
-from acenode.accelerate.launching import OneAtATime
+from acenode.accelerate.triton_support import Serialised
 from acenode.ode.step_size import GROW, SAFETY, SHRINK
 
 T, SIZE, DT, RATIO, LAST = (tl.constexpr(i) for i in (c.T, c.SIZE, c.DT, c.RATIO, c.LAST))
@@ -56,7 +56,7 @@ def _plan(facts_ptr, times_ptr, limits_ptr, c_ptr, running, status, t, size, dt,
     _set_times(times_ptr, c_ptr, t, dt, STAGES, WIDE)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def start(facts_ptr, place_ptr, times_ptr, limits_ptr, STAGES: tl.constexpr, WIDE: tl.constexpr, MANY: tl.constexpr):
     i = tl.arange(0, MANY)
@@ -67,7 +67,7 @@ def start(facts_ptr, place_ptr, times_ptr, limits_ptr, STAGES: tl.constexpr, WID
     tl.store(times_ptr + j, tl.zeros((WIDE,), dtype=tl.float32) + t.to(tl.float32), mask=j < STAGES)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def guess(facts_ptr, times_ptr, limits_ptr, state_ptr, slope_ptr, parts, MANY: tl.constexpr):
     d0 = _norm(state_ptr, limits_ptr, parts, MANY)
@@ -81,7 +81,7 @@ def guess(facts_ptr, times_ptr, limits_ptr, state_ptr, slope_ptr, parts, MANY: t
     tl.store(times_ptr, (tl.load(limits_ptr + START) + dt).to(tl.float32))
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def first(facts_ptr, times_ptr, limits_ptr, c_ptr, change_ptr, parts, STAGES: tl.constexpr, WIDE: tl.constexpr,
           MANY: tl.constexpr):
@@ -96,7 +96,7 @@ def first(facts_ptr, times_ptr, limits_ptr, c_ptr, change_ptr, parts, STAGES: tl
           tl.load(facts_ptr + DT), tl.load(facts_ptr + LAST), STAGES, WIDE)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def judge(facts_ptr, place_ptr, times_ptr, limits_ptr, c_ptr, error_ptr, parts, STAGES: tl.constexpr,
           WIDE: tl.constexpr, MANY: tl.constexpr):
@@ -127,7 +127,7 @@ def judge(facts_ptr, place_ptr, times_ptr, limits_ptr, c_ptr, error_ptr, parts, 
     _plan(facts_ptr, times_ptr, limits_ptr, c_ptr, status == RUNNING, status, t, size, dt, last, STAGES, WIDE)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def back(facts_ptr, place_ptr, times_ptr, limits_ptr, c_ptr, STAGES: tl.constexpr, WIDE: tl.constexpr):
     n = tl.maximum(tl.load(place_ptr + 1) - 1, 0)

@@ -23,7 +23,7 @@ from acenode.accelerate.cuda_graph.kernels.layer import (
     pair_forward,
 )
 from acenode.accelerate.cuda_graph.kernels.pointwise import gate_backward
-from acenode.accelerate.encoder.cuda import padded
+from acenode.accelerate.triton_support import block_size
 from acenode.models.image.layers import TimeConv
 
 LAST = torch.channels_last
@@ -35,7 +35,7 @@ PIXELS = 32  # of them at a time
 
 def depth(pixels: int, channels: int, device: torch.device) -> int:
     """How many taps, a moved map and a matrix each, a multiprocessor's shared memory has room for."""
-    moved, matrix = 4 * padded(pixels) * padded(channels), 4 * padded(channels) ** 2
+    moved, matrix = 4 * block_size(pixels) * block_size(channels), 4 * block_size(channels) ** 2
     room = 1 << 20
     if device.type == "cuda":
         room = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)["max_shared_mem"]
@@ -62,12 +62,12 @@ class FusedLayer:
         height, side = like.shape[-2:]
         self.map, last = (height, side), after or norm
         self.wide = {"HEIGHT": height, "SIDE": side, "INPUTS": self.inputs, "OUTPUTS": self.outputs,
-                     "WIDE_IN": padded(self.inputs), "WIDE_OUT": padded(self.outputs), "PRECISION": precision}
-        self.shape = self.wide | {"ROWS": padded(height * side), "GROUP": self.inputs // norm.num_groups,
+                     "WIDE_IN": block_size(self.inputs), "WIDE_OUT": block_size(self.outputs), "PRECISION": precision}
+        self.shape = self.wide | {"ROWS": block_size(height * side), "GROUP": self.inputs // norm.num_groups,
                                   "GROUP2": last.num_channels // last.num_groups}
         self.eps = (norm.eps, last.eps)
         widest = max(self.inputs, self.outputs)
-        small = padded(widest) <= 64
+        small = block_size(widest) <= 64
         self.warps = {"num_warps": 4 if small else 8, "num_stages": depth(height * side, widest, like.device)}
         self.weight_warps = {"num_warps": 2 if small and precision == "tf32" else self.warps["num_warps"],
                              "num_stages": 4 if small else 2}
@@ -198,7 +198,7 @@ class FusedField:
         two."""
         widths, pixels = [norm.num_channels for norm in field.norms], like.shape[-2] * like.shape[-1]
         even = all(n.num_channels % 4 == 0 and (n.num_channels // n.num_groups).bit_count() == 1 for n in field.norms)
-        return (even and padded(pixels) * padded(max(widths)) <= LARGEST
+        return (even and block_size(pixels) * block_size(max(widths)) <= LARGEST
                 and depth(pixels, max(widths), like.device) > 0)
 
     def __call__(self, h: Tensor, t: Tensor) -> Tensor:

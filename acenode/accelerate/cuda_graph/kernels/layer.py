@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from acenode.accelerate.launching import OneAtATime
+from acenode.accelerate.triton_support import Serialised
 
 
 @triton.jit
@@ -100,7 +100,7 @@ def _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_p
         tl.store(z_ptr + sample * PIXELS * OUTPUTS + there, z, mask=within)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def layer_forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2,
                   HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
@@ -111,7 +111,7 @@ def layer_forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr
              INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM, False, PRECISION)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def pair_forward(h_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_f, vectors_g, weight_g, share_g, u_g,
                  y_g, z_g, eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr,
@@ -180,7 +180,7 @@ def _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_pt
     tl.store(dx_ptr + here, _norm_gradient(du * scale, unit, factor, PIXELS, ROWS, WIDE_IN, GROUP), mask=inside)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def layer_backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr,
                    eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
@@ -192,7 +192,7 @@ def layer_backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, 
               PRECISION)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def pair_backward(h_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_f, affine_f, when_f, dz_g, y_g,
                   vectors_g, weight_g, dy_g, dx_g, affine_g, when_g, eps, eps2, HEIGHT: tl.constexpr,
@@ -209,7 +209,7 @@ def pair_backward(h_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_
                   SIDE, INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM_G, TRAINS_G, True, PRECISION)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def layer_weights(u_ptr, dy_ptr, when_ptr, sums_ptr, rows, each_stage, HEIGHT: tl.constexpr, SIDE: tl.constexpr,
                   INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from acenode.accelerate.launching import OneAtATime
+from acenode.accelerate.triton_support import Serialised
 
 
 @triton.jit
@@ -35,7 +35,7 @@ def _combine(base_ptr, k0, k1, k2, k3, k4, k5, k6, k7, dt, weights_ptr, at, mask
     return y
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def combine(dt_ptr, weights_ptr, base_h, base_a, out_h, out_a, h0, h1, h2, h3, h4, h5, h6, h7, a0, a1, a2, a3, a4, a5,
             a6, a7, size_h, size_a, BASE: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr):
@@ -58,7 +58,7 @@ def _scaled_square(error, y0_ptr, y1_ptr, rtol, atol, at, mask):
     return tl.sum(tl.where(mask, x * x, 0.0))
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def error_squares(dt_ptr, weights_ptr, y0_h, y0_a, y1_h, y1_a, out_ptr, h0, h1, h2, h3, h4, h5, h6, h7, a0, a1, a2, a3,
                   a4, a5, a6, a7, size_h, size_a, rtol, atol, TERMS: tl.constexpr, BLOCK: tl.constexpr):
@@ -75,7 +75,7 @@ def error_squares(dt_ptr, weights_ptr, y0_h, y0_a, y1_h, y1_a, out_ptr, h0, h1, 
                  _scaled_square(error, y0_a, y1_a, rtol, atol, at, mask))
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def copy_numbered(number_ptr, offset, kept_ptr, first, second, third, fourth, size_h, size_a, WRITE: tl.constexpr,
                   BLOCK: tl.constexpr):
@@ -100,7 +100,7 @@ def _copy(kept, mine, mask, WRITE: tl.constexpr):
         tl.store(mine, tl.load(kept, mask=mask), mask=mask)
 
 
-@OneAtATime
+@Serialised
 @triton.jit
 def gate_backward(first_ptr, second_ptr, h_ptr, a_ptr, dh_ptr, da_ptr, size, BLOCK: tl.constexpr):
     """The gradients of h and a from the two of h φ(a), elementwise attention."""

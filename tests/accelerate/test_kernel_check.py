@@ -8,19 +8,19 @@ import time
 import pytest
 import torch
 
-from acenode.accelerate import trial
-from acenode.accelerate.told import telling
+from acenode.accelerate import kernel_check
+from acenode.accelerate.dispatch import ACCELERATED, Backend
 
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_trouble", {})
+    monkeypatch.setattr(kernel_check, "_failures", {})
 
 
 def test_what_works_is_tried_once() -> None:
     attempts: list[int] = []
-    with telling(attempts.append):  # type: ignore[arg-type]
-        assert all(trial.works("kind", lambda: attempts.append(1)) for _ in range(3))
+    backend = Backend(log=attempts.append)  # type: ignore[arg-type]
+    assert all(kernel_check.runs(backend, "kind", lambda: attempts.append(1)) for _ in range(3))
     assert attempts == [1]
 
 
@@ -33,11 +33,11 @@ def test_what_does_not_is_told_once_to_every_run() -> None:
 
     for _ in range(2):
         lines: list[str] = []
-        with telling(lines.append):
-            assert not any(trial.works("kind", attempt) for _ in range(3))
-        assert lines == ["kernels of the GPU do not run here: ValueError: no such instruction"]
+        backend = Backend(log=lines.append)
+        assert not any(kernel_check.runs(backend, "kind", attempt) for _ in range(3))
+        assert lines == ["GPU kernels do not run here: ValueError: no such instruction"]
     assert attempts == [1]
-    assert trial.works("another", lambda: None)
+    assert kernel_check.runs(ACCELERATED, "another", lambda: None)
 
 
 def test_threads_make_one_attempt_together() -> None:
@@ -50,7 +50,7 @@ def test_threads_make_one_attempt_together() -> None:
 
     def ask() -> None:
         ready.wait()
-        answers.append(trial.works("kind", attempt))
+        answers.append(kernel_check.runs(ACCELERATED, "kind", attempt))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -65,9 +65,8 @@ def test_an_error_without_words_has_its_name() -> None:
         raise NotImplementedError
 
     lines: list[str] = []
-    with telling(lines.append):
-        trial.works("kind", attempt)
-    assert lines == ["kernels of the GPU do not run here: NotImplementedError"]
+    kernel_check.runs(Backend(log=lines.append), "kind", attempt)
+    assert lines == ["GPU kernels do not run here: NotImplementedError"]
 
 
 @pytest.mark.parametrize("trouble", [
@@ -78,5 +77,5 @@ def test_memory_that_is_short_says_nothing_about_kernels(trouble: Exception) -> 
         raise trouble
 
     with pytest.raises(type(trouble)):
-        trial.works("kind", attempt)
-    assert trial.works("kind", lambda: None)
+        kernel_check.runs(ACCELERATED, "kind", attempt)
+    assert kernel_check.runs(ACCELERATED, "kind", lambda: None)
