@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.config import FIELDS, Config, read_seeds
+from acenode.config import SETTINGS, Config, read_seeds
 from acenode.errors import UserError
 from acenode.execution.estimate import estimate
 from acenode.experiments import Experiment
@@ -31,7 +31,7 @@ def show(experiment: Experiment, wish: Wish, ready: bool) -> None:
         for column, name in zip(st.columns(len(varied)) if varied else [], varied, strict=True):
             with column:
                 chosen[name] = st.multiselect(name, list(experiment.choices(name)), key=f"grid/{name}",
-                                              help=FIELDS[name].metadata["help"], placeholder="as above")
+                                              help=SETTINGS[name].help, placeholder="as above")
         text = st.text_input("Seeds", "0", key="grid/seeds", width=160)
         try:
             configs = list(grid(experiment, wish, methods, chosen, read_seeds(text)))
@@ -100,7 +100,7 @@ def _fitting(experiment: Experiment, wish: Wish, method: str, picked: dict[str, 
 
 def _toggles(experiment: Experiment) -> list[str]:
     uses = frozenset().union(*(m.uses for m in experiment.methods.values()))
-    return [n for n, f in FIELDS.items() if n in uses and f.metadata["group"] == "attention" and f.metadata["choices"]]
+    return [s.key for s in SETTINGS.values() if s.key in uses and s.group == "attention" and s.choices]
 
 
 def _usual(experiment: Experiment) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from acenode import experiments
-from acenode.config import FIELDS, read_seeds
+from acenode.config import KEYS, read_seeds
 from acenode.errors import UserError
 from acenode.execution.devices import kinds
 from acenode.experiments import Experiment
@@ -46,7 +46,7 @@ def _what(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
     few = len(methods) <= IN_A_ROW
     with st.container(horizontal=few, gap="large" if few else "small", vertical_alignment="bottom" if few else "top"):
         data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
-                                    bind="query-params", help=FIELDS["data"].metadata["help"])
+                                    bind="query-params", help=KEYS["data"].help)
         choose = st.segmented_control if few else partial(st.pills, wrap=True)
         method = choose("Method", methods, default=start.method, key="method", required=True, bind="query-params",
                         format_func=lambda m: labels.method_title(experiment.name, m))
@@ -63,7 +63,7 @@ def _launch(experiment: Experiment, wish: Wish, ready: bool, start: preset.Prese
         if len(kinds()) > 1:
             known = ["auto", *kinds()]
             device = st.selectbox("Device", known, known.index(start.device) if start.device in known else 0, width=120,
-                                  key=f"device/{start.mark}", help=FIELDS["device"].metadata["help"])
+                                  key=f"device/{start.mark}", help=KEYS["device"].help)
         try:
             seeds = read_seeds(text)
         except UserError as error:

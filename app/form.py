@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from acenode import experiments
-from acenode.config import FIELDS, SETTINGS, TYPES, Config, check, parse
+from acenode.config import SETTINGS, Config, Setting, check, parse
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 
@@ -45,7 +45,7 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
     preset = {**st.session_state.get(opened, {}), **st.session_state.get(carried, {}), **preset}
     fields = [name for name in SETTINGS if name in experiment.methods[method].uses]
     for group, title in OPEN.items():
-        toggles = [name for name in fields if FIELDS[name].metadata["group"] == group]
+        toggles = [name for name in fields if SETTINGS[name].group == group]
         if toggles:
             with st.container(border=True):
                 st.markdown(f"**{title}**")
@@ -54,46 +54,46 @@ def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str
                         _ask(experiment, wish, name, preset, mark)
     with st.expander("Hyperparameters", icon=":material/tune:"):
         st.caption("The paper's best settings stand here to begin with; for the sample, ones that suit it.")
-        groups = [g for g in TITLES if any(FIELDS[name].metadata["group"] == g for name in fields)]
+        groups = [g for g in TITLES if any(SETTINGS[name].group == g for name in fields)]
         for column, title in zip(st.columns(len(groups)), groups, strict=True):
             with column:
                 st.markdown(f"**{TITLES[title]}**")
                 for name in fields:
-                    if FIELDS[name].metadata["group"] == title:
+                    if SETTINGS[name].group == title:
                         _ask(experiment, wish, name, preset, mark)
-    if any(FIELDS[name].metadata["group"] == "attention" for name in fields):
-        st.session_state[opened] = {k: v for k, v in wish.given.items() if FIELDS[k].metadata["group"] in OPEN}
+    if any(SETTINGS[name].group == "attention" for name in fields):
+        st.session_state[opened] = {k: v for k, v in wish.given.items() if SETTINGS[k].group in OPEN}
     st.session_state[carried] = {k: v for k, v in wish.given.items() if shared(k)}
     return wish
 
 
 def shared(name: str) -> bool:
     """Whether a setting means the same for every method."""
-    return FIELDS[name].metadata["group"] in ("task", "training", "record")
+    return SETTINGS[name].group in ("task", "training", "record")
 
 
 def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any], mark: str) -> None:
     """Show one field, if it has a meaning, and take down what is not the default."""
     try:
-        default = getattr(wish.configure(experiment), name)
+        default = wish.configure(experiment).get(name)
     except UserError:
         return  # said at the field that caused it
     if default is None:
         return
     start = preset.get(name, default)
     key = f"{experiment.name}/{wish.method}/{wish.data}/{name}/{default}/{mark}"
-    meta, kind = FIELDS[name].metadata, TYPES[name]
+    setting = SETTINGS[name]
     title = name.replace("_", " ")
     try:
-        if meta["choices"]:
-            value = _choose(title, meta, experiment.choices(name), start, key)
-        elif kind is bool:
-            value = st.toggle(title, start, key=key, help=meta["help"])
-        elif kind is int:
-            value = check(name, st.number_input(title, value=start, step=1, key=key, help=_help(meta)))
+        if setting.choices:
+            value = _choose(title, setting, experiment.choices(name), start, key)
+        elif setting.type is bool:
+            value = st.toggle(title, start, key=key, help=setting.help)
+        elif setting.type is int:
+            value = check(name, st.number_input(title, value=start, step=1, key=key, help=_help(setting)))
         else:
-            text = st.text_input(title, repr(start), key=key, help=_help(meta),
-                                 width=140 if _toggle(meta) else "stretch")
+            text = st.text_input(title, repr(start), key=key, help=_help(setting),
+                                 width=140 if _toggle(setting) else "stretch")
             value = parse(name, text.strip())
     except UserError as error:
         say.refused(error)
@@ -103,19 +103,19 @@ def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any
         wish.given[name] = value
 
 
-def _choose(title: str, meta: Mapping[str, Any], choices: Sequence[str], start: Any, key: str) -> Any:
-    if _toggle(meta):
-        return st.segmented_control(title, choices, default=start, key=key, help=meta["help"], required=True)
-    return st.selectbox(title, choices, choices.index(start), key=key, help=meta["help"])
+def _choose(title: str, setting: Setting, choices: Sequence[str], start: Any, key: str) -> Any:
+    if _toggle(setting):
+        return st.segmented_control(title, choices, default=start, key=key, help=setting.help, required=True)
+    return st.selectbox(title, choices, choices.index(start), key=key, help=setting.help)
 
 
-def _toggle(meta: Mapping[str, Any]) -> bool:
-    return meta["group"] in OPEN
+def _toggle(setting: Setting) -> bool:
+    return setting.group in OPEN
 
 
-def _help(meta: Mapping[str, Any]) -> str:
-    low = f"at least {meta['low']:g}" if meta["low"] is not None else f"above {meta['above']:g}"
-    return f"{meta['help']} ({low}, at most {meta['high']:g})"
+def _help(setting: Setting) -> str:
+    low = f"at least {setting.low:g}" if setting.low is not None else f"above {setting.above:g}"
+    return f"{setting.help} ({low}, at most {setting.high:g})"
 
 
 @lru_cache(maxsize=256)

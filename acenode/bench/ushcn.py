@@ -65,7 +65,7 @@ def model_of(method: str) -> GRUODEBayes:
     """Of the paper's size, always with the same parameters."""
     experiment = experiments.get("ushcn")
     config = experiment.configure(method, "full", device="cpu", dropout=0.0)
-    model = experiment.methods[method].build(len(VARIABLES), config, backend_of(config.engine))
+    model = experiment.methods[method].build(len(VARIABLES), config, backend_of(config.get("engine")))
     initialise(model, 0)
     return model
 

@@ -65,7 +65,7 @@ def resume(options: Namespace) -> int:
 
 def _execute(run: Any, options: Namespace) -> int:
     from acenode.cli.progress import Bar, brief
-    from acenode.data.folder import data_dir
+    from acenode.data.store import data_dir
     from acenode.execution.execute import execute, stop_on_interrupt
     from acenode.runs.writer import plain
 
@@ -73,7 +73,7 @@ def _execute(run: Any, options: Namespace) -> int:
     quiet = getattr(options, "json", False)
     begun = time.monotonic()
     title = f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}"
-    unsaid = _otherwise(run) if config.engine == "graph" else iter(())
+    unsaid = _otherwise(run) if config.get("engine") == "graph" else iter(())
 
     def show(status: dict[str, Any]) -> None:
         bar.show(status)
@@ -267,7 +267,7 @@ def methods(options: Namespace) -> int:
             variants.append({"attention_in": "both"})
         for given in variants:
             config = experiment.configure(name, "full", **given)
-            found.append({"method": name, "title": method.title, "size": config.size, "settings": given,
+            found.append({"method": name, "title": method.title, "size": config.get("size"), "settings": given,
                           "params": experiment.count(config)})
     if options.json:
         _print_json(found)
@@ -284,13 +284,13 @@ def settings(options: Namespace) -> int:
     from acenode.cli import defaults
 
     usual = defaults.usual(options.experiment) if options.experiment else {}
-    found = []
+    found: list[dict[str, Any]] = []
     for name in usual or configuration.SETTINGS:
-        meta = configuration.FIELDS[name].metadata
-        found.append({"key": name, "type": configuration.TYPES[name].__name__, "group": meta["group"],
-                      "help": meta["help"],
+        setting = configuration.SETTINGS[name]
+        bounds = {"low": setting.low, "above": setting.above, "high": setting.high, "choices": setting.choices or None}
+        found.append({"key": name, "type": setting.type.__name__, "group": setting.group, "help": setting.help,
                       **({"default": {data: list(of) for data, of in usual[name].items()}} if usual else {}),
-                      **{k: meta[k] for k in ("low", "above", "high", "choices") if meta.get(k) is not None}})
+                      **{k: v for k, v in bounds.items() if v is not None}})
         if usual and "choices" in found[-1]:
             found[-1]["choices"] = experiments.get(options.experiment).choices(name)
     if options.json:
@@ -321,15 +321,15 @@ def export(options: Namespace) -> int:
 
 
 def data(options: Namespace) -> int:
-    from acenode.data.folder import data_dir
-    from acenode.data.registry import DATA_SOURCES, source_of
+    from acenode.data.catalogue import CATALOGUE, source_of
+    from acenode.data.store import data_dir
 
     root: Path = data_dir()
     if options.action == "build":
         return _build(options, root)
     if options.action != "list" and options.name is None:
-        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(DATA_SOURCES)}")
-    sources = list(DATA_SOURCES.values()) if options.name is None else [source_of(options.name)]
+        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(CATALOGUE)}")
+    sources = list(CATALOGUE.values()) if options.name is None else [source_of(options.name)]
     for name in ("folder", "start", "end", "seed"):
         if getattr(options, name) is not None:
             raise UserError(f"--{name.replace('folder', 'from')} goes with `acenode data build ushcn`")

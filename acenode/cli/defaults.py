@@ -17,7 +17,7 @@ def usual(experiment: str) -> dict[str, Defaults]:
         for method in entry.methods:
             config = entry.configure(method, data)
             for name in SETTINGS:
-                value = getattr(config, name)
+                value = config.get(name)
                 if value is not None:
                     found.setdefault(name, {"sample": {}, "full": {}})[data].setdefault(value, []).append(method)
     return {name: found[name] for name in SETTINGS if name in found}
@@ -45,9 +45,9 @@ def _of_sizes(experiment: str, name: str) -> list[str]:
     for size in entry.choices("size"):
         for method in entry.methods:
             small = entry.configure(method)
-            if name == "size" or small.size in (None, size):
+            if name == "size" or small.get("size") in (None, size):
                 continue
-            value = getattr(entry.configure(method, size=size), name)
-            if value != getattr(small, name):
+            value = entry.configure(method, size=size).get(name)
+            if value != small.get(name):
                 found[f"{value} with size={size}"] = None
     return list(found)

@@ -17,6 +17,7 @@ from acenode import experiments
 from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.config import Config
+from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, device_of, repeatable
 from acenode.runs.catalogue import Catalogue, Entry
@@ -90,7 +91,7 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -
     for config, pace in paces.items():
         if pace is None and kinds[config] not in reasons:
             paces[config] = _from_timing(kinds[config])
-    each = {config: pace.epoch * (config.epochs or 1) + pace.beside for config, pace in paces.items()
+    each = {config: pace.epoch * config.part(Training).epochs + pace.beside for config, pace in paces.items()
             if pace is not None}
     unknown = next((config for config in configs if config not in each), None)
     if unknown is not None:
@@ -106,7 +107,7 @@ def forget() -> None:
 
 
 def _kind(config: Config) -> Kind:
-    return Kind(device_of(config.device).type, **{name: getattr(config, name) for name in (*SAME, *NEAR)})
+    return Kind(device_of(config.device).type, **{name: config.get(name) for name in (*SAME, *NEAR)})
 
 
 # From finished runs -------------------------------------------------------------------------------------------------
@@ -117,8 +118,8 @@ def _from_runs(config: Config, kind: Kind, finished: Iterable[Entry]) -> _Pace |
     like: dict[tuple[bool, ...], list[Entry]] = {}
     for entry in finished:
         device = "cpu" if entry.device.startswith("cpu") else "cuda"
-        if device == kind.device and all(entry.config.get(name) == getattr(config, name) for name in SAME):
-            nearness = tuple(entry.config.get(name) == getattr(config, name) for name in NEAR)
+        if device == kind.device and all(entry.config.get(name) == config.get(name) for name in SAME):
+            nearness = tuple(entry.config.get(name) == config.get(name) for name in NEAR)
             like.setdefault(nearness, []).append(entry)
     if not like:
         return None
@@ -158,11 +159,12 @@ def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
     """Seconds of an iteration, trained as a run of it would be, and iterations an epoch."""
     device = device_of(config.device)
     repeatable(device)
-    backend = backend_of(config.engine)
+    chosen = config.get("engine")
+    backend = backend_of(chosen)
     with own_stream(device), ExitStack() as afterwards:
         task = experiments.get(config.experiment).make(config, data_root, device, backend)
         recipe = task.recipe()
-        engine = engine_for(task, device, config.engine, backend.log, task.iterations * recipe.epochs, backend)[1]
+        engine = engine_for(task, device, chosen, backend.log, task.iterations * recipe.epochs, backend)[1]
         if engine is not None:
             afterwards.callback(engine.close)
         trainer = Trainer(task, recipe, SilentListener(), engine)

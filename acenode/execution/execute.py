@@ -18,6 +18,7 @@ from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.accelerate.dispatch import Backend
 from acenode.config import Config
+from acenode.config.groups import RecordingSettings
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.execution.environment import backend_of, describe, device_of, repeatable
 from acenode.experiments.base import LabTask
@@ -26,6 +27,7 @@ from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import Recorder, plain
 from acenode.training.trainer import Trainer, TrainingError
 
+CHECKPOINT_SECONDS = 20.0  # longest time between checkpoints
 Progress = Callable[[dict[str, Any]], None]
 KEPT = ("progress", "epoch", "epochs", "seconds", "best", "last", "metric")  # of the status, until there is news
 
@@ -88,7 +90,7 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
     repeatable(device)
-    backend = backend_of(config.engine, recorder.log, lambda name: recorder.describe(series_by=name))
+    backend = backend_of(config.get("engine"), recorder.log, lambda name: recorder.describe(series_by=name))
     with own_stream(device), contextlib.ExitStack() as afterwards:
         afterwards.callback(listener.end)
         return _train_on(device, backend, recorder, listener, config, data_root, afterwards)
@@ -100,7 +102,7 @@ def _train_on(device: torch.device, backend: Backend, recorder: Recorder, listen
     if getattr(task, "partial", False):  # a number on a part of the data stands beside none of the paper's
         recorder.describe(partial=True)
     recipe = task.recipe()
-    name, engine = engine_for(task, device, config.engine, recorder.log, task.iterations * recipe.epochs,
+    name, engine = engine_for(task, device, config.get("engine"), recorder.log, task.iterations * recipe.epochs,
                               backend)
     if engine is not None:
         afterwards.callback(engine.close)
@@ -158,7 +160,8 @@ class _Listener:
     def begin(self, trainer: Trainer, task: LabTask) -> None:
         self.trainer, self.task = trainer, task
         self.recorder.values["metric"] = task.metric.name
-        epochs, count = trainer.recipe.epochs, min(self.config.snapshots or 2, trainer.recipe.epochs + 1)
+        epochs = trainer.recipe.epochs
+        count = min(self.config.part(RecordingSettings).snapshots, epochs + 1)
         self.snapshot_epochs = {round(i * epochs / (count - 1)) for i in range(count)}
         self.recorder.saved = time.monotonic()
 
@@ -200,7 +203,8 @@ class _Listener:
         self.recorder.log(f"snapshot after epoch {epoch}: {time.perf_counter() - start:.3f} s, {size / 1e6:.2f} MB")
 
     def checkpoint_due(self) -> bool:
-        return time.monotonic() - self.recorder.saved >= (self.config.checkpoint_seconds or 0.0)
+        longest = self.config.get("checkpoint_seconds")  # only in runs of version 0.1
+        return time.monotonic() - self.recorder.saved >= (CHECKPOINT_SECONDS if longest is None else longest)
 
     def on_checkpoint(self, state: dict[str, Any]) -> None:
         self.recorder.checkpoint(state)

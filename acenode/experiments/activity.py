@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acenode.config.groups import RecordingSplit
 from acenode.data import activity, simulated
 from acenode.experiments.latent_methods import methods
 from acenode.experiments.series import SeriesSet, experiment
@@ -11,7 +12,7 @@ ACTIVITY = experiment(SeriesSet(
     name="activity", title="Human Activity",
     summary="Human Activity: seven activities at every moment from four irregularly read tags, pairwise attention on z",
     about_sample="400 simulated windows of movement, whose couplings are known", kind="points", source="activity",
-    metric=Metric("accuracy"), methods=methods(None, frozenset({"split"})),
+    metric=Metric("accuracy"), methods=methods(None, RecordingSplit),
     sample=simulated.movement, full=activity.load, variables=(12, 12), classes=7,
     values={"epochs": 70, "latent": 15, "recognition": 100, "units": 500, "gru_units": 50, "encoder_maps": 6},
     of_sample={"units": 64, "latent": 15, "recognition": 32, "epochs": 20, "learning_rate": 0.03, "batch_size": 20},

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from acenode.accelerate.dispatch import Backend
-from acenode.config import FIELDS, SETTINGS, Config, resolve
+from acenode.config import KEYS, SETTINGS, Config, resolve
+from acenode.config.groups import AttentionTraining, Settings, Training, keys_of
 from acenode.errors import UserError
 from acenode.training.task import Metric, Recipe, Task
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # both are slow to import, and a list of experiments needs neither
     import numpy as np
     import torch
 
@@ -20,7 +22,7 @@ Shape = TypeVar("Shape")
 
 
 class LabTask(Task, Protocol):
-    """A task that can also be looked at: probes to watch, and a report when training is done."""
+    """A task that also gives snapshots of its probes, and a report when training is done."""
 
     def recipe(self) -> Recipe: ...
     def snapshot(self) -> dict[str, np.ndarray]: ...
@@ -29,13 +31,18 @@ class LabTask(Task, Protocol):
 
 @dataclass(frozen=True)
 class Method(Generic[Shape]):
-    """A row of the paper's table: how it is built, the settings that have a meaning for it, its own defaults."""
+    """A row of the paper's table: how its model is built, the settings that have a meaning for it, its own defaults."""
 
     name: str
     title: str
     build: Callable[[Shape, Config, Backend], Any]
-    uses: frozenset[str]
+    groups: tuple[type[Settings], ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """The keys of its settings."""
+        return keys_of(*self.groups)
 
 
 class MakeTask(Protocol):
@@ -54,11 +61,11 @@ class Experiment:
     about_sample: str
     metric: Metric
     methods: Mapping[str, Method]
-    defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, what is given -> settings
+    defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, given settings -> all settings
     make: MakeTask
     count: Callable[[Config], int]  # parameters of the model a configuration describes
-    classes: tuple[str, ...] = ()  # their names, where they have any but their numbers
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # choices of a setting that there are here
+    classes: tuple[str, ...] = ()  # their names, if they have other names than their numbers
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the choices a setting has in this experiment
     also: tuple[str, ...] = ()  # other metrics that the paper prints
     source: str | None = None  # the name of its full data in the catalogue of data sets
 
@@ -68,7 +75,7 @@ class Experiment:
         return self.methods[name]
 
     def configure(self, method: str, data: str = "sample", **given: Any) -> Config:
-        """A complete configuration: this experiment's defaults with what was given."""
+        """Return a complete configuration: this experiment's defaults, overridden by the given settings."""
         entry = self.method(method)
         for key, value in given.items():
             if key in SETTINGS and not any(key in m.uses for m in self.methods.values()):
@@ -79,21 +86,22 @@ class Experiment:
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})
 
     def choices(self, key: str) -> tuple[str, ...]:
-        """What a setting can be here."""
-        return self.only.get(key) or FIELDS[key].metadata["choices"]
+        """Return the values that a setting can have in this experiment."""
+        return self.only.get(key) or KEYS[key].choices
 
 
 def recipe_of(config: Config, optimiser: Callable[..., torch.optim.Optimizer],
               rate: Callable[[float], float]) -> Recipe:
-    """How a configuration is trained."""
-    return Recipe(config.epochs or 1, config.learning_rate or 0.0, optimiser, rate,
-                  schedule=config.schedule or "alternating", penalty=config.penalty or "none",
-                  penalty_weight=config.penalty_weight or 0.0, detach_attention=bool(config.detach_attention),
-                  remedy=_remedy(config))
+    """Return how a configuration is trained."""
+    training, attention = config.part(Training), config.part(AttentionTraining)
+    return Recipe(training.epochs, training.learning_rate, optimiser, rate, schedule=attention.schedule,
+                  penalty=attention.penalty, penalty_weight=attention.penalty_weight,
+                  detach_attention=attention.detach_attention, remedy=_remedy(config))
 
 
 def _remedy(config: Config) -> str:
-    """How a run's solver is made more exact, where it has one."""
-    if config.rtol is not None:
+    """Say how to make the run's solver more exact, if it has one."""
+    if config.get("rtol") is not None:
         return "tighten rtol and atol"
-    return f"lower step_size (now {config.step_size:g})" if config.step_size is not None else ""
+    step = config.get("step_size")
+    return f"lower step_size (now {step:g})" if step is not None else ""

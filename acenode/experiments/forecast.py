@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
+from acenode.config.groups import ForecastData
 from acenode.data.series import SeriesArrays
 from acenode.experiments.base import Experiment
 from acenode.experiments.forecast_methods import METHODS
@@ -26,7 +27,7 @@ COMMON: dict[str, Any] = {
     "fold": 0, "solver": "dopri5", "rtol": 1e-3, "atol": 1e-4, "max_steps": 1000, "gradient": "backprop",
     "seminorm": False, "engine": "auto", "attention": "evolving", "initial": "correlation", "schedule": "alternating",
     "penalty": "l2", "penalty_weight": 1e-2, "detach_attention": False, "feedback": "attended", "at_jump": "keep",
-    "attention_every": 20, "snapshots": 12, "checkpoint_seconds": 20.0,
+    "attention_every": 20, "snapshots": 12,
 }
 SAMPLE: dict[str, Any] = {"latent": 20, "recognition": 20, "units": 25, "features": 8, "dropout": 0.0,
                           "learning_rate": 1e-2, "penalty_weight": 1e-3, "attention_every": 10}
@@ -58,31 +59,33 @@ class ForecastSet:
     whole: Callable[[SeriesArrays], bool]
     metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, selection="negll"))
 
-    def chosen(self, data: str, sample: str | None) -> SporadicSet:
-        return self.full if data == "full" else self.samples.get(sample or "", next(iter(self.samples.values())))
+    def chosen(self, config: Config) -> SporadicSet:
+        return self.full if config.data == "full" else self.samples[config.part(ForecastData).sample]
 
     def build(self, config: Config, backend: Backend) -> nn.Module:
         """The model that a configuration describes, not yet initialised."""
-        return METHODS[config.method].build(self.chosen(config.data, config.sample).variables, config, backend)
+        return METHODS[config.method].build(self.chosen(config).variables, config, backend)
 
     def make(self, config: Config, root: Path, device: torch.device,
              backend: Backend = ACCELERATED) -> ForecastTask:
         from acenode.data.folds import forecast_parts
         from acenode.experiments.forecast_task import ForecastTask
 
-        chosen, model = self.chosen(config.data, config.sample), self.build(config, backend)
+        chosen, model = self.chosen(config), self.build(config, backend)
         arrays = chosen.load(root)
-        parts = forecast_parts(arrays, config.fold or 0, chosen.cut)
+        parts = forecast_parts(arrays, config.part(ForecastData).fold, chosen.cut)
         task = ForecastTask(config, arrays, parts, chosen.cut, model, self.metric, device, chosen.note)
         task.partial = config.data == "full" and not self.whole(arrays)
         return task
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        chosen = self.chosen(data, given.get("sample"))
         values = {**COMMON, **METHODS[method].defaults}
         if data == "sample":
-            values |= {**SAMPLE, "sample": next(iter(self.samples))}
-        values |= chosen.values
+            first = next(iter(self.samples))
+            chosen = self.samples.get(given.get("sample", first), self.samples[first])
+            values |= {**SAMPLE, "sample": first, **chosen.values}
+        else:
+            values |= self.full.values
         if "solver" in METHODS[method].uses:
             values["step_size"] = 0.05  # of an ODE whose time is in units of the horizon
         return values

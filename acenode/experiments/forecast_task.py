@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode.config import Config
+from acenode.config.groups import DecayTraining, ForecastData
 from acenode.data.batches import mixed_seed
 from acenode.data.folds import ForecastParts
 from acenode.data.points import Points, TimeSeries, pad
@@ -51,7 +52,7 @@ class ForecastTask:
         self.interrupted: Callable[[], bool] = never_interrupted
         self.partial = False  # whether it is only a part of the full data
         self.device = device
-        self.size = min(config.batch_size or 1, len(parts.parts.train))
+        self.size = min(config.part(DecayTraining).batch_size, len(parts.parts.train))
         self.iterations = math.ceil(len(parts.parts.train) / self.size)
         self.epoch = -1
         initialise(model, config.seed)
@@ -71,12 +72,12 @@ class ForecastTask:
     # Training -----------------------------------------------------------------------------------------------------
 
     def recipe(self) -> Recipe:
-        c = self.config
+        training = self.config.part(DecayTraining)
 
         def adam(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
-            return torch.optim.Adam(parameters, lr=lr, weight_decay=0.0 if is_attention else c.weight_decay or 0.0)
+            return torch.optim.Adam(parameters, lr=lr, weight_decay=0.0 if is_attention else training.weight_decay)
 
-        return recipe_of(c, adam, lambda p: 1.0 if p * (c.epochs or 1) < LOWERED else 1 / 3)
+        return recipe_of(self.config, adam, lambda p: 1.0 if p * training.epochs < LOWERED else 1 / 3)
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
         attention = getattr(self.model, "attention", None)
@@ -157,7 +158,7 @@ class ForecastTask:
 
     def evaluate(self, split: str) -> dict[str, float]:
         """The split's metrics; none where it was interrupted before the last series."""
-        out = self.errors(split, self.config.targets, self.interrupted)
+        out = self.errors(split, self.config.part(ForecastData).targets, self.interrupted)
         if out is None:
             return {}
         found = {"mse": out.squared / max(1.0, out.observed), "negll": out.surprise / max(1.0, out.observed)}

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.config import Config
+from acenode.config.groups import FeatureRecording, ImageNetwork, MomentumTraining
 from acenode.data.batches import DeviceImages, TrainingBatches
-from acenode.data.image_source import ImageArrays
+from acenode.data.images import ImageArrays
 from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 from acenode.experiments.base import recipe_of
@@ -23,43 +24,41 @@ from acenode.models.image.model import ImageModel
 from acenode.models.initialise import initialise
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
-SPLIT_SEED = 20210814  # of the validation split alone
+SPLIT_SEED = 20210814  # of the validation split, the same for every run
 EVALUATION_BATCH = 1000
-
-
 DECAY = {"full": (60 / 160, 100 / 160, 140 / 160), "sample": (0.6, 0.85)}
 
 
 def rate(shares: tuple[float, ...], progress: float) -> float:
-    """The learning rate's factor: a tenth from each of these shares of the training on."""
+    """Return the factor of the learning rate: divided by ten after each of these fractions of the training."""
     return 0.1 ** sum(progress >= share for share in shares)
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """What the model makes of a whole split, or of as many of its samples as there was time for."""
+class ImageOutputs:
+    """Features and logits of a split; fewer than it has samples if the evaluation was interrupted."""
 
     features: Tensor  # (N, C), after the head's average
     logits: Tensor  # (N, classes)
-    labels: Tensor  # (N,), of the whole split
-    nfe: float  # evaluations a batch, on average
+    labels: Tensor  # (N,), always of the whole split
+    nfe: float  # mean evaluations per batch
 
 
 class ImageTask:
-    """Classification of one image set by one model."""
+    """Classify one image set with one model."""
 
     metric = Metric("accuracy")
 
     def __init__(self, config: Config, arrays: ImageArrays, held: int, model: ImageModel, pad: int,
                  device: torch.device) -> None:
         self.config, self.classes = config, arrays.classes
-        self.interrupted: Callable[[], bool] = never_interrupted  # asked between the batches of an evaluation
-        side, crop = arrays.x_train.shape[1] + 2 * pad, config.crop or arrays.x_train.shape[1]
+        self.interrupted: Callable[[], bool] = never_interrupted  # called between the batches of an evaluation
+        side, crop = arrays.x_train.shape[1] + 2 * pad, config.part(ImageNetwork).crop
         if crop > side:
             raise UserError(f"crop must be at most {side}, the padded image's side, not {crop}")
         train, validation = stratified_holdout(arrays.y_train, held, SPLIT_SEED)
         self.batches = TrainingBatches(DeviceImages(arrays.x_train[train], arrays.y_train[train], device),
-                                       config.batch_size or 1, pad, crop, config.seed)
+                                       config.part(MomentumTraining).batch_size, pad, crop, config.seed)
         self.iterations = self.batches.iterations
         self.splits = {"validation": DeviceImages(arrays.x_train[validation], arrays.y_train[validation], device),
                        "test": DeviceImages(arrays.x_test, arrays.y_test, device)}
@@ -68,16 +67,16 @@ class ImageTask:
         self.probes = Probes.choose(self.splits["validation"].x, self.splits["validation"].y)
 
     def recipe(self) -> Recipe:
-        c = self.config
+        training = self.config.part(MomentumTraining)
 
         def sgd(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
-            decay = 0.0 if is_attention else c.weight_decay or 0.0
-            return torch.optim.SGD(parameters, lr=lr, momentum=c.momentum or 0.0, weight_decay=decay)
+            decay = 0.0 if is_attention else training.weight_decay
+            return torch.optim.SGD(parameters, lr=lr, momentum=training.momentum, weight_decay=decay)
 
-        return recipe_of(c, sgd, partial(rate, DECAY[c.data]))
+        return recipe_of(self.config, sgd, partial(rate, DECAY[self.config.data]))
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
-        """θ_g apart from θ_f and θ_others; θ_q goes with θ_others unless phase one cannot reach it."""
+        """Separate θ_g from θ_f and θ_others; θ_q belongs to θ_others unless phase one cannot reach it."""
         ode = self.model.ode
         return ParameterGroups.split(self.model, [getattr(ode, "g", None)], getattr(ode, "q", None), detach_attention)
 
@@ -101,8 +100,8 @@ class ImageTask:
         return Loss(*self.read_out(trajectory.h[-1], batch), trajectory.evaluations)
 
     @torch.no_grad()
-    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> Outputs:
-        """Every sample of a split through the model in evaluation, until interrupted."""
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> ImageOutputs:
+        """Run a split through the model in evaluation mode until it is done or interrupted."""
         self.model.eval()
         images, features, nfe = self.splits[split], [], []
         for start in range(0, len(images), EVALUATION_BATCH):
@@ -113,10 +112,10 @@ class ImageTask:
             if interrupted():
                 break
         together = torch.cat(features)
-        return Outputs(together, self.model.head.linear(together), images.y, sum(nfe) / len(nfe))
+        return ImageOutputs(together, self.model.head.linear(together), images.y, sum(nfe) / len(nfe))
 
     def evaluate(self, split: str) -> dict[str, float]:
-        """The split's metrics; none where it was interrupted before the last sample."""
+        """Return the metrics of a split, or nothing if interrupted before the last sample."""
         out = self.outputs(split, self.interrupted)
         if len(out.logits) < len(out.labels):
             return {}
@@ -127,10 +126,11 @@ class ImageTask:
         return self.probes.take(self.model)
 
     def report(self) -> dict[str, Any]:
-        """Confusion, per-class accuracy and, if asked, the silhouette and t-SNE of the features, on the test set."""
+        """Return what the test set shows: confusion, accuracy per class and, if configured, silhouettes and a t-SNE."""
         from acenode.experiments.analysis import confusion, embedding
 
         out = self.outputs("test")
         features, logits, labels = (x.cpu().numpy() for x in (out.features, out.logits, out.labels))
         result = confusion(logits.argmax(1), labels, self.classes)
-        return result | embedding(features, logits, labels) if self.config.analysis else result
+        analysed = self.config.part(FeatureRecording).analysis
+        return result | embedding(features, logits, labels) if analysed else result

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
+from acenode.config.groups import ImageNetwork
 from acenode.data import images as image_data
-from acenode.data.image_source import ImageArrays
+from acenode.data.images import ImageArrays
 from acenode.data.samples import digits
 from acenode.experiments.base import Experiment
 from acenode.experiments.image_methods import METHODS
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """What sets one image experiment apart. `layers` gives ACE's (f, q) convolutions by size, read off the printed
-    parameter counts."""
+    """What differs between the image experiments. `layers` has ACE's convolutions in (f, q) by size, inferred from the
+    printed parameter counts."""
 
     name: str
     title: str
@@ -38,7 +39,7 @@ class ImageSet:
     penalty_weight: float
     layers: Mapping[str, tuple[int, int]]
     validation: int = 5000
-    of_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what a method has of its own here
+    of_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # defaults of single methods
 
     def load(self, data: str, root: Path) -> ImageArrays:
         return digits(colour=self.inputs == 3) if data == "sample" else image_data.load(self.name, root)
@@ -46,14 +47,14 @@ class ImageSet:
     def shape(self, config: Config) -> ImageShape:
         from acenode.models.image.model import ImageShape
 
-        width = 2 if config.size == "large" else 1
-        padding = self.padding if config.stem_padding is None else config.stem_padding
+        network = config.part(ImageNetwork)
+        width = 2 if network.size == "large" else 1
         if config.data == "sample":
-            return ImageShape(self.inputs, 8, 10, 24 * width, padding, halvings=1)
-        return ImageShape(self.inputs, self.side, 10, 64 * width, padding)
+            return ImageShape(self.inputs, 8, 10, 24 * width, network.stem_padding, halvings=1)
+        return ImageShape(self.inputs, self.side, 10, 64 * width, network.stem_padding)
 
     def build(self, config: Config, backend: Backend) -> ImageModel:
-        """The model that a configuration describes, not yet initialised."""
+        """Return the model that a configuration describes, not yet initialised."""
         return METHODS[config.method].build(self.shape(config), config, backend)
 
     def make(self, config: Config, root: Path, device: torch.device,
@@ -62,11 +63,11 @@ class ImageSet:
 
         arrays = self.load(config.data, root)
         held = self.validation if config.data == "full" else len(arrays.x_train) // 5
-        pad = 4 if config.data == "full" else 0  # one pixel of eight is a different digit
+        pad = 4 if config.data == "full" else 0  # a digit of 8 pixels shifted by one is a different digit
         return ImageTask(config, arrays, held, self.build(config, backend), pad=pad, device=device)
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The paper's best settings, or ones that suit the digits; fixed attention is the correlation's."""
+        """Return the paper's best settings, or ones chosen for the digits; fixed attention is the correlation."""
         f_layers, q_layers = self.layers.get(given.get("size", "small"), self.layers["small"])
         values: dict[str, Any] = {
             "epochs": 160, "batch_size": 128, "learning_rate": self.learning_rate, "momentum": 0.9,
@@ -76,7 +77,7 @@ class ImageSet:
             "attention": "evolving", "schedule": "alternating", "penalty": "l2",
             "initial": "correlation" if given.get("attention") == "fixed" else "conv",
             "penalty_weight": self.penalty_weight, "detach_attention": False, "f_layers": f_layers,
-            "q_layers": q_layers, "snapshots": 12, "checkpoint_seconds": 20.0, "analysis": True,
+            "q_layers": q_layers, "snapshots": 12, "analysis": True,
         }
         if data == "sample":  # 24 + 4 channels are normalised in pairs; 24 + 5 is prime and would be one group
             values |= {"epochs": 12, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
@@ -85,7 +86,7 @@ class ImageSet:
 
 
 def experiment(spec: ImageSet) -> Experiment:
-    """The registry entry of an image set."""
+    """Return the registry entry of an image set."""
     return Experiment(
         name=spec.name,
         title=spec.title,

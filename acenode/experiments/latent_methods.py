@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from acenode.accelerate.dispatch import Backend
 from acenode.config import Config
+from acenode.config.groups import (
+    AttentionTraining,
+    Augmentation,
+    Decoder,
+    EngineChoice,
+    GatedRecognition,
+    LatentAttention,
+    ODERecognition,
+    ODERecurrenceSettings,
+    Recognition,
+    RecordClassification,
+    RecordingSettings,
+    SeriesNetwork,
+    Settings,
+    SolverSettings,
+    Training,
+)
 from acenode.experiments.base import Method
-from acenode.experiments.solver_settings import SOLVER, solver_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # needs torch, which a list of methods does not
     from torch import nn
 
-COMMON = frozenset({"epochs", "batch_size", "learning_rate", "latent", "units", "snapshots", "checkpoint_seconds"})
-ENCODER = frozenset({"recognition", "gru_units", "encoder_maps", "grid"})
-SAMPLES = frozenset({"trajectories"})
-DECODER = frozenset({"f_maps", "bounded"}) | SOLVER | SAMPLES
-ATTENTION = frozenset({"attention", "initial", "schedule", "penalty", "penalty_weight", "detach_attention",
-                       "attention_in"})
+COMMON = (Training, SeriesNetwork, RecordingSettings)
+DECODER = (Decoder, SolverSettings)
+TIMES = 21  # at which the correlation of fixed attention keeps its running averages
+LAST_UNITS = 100  # hidden units of the network that predicts from the state of an ODE-RNN
 
 
 @dataclass(frozen=True)
 class SeriesShape:
-    """What a series model is made for: its variables and what is classified, if anything."""
+    """What a series model reads and predicts: the number of variables and, if it classifies, what."""
 
     variables: int
     classify: str | None = None  # "record", "points" or None
@@ -40,25 +55,29 @@ def _classifier(shape: SeriesShape, inputs: int, *, linear: bool = True) -> nn.M
 
 
 def _where(shape: SeriesShape, config: Config) -> str:
-    return "points" if shape.classify == "points" else config.classify_from or "start"
+    """Return which state is classified: "points" (each), "start" or "end"."""
+    if shape.classify == "points":
+        return "points"
+    return config.part(RecordClassification).classify_from if config.get("classify_from") is not None else "start"
 
 
-def _encoder(shape: SeriesShape, c: Config, latent: int, backend: Backend) -> nn.Module:
+def _encoder(shape: SeriesShape, c: Config, latent: int, backend: Backend, *, attentive: bool = False) -> nn.Module:
     from acenode.models.dense_layers import Field
     from acenode.models.latent.recognition import AttentiveDrift, Drift, ODEEncoder, ODERecurrence
 
-    r, units, maps = c.recognition or 1, c.units or 1, c.encoder_maps or 2
+    chosen, units = c.part(ODERecognition), c.part(SeriesNetwork).units
+    r, maps = chosen.recognition, chosen.encoder_maps
     f = Field(r, r, units, maps)
-    drift = AttentiveDrift(f, Field(r, r * r, units, maps, square=True)) if c.attention_in == "both" else Drift(f)
-    return ODEEncoder(latent, ODERecurrence(2 * shape.variables, r, c.gru_units or 1, drift, backend))
+    drift = AttentiveDrift(f, Field(r, r * r, units, maps, square=True)) if attentive else Drift(f)
+    return ODEEncoder(latent, ODERecurrence(2 * shape.variables, r, chosen.gru_units, drift, backend))
 
 
 def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, size: int) -> nn.Module:
-    """z of `size` coordinates is emitted, and classified where that is asked of every z(t)."""
+    """Return a model that decodes z of `size` coordinates, and classifies all of them if it classifies points."""
     from acenode.models.dense_layers import Map
     from acenode.models.latent.model import LatentODE
 
-    latent = c.latent or 1
+    latent = c.part(SeriesNetwork).latent
     classified = size if shape.classify == "points" else latent
     return LatentODE(encoder, ode, Map(size, shape.variables), _classifier(shape, classified), latent, _where(shape, c))
 
@@ -66,21 +85,22 @@ def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, s
 def _field(c: Config, size: int) -> nn.Module:
     from acenode.models.dense_layers import Field
 
-    return Field(size, size, c.units or 1, c.f_maps or 2, bounded=bool(c.bounded))
+    decoder = c.part(Decoder)
+    return Field(size, size, c.part(SeriesNetwork).units, decoder.f_maps, bounded=decoder.bounded)
 
 
 def build_latent_ode(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.node import NODE
 
-    d = c.latent or 1
-    return _latent(shape, c, _encoder(shape, c, d, backend), NODE(_field(c, d), solver_of(c)), d)
+    d, solver = c.part(SeriesNetwork).latent, c.part(SolverSettings).to_solver()
+    return _latent(shape, c, _encoder(shape, c, d, backend), NODE(_field(c, d), solver), d)
 
 
 def build_augmented(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.node import AugmentedNODE
 
-    d, extra = c.latent or 1, c.augment or 5
-    ode = AugmentedNODE(_field(c, d + extra), extra, solver=solver_of(c))
+    d, extra, solver = c.part(SeriesNetwork).latent, c.part(Augmentation).augment, c.part(SolverSettings).to_solver()
+    ode = AugmentedNODE(_field(c, d + extra), extra, solver=solver)
     return _latent(shape, c, _encoder(shape, c, d, backend), ode, d + extra)
 
 
@@ -90,51 +110,57 @@ def build_ace(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.latent.model import PerTrajectory
     from acenode.node import ACENODE
 
-    d, attention = c.latent or 1, c.attention or "none"
-    g = Field(d, d * d, c.units or 1, c.f_maps or 2, square=True) if attention == "evolving" else None
+    network, decoder, chosen = c.part(SeriesNetwork), c.part(Decoder), c.part(LatentAttention)
+    d, attention = network.latent, chosen.attention
+    g = Field(d, d * d, network.units, decoder.f_maps, square=True) if attention == "evolving" else None
     q: nn.Module | None = None
     if attention != "none":
-        q = Dense((d,)) if c.initial == "dense" else Correlation((d,), bins=21 if attention == "fixed" else 1)
-        q = PerTrajectory(q, c.trajectories or 1)
-    ode = ACENODE(_field(c, d), g, q, attention=attention, solver=solver_of(c))  # type: ignore[arg-type]
-    return _latent(shape, c, _encoder(shape, c, d, backend), ode, d)
+        bins = TIMES if attention == "fixed" else 1
+        q = Dense((d,)) if chosen.initial == "dense" else Correlation((d,), bins=bins)
+        q = PerTrajectory(q, decoder.trajectories)
+    ode = ACENODE(_field(c, d), g, q, attention=attention, solver=c.part(SolverSettings).to_solver())
+    return _latent(shape, c, _encoder(shape, c, d, backend, attentive=chosen.attention_in == "both"), ode, d)
 
 
 def build_poisson(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.dense_layers import Map, Perceptron
     from acenode.models.latent.model import LatentPoisson, PoissonODE
 
-    d, units = c.latent or 1, c.units or 1
-    ode = PoissonODE(_field(c, 2 * d), Perceptron(d, shape.variables, units, 3), d, shape.variables, solver_of(c))
-    return LatentPoisson(_encoder(shape, c, 2 * d, backend), ode, Map(d, shape.variables), _classifier(shape, 2 * d),
-                         2 * d, _where(shape, c))
+    network, solver = c.part(SeriesNetwork), c.part(SolverSettings).to_solver()
+    d, D = network.latent, shape.variables
+    ode = PoissonODE(_field(c, 2 * d), Perceptron(d, D, network.units, 3), d, D, solver)
+    encoder, classifier = _encoder(shape, c, 2 * d, backend), _classifier(shape, 2 * d)
+    return LatentPoisson(encoder, ode, Map(d, D), classifier, 2 * d, _where(shape, c))
 
 
 def build_latent_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.latent.recognition import RNNEncoder
     from acenode.node import NODE
 
-    d = c.latent or 1
-    encoder = RNNEncoder(shape.variables, d, c.recognition or 1, c.gru_units or 1)
-    return _latent(shape, c, encoder, NODE(_field(c, d), solver_of(c)), d)
+    d, chosen = c.part(SeriesNetwork).latent, c.part(GatedRecognition)
+    encoder = RNNEncoder(shape.variables, d, chosen.recognition, chosen.gru_units)
+    return _latent(shape, c, encoder, NODE(_field(c, d), c.part(SolverSettings).to_solver()), d)
 
 
 def build_rnn_vae(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.latent.model import RecurrentVAE
     from acenode.models.latent.recognition import RNNEncoder
 
-    d, units = c.latent or 1, c.units or 1
-    encoder = RNNEncoder(shape.variables, d, c.recognition or 1, units)
+    network = c.part(SeriesNetwork)
+    d, units = network.latent, network.units
+    encoder = RNNEncoder(shape.variables, d, c.part(Recognition).recognition, units)
     return RecurrentVAE(encoder, shape.variables, d, units, _classifier(shape, d), _where(shape, c))
 
 
-def _recurrent(**kind: bool) -> Any:
+def _recurrent(**kind: bool) -> Callable[[SeriesShape, Config, Backend], nn.Module]:
+    """Return a builder of recurrent networks that treat gaps in time as `kind` says."""
     def build(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
         from acenode.models.latent.autoregressive import Autoregressive
         from acenode.models.latent.recurrence import Recurrence
 
-        d = c.latent or 1
-        return Autoregressive(Recurrence(shape.variables, d, **kind), shape.variables, d, c.units or 1,
+        network = c.part(SeriesNetwork)
+        d = network.latent
+        return Autoregressive(Recurrence(shape.variables, d, **kind), shape.variables, d, network.units,
                               _classifier(shape, d), _where(shape, c))
 
     return build
@@ -145,10 +171,12 @@ def build_ode_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.latent.autoregressive import Autoregressive
     from acenode.models.latent.recognition import Drift, ODERecurrence
 
-    d = c.latent or 1
-    drift = Drift(Field(d, d, c.units or 1, c.encoder_maps or 2))
-    recurrence = ODERecurrence(2 * shape.variables, d, c.gru_units or 1, drift, backend)
-    return Autoregressive(recurrence, shape.variables, d, 100, _classifier(shape, d, linear=False), _where(shape, c))
+    network, chosen = c.part(SeriesNetwork), c.part(ODERecurrenceSettings)
+    d = network.latent
+    drift = Drift(Field(d, d, network.units, chosen.encoder_maps))
+    recurrence = ODERecurrence(2 * shape.variables, d, chosen.gru_units, drift, backend)
+    classifier = _classifier(shape, d, linear=False)
+    return Autoregressive(recurrence, shape.variables, d, LAST_UNITS, classifier, _where(shape, c))
 
 
 _METHODS: tuple[Method[SeriesShape], ...] = (
@@ -156,22 +184,26 @@ _METHODS: tuple[Method[SeriesShape], ...] = (
     Method("rnn-impute", "RNN-Impute", _recurrent(gap=True, impute=True, decay=False), COMMON),
     Method("rnn-decay", "RNN-Decay", _recurrent(gap=False, impute=False, decay=True), COMMON),
     Method("gru-d", "GRU-D", _recurrent(gap=False, impute=True, decay=True), COMMON),
-    Method("rnn-vae", "RNN-VAE", build_rnn_vae, COMMON | {"recognition"}),
-    Method("latent-rnn", "Latent-ODE (RNN enc.)", build_latent_rnn, COMMON | DECODER | {"recognition", "gru_units"}),
-    Method("ode-rnn", "ODE-RNN", build_ode_rnn, COMMON | {"gru_units", "encoder_maps", "grid", "engine"}),
-    Method("latent-poisson", "Latent-ODE + Poisson", build_poisson, COMMON | ENCODER | DECODER),
-    Method("latent-ode", "Latent-ODE (ODE enc.)", build_latent_ode, COMMON | ENCODER | DECODER),
-    Method("augmented", "Augmented-Latent-ODE", build_augmented, COMMON | ENCODER | DECODER | {"augment"}),
-    Method("ace", "ACE-Latent-ODE", build_ace, COMMON | ENCODER | DECODER | ATTENTION),
+    Method("rnn-vae", "RNN-VAE", build_rnn_vae, (*COMMON, Recognition)),
+    Method("latent-rnn", "Latent-ODE (RNN enc.)", build_latent_rnn, (*COMMON, *DECODER, GatedRecognition)),
+    Method("ode-rnn", "ODE-RNN", build_ode_rnn, (*COMMON, ODERecurrenceSettings, EngineChoice)),
+    Method("latent-poisson", "Latent-ODE + Poisson", build_poisson, (*COMMON, ODERecognition, *DECODER)),
+    Method("latent-ode", "Latent-ODE (ODE enc.)", build_latent_ode, (*COMMON, ODERecognition, *DECODER)),
+    Method("augmented", "Augmented-Latent-ODE", build_augmented, (*COMMON, ODERecognition, *DECODER, Augmentation)),
+    Method("ace", "ACE-Latent-ODE", build_ace,
+           (*COMMON, ODERecognition, *DECODER, LatentAttention, AttentionTraining)),
 )
-GENERATIVE = ("rnn-vae", "latent-rnn", "latent-poisson", "latent-ode", "augmented", "ace")  # what the vitals table has
+GENERATIVE = ("rnn-vae", "latent-rnn", "latent-poisson", "latent-ode", "augmented", "ace")  # in the vitals table
 
 
-def methods(names: tuple[str, ...] | None, extra: frozenset[str], record: bool = False) -> dict[str, Method]:
-    """The methods of those names, each with an experiment's own settings; of a `record` one class is said."""
+def methods(names: tuple[str, ...] | None, *extra: type[Settings], record: bool = False) -> dict[str, Method]:
+    """Return the methods of these names (None: all), each with an experiment's own groups of settings.
+
+    With `record` the experiment classifies whole records, and a method with a solver can do that at either end of z.
+    """
     found = {}
     for m in _METHODS:
         if names is None or m.name in names:
-            end = frozenset({"classify_from"}) if record and "solver" in m.uses else frozenset()
-            found[m.name] = Method(m.name, m.title, m.build, m.uses | extra | end, m.defaults)
+            ends = (RecordClassification,) if record and SolverSettings in m.groups else ()
+            found[m.name] = replace(m, groups=(*m.groups, *extra, *ends))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acenode.config.groups import Normalisation, Reconstruction
 from acenode.data import physionet, simulated
 from acenode.experiments.latent_methods import GENERATIVE, methods
 from acenode.experiments.series import SeriesSet, experiment
@@ -14,7 +15,7 @@ PHYSIONET = experiment(SeriesSet(
     name="physionet", title="PhysioNet mortality",
     summary="PhysioNet 2012: death in hospital from 48 irregular hours of 41 variables, pairwise attention on z",
     about_sample=SIMULATED, kind="record", source="physionet2012", metric=Metric("auc"),
-    methods=methods(None, frozenset({"normalisation", "deviation"}), record=True),
+    methods=methods(None, Normalisation, record=True),
     sample=simulated.icu, full=lambda root: physionet.load(root, "a"), variables=(12, 41), classes=1,
     values=BEST, of_sample={}, names=physionet.CLASSES,
     whole=lambda arrays: len(arrays) == 4000,
@@ -24,7 +25,7 @@ VITALS = experiment(SeriesSet(
     name="physionet-vitals", title="PhysioNet vitals",
     summary="PhysioNet 2012: reconstruct 48 hours of 41 variables, or foretell their second half",
     about_sample=SIMULATED, kind="vitals", source="physionet2012", metric=Metric("mse", higher_is_better=False),
-    methods=methods(GENERATIVE, frozenset({"normalisation", "deviation", "task", "cut"})),
+    methods=methods(GENERATIVE, Normalisation, Reconstruction),
     sample=simulated.icu, full=lambda root: physionet.load(root, "ab"), variables=(12, 41), classes=1,
     values=BEST, of_sample={}, names=(),
     whole=lambda arrays: len(arrays) == 8000,

@@ -11,6 +11,7 @@ import numpy as np
 
 from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
+from acenode.config.groups import Normalisation, RecordingSplit
 from acenode.data.scale import Scale
 from acenode.data.series import SeriesArrays
 from acenode.data.splits import record_split, trial_split
@@ -31,7 +32,7 @@ COMMON: dict[str, Any] = {
     "max_steps": 1000, "gradient": "backprop", "seminorm": False, "engine": "auto", "attention": "evolving",
     "initial": "correlation", "schedule": "alternating", "penalty": "l2", "penalty_weight": 1e-2,
     "detach_attention": False, "attention_in": "generative", "normalisation": "comparable", "deviation": 0.01,
-    "split": "window", "task": "interpolation", "cut": "half", "snapshots": 12, "checkpoint_seconds": 20.0,
+    "split": "window", "task": "interpolation", "cut": "half", "snapshots": 12,
 }
 SAMPLE: dict[str, Any] = {
     "epochs": 15, "batch_size": 32, "latent": 8, "recognition": 16, "units": 32, "gru_units": 32, "f_maps": 3,
@@ -73,7 +74,8 @@ class SeriesSet:
         from acenode.experiments.series_task import SeriesTask, Splits
 
         arrays = self.sample() if config.data == "sample" else self.full(root)
-        parts = trial_split(arrays.group) if config.split == "recording" else record_split(len(arrays))
+        by_recording = config.get("split") is not None and config.part(RecordingSplit).split == "recording"
+        parts = trial_split(arrays.group) if by_recording else record_split(len(arrays))
         scale = self.scale(arrays, parts.train, config)
         splits = Splits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
                         records_of(arrays, parts.test, scale), arrays.classes, arrays.coupling)
@@ -83,9 +85,9 @@ class SeriesSet:
 
     def scale(self, arrays: SeriesArrays, train: np.ndarray, config: Config) -> Scale:
         """How values are normalised: over everything, as published, over the training records, or not at all."""
-        if config.normalisation is None:
+        if config.get("normalisation") is None:
             return Scale(np.zeros(arrays.x.shape[1], np.float32), np.ones(arrays.x.shape[1], np.float32))
-        if config.normalisation == "comparable":
+        if config.part(Normalisation).normalisation == "comparable":
             return Scale.comparable(arrays.x, arrays.m)
         chosen = arrays.take(train)
         return Scale.standard(chosen.x, chosen.m)

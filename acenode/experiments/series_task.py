@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.config import Config
+from acenode.config.groups import Decoder, Normalisation, ODERecurrenceSettings, Reconstruction, Training
 from acenode.data.points import SeriesBatch
 from acenode.experiments import series_report as report
 from acenode.experiments.base import recipe_of
@@ -68,10 +69,8 @@ class SeriesTask:
         self.config, self.splits, self.kind, self.metric = config, splits, kind, metric
         self.interrupted: Callable[[], bool] = never_interrupted
         self.partial = False  # whether it is only a part of the full data
-        self.layout = Layout(model.backwards, config.grid == "union", config.trajectories or 1,  # type: ignore[arg-type]
-                             model.latent, kind == "points",  # type: ignore[arg-type]
-                             (config.cut or "half") if config.task == "extrapolation" else None, device)
-        self.batches = SeriesBatches(splits.train, self.layout, config.batch_size or 1, config.seed)
+        self.layout = _layout(config, model, kind, device)
+        self.batches = SeriesBatches(splits.train, self.layout, config.part(Training).batch_size, config.seed)
         self.iterations = self.batches.iterations
         initialise(model, config.seed)
         self.model = model.to(device)
@@ -83,7 +82,7 @@ class SeriesTask:
     # Training -----------------------------------------------------------------------------------------------------
 
     def recipe(self) -> Recipe:
-        total = (self.config.epochs or 1) * self.iterations
+        total = self.config.part(Training).epochs * self.iterations
 
         def adamax(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
             return torch.optim.Adamax(parameters, lr=lr)
@@ -106,7 +105,7 @@ class SeriesTask:
             entropy, right = self._point_terms(said, batch)
             return Loss(entropy, {"accuracy": right}, said.evaluations)
         assert said.x is not None
-        likelihood = log_likelihood(said.x, batch.target, self.config.deviation or 1.0)
+        likelihood = log_likelihood(said.x, batch.target, self.config.part(Normalisation).deviation)
         if said.posterior is None:
             total = -likelihood.mean()
         else:
@@ -224,6 +223,15 @@ class SeriesTask:
     def report(self) -> dict[str, Any]:
         self.model.eval()
         return report.report(self)
+
+
+def _layout(config: Config, model: Any, kind: str, device: torch.device) -> Layout:
+    """Return the layout of a model's batches; without the settings, one trajectory and its own times."""
+    union = config.get("grid") is not None and config.part(ODERecurrenceSettings).grid == "union"
+    trajectories = config.part(Decoder).trajectories if config.get("trajectories") is not None else 1
+    chosen = config.part(Reconstruction) if kind == "vitals" else None
+    cut = chosen.cut if chosen is not None and chosen.task == "extrapolation" else None
+    return Layout(model.backwards, union, trajectories, model.latent, kind == "points", cut, device)
 
 
 def observed_mean(records: Records) -> np.ndarray:

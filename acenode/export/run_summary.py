@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from acenode.config import FIELDS
+from acenode.config import KEYS
 from acenode.errors import UserError
 from acenode.export.csv_tables import flat
 from acenode.results import metric_format
@@ -129,7 +129,7 @@ def duration(seconds: float) -> str:
 
 
 def _help(key: str) -> str:
-    return str(FIELDS[key].metadata.get("help", "")) if key in FIELDS else ""
+    return KEYS[key].help if key in KEYS else ""
 
 
 def _text(value: Any) -> str:

@@ -129,7 +129,7 @@ def value(config: Config, metric: str | None = None) -> Value | None:
         return _image(config)
     if metric is not None:
         return USHCN[metric].get(_row(config)) if config.experiment == "ushcn" and metric in USHCN else None
-    table = SERIES.get((config.experiment, config.task))
+    table = SERIES.get((config.experiment, config.get("task")))
     return table.get(_row(config)) if table else None
 
 
@@ -148,16 +148,16 @@ def printed(experiment: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _image(config: Config) -> Value | None:
     """Evolving attention, begun by convolutions."""
-    if config.attention not in (None, "evolving") or config.initial not in (None, "conv"):
+    if config.get("attention") not in (None, "evolving") or config.get("initial") not in (None, "conv"):
         return None
-    if config.size == "large":
+    if config.get("size") == "large":
         return LARGE.get(config.experiment) if config.method == "ace" else None
     return ACCURACY[config.experiment].get(config.method)
 
 
 def _row(config: Config) -> str:
     """The method, and the ablation that its attention makes of it; no row of the paper's for any other attention."""
-    kind = (config.attention, config.initial)
+    kind = (config.get("attention"), config.get("initial"))
     if config.method != "ace" or kind in ((None, None), ("evolving", None), ("evolving", "correlation")):
         return config.method
     if kind == ("evolving", "dense"):

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from acenode import experiments
-from acenode.config import SETTINGS, Config
+from acenode.config import KEYS, Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format
@@ -32,11 +32,11 @@ LEADING = ("size", "attention", "task", "sample")  # the defaults of other setti
 
 def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
     """Return the settings that differ from the defaults of the run's method and data, without recording settings."""
-    leading = {k: v for k in LEADING if (v := getattr(config, k)) is not None}
+    leading = {k: v for k in LEADING if (v := config.get(k)) is not None}
     dependent = experiment.configure(config.method, config.data, **leading)
     defaults = experiment.configure(config.method, config.data)
-    return {k: getattr(config, k) for k in SETTINGS if k not in RECORDING and getattr(config, k) is not None
-            and getattr(config, k) != getattr(defaults if k in leading else dependent, k)}
+    return {k: config.settings[k] for k in KEYS if k in config.settings and k not in RECORDING
+            and config.settings[k] != (defaults if k in leading else dependent).get(k)}
 
 
 def changed_in(config: Mapping[str, Any]) -> dict[str, Any]:

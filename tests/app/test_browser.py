@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,12 +179,13 @@ def test_nothing_leaves_the_machine(chrome: Any, served: Served) -> None:
 def test_a_killed_server_leaves_a_run_to_resume(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("killed") / "runs"
     store = RunStore(root)
-    source = pattern(store, epochs=5000, batch_size=128, checkpoint_seconds=0.5)
+    often = config(epochs=5000, batch_size=128)
+    often = replace(often, settings={**often.settings, "checkpoint_seconds": 0.5})  # as version 0.1 could set it
+    run = create(store, often)
+    run.mark("stopped")
     with server(root) as served:
-        tab = Tab(chrome, served).open(f"mnist?from={source.id}")
-        tab.press("Train")
-        until(lambda: newest(store).id != source.id)
-        run = newest(store)
+        tab = Tab(chrome, served).open(f"mnist?runs={run.id}")
+        tab.press("Resume")
         until(lambda: (run.path / "checkpoints" / "last.pt").exists())
         served.process.send_signal(signal.SIGKILL)
         served.process.wait()

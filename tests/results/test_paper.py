@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from acenode import experiments
 from acenode.config import Config
+from acenode.config.groups import LatentAttention, Settings, Training
 from acenode.experiments import Experiment, Method
 from acenode.files import write_json
 from acenode.results import metric_format, paper
@@ -23,8 +23,9 @@ from acenode.training.task import Metric
 def config(experiment: str, method: str, *, data: str = "full", task: str | None = None, attention: str | None = None,
            initial: str | None = None) -> Config:
     """What `paper` looks at."""
-    return cast(Config, SimpleNamespace(experiment=experiment, method=method, data=data, size=None, task=task,
-                                        attention=attention, initial=initial))
+    settings = {"task": task, "attention": attention, "initial": initial}
+    return Config(experiment=experiment, method=method, data=data,
+                  settings={k: v for k, v in settings.items() if v is not None})
 
 
 @pytest.mark.parametrize(("given", "shown"), [
@@ -97,12 +98,13 @@ def test_a_difference_says_which_is_better_where_less_is() -> None:
 
 def fake(name: str, metric: Metric) -> Experiment:
     """An experiment of two methods that nobody can train."""
-    def method(method: str, title: str, *uses: str) -> Method:
-        return Method(method, title, lambda shape, made: None, frozenset({"epochs", *uses}))
+    def method(method: str, title: str, *groups: type[Settings]) -> Method:
+        return Method(method, title, lambda shape, made: None, (Training, *groups))
 
     methods = {"latent-ode": method("latent-ode", "Latent-ODE"),
-               "ace": method("ace", "ACE-Latent-ODE", "attention", "initial")}
-    usual = {"epochs": 30, "attention": "evolving", "initial": "correlation"}
+               "ace": method("ace", "ACE-Latent-ODE", LatentAttention)}
+    usual = {"epochs": 30, "batch_size": 50, "learning_rate": 0.01, "attention": "evolving", "initial": "correlation",
+             "attention_in": "generative"}
 
     def make(*given: Any) -> Any:
         raise NotImplementedError

@@ -186,7 +186,7 @@ def test_the_engine_says_why_it_is_not_used() -> None:
 
     def chosen(method: str, **given: Any) -> str | None:
         task = entry.make(entry.configure(method, device="cpu", **given), Path(), torch.device("cpu"))
-        return engine_for(task, torch.device("cpu"), task.config.engine, log.append)[0]
+        return engine_for(task, torch.device("cpu"), task.config.get("engine"), log.append)[0]
 
     assert [chosen("ace"), chosen("ace", engine="reference"), chosen("resnet"), chosen("rknet")] == [
         "native", "reference", None, "reference"]

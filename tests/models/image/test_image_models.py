@@ -74,7 +74,7 @@ def test_map_sizes(shape: ImageShape, side: int) -> None:
 
 def test_one_stem_a_data_set() -> None:
     for experiment in experiments.EXPERIMENTS.values():
-        paddings = {experiment.configure(m, "full").stem_padding for m in experiment.methods}
+        paddings = {experiment.configure(m, "full").get("stem_padding") for m in experiment.methods}
         assert len(paddings) == 1
 
 

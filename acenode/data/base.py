@@ -1,17 +1,16 @@
-"""The interface of every data set that is downloaded or read from official files."""
+"""What every data set offers, whatever its kind: its name, its place, how to prepare and how to check it."""
 
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-Progress = Callable[[int, int | None, str], None]
-"""Called with the bytes done, the total if it is known, and a label."""
+from acenode.data.store import Progress
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to download: its name, its mirrors in the order to try them, and its checksums if they are known."""
+    """A file by name, with its mirrors in order and the checksum that is known of it."""
 
     name: str
     urls: tuple[str, ...]
@@ -21,7 +20,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DataState:
-    """The state of a prepared file; `detail` describes it in words."""
+    """What stands at a data set's place: `detail` says it in words."""
 
     name: str
     state: Literal["ready", "missing", "broken"]
@@ -31,7 +30,7 @@ class DataState:
 
 
 class DataSource(Protocol):
-    """A data set that is prepared once under a root folder and then read from there."""
+    """A data set that is prepared once under a root folder and read from there."""
 
     @property
     def name(self) -> str: ...
@@ -41,3 +40,7 @@ class DataSource(Protocol):
     def path(self, root: Path) -> Path: ...  # of the prepared file
     def prepare(self, root: Path, progress: Progress | None = None) -> Path: ...
     def check(self, root: Path) -> DataState: ...
+
+
+def is_there(path: Path) -> bool:
+    return os.path.isfile(path)  # unlike Path.is_file, False in a folder that may not be searched
