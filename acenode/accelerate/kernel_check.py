@@ -7,7 +7,7 @@ from threading import Lock
 
 import torch
 
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.errors import is_out_of_memory
 
 _failures: dict[Hashable, str] = {}  # by kind of kernel; empty where it runs

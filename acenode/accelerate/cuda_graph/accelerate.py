@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.compiled import CompiledField
 from acenode.accelerate.cuda_graph.operations import Operations
-from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.accelerate.kernel_check import kernels_available, runs
 from acenode.attention import Elementwise
+from acenode.backend import ACCELERATED, Backend
 from acenode.ode.runge_kutta import State
 
 

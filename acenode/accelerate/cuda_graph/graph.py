@@ -14,7 +14,7 @@ from acenode.accelerate.cuda_graph.accelerate import compiler
 from acenode.accelerate.cuda_graph.capture import Recorder, streams_of
 from acenode.accelerate.cuda_graph.graphed import GraphedPass, RecordingError, noted_by
 from acenode.accelerate.cuda_graph.steps import PLACES
-from acenode.accelerate.dispatch import ACCELERATED, Backend
+from acenode.backend import ACCELERATED, Backend
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS

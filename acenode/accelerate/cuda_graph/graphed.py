@@ -27,7 +27,7 @@ from acenode.accelerate.cuda_graph.accelerate import Accelerated, operations_for
 from acenode.accelerate.cuda_graph.capture import RECORDING, Recorder
 from acenode.accelerate.cuda_graph.control import FULL, RUNNING, Told
 from acenode.accelerate.cuda_graph.steps import PLACES, Steps, Taken
-from acenode.accelerate.dispatch import ACCELERATED, Backend
+from acenode.backend import ACCELERATED, Backend
 from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
 from acenode.training.task import PiecewiseTask
 

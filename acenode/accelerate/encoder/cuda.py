@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from acenode.accelerate.dispatch import Backend
 from acenode.accelerate.kernel_check import kernels_available
 from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
+from acenode.backend import Backend
 
 if TYPE_CHECKING:
     from acenode.accelerate.encoder.torch_scan import Found, Kept

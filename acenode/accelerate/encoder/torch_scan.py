@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from acenode.accelerate.dispatch import GPU_KERNELS, TORCH_OPERATIONS, Backend
 from acenode.accelerate.encoder import cuda as scan_cuda
 from acenode.accelerate.kernel_check import runs
+from acenode.backend import GPU_KERNELS, TORCH_OPERATIONS, Backend
 
 LINE = 32  # numbers of a cache line
 

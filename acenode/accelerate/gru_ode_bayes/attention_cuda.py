@@ -24,7 +24,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate.dispatch import Backend
 from acenode.accelerate.gru_ode_bayes.events import (
     LARGEST,
     OF_ROWS,
@@ -38,6 +37,7 @@ from acenode.accelerate.gru_ode_bayes.events import (
 )
 from acenode.accelerate.kernel_check import kernels_available, runs
 from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
+from acenode.backend import Backend
 
 SHARE = 0.125  # of the device's memory for a pass and its way back, at most
 STRIP = 16  # rows of a at a time

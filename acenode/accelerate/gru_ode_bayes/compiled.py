@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from acenode.accelerate import c_compiler as compiled
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 
 if TYPE_CHECKING:
     from acenode.accelerate.gru_ode_bayes.torch_forward import Plan, Weights

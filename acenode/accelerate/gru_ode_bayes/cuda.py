@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.accelerate.dispatch import Backend
 from acenode.accelerate.gru_ode_bayes.events import (
     LARGEST,
     OF_ROWS,
@@ -32,6 +31,7 @@ from acenode.accelerate.gru_ode_bayes.events import (
 )
 from acenode.accelerate.kernel_check import kernels_available, runs
 from acenode.accelerate.triton_support import MAX_ELEMENTS
+from acenode.backend import Backend
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from acenode.accelerate.dispatch import ACCELERATED, COMPILED_C, TORCH_OPERATIONS, Backend
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native
+from acenode.backend import ACCELERATED, COMPILED_C, TORCH_OPERATIONS, Backend
 from acenode.data.schedule import StepSchedule
 from acenode.models.forecast.jump_attention import SHORTEST
 
