@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -66,3 +67,12 @@ def write_json(path: Path, value: Any, indent: int | None = None) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file; raise a ValueError if it is not JSON in UTF-8."""
     return json.loads(path.read_bytes().decode("utf-8"))
+
+
+def user_cache() -> Path:
+    """Return the folder in which this system keeps a user's caches. RuntimeError: the account has no home folder."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

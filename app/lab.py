@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acenode.data.fetching import Fetcher
-from acenode.data.store import data_dir
+from acenode.data.background_fetch import Fetcher
+from acenode.data.folder import data_dir
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acenode import files
-from acenode.data.store import user_cache
+from acenode.files import user_cache
 
 COMPILERS = ("cc", "gcc", "clang")
 # a NaN stays one: no -ffast-math; the products are written in the order in which their numbers fit the registers

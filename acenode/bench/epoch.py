@@ -27,7 +27,7 @@ from acenode.accelerate.dispatch import Backend
 from acenode.bench.gpu import words
 from acenode.bench.gpu_work import FLOAT32, Family, Work, precision, training
 from acenode.config import read_seeds
-from acenode.data.store import data_dir
+from acenode.data.folder import data_dir
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
 from acenode.training.task import SilentListener

@@ -15,7 +15,7 @@ from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.accelerate.dispatch import ACCELERATED, TORCH_OPERATIONS, Backend
 from acenode.bench import latent, ushcn
-from acenode.data.images import ImageArrays
+from acenode.data.image_source import ImageArrays
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, repeatable
 from acenode.experiments.base import LabTask

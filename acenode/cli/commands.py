@@ -65,7 +65,7 @@ def resume(options: Namespace) -> int:
 
 def _execute(run: Any, options: Namespace) -> int:
     from acenode.cli.progress import Bar, brief
-    from acenode.data.store import data_dir
+    from acenode.data.folder import data_dir
     from acenode.execution.execute import execute, stop_on_interrupt
     from acenode.runs.writer import plain
 
@@ -321,15 +321,15 @@ def export(options: Namespace) -> int:
 
 
 def data(options: Namespace) -> int:
-    from acenode.data.catalogue import CATALOGUE, source_of
-    from acenode.data.store import data_dir
+    from acenode.data.folder import data_dir
+    from acenode.data.registry import DATA_SOURCES, source_of
 
     root: Path = data_dir()
     if options.action == "build":
         return _build(options, root)
     if options.action != "list" and options.name is None:
-        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(CATALOGUE)}")
-    sources = list(CATALOGUE.values()) if options.name is None else [source_of(options.name)]
+        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(DATA_SOURCES)}")
+    sources = list(DATA_SOURCES.values()) if options.name is None else [source_of(options.name)]
     for name in ("folder", "start", "end", "seed"):
         if getattr(options, name) is not None:
             raise UserError(f"--{name.replace('folder', 'from')} goes with `acenode data build ushcn`")

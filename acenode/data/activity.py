@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.base import RemoteFile
-from acenode.data.lines import lines_of
+from acenode.data.data_source import Progress, RemoteFile
 from acenode.data.series import SeriesArrays
 from acenode.data.series_source import Reading, SeriesSource
-from acenode.data.store import Progress
+from acenode.data.text_lines import lines_of
 from acenode.errors import UserError
 
 FILE = "ConfLongDemo_JSI.txt"

@@ -12,7 +12,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from acenode.data.store import Progress, replacing
+from acenode.data.data_source import Progress
+from acenode.data.disk import replacing
 from acenode.errors import UserError
 
 CHUNK = 1 << 16

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.base import RemoteFile
+from acenode.data.data_source import Progress, RemoteFile
 from acenode.data.series import SeriesArrays
 from acenode.data.series_source import Reading, SeriesSource
-from acenode.data.store import Progress
 from acenode.errors import UserError
 
 VARIABLES = (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from acenode.data.images import ImageArrays
+from acenode.data.image_source import ImageArrays
 from acenode.data.splits import stratified_holdout
 
 SPLIT_SEED = 1797  # of the split alone, so that every run is tested on the same digits

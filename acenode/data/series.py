@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from acenode.data.store import read_npz, write_npz
+from acenode.data.npz import read_npz, write_npz
 
 FORMAT = 1  # of the prepared file
 UNITS = ("h", "s", "")  # "" where time is in a set's own steps

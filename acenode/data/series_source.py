@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from acenode.data import series
-from acenode.data.base import DataState, RemoteFile, is_there
+from acenode.data.data_source import DataState, Progress, RemoteFile
+from acenode.data.disk import is_file
 from acenode.data.download import fetch
-from acenode.data.prepared import prepare_once, read_prepared
+from acenode.data.preparation import prepare_once, read_prepared
 from acenode.data.series import SeriesArrays
-from acenode.data.store import Progress
 from acenode.errors import UserError
 
 
@@ -49,9 +49,9 @@ class SeriesSource:
     def check(self, root: Path) -> DataState:
         """Whether the set is ready. The whole file is read, so that a damaged byte is found here too."""
         path, get = self.path(root), f"run `acenode data get {self.name}`"
-        if not is_there(path):
-            here = all(is_there(place) for place in self._places(root).values())
-            words = "its files are there, not prepared yet" if here else "not there yet"
+        if not is_file(path):
+            here = all(is_file(place) for place in self._places(root).values())
+            words = "its files are there, not prepared yet" if here else "not downloaded yet"
             return DataState(self.name, "missing", path, 0, f"{words}: {get}")
         size = path.stat().st_size
         try:
@@ -66,7 +66,7 @@ class SeriesSource:
     def _make(self, root: Path, folder: Path, progress: Progress | None) -> None:
         places = self._places(root)
         for file in self.files:
-            if not is_there(places[file.name]):
+            if not is_file(places[file.name]):
                 places[file.name] = fetch(file.urls, folder / file.name, md5=file.md5, sha256=file.sha256,
                                           progress=progress)
         reading = self.read(places, progress)

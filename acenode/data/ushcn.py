@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.base import RemoteFile
+from acenode.data.data_source import Progress, RemoteFile
 from acenode.data.folds import two_sided
-from acenode.data.lines import lines_of
 from acenode.data.series import SeriesArrays
 from acenode.data.series_source import Reading, SeriesSource
-from acenode.data.store import Progress
+from acenode.data.text_lines import lines_of
 from acenode.errors import UserError
 
 FILE = "small_chunked_sporadic.csv"

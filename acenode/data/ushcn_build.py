@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from acenode.data.data_source import Progress
+from acenode.data.disk import locked, replacing
 from acenode.data.station_files import ONE, Form, Station, read_stations
-from acenode.data.store import Progress, replacing
 from acenode.data.ushcn import CUT, DAYS, END, FILE, HEADER, USHCN, VARIABLES
 from acenode.errors import UserError
-from acenode.lock import locked
 
 START_YEAR, END_YEAR = 1950, 2000
 SHARE = 0.05  # of a station's observations of an element

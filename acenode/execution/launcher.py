@@ -17,7 +17,7 @@ from acenode.errors import UserError
 from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, gpu_state, kinds
 from acenode.execution.environment import device_of
 from acenode.execution.execute import create, execute
-from acenode.lock import try_lock
+from acenode.runs.lock import is_locked
 from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run, RunStore
 
@@ -205,7 +205,7 @@ class Launcher:
         """The state; `interrupted` too where this process was to train it and does not: its last write failed."""
         status = run.status()
         here = status["state"] in BUSY and status["process"] == identity()
-        return "interrupted" if here and self._find(run.id) is None and _free(run) else status["state"]
+        return "interrupted" if here and self._find(run.id) is None and not is_locked(run) else status["state"]
 
     def _ready(self) -> Iterator[_Job]:
         """Waiting jobs whose device has room, in order."""
@@ -243,14 +243,3 @@ class Launcher:
             with self.changed:
                 self.running.pop(job.run.id, None)
                 self.changed.notify_all()
-
-
-def _free(run: Run) -> bool:
-    """Whether no thread trains the run; a lock that is not there is not made, as the disk may be full."""
-    path = run.path / "lock"
-    if not path.exists():
-        return True
-    lock = try_lock(path)
-    if lock is not None:
-        lock.close()
-    return lock is not None

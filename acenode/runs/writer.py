@@ -8,14 +8,15 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
+from filelock import BaseFileLock
 
 from acenode.errors import UserError
 from acenode.files import discard, write_atomic, write_json
-from acenode.lock import try_lock
+from acenode.runs.lock import try_lock
 from acenode.runs.process import identity
 from acenode.runs.store import Run
 
@@ -25,7 +26,7 @@ class Recorder:
 
     def __init__(self, run: Run) -> None:
         self.run, self.path = run, run.path
-        self.lock: BinaryIO | None = None
+        self.lock: BaseFileLock | None = None
         self.values: dict[str, Any] = {}
         self.beaten = self.saved = 0.0
         self.best_epoch: int | None = None
@@ -34,7 +35,7 @@ class Recorder:
 
     def acquire(self) -> None:
         """Take the run, unless another thread or process has it; the system drops the lock with the process."""
-        self.lock = try_lock(self.path / "lock")
+        self.lock = try_lock(self.run)
         if self.lock is None:
             raise UserError(f"{self.run.id} is being trained already: stop it first with `acenode stop {self.run.id}`")
         for part in self.path.rglob(".*.part"):  # left by a process that was killed while it wrote
@@ -42,7 +43,7 @@ class Recorder:
 
     def release(self) -> None:
         if self.lock is not None:
-            self.lock.close()
+            self.lock.release()
 
     # Status ---------------------------------------------------------------------------------------------------
 

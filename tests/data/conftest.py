@@ -1,9 +1,10 @@
-"""A local mirror that serves small image sets in their official formats, and misbehaves on request."""
+"""A local web server with small image sets in their official formats, which fails on request."""
 
 import errno
 import gzip
 import hashlib
 import io
+import pickle
 import struct
 import tarfile
 import threading
@@ -12,25 +13,32 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from acenode import files
-from acenode.data.sources import SOURCES, ImageSource, RemoteFile
+from acenode.data.image_source import ImageSource
+from acenode.data.images import IMAGE_SOURCES
+from acenode.data.torchvision_import import torchvision_datasets
 
 
 @dataclass
 class Answer:
+    """What the server sends for one path."""
+
     body: bytes
     status: int = 200
     missing: int = 0  # bytes promised and not sent
-    stated: bool = True  # whether the length is
+    stated: bool = True  # whether the length is stated
     gate: threading.Event | None = None  # waited for before anything is sent
 
 
 @dataclass
 class Mirror:
+    """The server: its address, its answers by path, and the paths that were requested."""
+
     url: str
     answers: dict[str, Answer] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
@@ -42,7 +50,7 @@ class Mirror:
 
 @pytest.fixture(autouse=True)
 def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy between a test and its own server."""
+    """Bypass proxies, so that tests reach their own server."""
     monkeypatch.setenv("no_proxy", "*")
 
 
@@ -61,7 +69,7 @@ def mirror() -> Iterator[Mirror]:
             self.wfile.write(answer.body)
 
         def handle(self) -> None:
-            with suppress(ConnectionError):  # a client that gave up
+            with suppress(ConnectionError):  # the client closed the connection
                 super().handle()
 
         def log_message(self, format: str, *args: object) -> None:
@@ -79,7 +87,7 @@ def mirror() -> Iterator[Mirror]:
 
 @dataclass(frozen=True)
 class Official:
-    """A small set: where the mirror serves it, its raw files, and the arrays they stand for."""
+    """A small image set served by the mirror: its source, its official files and the arrays in them."""
 
     source: ImageSource
     files: dict[str, bytes]
@@ -89,24 +97,29 @@ class Official:
 @pytest.fixture
 def official(mirror: Mirror) -> Callable[[str], Official]:
     def build(name: str) -> Official:
-        source = replace(SOURCES[name], train=15, test=4)
+        source = replace(IMAGE_SOURCES[name], train=15, test=4)
         rng = np.random.default_rng(7)
         arrays = {}
         for part, count in (("train", source.train), ("test", source.test)):
             arrays[f"x_{part}"] = rng.integers(0, 256, (count, *source.shape), dtype=np.uint8)
             arrays[f"y_{part}"] = (np.arange(count) % 10).astype(np.uint8)  # a zero is among them
-        files = {"mnist": _mnist, "svhn": _svhn, "cifar10": _cifar10}[name](arrays)
-        assert set(files) == {file.name for file in source.files}
-        remote = tuple(
-            RemoteFile(file, (mirror.serve(file, body),), hashlib.md5(body).hexdigest())
-            for file, body in files.items()
-        )
-        return Official(replace(source, files=remote), files, arrays)
+        files, attributes = {"mnist": _mnist, "svhn": _svhn, "cifar10": _cifar10}[name](arrays, mirror.url)
+        for file, body in files.items():
+            mirror.serve(file, body)
+        dataset = getattr(torchvision_datasets(), source.reader.dataset)
+        return Official(replace(source, dataset=type(dataset.__name__, (dataset,), attributes)), files, arrays)
 
     return build
 
 
-def _mnist(arrays: dict[str, np.ndarray]) -> dict[str, bytes]:
+Files = tuple[dict[str, bytes], dict[str, Any]]  # by name, and the attributes of torchvision's class for them
+
+
+def _md5(body: bytes) -> str:
+    return hashlib.md5(body).hexdigest()
+
+
+def _mnist(arrays: dict[str, np.ndarray], url: str) -> Files:
     files = {}
     for part, prefix in (("train", "train"), ("test", "t10k")):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
@@ -114,51 +127,48 @@ def _mnist(arrays: dict[str, np.ndarray]) -> dict[str, bytes]:
         labels = struct.pack(">II", 2049, len(y)) + y.tobytes()
         files[f"{prefix}-images-idx3-ubyte.gz"] = gzip.compress(images)
         files[f"{prefix}-labels-idx1-ubyte.gz"] = gzip.compress(labels)
-    return files
+    return files, {"mirrors": [f"{url}/"], "resources": [(name, _md5(body)) for name, body in files.items()]}
 
 
-def _svhn(arrays: dict[str, np.ndarray]) -> dict[str, bytes]:
+def _svhn(arrays: dict[str, np.ndarray], url: str) -> Files:
     from scipy.io import savemat
 
-    files = {}
+    files, splits = {}, {}
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         content = io.BytesIO()
-        savemat(
-            content,
-            {"X": np.moveaxis(x, 0, 3), "y": np.where(y == 0, 10, y)[:, None]},
-            do_compression=True,
-        )
-        files[f"{part}_32x32.mat"] = content.getvalue()
-    return files
+        savemat(content, {"X": np.moveaxis(x, 0, 3), "y": np.where(y == 0, 10, y)[:, None]}, do_compression=True)
+        name = f"{part}_32x32.mat"
+        files[name] = content.getvalue()
+        splits[part] = [f"{url}/{name}", name, _md5(files[name])]
+    return files, {"split_list": splits}
 
 
-def _cifar10(arrays: dict[str, np.ndarray]) -> dict[str, bytes]:
-    members = {"readme.html": b"<html></html>", "test_batch.bin": _cifar_records(arrays, "test", slice(None))}
-    for batch in reversed(range(5)):  # the archive keeps no order of its own
-        members[f"data_batch_{batch + 1}.bin"] = _cifar_records(
-            arrays, "train", slice(3 * batch, 3 * batch + 3)
-        )
-    content = io.BytesIO()
+def _cifar10(arrays: dict[str, np.ndarray], url: str) -> Files:
+    members = {f"data_batch_{i + 1}": _cifar_batch(arrays, "train", slice(3 * i, 3 * i + 3)) for i in range(5)}
+    members["test_batch"] = _cifar_batch(arrays, "test", slice(None))
+    members["batches.meta"] = pickle.dumps({"label_names": list(IMAGE_SOURCES["cifar10"].classes)})
+    content, name = io.BytesIO(), "cifar-10-python.tar.gz"
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        for name, body in members.items():
-            info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+        for member, body in reversed(members.items()):  # the order in the archive does not matter
+            info = tarfile.TarInfo(f"cifar-10-batches-py/{member}")
             info.size = len(body)
             archive.addfile(info, io.BytesIO(body))
-    return {"cifar-10-binary.tar.gz": content.getvalue()}
+    digests = [[member, _md5(body)] for member, body in members.items()]
+    return {name: content.getvalue()}, {
+        "url": f"{url}/{name}", "tgz_md5": _md5(content.getvalue()),
+        "train_list": digests[:5], "test_list": digests[5:6],
+        "meta": {"filename": "batches.meta", "key": "label_names", "md5": digests[6][1]}}
 
 
-def _cifar_records(arrays: dict[str, np.ndarray], part: str, which: slice) -> bytes:
-    pairs = zip(arrays[f"x_{part}"][which], arrays[f"y_{part}"][which], strict=True)
-    return b"".join(
-        bytes([label]) + b"".join(image[:, :, channel].tobytes() for channel in range(3))
-        for image, label in pairs
-    )
+def _cifar_batch(arrays: dict[str, np.ndarray], part: str, which: slice) -> bytes:
+    planes = arrays[f"x_{part}"][which].transpose(0, 3, 1, 2)  # (N, C, H, W)
+    return pickle.dumps({"data": planes.reshape(len(planes), -1), "labels": arrays[f"y_{part}"][which].tolist()})
 
 
 @pytest.fixture
 def files_under() -> Callable[[Path], list[str]]:
-    """Every file under a folder but the locks, which are meant to stay."""
+    """List every file under a folder except lock files, which are meant to stay."""
 
     def listing(folder: Path) -> list[str]:
         found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
@@ -169,7 +179,7 @@ def files_under() -> Callable[[Path], list[str]]:
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes the first bytes of a file and no more."""
+    """Simulate a disk that is full after the first bytes of a file."""
 
     class Full(io.FileIO):
         def write(self, data: bytes) -> int:  # type: ignore[override]

@@ -1,15 +1,14 @@
-"""Prepared files that cannot be used: refused, told in words, replaced, and never unpickled."""
+"""Prepared files that cannot be used are refused with a message, replaced, and never unpickled."""
 
 import os
 
 import numpy as np
 import pytest
 
-from acenode.data.images import check, load, prepare
 from acenode.errors import UserError
 
 
-def torn(path, arrays):
+def incomplete(path, arrays):
     np.savez(path, **arrays)
     path.write_bytes(path.read_bytes()[:-200])
 
@@ -31,7 +30,7 @@ def pickled(path, arrays):
 
 
 FAULTS = {
-    "torn": torn,
+    "incomplete": incomplete,
     "one byte off": one_byte_off,
     "objects": pickled,
     "empty": lambda path, arrays: path.touch(),
@@ -49,33 +48,33 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_file_is_refused_told_and_replaced(tmp_path, official, mirror, fault):
+def test_a_broken_file_is_refused_and_replaced(tmp_path, official, mirror, fault):
     made = official("mnist")
     path = tmp_path / "mnist.npz"
     FAULTS[fault](path, made.arrays)
 
     with pytest.raises(UserError) as caught:
-        load("mnist", tmp_path, made.source)
+        made.source.load(tmp_path)
     line = str(caught.value)
     assert str(path) in line
     assert "delete it, or get it again with `acenode data get mnist`" in line
     assert "\n" not in line
 
-    state = check("mnist", tmp_path, made.source)
+    state = made.source.check(tmp_path)
     assert state.state == "broken"
     assert state.bytes == path.stat().st_size
 
-    assert prepare("mnist", tmp_path, source=made.source) == path
-    np.testing.assert_array_equal(load("mnist", tmp_path, made.source).x_train, made.arrays["x_train"])
+    assert made.source.prepare(tmp_path) == path
+    np.testing.assert_array_equal(made.source.load(tmp_path).x_train, made.arrays["x_train"])
 
 
-def test_a_pickle_is_never_run(tmp_path, official):
+def test_a_pickle_is_never_loaded(tmp_path, official):
     class Trap:
         def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "sprung"),)
+            return os.mkdir, (str(tmp_path / "unpickled"),)
 
     made = official("mnist")
     np.savez(tmp_path / "mnist.npz", **{**made.arrays, "x_train": np.array([Trap()], dtype=object)})
     with pytest.raises(UserError, match="x_train is not a plain array"):
-        load("mnist", tmp_path, made.source)
-    assert not (tmp_path / "sprung").exists()
+        made.source.load(tmp_path)
+    assert not (tmp_path / "unpickled").exists()

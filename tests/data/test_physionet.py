@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from acenode.data import physionet
-from acenode.data.base import RemoteFile
+from acenode.data.data_source import RemoteFile
 from acenode.data.physionet import PHYSIONET, QUANTUM, VARIABLES, load, read, read_archive, read_outcomes, read_record
 from acenode.errors import UserError
 
@@ -239,7 +239,7 @@ def test_what_does_not_lie_there_is_downloaded_and_checked(tmp_path, mirror, fil
     source = replace(PHYSIONET, files=tuple(
         RemoteFile(name, (mirror.serve(name, content),), sha256=hashlib.sha256(content).hexdigest())
         for name, content in body.items()))
-    assert source.check(tmp_path).detail == "not there yet: run `acenode data get physionet2012`"
+    assert source.check(tmp_path).detail == "not downloaded yet: run `acenode data get physionet2012`"
     source.prepare(tmp_path)
     assert sorted(mirror.requests) == ["/Outcomes-a.txt", "/set-a.tar.gz"]
     assert files_under(tmp_path) == ["physionet2012.npz", "physionet2012/set-b.tar.gz"]

@@ -169,7 +169,7 @@ def test_data_that_is_not_there_is_the_reason(catalogue: Catalogue, tmp_path: Pa
     found = estimate.estimate([full, config("resnet", batch_size=512)], catalogue, tmp_path)
     assert found.runs == 2
     assert found.seconds is None
-    assert "mnist is not there yet" in found.basis
+    assert "mnist is not downloaded yet" in found.basis
     assert full not in found.seconds_each
 
 

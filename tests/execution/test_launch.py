@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from quick import QUICK
 
 from acenode import SolveError, UserError, experiments
 from acenode.config import Config
 from acenode.execution.launcher import Launcher
 from acenode.experiments.image_task import ImageTask
-from acenode.lock import locked
 from acenode.runs.process import _started, identity
 from acenode.runs.store import Run, RunStore
 from acenode.training.task import Loss
@@ -253,7 +253,7 @@ def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Laun
     assert launcher.wait(60)
     monkeypatch.undo()
     assert (run.status()["state"], waiting.status()["state"]) == ("running", "queued")
-    with locked(run.path / "lock"), pytest.raises(UserError, match="is running: there is nothing to resume"):
+    with FileLock(run.path / "lock"), pytest.raises(UserError, match="is running: there is nothing to resume"):
         launcher.resume(run)  # somebody does train it
     launcher.stop(run)
     assert run.stored_state() == "interrupted"

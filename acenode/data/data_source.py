@@ -1,16 +1,17 @@
-"""What every data set offers, whatever its kind: its name, its place, how to prepare and how to check it."""
+"""The interface of every data set that is downloaded or read from official files."""
 
-import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from acenode.data.store import Progress
+Progress = Callable[[int, int | None, str], None]
+"""Called with the bytes done, the total if it is known, and a label."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file by name, with its mirrors in order and the checksum that is known of it."""
+    """A file to download: its name, its mirrors in the order to try them, and its checksums if they are known."""
 
     name: str
     urls: tuple[str, ...]
@@ -20,7 +21,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DataState:
-    """What stands at a data set's place: `detail` says it in words."""
+    """The state of a prepared file; `detail` describes it in words."""
 
     name: str
     state: Literal["ready", "missing", "broken"]
@@ -30,7 +31,7 @@ class DataState:
 
 
 class DataSource(Protocol):
-    """A data set that is prepared once under a root folder and read from there."""
+    """A data set that is prepared once under a root folder and then read from there."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +41,3 @@ class DataSource(Protocol):
     def path(self, root: Path) -> Path: ...  # of the prepared file
     def prepare(self, root: Path, progress: Progress | None = None) -> Path: ...
     def check(self, root: Path) -> DataState: ...
-
-
-def is_there(path: Path) -> bool:
-    return os.path.isfile(path)  # unlike Path.is_file, False in a folder that may not be searched

@@ -1,4 +1,4 @@
-"""Downloads in the background: how far they are, how they end, and how little is read to tell."""
+"""Downloads in the background: their progress, their end, and how seldom files are read to report them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acenode.data import images
-from acenode.data.fetching import Fetcher
+from acenode.data.background_fetch import Fetcher
+from acenode.data.data_source import DataState
+from acenode.data.image_source import ImageSource
 from acenode.errors import UserError
 
 
@@ -21,21 +22,21 @@ def test_a_download_goes_from_idle_to_done(tmp_path, official, mirror):
     assert (idle.name, idle.phase, idle.done, idle.total, idle.error) == ("mnist", "idle", 0, None, None)
     assert idle.data.state == "missing"
     fetcher.start("mnist")
-    while f"/{last}" not in mirror.requests:  # the others have come
+    while f"/{last}" not in mirror.requests:  # the others are complete
         assert fetcher.state("mnist").phase == "running"
     state = fetcher.state("mnist")
     size = len(made.files[state.label])
     assert (state.phase, state.done, state.total) == ("running", size, size)
-    fetcher.start("mnist")  # somebody else presses it too
+    fetcher.start("mnist")  # a second press of the button
     gate.set()
     assert fetcher.wait("mnist", 30)
     state = fetcher.state("mnist")
     assert (state.phase, state.error, state.data.state) == ("done", None, "ready")
     assert len(mirror.requests) == len(made.files)
-    assert images.load("mnist", tmp_path, made.source).x_train.shape[0] == 15
+    assert made.source.load(tmp_path).x_train.shape[0] == 15
 
 
-def test_a_failure_is_told_in_words_and_can_be_tried_again(tmp_path, official, mirror):
+def test_a_failure_is_reported_and_can_be_retried(tmp_path, official, mirror):
     made = official("svhn")
     name, body = "test_32x32.mat", made.files["test_32x32.mat"]
     mirror.serve(name, body, status=503)
@@ -53,11 +54,11 @@ def test_a_failure_is_told_in_words_and_can_be_tried_again(tmp_path, official, m
     assert fetcher.state("svhn").error is None
 
 
-def test_a_bug_ends_the_download_in_words_too(tmp_path, official, monkeypatch):
+def test_an_unexpected_error_ends_the_download_with_a_message(tmp_path, official, monkeypatch):
     def broken(*args: object, **kwargs: object) -> Path:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(images, "prepare", broken)
+    monkeypatch.setattr(ImageSource, "prepare", broken)
     fetcher = Fetcher(tmp_path, {"mnist": official("mnist").source})
     fetcher.start("mnist")
     assert fetcher.wait("mnist", 30)
@@ -65,27 +66,27 @@ def test_a_bug_ends_the_download_in_words_too(tmp_path, official, monkeypatch):
     assert fetcher.state("mnist").error == "ZeroDivisionError: division by zero"
 
 
-def test_a_page_may_ask_all_the_time(tmp_path, official, monkeypatch):
+def test_files_are_checked_again_only_after_a_change(tmp_path, official, monkeypatch):
     made, checks = official("cifar10"), []
-    whole = images.check
+    check = ImageSource.check
 
-    def count(*args: object) -> images.DataState:
+    def count(*args: object) -> DataState:
         checks.append(args)
-        return whole(*args)  # type: ignore[arg-type]
+        return check(*args)  # type: ignore[arg-type]
 
-    path = images.prepare("cifar10", tmp_path, source=made.source)
-    monkeypatch.setattr(images, "check", count)
+    path = made.source.prepare(tmp_path)
+    monkeypatch.setattr(ImageSource, "check", count)
     fetcher = Fetcher(tmp_path, {"cifar10": made.source})
     assert [fetcher.state("cifar10").data.state for _ in range(5)] == ["ready"] * 5
     assert len(checks) == 1
-    path.write_bytes(path.read_bytes()[:-40])  # torn since
+    path.write_bytes(path.read_bytes()[:-40])  # damaged since
     assert [fetcher.state("cifar10").data.state for _ in range(5)] == ["broken"] * 5
     assert len(checks) == 2
     path.unlink()
     assert fetcher.state("cifar10").data.state == "missing"
 
 
-def test_only_known_sets_can_be_asked_for(tmp_path):
+def test_unknown_sets_are_refused(tmp_path):
     fetcher = Fetcher(tmp_path)
     assert list(fetcher.sources) == ["mnist", "svhn", "cifar10", "physionet2012", "activity", "ushcn"]
     for ask in (fetcher.start, fetcher.state):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from acenode.data.base import DataSource, DataState
-from acenode.data.catalogue import CATALOGUE
+from acenode.data.data_source import DataSource, DataState
+from acenode.data.registry import DATA_SOURCES
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 
@@ -40,7 +40,7 @@ class _Fetch:
 class Fetcher:
     """Brings data sets here, one download a set at a time; threads may share one."""
 
-    def __init__(self, data_root: Path, sources: Mapping[str, DataSource] = CATALOGUE) -> None:
+    def __init__(self, data_root: Path, sources: Mapping[str, DataSource] = DATA_SOURCES) -> None:
         self.data_root, self.sources = data_root, sources
         self._fetches: dict[str, _Fetch] = {}
         self._checked: dict[str, tuple[Stamp | None, DataState]] = {}

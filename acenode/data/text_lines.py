@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from acenode.data.store import Progress
+from acenode.data.data_source import Progress
 from acenode.errors import UserError
 
 EVERY = 5000  # lines between two reports

@@ -1,4 +1,4 @@
-"""What every data set does alike: prepare its file once, whoever asks at the same time, and read it afterwards."""
+"""Prepare a data set's file once, even if several processes ask at the same time, and read it afterwards."""
 
 import shutil
 from collections.abc import Callable
@@ -6,18 +6,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from acenode.data.base import DataSource, is_there
-from acenode.data.store import Progress, sweep
+from acenode.data.data_source import DataSource, Progress
+from acenode.data.disk import is_file, locked, remove_partial_files
 from acenode.errors import UserError
-from acenode.lock import locked
 
 T = TypeVar("T")
 
 
 def prepare_once(source: DataSource, root: Path, progress: Progress | None, make: Callable[[Path], None]) -> Path:
-    """The prepared file, made unless a sound one is there; `make` gets a folder for downloads, gone afterwards."""
+    """Return the prepared file, after making it if there is no usable one.
+
+    `make` gets a folder for downloads. The folder is removed if `make` succeeds; after a failure it stays, so that the
+    next attempt needs to download only what is missing.
+    """
     path, folder = source.path(root), root / "downloads" / source.name
-    # Asked before the lock too: a folder that cannot be written may still hold a sound file.
+    # Checked before the lock is taken, too: the file may be in a folder that cannot be written.
     if source.check(root).state == "ready":
         return path
 
@@ -28,19 +31,19 @@ def prepare_once(source: DataSource, root: Path, progress: Progress | None, make
     with locked(root / f".{source.name}.lock", waiting):
         if source.check(root).state == "ready":
             return path
-        sweep(path)
+        remove_partial_files(path)
         make(folder)
         shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # another set's downloads may be under way
+        with suppress(OSError):  # downloads of another data set may be in it
             folder.parent.rmdir()
     return path
 
 
 def read_prepared(source: DataSource, root: Path, read: Callable[[Path], T]) -> T:
-    """What `read` makes of the prepared file; a ValueError of it says what is wrong with the file."""
+    """Read the prepared file with `read`, whose ValueError says what is wrong with the file."""
     path, name = source.path(root), source.name
-    if not is_there(path):
-        raise UserError(f"{name} is not there yet: run `acenode data get {name}`, or train with --data sample")
+    if not is_file(path):
+        raise UserError(f"{name} is not downloaded yet: run `acenode data get {name}`, or train with --data sample")
     try:
         return read(path)
     except ValueError as error:

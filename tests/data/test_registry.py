@@ -5,8 +5,8 @@ import json
 import pytest
 
 from acenode.cli import main
-from acenode.data.catalogue import CATALOGUE, source_of
-from acenode.data.fetching import Fetcher
+from acenode.data.background_fetch import Fetcher
+from acenode.data.registry import DATA_SOURCES, source_of
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
 
@@ -23,9 +23,9 @@ def root(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", DATA_SOURCES)
 def test_every_set_has_a_title_a_place_and_a_state(tmp_path, name):
-    source = CATALOGUE[name]
+    source = DATA_SOURCES[name]
     assert source.name == name
     assert source.title
     assert source.path(tmp_path) == tmp_path / f"{name}.npz"
@@ -41,7 +41,7 @@ def test_an_unknown_set_names_the_known():
 
 def test_every_experiment_names_a_set_that_there_is():
     for experiment in EXPERIMENTS.values():
-        assert experiment.source is None or experiment.source in CATALOGUE
+        assert experiment.source is None or experiment.source in DATA_SOURCES
     assert EXPERIMENTS["mnist"].source == "mnist"
 
 
@@ -55,7 +55,7 @@ def test_the_commands_serve_series_too(root, capsys):
     assert state["state"] == "ready"
     assert state["detail"].startswith("2 windows of 1 of 25 recordings")
     assert main(["data", "list"]) == 0
-    assert "physionet2012 missing  not there yet" in capsys.readouterr().out
+    assert "physionet2012 missing  not downloaded yet" in capsys.readouterr().out
 
 
 def test_a_file_that_cannot_be_used_is_one_line(root, capsys):
