@@ -176,7 +176,7 @@ def _one(entry: Entry) -> None:
             st.session_state[f"notes/{entry.id}"] = entry.notes
             st.session_state[f"tags/{entry.id}"] = list(entry.tags)
         known = sorted({t for e in lab().catalogue.entries() for t in e.tags})
-        st.text_area("Notes", key=f"notes/{entry.id}", max_chars=notes.LONGEST_NOTES, on_change=_annotate,
+        st.text_area("Notes", key=f"notes/{entry.id}", max_chars=notes.MAX_NOTES, on_change=_annotate,
                      args=(entry.id,))
         st.multiselect("Tags", known, accept_new_options=True, key=f"tags/{entry.id}", on_change=_annotate,
                        args=(entry.id,), placeholder="type a new one, or choose")

@@ -101,7 +101,7 @@ def watching(root: Path) -> dict[str, float]:
     """Training throughput with two tabs on its curves against none, in turns during one run."""
     store = RunStore(root)
     pattern = create(store, experiments.get("mnist").configure("ace", epochs=1000, device="cpu"))
-    pattern.mark("stopped")
+    pattern.set_state("stopped")
     with browser() as chrome, server(root) as served:
         page = chrome.new_page()
         page.goto(f"{served.url}/mnist?from={pattern.id}")

@@ -15,7 +15,7 @@ from acenode import experiments
 from acenode.execution.execute import create
 from acenode.runs.process import identity
 from acenode.runs.store import Run, RunStore
-from acenode.runs.writer import Recorder
+from acenode.runs.writer import RunWriter
 
 CREATED = 1_750_000_000.0
 SIZE = 100_000  # bytes of a result.json with t-SNE points
@@ -69,7 +69,7 @@ def long_run(store: RunStore, steps: int, state: str = "finished") -> Run:
                                    "nfe_forward": 20,
                                    "nfe_backward": 0, "dt_min": 0.1, "dt_mean": 0.3, "dt_max": 0.5,
                                    "seconds": 0.1}) + "\n")
-    Recorder(run).status(state, progress=0.5, epoch=1, epochs=2, seconds=1.0, began=time.time())
+    RunWriter(run).status(state, progress=0.5, epoch=1, epochs=2, seconds=1.0, began=time.time())
     return run
 
 
@@ -80,7 +80,7 @@ def wide_film(store: RunStore, frames: int = 60, probes: int = 2, channels: int 
     start, end = (rng.normal(size=(probes, channels, side, side)).astype(np.float32) for _ in range(2))
     t = np.linspace(0, 1, frames, dtype=np.float32)
     states = (start + t[:, None, None, None, None] * (end - start)).astype(np.float16)
-    Recorder(run).snapshot("epoch-00000", {
+    RunWriter(run).snapshot("epoch-00000", {
         "t": t, "h": states, "a": -states, "image": np.zeros((probes, 1, 28, 28), dtype=np.uint8),
         "label": np.arange(probes), "logits": np.zeros((probes, 10), dtype=np.float32)})
     return run

@@ -59,7 +59,7 @@ def train(options: Namespace) -> int:
 
 def resume(options: Namespace) -> int:
     run = _store(options).open(options.run_id)
-    run.withdraw_stop()
+    run.cancel_stop()
     return _execute(run, options)
 
 
@@ -67,7 +67,7 @@ def _execute(run: Any, options: Namespace) -> int:
     from acenode.cli.progress import Bar, brief
     from acenode.data.folder import data_dir
     from acenode.execution.execute import execute, stop_on_interrupt
-    from acenode.runs.writer import plain
+    from acenode.runs.writer import json_value
 
     config = run.config()
     quiet = getattr(options, "json", False)
@@ -83,7 +83,7 @@ def _execute(run: Any, options: Namespace) -> int:
     with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
         outcome = execute(run, data_dir(), stop=stop, progress=show)
     if quiet:
-        _print_json({"run": run.id, "state": outcome.state, "metrics": plain(outcome.metrics),
+        _print_json({"run": run.id, "state": outcome.state, "metrics": json_value(outcome.metrics),
                      "seconds": round(outcome.seconds, 3), "params": outcome.params,
                      **({"error": outcome.error} if outcome.error else {})})
     elif outcome.state == "finished":
@@ -116,7 +116,7 @@ def stop(options: Namespace) -> int:
     state = run.status()["state"]
     if state not in BUSY:
         raise UserError(f"{run.id} is {state}: only a running run can be stopped")
-    run.ask_to_stop()
+    run.request_stop()
     print(f"{run.id} will stop after its current iteration")
     return 0
 

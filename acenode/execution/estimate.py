@@ -124,7 +124,7 @@ def _from_runs(config: Config, kind: Kind, finished: Iterable[Entry]) -> _Pace |
     if not like:
         return None
     nearest = like[max(like)]
-    beside = [entry.beside for entry in nearest if entry.beside is not None]
+    beside = [entry.other_seconds for entry in nearest if entry.other_seconds is not None]
     return _Pace(median((entry.seconds or 0.0) / entry.epochs for entry in nearest), median(beside or [0.0]),
                  runs=len(nearest))
 

@@ -24,7 +24,7 @@ from acenode.execution.environment import backend_of, describe, device_of, repea
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
 from acenode.runs.store import Run, RunStore
-from acenode.runs.writer import Recorder, plain
+from acenode.runs.writer import RunWriter, json_value
 from acenode.training.trainer import Trainer, TrainingError
 
 CHECKPOINT_SECONDS = 20.0  # longest time between checkpoints
@@ -57,7 +57,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     config = run.config()
     if run.status()["state"] == "finished" and run.result() is not None:
         raise UserError(f"{run.id} is finished: there is nothing to resume")
-    recorder = Recorder(run)
+    recorder = RunWriter(run)
     recorder.acquire()
     listener = _Listener(recorder, config, stop or threading.Event(), progress)
     params = int(run.description().get("params", 0))
@@ -86,7 +86,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     return Outcome(run, state, metrics, seconds, params, error)
 
 
-def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: Path) -> tuple[dict[str, float], float]:
+def _train(recorder: RunWriter, listener: _Listener, config: Config, data_root: Path) -> tuple[dict[str, float], float]:
     """Test metrics and training time; no metrics where the run was stopped."""
     device = device_of(config.device)
     repeatable(device)
@@ -96,7 +96,7 @@ def _train(recorder: Recorder, listener: _Listener, config: Config, data_root: P
         return _train_on(device, backend, recorder, listener, config, data_root, afterwards)
 
 
-def _train_on(device: torch.device, backend: Backend, recorder: Recorder, listener: _Listener, config: Config,
+def _train_on(device: torch.device, backend: Backend, recorder: RunWriter, listener: _Listener, config: Config,
               data_root: Path, afterwards: contextlib.ExitStack) -> tuple[dict[str, float], float]:
     task = experiments.get(config.experiment).make(config, data_root, device, backend)
     if getattr(task, "partial", False):  # a number on a part of the data stands beside none of the paper's
@@ -113,28 +113,28 @@ def _train_on(device: torch.device, backend: Backend, recorder: Recorder, listen
     listener.begin(trainer, task)
     saved = recorder.last_checkpoint(device)
     if saved is None:
-        recorder.rewind(0)
+        recorder.truncate_metrics(0)
         recorder.log(f"started on {device}")
         listener.keep_snapshot(0)
     else:
-        recorder.rewind(saved["metrics_bytes"])
+        recorder.truncate_metrics(saved["metrics_bytes"])
         trainer.load_state_dict(saved["trainer"])
         recorder.log(f"resumed on {device} at epoch {trainer.epoch}, iteration {trainer.iteration}")
     if not trainer.run():
         return {}, trainer.seconds
     listener.announce("testing")
     best = trainer.best
-    recorder.keep_best({"value": best.value, "epoch": best.epoch, "model": best.model})
+    recorder.save_best({"value": best.value, "epoch": best.epoch, "model": best.model})
     result = _test(trainer, task)
     if not result["test_last"] or not result["test"]:  # asked to stop meanwhile: resumed, it is tested again
         return {}, trainer.seconds
-    write_json(recorder.path / "result.json", plain(result))
+    write_json(recorder.path / "result.json", json_value(result))
     try:
-        write_json(recorder.path / "result.json", plain(result | task.report()))
+        write_json(recorder.path / "result.json", json_value(result | task.report()))
     except Exception as trouble:  # the numbers stand without their pictures
         recorder.log(f"no analysis: {_words(trouble)}")
     # what a list of runs shows, so that it need not read a result of many points; the size says which result it was
-    recorder.values |= plain({k: result[k] for k in ("test", "test_last", "metric", "best_epoch")})
+    recorder.values |= json_value({k: result[k] for k in ("test", "test_last", "metric", "best_epoch")})
     recorder.values["result_bytes"] = (recorder.path / "result.json").stat().st_size
     return result["test"], trainer.seconds
 
@@ -153,7 +153,7 @@ def _test(trainer: Trainer, task: LabTask) -> dict[str, Any]:
 class _Listener:
     """Carries what the trainer reports into the run directory."""
 
-    def __init__(self, recorder: Recorder, config: Config, stop: threading.Event, progress: Progress | None) -> None:
+    def __init__(self, recorder: RunWriter, config: Config, stop: threading.Event, progress: Progress | None) -> None:
         self.recorder, self.config, self.stop, self.progress = recorder, config, stop, progress
         self.stop_file = recorder.path / "stop"
 
@@ -163,7 +163,7 @@ class _Listener:
         epochs = trainer.recipe.epochs
         count = min(self.config.part(RecordingSettings).snapshots, epochs + 1)
         self.snapshot_epochs = {round(i * epochs / (count - 1)) for i in range(count)}
-        self.recorder.saved = time.monotonic()
+        self.recorder.checkpoint_time = time.monotonic()
 
     def end(self) -> None:
         """Let go of the model: trainer and listener hold each other, and device memory should not wait for that."""
@@ -184,7 +184,7 @@ class _Listener:
         left = elapsed * (1 - done) / done if done > 0 else None
         shown = {"phase": phase, "progress": round(done, 6), "epoch": trainer.epoch, "epochs": trainer.recipe.epochs,
                  "step": trainer.step, "seconds": round(elapsed, 3), "seconds_left": left and round(left, 1),
-                 "best": plain(trainer.best.value)}
+                 "best": json_value(trainer.best.value)}
         self.recorder.heartbeat(**shown)
         if self.progress is not None:
             self.progress(shown | {"iterations": self.task.iterations, "metric": self.task.metric.name} | values)
@@ -194,7 +194,7 @@ class _Listener:
         if record["epoch"] in self.snapshot_epochs:
             self.keep_snapshot(record["epoch"])
         value = record[f"validation_{self.task.metric.name}"]
-        self.recorder.values["last"] = plain(value)
+        self.recorder.values["last"] = json_value(value)
         self.announce("training", validation=value)
 
     def keep_snapshot(self, epoch: int) -> None:
@@ -204,7 +204,7 @@ class _Listener:
 
     def checkpoint_due(self) -> bool:
         longest = self.config.get("checkpoint_seconds")  # only in runs of version 0.1
-        return time.monotonic() - self.recorder.saved >= (CHECKPOINT_SECONDS if longest is None else longest)
+        return time.monotonic() - self.recorder.checkpoint_time >= (CHECKPOINT_SECONDS if longest is None else longest)
 
     def on_checkpoint(self, state: dict[str, Any]) -> None:
         self.recorder.checkpoint(state)

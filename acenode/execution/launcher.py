@@ -69,8 +69,8 @@ class Launcher:
                 raise UserError(f"{run.id} is {state}: there is nothing to resume")
             device = device_of(run.config().device).type
             self._check_open()
-            run.withdraw_stop()
-            run.mark("queued", error=None)
+            run.cancel_stop()
+            run.set_state("queued", error=None)
             self._enqueue(run, device)
 
     def retry(self, run: Run) -> Run:
@@ -83,14 +83,14 @@ class Launcher:
             job = self._find(run.id)
             if job is not None and job in self.waiting:
                 self.waiting.remove(job)
-                run.mark("stopped")
+                run.set_state("stopped")
                 self.changed.notify_all()
             elif job is not None:
                 job.stop.set()
             elif self._state(run) in BUSY:  # by another process
-                run.ask_to_stop()
+                run.request_stop()
             elif run.stored_state() in BUSY:  # nobody is left to hear it
-                run.mark("interrupted", error=run.status()["error"] or LEFT)
+                run.set_state("interrupted", error=run.status()["error"] or LEFT)
 
     def delete(self, run: Run) -> None:
         """Remove a run that nobody trains."""
@@ -169,7 +169,7 @@ class Launcher:
                 job.stop.set()
             for job in waiting:
                 with contextlib.suppress(UserError, OSError):  # a torn run keeps no other from being stopped
-                    job.run.mark("stopped")
+                    job.run.set_state("stopped")
             self.changed.notify_all()
         for job in jobs:
             if job.thread is not None:
@@ -182,7 +182,7 @@ class Launcher:
             with contextlib.suppress(UserError):
                 status = run.status()
                 if status["state"] == "interrupted" and run.stored_state() != "interrupted":
-                    run.mark("interrupted", error=status["error"])
+                    run.set_state("interrupted", error=status["error"])
                     left.append(run)
         return left
 
@@ -235,10 +235,10 @@ class Launcher:
         except UserError as trouble:  # in the run's status already, unless it never came to that
             with contextlib.suppress(UserError, OSError):
                 if job.run.stored_state() == "queued":
-                    job.run.mark("failed", error=str(trouble))
+                    job.run.set_state("failed", error=str(trouble))
         except BaseException as trouble:  # a bug must not leave the run `running` for ever
             with contextlib.suppress(Exception):
-                job.run.mark("failed", error=f"{type(trouble).__name__}: {trouble}".splitlines()[0])
+                job.run.set_state("failed", error=f"{type(trouble).__name__}: {trouble}".splitlines()[0])
         finally:
             with self.changed:
                 self.running.pop(job.run.id, None)

@@ -1,4 +1,4 @@
-"""Who trains a run: a process named so that another one with the same number is not taken for it."""
+"""Identify the process that trains a run, so that another process with the same number is not mistaken for it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120.0  # seconds without a heartbeat after which a process that cannot be looked at counts as dead
+HEARTBEAT_TIMEOUT = 120.0  # seconds without a heartbeat after which a process on another machine counts as dead
 
 
 def _started(pid: int) -> str | None:
-    """Boot and clock ticks at which a process began (Linux); None where it cannot be told or there is none."""
+    """Return the boot id and the clock tick at which a process began (Linux), or None."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -22,13 +22,13 @@ def _started(pid: int) -> str | None:
 
 
 def identity() -> dict[str, Any]:
-    """This process."""
+    """Describe this process."""
     return {"pid": os.getpid(), "started": _started(os.getpid()), "host": socket.gethostname()}
 
 
 def alive(who: dict[str, Any], heartbeat: float) -> bool:
-    """Whether that process still runs; by its heartbeat where it is on another machine."""
-    recent = time.time() - heartbeat < PATIENCE
+    """Return True if the process still runs; on another machine, judge by its heartbeat."""
+    recent = time.time() - heartbeat < HEARTBEAT_TIMEOUT
     pid = who.get("pid")
     if who.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
         return recent

@@ -1,9 +1,10 @@
-"""The run directory: the only thing that passes between training and whoever looks at it.
+"""Read and create run directories: training and every reader of its results exchange nothing but these files.
 
     config.json      everything needed to repeat the run     status.json     state, progress, heartbeat, error
-    metrics.jsonl    append-only, every curve's source       snapshots/      h(t) and a(t) of the probes
-    checkpoints/     last.pt to go on, best.safetensors      result.json     test metrics at the best parameters
-    log.txt          what happened, for people               stop            somebody asks the run to stop
+    metrics.jsonl    append-only, source of every curve      snapshots/      h(t) and a(t) of the probes
+    checkpoints/     last.pt to resume, best.safetensors     result.json     test metrics at the best parameters
+    log.txt          what happened, for people               stop            present if the run shall stop
+    lock             held while the run is trained           notes.json      notes and tags of the user
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from acenode.files import read_json, write_json
 from acenode.runs.process import alive, identity
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
-BUSY = frozenset({"queued", "running"})  # somebody is to train it, or does
+BUSY = frozenset({"queued", "running"})  # a process is expected to train it
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run's directory, read afresh at every call."""
+    """One run's directory; every method reads the files anew."""
 
     path: Path
 
@@ -50,11 +51,11 @@ class Run:
         except (ValueError, OSError) as error:
             raise UserError(f"{self.path / name} cannot be read ({error}): delete the run, or restore it") from None
         if not isinstance(value, dict):
-            raise UserError(f"{self.path / name} is not what a run has there: delete the run, or restore the file")
+            raise UserError(f"{self.path / name} is not a file of a run: delete the run, or restore the file")
         return value
 
     def description(self) -> dict[str, Any]:
-        """config.json: the configuration, versions, device, parameter count."""
+        """Read config.json: the configuration, versions, device and number of parameters."""
         value = self._read("config.json")
         version = value.get("format")
         if not isinstance(version, int) or not isinstance(value.get("config"), dict):
@@ -67,41 +68,43 @@ class Run:
         return value
 
     def config(self) -> Config:
+        """Return the configuration in config.json."""
         return Config.from_dict(self.description()["config"])
 
     def status(self) -> dict[str, Any]:
-        """status.json, where a run whose process is gone is `interrupted`."""
+        """Read status.json; the state is `interrupted` if the process that was to train the run is gone."""
         status = self._read("status.json")
         if status.get("state") not in STATES:
-            raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
+            raise UserError(f"{self.path / 'status.json'} is not a file of a run: delete the run")
         process, heartbeat, progress = (status.get(k) for k in ("process", "heartbeat", "progress"))
         if not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
-            raise UserError(f"{self.path / 'status.json'} is not what a run has there: delete the run")
+            raise UserError(f"{self.path / 'status.json'} is not a file of a run: delete the run")
         if status["state"] in BUSY and not alive(process, float(heartbeat or 0)):
             status |= {"state": "interrupted", "error": "the process that was to train it is gone"}
         return status
 
     def stored_state(self) -> str | None:
-        """The state as written, whoever wrote it."""
+        """Return the state in status.json, even if its process is gone."""
         return self._read("status.json").get("state")
 
-    def mark(self, state: str, **values: Any) -> None:
-        """Write a state from outside of training; the rest of the status stays."""
+    def set_state(self, state: str, **values: Any) -> None:
+        """Write a state without training the run; the other values of the status stay."""
         status = self._read("status.json") | {"state": state, "heartbeat": time.time(), "process": identity(), **values}
         write_json(self.path / "status.json", status)
 
     def result(self) -> dict[str, Any] | None:
-        """result.json, once the run is finished."""
+        """Read result.json; None if the run has not finished."""
         if not (self.path / "result.json").exists():
             return None
         result = self._read("result.json")
         test = result.get("test")
         if not isinstance(test, dict) or not all(v is None or _numbers(v) for v in test.values()):
-            raise UserError(f"{self.path / 'result.json'} is not what a run has there: delete the run")
+            raise UserError(f"{self.path / 'result.json'} is not a file of a run: delete the run")
         return result
 
     def metrics(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """Records from a byte offset on, and the offset to ask from next time. A torn last line waits."""
+        """Return the records from a byte offset on, and the offset for the next call, which will also read a last line
+        that is still incomplete."""
         try:
             with open(self.path / "metrics.jsonl", "rb") as file:
                 file.seek(offset)
@@ -111,26 +114,29 @@ class Run:
         end = data.rfind(b"\n") + 1
         records = []
         for line in data[:end].splitlines():
-            with contextlib.suppress(ValueError):  # a line that somebody else tore
+            with contextlib.suppress(ValueError):  # a damaged line
                 record = json.loads(line)
                 if isinstance(record, dict):
                     records.append(record)
         return records, offset + end
 
     def snapshots(self) -> list[Path]:
+        """List the snapshot files in order."""
         return sorted((self.path / "snapshots").glob("*.npz"))
 
     def snapshot(self, path: Path) -> dict[str, np.ndarray]:
+        """Read the arrays of a snapshot."""
         try:
             with np.load(path, allow_pickle=False) as file:
                 return {k: file[k] for k in file.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} cannot be read ({error})") from None
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
+        """Ask the process that trains the run to stop."""
         (self.path / "stop").touch()
 
-    def withdraw_stop(self) -> None:
+    def cancel_stop(self) -> None:
         (self.path / "stop").unlink(missing_ok=True)
 
     def delete(self) -> None:
@@ -148,7 +154,7 @@ class RunStore:
         self.root = Path(root)
 
     def create(self, config: Config, extra: dict[str, Any]) -> Run:
-        """A new run in state `queued`."""
+        """Create a run in state `queued`; `extra` is added to config.json."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -170,7 +176,7 @@ class RunStore:
         return run
 
     def open(self, name: str) -> Run:
-        """The run of that id, a unique beginning of it, or `last`."""
+        """Return the run of that id; `name` may be a unique beginning of the id, or `last`."""
         if name == "last":
             runs = [run for run in self if (run.path / "config.json").exists()]
             if not runs:
@@ -184,20 +190,20 @@ class RunStore:
         if len(near) == 1:
             return near[0]
         raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
-                        f"{name!r} fits {len(near)} runs in {self.root}: write more of its name")
+                        f"{name!r} matches {len(near)} runs in {self.root}: write more of its name")
 
     def find(self, name: str) -> Run | None:
-        """The run of exactly that id, if there is one."""
+        """Return the run of exactly that id, or None."""
         run = Run(self.root / name)
         return run if NAME.fullmatch(name) and run.path.is_dir() else None
 
     def folder(self, name: str) -> Run:
-        """The folder of that exact name, be it a run or not: to delete what cannot be read."""
+        """Return the folder of that exact name even if it is not a run, to delete what cannot be read."""
         if Path(name).name != name or name.startswith(".") or not (self.root / name).is_dir():
             raise UserError(f"there is no folder {name!r} in {self.root}")
         return Run(self.root / name)
 
     def __iter__(self) -> Iterator[Run]:
-        """Every folder that may be a run, oldest first by name."""
+        """Iterate over all folders that may be runs, by name."""
         if self.root.is_dir():
             yield from (Run(p) for p in sorted(self.root.iterdir()) if p.is_dir() and not p.name.startswith("."))

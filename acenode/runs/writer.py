@@ -1,4 +1,4 @@
-"""The training side of a run directory: status, metrics, snapshots and checkpoints, and who may write them."""
+"""Write a run directory during training: status, metrics, snapshots and checkpoints."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from acenode.runs.process import identity
 from acenode.runs.store import Run
 
 
-class Recorder:
-    """Holds a run's lock while it is trained and writes what training reports."""
+class RunWriter:
+    """Holds a run's lock while the run is trained, and writes what training reports."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.path = run, run.path
         self.lock: BaseFileLock | None = None
-        self.values: dict[str, Any] = {}
-        self.beaten = self.saved = 0.0
-        self.best_epoch: int | None = None
+        self.values: dict[str, Any] = {}  # written to status.json beside the state
+        self.heartbeat_time = 0.0  # when status.json was last written (time.time)
+        self.checkpoint_time = 0.0  # when the last checkpoint was written (time.monotonic)
+        self.best_epoch: int | None = None  # of the parameters in best.safetensors
 
-    # Who may write --------------------------------------------------------------------------------------------
+    # Lock -----------------------------------------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Take the run, unless another thread or process has it; the system drops the lock with the process."""
+        """Lock the run; an error if another thread or process trains it."""
         self.lock = try_lock(self.run)
         if self.lock is None:
             raise UserError(f"{self.run.id} is being trained already: stop it first with `acenode stop {self.run.id}`")
-        for part in self.path.rglob(".*.part"):  # left by a process that was killed while it wrote
+        for part in self.path.rglob(".*.part"):  # left by a process that was killed while writing
             discard(part)
 
     def release(self) -> None:
@@ -50,36 +51,37 @@ class Recorder:
     def status(self, state: str, **values: Any) -> None:
         """Write status.json now."""
         self.values |= values
-        self.beaten = time.time()
-        write_json(self.path / "status.json", {"state": state, "error": None, **self.values, "heartbeat": self.beaten,
-                                               "process": identity()})
+        self.heartbeat_time = time.time()
+        write_json(self.path / "status.json", {"state": state, "error": None, **self.values,
+                                               "heartbeat": self.heartbeat_time, "process": identity()})
 
     def heartbeat(self, **values: Any) -> None:
-        """Progress, written at most once a second."""
+        """Update the progress; status.json is written at most once a second."""
         self.values |= values
-        if time.time() - self.beaten > 1.0:
+        if time.time() - self.heartbeat_time > 1.0:
             self.status("running")
 
     def describe(self, **values: Any) -> None:
-        """Add to what config.json says of the run."""
+        """Add values to config.json."""
         described = self.run.description()
         if any(described.get(k) != v for k, v in values.items()):
             write_json(self.path / "config.json", described | values, indent=2)
 
     def log(self, line: str) -> None:
+        """Append a line with the current time to log.txt."""
         with open(self.path / "log.txt", "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
     # Metrics --------------------------------------------------------------------------------------------------
 
     def append(self, records: list[dict[str, Any]]) -> None:
-        """Add records to metrics.jsonl in one write; what JSON has no word for becomes null."""
-        lines = "".join(json.dumps(plain(r)) + "\n" for r in records)
+        """Append records to metrics.jsonl in one write; numbers that are not finite become null."""
+        lines = "".join(json.dumps(json_value(r)) + "\n" for r in records)
         with open(self.path / "metrics.jsonl", "ab") as file:
             file.write(lines.encode())
 
-    def rewind(self, size: int) -> None:
-        """Forget the metrics written after the checkpoint that training goes on from."""
+    def truncate_metrics(self, size: int) -> None:
+        """Cut metrics.jsonl to `size` bytes: drop what was written after the checkpoint that training resumes from."""
         path = self.path / "metrics.jsonl"
         if path.exists():
             os.truncate(path, min(size, path.stat().st_size))
@@ -87,23 +89,23 @@ class Recorder:
     # Snapshots and checkpoints --------------------------------------------------------------------------------
 
     def snapshot(self, name: str, arrays: dict[str, np.ndarray]) -> int:
-        """Keep arrays under snapshots/; how many bytes they took."""
+        """Write arrays to snapshots/ and return the size of the file in bytes."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
         write_atomic(self.path / "snapshots" / f"{name}.npz", buffer.getvalue())
         return buffer.tell()
 
     def checkpoint(self, state: dict[str, Any]) -> None:
-        """Keep the best parameters for others to load, then the training state and how far the metrics had come."""
-        self.keep_best(state["best"])
+        """Write the best parameters, then the training state and the size of metrics.jsonl at this moment."""
+        self.save_best(state["best"])
         metrics = self.path / "metrics.jsonl"
         buffer = io.BytesIO()
         torch.save({"trainer": state, "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0}, buffer)
         write_atomic(self.path / "checkpoints" / "last.pt", buffer.getvalue())
-        self.saved = time.monotonic()
+        self.checkpoint_time = time.monotonic()
 
-    def keep_best(self, best: dict[str, Any]) -> None:
-        """Write best.safetensors, unless it is there already."""
+    def save_best(self, best: dict[str, Any]) -> None:
+        """Write best.safetensors, unless it holds these parameters already."""
         if best["model"] is None or best["epoch"] == self.best_epoch:
             return
         from safetensors.torch import save
@@ -114,21 +116,23 @@ class Recorder:
         self.best_epoch = best["epoch"]
 
     def last_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
+        """Load the last checkpoint, or return None if there is none."""
         path = self.path / "checkpoints" / "last.pt"
         return load_checkpoint(path, device) if path.exists() else None
 
 
 def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
+    """Load a checkpoint without unpickling foreign objects."""
     try:
         return torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:  # whatever a torn or foreign file makes torch raise
+    except Exception as error:  # torch raises many kinds for incomplete and foreign files
         raise UserError(f"{path} cannot be read ({type(error).__name__}): delete it to start the run afresh") from None
 
 
-def plain(value: Any) -> Any:
-    """The value as JSON can carry it: null for what is not a finite number."""
+def json_value(value: Any) -> Any:
+    """Return the value in a form that JSON can hold: numbers that are not finite become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    return [plain(v) for v in value] if isinstance(value, list) else value
+        return {k: json_value(v) for k, v in value.items()}
+    return [json_value(v) for v in value] if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acenode.runs.store import Run
-from acenode.runs.writer import Recorder
+from acenode.runs.writer import RunWriter
 
 
 def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probes: int = 4) -> dict[str, np.ndarray]:
@@ -49,7 +49,7 @@ def run_of(path: Path, snapshots: dict[int, dict[str, np.ndarray]]) -> Run:
     run = Run(path)
     run.path.mkdir(exist_ok=True)
     for epoch, arrays in snapshots.items():
-        Recorder(run).snapshot(f"epoch-{epoch:05d}", arrays)
+        RunWriter(run).snapshot(f"epoch-{epoch:05d}", arrays)
     return run
 
 

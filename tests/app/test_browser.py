@@ -47,7 +47,7 @@ def newest(store: RunStore) -> Run:
 def pattern(store: RunStore, **given: Any) -> Run:
     """A stopped run for `Repeat with changes`: how the tests choose settings without clicking through the form."""
     run = create(store, config(**given))
-    run.mark("stopped")
+    run.set_state("stopped")
     return run
 
 

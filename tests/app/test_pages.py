@@ -179,7 +179,7 @@ def test_full_data_that_is_not_there_offers_its_download(page: Page) -> None:
 
 def test_a_run_is_repeated_with_changes(page: Page, shelf: Shelf) -> None:
     run = shelf.waiting(learning_rate=0.07, seed=5)
-    run.mark("stopped")
+    run.set_state("stopped")
     app = sound(page("mnist", **{"from": run.id}))
     assert field(app, "text_input", "learning_rate").value == "0.07"  # type: ignore[attr-defined]
     assert app.text_input(key=f"seeds/{run.id}").value == "5"

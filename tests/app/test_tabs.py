@@ -58,7 +58,7 @@ def test_a_second_tab_keeps_the_number_of_workers(page: Page, shelf: Shelf, lab:
 
 def test_repeating_a_run_of_another_method_fills_the_form_with_it(page: Page, shelf: Shelf) -> None:
     run = create(shelf.lab.store, config("odenet", learning_rate=0.012345678))
-    run.mark("stopped")
+    run.set_state("stopped")
     app = page("mnist")
     assert app.session_state["method"] == "ace"
     app = go(app, "mnist", **{"from": run.id})
@@ -69,7 +69,7 @@ def test_repeating_a_run_of_another_method_fills_the_form_with_it(page: Page, sh
 def test_another_experiments_page_shows_its_own_runs(page: Page, shelf: Shelf) -> None:
     shelf.finished()
     other = create(shelf.lab.store, experiments.get("cifar10").configure("odenet"))
-    other.mark("stopped")
+    other.set_state("stopped")
     app = go(page("mnist"), "cifar10")
     assert app.multiselect(key="shown/cifar10").value == [other.id]
     assert "Not there any more" not in said(app)
@@ -88,7 +88,7 @@ def test_the_baseline_stays_when_more_runs_are_chosen(page: Page, shelf: Shelf) 
     ace = next(o for o in app.selectbox(key="base").options if o.startswith("ACE"))
     app.selectbox(key="base").select(ace).run()
     extra = create(shelf.lab.store, config(attention="fixed"))
-    extra.mark("stopped")
+    extra.set_state("stopped")
     assert sound(app.run()).selectbox(key="base").value == ace
 
 

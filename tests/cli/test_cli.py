@@ -166,7 +166,7 @@ def test_an_engine_that_was_asked_for_and_not_used_is_said(tmp_path: Path, capsy
 
 def test_a_stopped_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = create(RunStore(tmp_path / "runs"), experiments.get("mnist").configure("resnet"))
-    run.mark("stopped")
+    run.set_state("stopped")
     assert main(["show", "last", "--runs", str(tmp_path / "runs")]) == 0
     assert f"0% done; to go on: acenode resume {run.id}" in capsys.readouterr().out
 

@@ -68,7 +68,7 @@ def test_finished_runs_like_it_are_the_first_choice(catalogue: Catalogue, tmp_pa
 
 def test_what_runs_took_beside_training_comes_once(catalogue: Catalogue, tmp_path: Path) -> None:
     for run, later in zip(finished_runs(catalogue.store.root, 3, seconds=20.0, epochs=10), (5, 9, -4), strict=True):
-        run.mark("finished", heartbeat=run.status()["heartbeat"] + later)  # the last began again when it was resumed
+        run.set_state("finished", heartbeat=run.status()["heartbeat"] + later)  # the last one was resumed
     found = estimate.estimate([config(epochs=5), config(epochs=1)], catalogue, tmp_path)
     assert found.seconds_each == {config(epochs=5): pytest.approx(17.0), config(epochs=1): pytest.approx(9.0)}
 
@@ -103,7 +103,7 @@ def test_runs_whose_passes_are_of_another_length_say_nothing(other: dict[str, An
 def test_unfinished_runs_and_other_devices_say_nothing(catalogue: Catalogue, tmp_path: Path,
                                                        timed: list[Config]) -> None:
     stopped, on_gpu = finished_runs(catalogue.store.root, 2)
-    stopped.mark("stopped")
+    stopped.set_state("stopped")
     text = (on_gpu.path / "config.json").read_text()
     (on_gpu.path / "config.json").write_text(text.replace("cpu (x86_64)", "NVIDIA H200"))
     estimate.estimate([config()], catalogue, tmp_path)

@@ -44,7 +44,7 @@ def forever(**given: Any) -> Config:
 
 def elsewhere(run: Run, state: str) -> Run:
     """The run as another living process, the one that started this, would have marked it."""
-    run.mark(state, process=identity() | {"pid": os.getppid(), "started": _started(os.getppid())})
+    run.set_state(state, process=identity() | {"pid": os.getppid(), "started": _started(os.getppid())})
     return run
 
 
@@ -160,7 +160,7 @@ def test_failure_ends_one_run_alone(launcher: Launcher) -> None:
 
 def test_a_run_that_cannot_begin_does_not_wait_for_ever(launcher: Launcher) -> None:
     run = launcher.store.create(config(), {})
-    run.mark("stopped")
+    run.set_state("stopped")
     (run.path / "lock").mkdir()  # no lock can be had here
     launcher.resume(run)
     assert launcher.wait(60)
@@ -225,7 +225,7 @@ def test_what_cannot_be_resumed_stays_as_it_is(launcher: Launcher, monkeypatch: 
     with pytest.raises(UserError, match="is queued: there is nothing to resume"):
         launcher.resume(waits_elsewhere)
     needs_gpu = launcher.store.create(config(device="cuda"), {})
-    needs_gpu.mark("stopped")
+    needs_gpu.set_state("stopped")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match="no CUDA device"):
         launcher.resume(needs_gpu)
@@ -258,7 +258,7 @@ def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Laun
     launcher.stop(run)
     assert run.stored_state() == "interrupted"
     assert "nobody trains it" in run.status()["error"]
-    run.mark("running")
+    run.set_state("running")
     launcher.resume(run)
     until_running(launcher, run)
     launcher.delete(waiting)
@@ -266,11 +266,11 @@ def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Laun
     assert launcher.wait(60)
     assert run.status()["state"] == "stopped"
     for state in ("running", "queued"):
-        run.mark(state)
+        run.set_state(state)
         launcher.resume(run)
         launcher.stop(run)
         assert launcher.wait(60)
-    run.mark("running")
+    run.set_state("running")
     launcher.delete(run)
     assert list(launcher.store) == []
 

@@ -12,7 +12,7 @@ from export_runs import CONFIG, CREATED, ENVIRONMENT, metrics, result, snapshot,
 
 from acenode.files import write_json
 from acenode.runs.store import Run
-from acenode.runs.writer import Recorder
+from acenode.runs.writer import RunWriter
 
 Make = Callable[..., Run]
 
@@ -30,7 +30,7 @@ def make(tmp_path: Path) -> Make:
                                               "config": CONFIG | (config or {}), "environment": ENVIRONMENT, **extra})
         write_json(run.path / "status.json", {"state": "finished", "error": None, "seconds": 2.0, "heartbeat": 0.0,
                                               "process": {"pid": 1}, **(status or {})})
-        recorder = Recorder(run)
+        recorder = RunWriter(run)
         if records:
             recorder.append(records)
         for number, arrays in (snapshots or {}).items():
@@ -60,5 +60,5 @@ def resnet(make: Make) -> Run:
 def running(make: Make) -> Run:
     """A run in its first epoch, trained by this very process."""
     run = make("running", records=[step(0), step(1)], snapshots={0: snapshot(0)})
-    Recorder(run).status("running", progress=0.2, seconds=0.5)
+    RunWriter(run).status("running", progress=0.2, seconds=0.5)
     return run

@@ -125,14 +125,14 @@ def test_a_result_that_is_not_the_one_trained_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "content", "words"), [
     ("config.json", b"{", "cannot be read"),
     ("config.json", b"[" * 100_000, "cannot be read"),
-    ("config.json", b"[1]", "is not what a run has there"),
+    ("config.json", b"[1]", "is not a file of a run"),
     ("config.json", b'{"hello": 1}', "is not a run"),
     ("config.json", json.dumps({"format": FORMAT + 1, "config": {}}).encode(), "newer version"),
     ("config.json", b'{"format": 1, "config": {"experiment": "mnist", "method": "ace", "speed": 9}}', "no setting"),
     ("status.json", b'{"state": "run', "cannot be read"),
-    ("status.json", b'{"state": "dancing"}', "is not what a run has there"),
+    ("status.json", b'{"state": "dancing"}', "is not a file of a run"),
     ("status.json", None, "it has no status.json"),
-    ("result.json", b"{}", "is not what a run has there"),
+    ("result.json", b"{}", "is not a file of a run"),
 ])
 def test_a_damaged_folder_is_an_entry_with_its_reason(name: str, content: bytes | None, words: str,
                                                       tmp_path: Path) -> None:
@@ -194,11 +194,11 @@ def test_a_change_of_the_same_length_within_a_tick_is_seen(tmp_path: Path) -> No
     """`running` and `stopped` are as long, and a clock may stand still between two writes."""
     store = RunStore(tmp_path)
     run = store.create(experiments.get("mnist").configure("odenet", **QUICK), {})
-    run.mark("running", heartbeat=1.5e9)
+    run.set_state("running", heartbeat=1.5e9)
     path = run.path / "status.json"
     before, catalogue = path.stat(), Catalogue(store)
     assert catalogue.entries()[0].state == "running"
-    run.mark("stopped", heartbeat=1.5e9)
+    run.set_state("stopped", heartbeat=1.5e9)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     assert catalogue.entries()[0].state == "stopped"
@@ -221,7 +221,7 @@ def test_threads_may_list_while_runs_change(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for run in made[1:]:
-        run.mark("stopped")
+        run.set_state("stopped")
         run.delete()
     stop.set()
     for thread in threads:
@@ -246,7 +246,7 @@ def test_a_resumed_run_keeps_what_it_had_and_begins_anew(tmp_path: Path) -> None
     (stopped,) = Catalogue(store).entries()
     assert (stopped.state, stopped.epoch, stopped.epochs, stopped.value) == ("stopped", 1, 3, None)
     assert stopped.last == stopped.best is not None
-    run.ask_to_stop()  # before its first iteration: nothing new to tell
+    run.request_stop()  # before its first iteration: nothing new to tell
     assert execute(run, tmp_path).state == "stopped"
     (again,) = Catalogue(store).entries()
     assert (again.epoch, again.epochs, again.last, again.best) == (1, 3, stopped.last, stopped.best)

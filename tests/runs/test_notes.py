@@ -1,4 +1,4 @@
-"""Notes and tags of a run: kept as written, refused in words, empty where the file is broken."""
+"""Notes and tags of a run: read as written, checked, and empty if the file is damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from acenode.runs.notes import Notes, read_notes, write_notes
 from acenode.runs.store import Run
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_notes_are_read_back(tmp_path: Path) -> None:
     run = Run(tmp_path)
     assert read_notes(run) == Notes("", ())
     kept = write_notes(run, "Line one\nλ = 0.1\tgood 🙂", [" baseline ", "λ", "baseline", ""])
@@ -28,9 +28,9 @@ def test_the_limits_themselves_are_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("notes", "tags", "words"), [
-    ("x" * 10_001, [], "notes have 10,001 characters: 10,000 are the most"),
-    ("", [str(i) for i in range(21)], "21 tags: 20 are the most"),
-    ("", ["x" * 41], "has 41 characters: 40 are the most"),
+    ("x" * 10_001, [], "notes have 10,001 characters: at most 10,000 are allowed"),
+    ("", [str(i) for i in range(21)], "21 tags: at most 20 are allowed"),
+    ("", ["x" * 41], "has 41 characters: at most 40 are allowed"),
     ("a\x00b", [], "control character"),
     ("\x1b[31mred", [], "control character"),
     ("", ["two\nlines"], "control character"),
@@ -39,7 +39,7 @@ def test_the_limits_themselves_are_allowed(tmp_path: Path) -> None:
     ("", [5], "must be text"),
     ("", "word", "list of words"),
 ])
-def test_what_is_refused_leaves_what_was_there(notes: str, tags: list[str], words: str, tmp_path: Path) -> None:
+def test_invalid_notes_leave_the_file_unchanged(notes: str, tags: list[str], words: str, tmp_path: Path) -> None:
     run = Run(tmp_path)
     write_notes(run, "before", ["kept"])
     with pytest.raises(UserError, match=words) as caught:
@@ -53,18 +53,18 @@ def test_what_is_refused_leaves_what_was_there(notes: str, tags: list[str], word
     b"", b"{", b"\xff", b"[]", b'{"notes": 1}', b'{"notes": "x", "tags": "abc"}', b'{"notes": "x", "tags": [1]}',
     b'{"notes": "\\u0000"}', b"[" * 100_000,
 ])
-def test_a_broken_file_reads_as_empty(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_file_reads_as_empty(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_bytes(content)
     assert read_notes(Run(tmp_path)) == Notes("", ())
 
 
-def test_a_deleted_run_does_not_come_back_as_notes(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="gone"):
+def test_notes_do_not_recreate_a_deleted_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no longer exists"):
         write_notes(Run(tmp_path / "gone"), "x", [])
     assert not (tmp_path / "gone").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_words(tmp_path: Path) -> None:
-    (tmp_path / "notes.json").mkdir()  # nothing can take its place
+def test_a_failed_write_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.json").mkdir()  # cannot be replaced by a file
     with pytest.raises(UserError, match="notes of .* cannot be written"):
         write_notes(Run(tmp_path), "x", [])

@@ -22,7 +22,7 @@ from acenode.config import FORMAT
 from acenode.execution.execute import Outcome, create, execute
 from acenode.experiments.probes import LIMIT, fit
 from acenode.runs.store import Run, RunStore
-from acenode.runs.writer import Recorder
+from acenode.runs.writer import RunWriter
 from acenode.training.task import Loss
 
 Train = Callable[..., Outcome]
@@ -184,11 +184,11 @@ def test_a_run_that_fails_later_keeps_its_curves_and_checkpoint(train: Train, mo
 
 
 def test_a_full_disk_ends_the_run_in_words(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Recorder, *args: object, **values: object) -> None:
-        monkeypatch.setattr(Recorder, "status", full)  # nothing can be written any more
+    def full(self: RunWriter, *args: object, **values: object) -> None:
+        monkeypatch.setattr(RunWriter, "status", full)  # nothing can be written any more
         raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
 
-    monkeypatch.setattr(Recorder, "append", full)
+    monkeypatch.setattr(RunWriter, "append", full)
     outcome = train("resnet")
     assert outcome.state == "failed"
     assert "No space left on device" in str(outcome.error)
@@ -209,9 +209,9 @@ def test_the_result_stands_without_its_analysis(train: Train, monkeypatch: pytes
 
 def test_a_stop_asked_before_the_start_is_heard(tmp_path: Path) -> None:
     run = create(RunStore(tmp_path), experiments.get("mnist").configure("resnet", **QUICK))
-    run.ask_to_stop()
+    run.request_stop()
     assert execute(run, tmp_path).state == "stopped"
-    run.withdraw_stop()
+    run.cancel_stop()
     assert execute(run, tmp_path).state == "finished"
 
 
@@ -246,13 +246,13 @@ def test_a_run_whose_loss_is_nan_fails_with_advice(train: Train, monkeypatch: py
 def test_two_writers_are_refused(train: Train, tmp_path: Path) -> None:
     config = experiments.get("mnist").configure("ace", epochs=1)
     run = create(RunStore(tmp_path), config)
-    first = Recorder(run)
+    first = RunWriter(run)
     first.acquire()
     with pytest.raises(UserError, match="is being trained already"):
         execute(run, tmp_path)
     first.release()
     (run.path / "lock").write_text("whatever a dead process left")
-    second = Recorder(run)
+    second = RunWriter(run)
     second.acquire()
     second.release()
 
@@ -285,7 +285,7 @@ def test_a_torn_last_line_waits(tmp_path: Path) -> None:
     (None, "is not a run: it has no config.json"),
     (b"{", "cannot be read"),
     (b"\xff\xfe", "cannot be read"),
-    (b"[1]", "is not what a run has there"),
+    (b"[1]", "is not a file of a run"),
     (b'{"a": 1}', "is not a run: its config.json is something else"),
     (json.dumps({"format": FORMAT + 1, "config": {}}).encode(), "newer version .* update acenode"),
     (json.dumps({"format": FORMAT, "config": {"format": FORMAT, "method": "ace"}}).encode(), "lacks experiment"),

@@ -1,0 +1,159 @@
+"""Summarise a run's files in one entry, as lists and tables of runs show it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acenode.config import Config
+from acenode.errors import UserError
+from acenode.files import Stamp, stamp
+from acenode.runs import store
+from acenode.runs.notes import read_notes
+from acenode.runs.store import Run
+
+FILES = ("config.json", "status.json", "result.json", "notes.json")  # that an entry is read from
+UNREADABLE = "unreadable"
+
+Stamps = tuple[Stamp | None, ...]
+Values = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a list. An unreadable folder has an id, a path and the reason in `error`, and nothing else."""
+
+    id: str
+    path: Path
+    state: str  # one of store.STATES, or "unreadable"
+    error: str | None = None
+    experiment: str = ""
+    method: str = ""
+    data: str = ""
+    partial: bool = False  # trained on a part of the full data
+    seed: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+    created: float = 0.0
+    began: float | None = None  # when it was last started or resumed
+    params: int = 0
+    progress: float = 0.0
+    epoch: int = 0
+    epochs: int = 0
+    seconds: float | None = None  # of training
+    other_seconds: float | None = None  # from start to end without training; None if the run was resumed
+    seconds_left: float | None = None
+    best: float | None = None  # best validation value
+    last: float | None = None  # validation value of the last epoch
+    metric: str = ""
+    value: float | None = None  # the test metric
+    test: Values = field(default_factory=dict)  # at the best parameters
+    test_last: Values = field(default_factory=dict)  # at the last ones, for comparison
+    device: str = ""
+    notes: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Run:
+        """The run's directory."""
+        return Run(self.path)
+
+    @property
+    def busy(self) -> bool:
+        """True if the run is queued or running."""
+        return self.state in store.BUSY
+
+    @property
+    def last_value(self) -> float | None:
+        """The test metric at the last parameters."""
+        return self.test_last.get(self.metric)
+
+
+@dataclass(frozen=True)
+class CachedEntry:
+    """An entry with the stamps of its files when they were read, and the process that was to train the run."""
+
+    stamps: Stamps
+    entry: Entry
+    process: dict[str, Any] = field(default_factory=dict)
+    heartbeat: float = 0.0
+
+    def is_valid(self, stamps: Stamps) -> bool:
+        """Return True if no file has changed and the process of a busy run is still alive."""
+        return self.stamps == stamps and (not self.entry.busy or store.alive(self.process, self.heartbeat))
+
+
+def stamps_of(run: Run) -> Stamps:
+    """Return the stamps of the run's files, which change whenever a file does."""
+    return tuple(stamp(f"{run.path}/{name}") for name in FILES)
+
+
+def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
+    """Read a run's files. Nothing in them raises an error: a folder that cannot be read gets an entry that says why."""
+    try:
+        description, status = run.description(), run.status()
+        config = Config.from_dict(description["config"])
+        metric, test, test_last = _test_values(run, status, stamps)
+        notes = read_notes(run) if stamps[3] else None
+        environment = description.get("environment")
+        entry = Entry(
+            id=run.id, path=run.path, state=status["state"], error=_text(status.get("error")) or None,
+            experiment=config.experiment, method=config.method, data=config.data, seed=config.seed,
+            partial=bool(description.get("partial")),
+            config={k: v for k, v in description["config"].items() if k != "format"},
+            created=_number(description.get("created")) or 0.0, began=_number(status.get("began")),
+            params=int(description.get("params", 0)), progress=_number(status.get("progress")) or 0.0,
+            epoch=int(_number(status.get("epoch")) or 0), epochs=int(_number(status.get("epochs")) or 0),
+            seconds=_number(status.get("seconds")), other_seconds=_other_seconds(status),
+            seconds_left=_number(status.get("seconds_left")), best=_number(status.get("best")),
+            last=_number(status.get("last")),
+            metric=metric, value=test.get(metric), test=test, test_last=test_last,
+            device=_text(environment.get("device")) if isinstance(environment, dict) else "",
+            notes=notes.notes if notes else "", tags=notes.tags if notes else (),
+        )
+        return CachedEntry(stamps, entry, status["process"], float(status["heartbeat"] or 0))
+    except UserError as error:
+        return _unreadable(run, stamps, str(error))
+    except Exception as error:  # a foreign file can hold anything
+        return _unreadable(run, stamps, f"{run.path} cannot be read ({type(error).__name__}): delete it, or restore it")
+
+
+def _unreadable(run: Run, stamps: Stamps, reason: str) -> CachedEntry:
+    return CachedEntry(stamps, Entry(run.id, run.path, UNREADABLE, " ".join(reason.split())))
+
+
+def _other_seconds(status: dict[str, Any]) -> float | None:
+    """Return the time that a finished run spent on data, validation, snapshots and the test. None for a resumed run,
+    whose `began` is the time of the resumption."""
+    began, ended, training = (_number(status.get(k)) for k in ("began", "heartbeat", "seconds"))
+    if status["state"] != "finished" or began is None or ended is None or training is None:
+        return None
+    return ended - began - training if ended - began >= training else None
+
+
+def _test_values(run: Run, status: dict[str, Any], stamps: Stamps) -> tuple[str, Values, Values]:
+    """Return the name of the metric and the test values at the best and the last parameters. They are taken from the
+    status, which is small, if it was written for the present result.json."""
+    result_stamp = stamps[2]
+    if result_stamp is None:
+        return _text(status.get("metric")), {}, {}
+    source = status
+    in_status = isinstance(status.get("test"), dict) and isinstance(status.get("test_last"), dict)
+    if not in_status or status.get("result_bytes") != result_stamp[1]:
+        source = run.result() or {}  # written by an older version, or changed since
+    return _text(source.get("metric")), _values(source.get("test")), _values(source.get("test_last"))
+
+
+def _values(found: Any) -> Values:
+    return {str(k): _number(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
