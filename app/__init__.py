@@ -1,1 +1,1 @@
-"""The Streamlit side of the lab. One direction only: pages → app → acenode."""
+"""The Streamlit app. Imports go one way: pages → app → acenode."""

@@ -1,4 +1,4 @@
-"""`python -m acenode_app`: the server, as `acenode app` starts it."""
+"""`python -m acenode_app`: start the server, as `acenode app` does."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from acenode.execution.devices import own_cores
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="acenode app", description="the lab in the browser")
+    """Parse the command line, serve until interrupted, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="acenode app", description="start the app in the browser")
     parser.add_argument("--port", type=int)
     parser.add_argument("--runs")
     parser.add_argument("--headless", action="store_true")
     options = parser.parse_args()
     try:
-        # training takes all cores but one, which the page and the browser are left with
+        # training uses all cores but one, which is left to the page and the browser
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(own_cores()) - 1)))
-        sys.setswitchinterval(0.001)  # a thread that trains, or imports torch, lets the page have its turn sooner
+        sys.setswitchinterval(0.001)  # a training thread releases the interpreter sooner, so that pages stay responsive
         from .server import serve
 
         serve(options.port, options.runs, options.headless)

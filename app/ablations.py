@@ -1,4 +1,4 @@
-"""Train a grid: methods × toggles × seeds, after saying how many runs that is and how long they take."""
+"""Train a grid of methods × settings × seeds, after showing how many runs it has and how long they take."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from acenode.errors import UserError
 from acenode.execution.estimate import estimate
 from acenode.experiments import Experiment
 
-from . import form, labels, say, watch
-from .form import Wish
-from .lab import lab
+from . import form, labels, live_runs, messages
+from .form import FormValues
+from .services import services
 
-MOST = 200
+MAX_RUNS = 200
 
 
-def show(experiment: Experiment, wish: Wish, ready: bool) -> None:
+def show(experiment: Experiment, values: FormValues, ready: bool) -> None:
+    """Show the expander in which a grid of runs is chosen and queued."""
     with st.expander("Train the ablation set", icon=":material/grid_on:"):
-        st.caption("Every combination becomes a run; what a method has no use for is left out. The form's settings "
-                   "hold for its own method, and its training settings for the other methods too.")
-        methods = st.multiselect("Methods", list(experiment.methods), _usual(experiment), key="grid/methods",
+        st.caption("Each combination becomes one run. Settings that a method does not have are left out. The form's "
+                   "settings apply to its own method, its training settings to all methods.")
+        methods = st.multiselect("Methods", list(experiment.methods), _default_methods(experiment), key="grid/methods",
                                  format_func=lambda m: labels.method_title(experiment.name, m))
-        varied = _toggles(experiment)
+        names = _attention_settings(experiment)
         chosen: dict[str, list[str]] = {}
-        for column, name in zip(st.columns(len(varied)) if varied else [], varied, strict=True):
+        for column, name in zip(st.columns(len(names)) if names else [], names, strict=True):
             with column:
-                chosen[name] = st.multiselect(name, list(experiment.choices(name)), key=f"grid/{name}",
-                                              help=SETTINGS[name].help, placeholder="as above")
+                chosen[name] = st.multiselect(labels.setting(name), list(experiment.choices(name)), key=f"grid/{name}",
+                                              help=SETTINGS[name].help, placeholder="As in the form")
         text = st.text_input("Seeds", "0", key="grid/seeds", width=160)
         try:
-            configs = list(grid(experiment, wish, methods, chosen, read_seeds(text)))
-            if len(configs) > MOST:
-                raise UserError(f"that would be {len(configs)} runs: choose at most {MOST} at a time")
+            configs = list(grid(experiment, values, methods, chosen, read_seeds(text)))
+            if len(configs) > MAX_RUNS:
+                raise UserError(f"that would be {len(configs)} runs: choose at most {MAX_RUNS} at a time")
         except UserError as error:
-            say.refused(error)
+            messages.invalid(error)
             return
-        _offer(experiment, configs, ready and not wish.faults)
+        _offer(experiment, configs, ready and not values.errors)
 
 
 def _offer(experiment: Experiment, configs: list[Config], ready: bool) -> None:
+    """Offer an estimate of the training time and, once it is shown, the button that queues the runs."""
     if not configs:
         st.caption("Choose at least one method.")
         return
@@ -52,56 +54,56 @@ def _offer(experiment: Experiment, configs: list[Config], ready: bool) -> None:
         st.markdown(f"**{len(configs)} run{'s' * (len(configs) > 1)}**")
         if st.session_state.get("grid/estimate", (None,))[0] == key:
             st.caption(st.session_state["grid/estimate"][1])
-            if st.button("Queue them", key="grid/queue", disabled=not ready, type="primary",
+            if st.button("Add to queue", key="grid/queue", disabled=not ready, type="primary",
                          icon=":material/playlist_add:"):
-                watch.start(experiment, configs)
+                live_runs.start(experiment, configs)
             return
-        st.button("Queue them", key="grid/queue", disabled=True, icon=":material/playlist_add:",
-                  help="once it is said how long they take")
-        if st.button("How long will they take?", key="grid/how_long", disabled=not ready, icon=":material/timer:"):
-            with st.spinner("Looking at earlier runs, and timing an iteration where there is none"):
-                found = estimate(configs, lab().catalogue, lab().data_root)
-            words = f"about {labels.duration(found.seconds)} one after the other" if found.seconds else "time unknown"
-            st.session_state["grid/estimate"] = (key, f"{words} ({found.basis})")
+        st.button("Add to queue", key="grid/queue", disabled=True, icon=":material/playlist_add:",
+                  help="Estimate the time first")
+        if st.button("Estimate time", key="grid/how_long", disabled=not ready, icon=":material/timer:"):
+            with st.spinner("Estimating from earlier runs, or by timing a few iterations"):
+                found = estimate(configs, services().catalogue, services().data_root)
+            time = f"About {labels.duration(found.seconds)} one after the other" if found.seconds else "Time unknown"
+            st.session_state["grid/estimate"] = (key, f"{time} ({found.basis})")
             st.rerun()
-        st.caption("Then they can be queued.")
+        st.caption("Estimate the time to enable the queue.")
 
 
-def grid(experiment: Experiment, wish: Wish, methods: list[str], chosen: dict[str, list[str]],
+def grid(experiment: Experiment, values: FormValues, methods: list[str], chosen: dict[str, list[str]],
          seeds: list[int]) -> Iterator[Config]:
-    """Every configuration that is different; a toggle without meaning for a method is dropped, not an error."""
+    """Yield the distinct configurations of the grid; a setting that a method does not have is dropped."""
     seen = set()
-    names = [name for name, values in chosen.items() if values]
-    for method, *values in product(methods, *(chosen[name] for name in names)):
-        picked = dict(zip(names, values, strict=True))
+    names = [name for name, options in chosen.items() if options]
+    for method, *picked in product(methods, *(chosen[name] for name in names)):
         try:
-            config = _fitting(experiment, wish, method, picked)
+            settings = _applicable(experiment, values, method, dict(zip(names, picked, strict=True)))
         except UserError:
-            continue  # the combination is no model
+            continue  # the combination is not a valid model
         for seed in seeds:
-            one = experiment.configure(method, wish.data, **{**config, "seed": seed})
-            if one not in seen:
-                seen.add(one)
-                yield one
+            config = experiment.configure(method, values.data, **{**settings, "seed": seed})
+            if config not in seen:
+                seen.add(config)
+                yield config
 
 
-def _fitting(experiment: Experiment, wish: Wish, method: str, picked: dict[str, Any]) -> dict[str, Any]:
-    """The form's settings and the picked ones, less those that have no meaning here."""
-    given: dict[str, Any] = {}
-    own = wish.given if method == wish.method else {k: v for k, v in wish.given.items() if form.shared(k)}
+def _applicable(experiment: Experiment, values: FormValues, method: str, picked: dict[str, Any]) -> dict[str, Any]:
+    """Return the form's and the picked settings without those that have no meaning for the method."""
+    settings: dict[str, Any] = {}
+    own = {k: v for k, v in values.changed.items() if method == values.method or form.is_shared(k)}
     for key, value in {**own, **picked}.items():
         try:
-            experiment.configure(method, wish.data, **{**given, key: value})
+            experiment.configure(method, values.data, **{**settings, key: value})
         except UserError:
             continue
-        given[key] = value
-    return given
+        settings[key] = value
+    return settings
 
 
-def _toggles(experiment: Experiment) -> list[str]:
+def _attention_settings(experiment: Experiment) -> list[str]:
+    """Return the attention settings with a fixed set of choices."""
     uses = frozenset().union(*(m.uses for m in experiment.methods.values()))
     return [s.key for s in SETTINGS.values() if s.key in uses and s.group == "attention" and s.choices]
 
 
-def _usual(experiment: Experiment) -> list[str]:
+def _default_methods(experiment: Experiment) -> list[str]:
     return [m for m in ("odenet", "augmented", "ace") if m in experiment.methods] or list(experiment.methods)[-3:]

@@ -1,6 +1,7 @@
-"""The lab's own charts as Streamlit components: each is a module of app/assets with mount(element, data, send).
+"""The app's own charts as Streamlit components. Each is a module in app/assets with mount(element, data, send).
 
-They are mounted in the page itself and fetch what they draw (app/routes.py), so they live on while the page reruns.
+They are part of the page, not in an iframe, and fetch their data from the routes in routes.py, so that a rerun of the
+page does not rebuild them.
 """
 
 from __future__ import annotations
@@ -17,39 +18,39 @@ from acenode.results.metric_format import MetricFormat
 
 ASSETS = Path(__file__).parent / "assets"
 BASE = "lab/"
-EVENTS = ("state",)  # what a component may send, each at most one rerun
+EVENTS = ("state",)  # events that a component may send; each causes at most one rerun
 
 ADAPTER = """
-const parts = new WeakMap();
+const mounted = new WeakMap();
 export default function ({ data, parentElement, setTriggerValue }) {
-  const found = parts.get(parentElement);
+  const found = mounted.get(parentElement);
   if (found) {
     found.data = data;
-    found.part?.update(data);
-    return found.leave;
+    found.component?.update(data);
+    return found.unmount;
   }
   const box = document.createElement("div");
   parentElement.appendChild(box);
-  const mine = { data, part: null, gone: false };
-  mine.leave = () => {
-    mine.gone = true;
-    mine.part?.destroy();
+  const own = { data, component: null, removed: false };
+  own.unmount = () => {
+    own.removed = true;
+    own.component?.destroy();
     box.remove();
-    parts.delete(parentElement);
+    mounted.delete(parentElement);
   };
-  parts.set(parentElement, mine);
+  mounted.set(parentElement, own);
   import(new URL("lab/assets/%(name)s.js?v=%(version)s", document.baseURI).href).then(({ mount }) => {
-    if (!mine.gone) mine.part = mount(box, mine.data, (event, value) => setTriggerValue(event, value));
-  }, () => { box.textContent = "The lab's server does not answer: reload the page once it runs again."; });
-  return mine.leave;
+    if (!own.removed) own.component = mount(box, own.data, (event, value) => setTriggerValue(event, value));
+  }, () => { box.textContent = "The server does not respond. Reload the page when it is running again."; });
+  return own.unmount;
 }
 """
 
 
 def version() -> str:
-    """Changes with any asset, so that no browser runs old code."""
-    parts = (p.read_bytes() for p in sorted(ASSETS.iterdir()) if p.is_file())
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
+    """Return a hash of all assets, so that a browser never uses outdated code from its cache."""
+    contents = (p.read_bytes() for p in sorted(ASSETS.iterdir()) if p.is_file())
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:12]
 
 
 @cache
@@ -67,21 +68,26 @@ def _mount(name: str, key: str, data: dict[str, Any]) -> Any:
 
 def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands: bool = False,
            scroll: str | None = None) -> Any:
-    """Training curves that follow the runs; a change of a run's state reruns the page. A new `scroll` shows them."""
+    """Show training curves that follow the runs; the page reruns when a run changes its state.
+
+    Args:
+        bands: draw one line for each group, with a band over its seeds.
+        scroll: scroll to the curves once for each new value.
+    """
     return _mount("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "bands": bands,
                                   "panels": None, "scroll": scroll})
 
 
 def player(key: str, runs: list[dict[str, Any]]) -> Any:
-    """h(t) and its attention over time and over training, all runs in step."""
+    """Show h(t) and its attention over time and over training, for all runs in step."""
     return _mount("player", key, {"runs": runs})
 
 
-def now(key: str) -> Any:
-    """What trains and waits; a run that comes or goes reruns the page."""
-    return _mount("now", key, {})
+def active_runs(key: str) -> Any:
+    """Show running and queued runs and the devices; the page reruns when a run starts or ends."""
+    return _mount("active_runs", key, {})
 
 
 def hero(key: str) -> Any:
-    """The two ODEs feeding each other, from a recorded trajectory."""
+    """Show an animation of a recorded trajectory of both ODEs."""
     return _mount("hero", key, {})

@@ -1,4 +1,4 @@
-"""An experiment's page, made from its entry in the registry: set up, train, watch."""
+"""The page of an experiment, built from its entry in the registry: configure, train, watch."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from acenode.errors import UserError
 from acenode.execution.devices import kinds
 from acenode.experiments import Experiment
 
-from . import ablations, data_state, form, labels, preset, say, watch
-from .form import Wish
+from . import ablations, form, full_data, labels, live_runs, messages, preset
+from .form import FormValues
 
-IN_A_ROW = 5  # methods that fit beside each other
+METHODS_PER_ROW = 5
 
 
 def show(name: str) -> None:
+    """Show the page of the experiment with this name."""
     experiment = experiments.get(name)
     st.title(experiment.title)
     st.caption(experiment.summary.removeprefix(f"{experiment.title}: "))
     start = preset.read(experiment)
-    data, method = _what(experiment, start)
-    ready = data == "sample" or data_state.show(experiment)
+    data, method = _choose_data_and_method(experiment, start)
+    ready = data == "sample" or full_data.show(experiment)
     if data == "sample":
-        st.caption(f":material/database: {experiment.about_sample}. Its numbers do not compare with the paper's.")
-    wish = form.settings(experiment, method, data, start.values if start.method == method else {}, start.mark)
-    _launch(experiment, wish, ready, start)
-    ablations.show(experiment, wish, ready)
-    watch.show(experiment)
+        st.caption(f":material/database: {experiment.about_sample}. Not comparable with the paper")
+    values = form.show(experiment, method, data, start.values if start.method == method else {}, start.name)
+    _launch(experiment, values, ready, start)
+    ablations.show(experiment, values, ready)
+    live_runs.show(experiment)
 
 
-def _what(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
-    """The data and the method, both kept in the URL."""
+def _choose_data_and_method(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
+    """Ask for the data and the method, which the URL keeps."""
     methods = list(experiment.methods)
-    if st.session_state.get("preset", "") != start.mark:  # another run is to be repeated
-        st.session_state["preset"] = start.mark
-        if start.mark:
+    if st.session_state.get("preset", "") != start.name:  # another run was chosen to start from
+        st.session_state["preset"] = start.name
+        if start.name:
             st.session_state["data"], st.session_state["method"] = start.data, start.method
-    for key, options, begin in (("data", ("sample", "full"), start.data), ("method", methods, start.method)):
-        if st.session_state.get(key, begin) not in options:  # from another experiment's page
+    for key, options, initial in (("data", ("sample", "full"), start.data), ("method", methods, start.method)):
+        if st.session_state.get(key, initial) not in options:  # left over from another experiment's page
             st.session_state.pop(key, None)
-    few = len(methods) <= IN_A_ROW
+    few = len(methods) <= METHODS_PER_ROW
     with st.container(horizontal=few, gap="large" if few else "small", vertical_alignment="bottom" if few else "top"):
         data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
                                     bind="query-params", help=KEYS["data"].help)
@@ -53,37 +54,33 @@ def _what(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
     return data or start.data, method or start.method
 
 
-def _launch(experiment: Experiment, wish: Wish, ready: bool, start: preset.Preset) -> None:
-    """Seeds, device, what it will be, and the button."""
-    faults = list(wish.faults)
+def _launch(experiment: Experiment, values: FormValues, ready: bool, start: preset.Preset) -> None:
+    """Ask for seeds and device, show the number of parameters, and train when the button is pressed."""
+    errors = list(values.errors)
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
-        text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.mark}", width=160,
-                             help="one, several (0, 1, 2) or a range (0-4): a run each")
+        text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.name}", width=160,
+                             help="One seed, several (0, 1, 2) or a range (0-4). Each seed is one run.")
         device = "auto"
         if len(kinds()) > 1:
             known = ["auto", *kinds()]
             device = st.selectbox("Device", known, known.index(start.device) if start.device in known else 0, width=120,
-                                  key=f"device/{start.mark}", help=KEYS["device"].help)
+                                  key=f"device/{start.name}", help=KEYS["device"].help)
         try:
             seeds = read_seeds(text)
         except UserError as error:
             seeds = []
-            faults.append(str(error))
-            say.refused(error)
+            errors.append(str(error))
+            messages.invalid(error)
         params = None
-        if not faults:
+        if not errors:
             try:
-                params = form.parameters(wish.configure(experiment))
+                params = form.parameters(values.configure(experiment))
             except UserError as error:
-                faults.append(str(error))
-                say.refused(error)
+                errors.append(str(error))
+                messages.invalid(error)
         pressed = st.button("Train" if len(seeds) < 2 else f"Train {len(seeds)} runs", type="primary",
-                            icon=":material/play_arrow:", disabled=bool(faults) or not ready, key="train")
+                            icon=":material/play_arrow:", disabled=bool(errors) or not ready, key="train")
         if params is not None:
             st.caption(f"{params:,} parameters")
     if pressed:
-        _start(experiment, wish, seeds, device)
-
-
-def _start(experiment: Experiment, wish: Wish, seeds: list[int], device: str) -> None:
-    watch.start(experiment, [wish.configure(experiment, seed=seed, device=device) for seed in seeds])
+        live_runs.start(experiment, [values.configure(experiment, seed=seed, device=device) for seed in seeds])

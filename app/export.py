@@ -1,4 +1,4 @@
-"""A run as a file to take away: CSV tables, a self-contained report, TensorBoard events."""
+"""Export of a run from the page: CSV tables, a self-contained report or TensorBoard events, as one file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from acenode.errors import UserError
 from acenode.export import export
 from acenode.runs.catalogue import Entry
 
-from . import say
-from .lab import lab
+from . import messages
+from .services import services
 
 TITLES = {"html": "HTML report", "csv": "CSV tables", "tensorboard": "TensorBoard events"}
 
 
 def show(entry: Entry) -> None:
-    """Made when it is asked for, then offered for download."""
+    """Offer each kind of export: a button that makes the file, then one that downloads it."""
     st.markdown("**Export**")
     for to, title in TITLES.items():
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -29,7 +29,7 @@ def show(entry: Entry) -> None:
                     with st.spinner(f"Writing {title}"):
                         st.session_state["export"] = (entry.id, to, *pack(entry, to))
                 except (UserError, OSError) as error:
-                    say.trouble(error)
+                    messages.error(error)
             made = st.session_state.get("export")
             if made and made[:2] == (entry.id, to):
                 st.download_button("Download", made[3], made[2], key=f"take/{to}/{entry.id}", type="primary",
@@ -37,10 +37,10 @@ def show(entry: Entry) -> None:
 
 
 def pack(entry: Entry, to: str) -> tuple[str, bytes]:
-    """The file's name and its bytes; a folder becomes a zip."""
+    """Export a run and return the file's name and content; a folder becomes a zip file."""
     with tempfile.TemporaryDirectory() as folder:
         name = f"{entry.id}.html" if to == "html" else entry.id
-        path = export(lab().store.open(entry.id), to, Path(folder) / name)
+        path = export(services().store.open(entry.id), to, Path(folder) / name)
         if path.is_file():
             return path.name, path.read_bytes()
         buffer = io.BytesIO()

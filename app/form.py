@@ -1,4 +1,4 @@
-"""A configuration as a form, made from what the fields say of themselves: bounds, choices, help, what they hang on."""
+"""The configuration form, built from the metadata of the settings: bounds, choices, help, dependencies."""
 
 from __future__ import annotations
 
@@ -14,76 +14,84 @@ from acenode.config import SETTINGS, Config, Setting, check, parse
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 
-from . import say
+from . import labels, messages
 
-OPEN = {"task": "Task and data", "attention": "Attention"}  # what is seen at once
-TITLES = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}
+OPEN = {"task": "Task and data", "attention": "Attention"}  # groups that are always visible
+FOLDED = {"training": "Training", "model": "Model", "solver": "Solver", "record": "Recording"}
 
 
 @dataclass
-class Wish:
-    """What the form asks for: settings that are not the default, and why it may not be granted."""
+class FormValues:
+    """What the user entered: settings that differ from the defaults, and errors in the input."""
 
     method: str
     data: str
-    given: dict[str, Any] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    changed: dict[str, Any] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
 
     def configure(self, experiment: Experiment, **more: Any) -> Config:
-        return experiment.configure(self.method, self.data, **{**self.given, **more})
+        """Build the configuration, with `more` settings on top."""
+        return experiment.configure(self.method, self.data, **{**self.changed, **more})
 
 
-def settings(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], mark: str) -> Wish:
-    """Task and attention in the open, the rest behind an expander. `preset` are first values, `mark` their name.
+def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], preset_name: str) -> FormValues:
+    """Show the settings of a method and return what was entered.
 
-    Every field is asked in the order of the configuration, after those it depends on; one that has no meaning with what
-    was chosen so far is not shown.
+    Settings are asked in the order of the configuration, so that a setting follows those it depends on; one that has
+    no meaning with the values entered so far is not shown.
+
+    Args:
+        preset: values to start with, instead of the defaults.
+        preset_name: part of the widgets' keys, so that another preset gets new widgets.
     """
-    wish = Wish(method, data)
-    carried = f"carried/{experiment.name}/{data}"  # training settings outlive a change of the method
-    opened = f"carried/{experiment.name}"  # what is asked in the open outlives a change of the data too
-    preset = {**st.session_state.get(opened, {}), **st.session_state.get(carried, {}), **preset}
-    fields = [name for name in SETTINGS if name in experiment.methods[method].uses]
+    values = FormValues(method, data)
+    training_key = f"carried/{experiment.name}/{data}"  # training settings survive a change of method
+    open_key = f"carried/{experiment.name}"  # settings of the open groups survive a change of data as well
+    preset = {**st.session_state.get(open_key, {}), **st.session_state.get(training_key, {}), **preset}
+    names = [name for name in SETTINGS if name in experiment.methods[method].uses]
     for group, title in OPEN.items():
-        toggles = [name for name in fields if SETTINGS[name].group == group]
-        if toggles:
+        members = [name for name in names if _group(name) == group]
+        if members:
             with st.container(border=True):
                 st.markdown(f"**{title}**")
                 with st.container(horizontal=True, gap="medium"):
-                    for name in toggles:
-                        _ask(experiment, wish, name, preset, mark)
+                    for name in members:
+                        _ask(experiment, values, name, preset, preset_name)
     with st.expander("Hyperparameters", icon=":material/tune:"):
-        st.caption("The paper's best settings stand here to begin with; for the sample, ones that suit it.")
-        groups = [g for g in TITLES if any(SETTINGS[name].group == g for name in fields)]
-        for column, title in zip(st.columns(len(groups)), groups, strict=True):
+        st.caption("Defaults: the paper's best settings for the full data, smaller ones for the sample.")
+        groups = [g for g in FOLDED if any(_group(name) == g for name in names)]
+        for column, group in zip(st.columns(len(groups)), groups, strict=True):
             with column:
-                st.markdown(f"**{TITLES[title]}**")
-                for name in fields:
-                    if SETTINGS[name].group == title:
-                        _ask(experiment, wish, name, preset, mark)
-    if any(SETTINGS[name].group == "attention" for name in fields):
-        st.session_state[opened] = {k: v for k, v in wish.given.items() if SETTINGS[k].group in OPEN}
-    st.session_state[carried] = {k: v for k, v in wish.given.items() if shared(k)}
-    return wish
+                st.markdown(f"**{FOLDED[group]}**")
+                for name in names:
+                    if _group(name) == group:
+                        _ask(experiment, values, name, preset, preset_name)
+    if any(_group(name) == "attention" for name in names):
+        st.session_state[open_key] = {k: v for k, v in values.changed.items() if _group(k) in OPEN}
+    st.session_state[training_key] = {k: v for k, v in values.changed.items() if is_shared(k)}
+    return values
 
 
-def shared(name: str) -> bool:
-    """Whether a setting means the same for every method."""
-    return SETTINGS[name].group in ("task", "training", "record")
+def is_shared(name: str) -> bool:
+    """Return True if a setting means the same for every method."""
+    return _group(name) in ("task", "training", "record")
 
 
-def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any], mark: str) -> None:
-    """Show one field, if it has a meaning, and take down what is not the default."""
+def _group(name: str) -> str:
+    return SETTINGS[name].group
+
+
+def _ask(experiment: Experiment, values: FormValues, name: str, preset: Mapping[str, Any], preset_name: str) -> None:
+    """Show the widget of a setting, if it has a meaning here, and store a value that is not the default."""
     try:
-        default = wish.configure(experiment).get(name)
+        default = values.configure(experiment).get(name)
     except UserError:
-        return  # said at the field that caused it
+        return  # reported at the field that caused it
     if default is None:
         return
     start = preset.get(name, default)
-    key = f"{experiment.name}/{wish.method}/{wish.data}/{name}/{default}/{mark}"
-    setting = SETTINGS[name]
-    title = name.replace("_", " ")
+    key = f"{experiment.name}/{values.method}/{values.data}/{name}/{default}/{preset_name}"
+    setting, title = SETTINGS[name], labels.setting(name)
     try:
         if setting.choices:
             value = _choose(title, setting, experiment.choices(name), start, key)
@@ -93,24 +101,20 @@ def _ask(experiment: Experiment, wish: Wish, name: str, preset: Mapping[str, Any
             value = check(name, st.number_input(title, value=start, step=1, key=key, help=_help(setting)))
         else:
             text = st.text_input(title, repr(start), key=key, help=_help(setting),
-                                 width=140 if _toggle(setting) else "stretch")
+                                 width=140 if setting.group in OPEN else "stretch")
             value = parse(name, text.strip())
     except UserError as error:
-        say.refused(error)
-        wish.faults.append(str(error))
+        messages.invalid(error)
+        values.errors.append(str(error))
         return
     if value != default:
-        wish.given[name] = value
+        values.changed[name] = value
 
 
 def _choose(title: str, setting: Setting, choices: Sequence[str], start: Any, key: str) -> Any:
-    if _toggle(setting):
+    if setting.group in OPEN:
         return st.segmented_control(title, choices, default=start, key=key, help=setting.help, required=True)
     return st.selectbox(title, choices, choices.index(start), key=key, help=setting.help)
-
-
-def _toggle(setting: Setting) -> bool:
-    return setting.group in OPEN
 
 
 def _help(setting: Setting) -> str:
@@ -120,5 +124,5 @@ def _help(setting: Setting) -> str:
 
 @lru_cache(maxsize=256)
 def parameters(config: Config) -> int:
-    """How many parameters the model has; a UserError says why there is none."""
+    """Count the parameters of the model; a UserError says why it cannot be built."""
     return experiments.get(config.experiment).count(config)

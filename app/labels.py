@@ -1,4 +1,4 @@
-"""How runs are called and coloured."""
+"""Names, colours and number formats of runs and settings, the same on every page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from acenode.results import run_groups
+from acenode.results.run_groups import data_title as data_title
+from acenode.results.run_groups import measure_of as measure_of
+from acenode.results.run_groups import method_title as method_title
 from acenode.runs.catalogue import Entry
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
          "unreadable": "?"}
+SETTINGS = {"initial": "How attention starts (q)", "penalty": "Penalty on θ_g", "penalty_weight": "Penalty weight (λ)",
+            "rtol": "Relative tolerance (rtol)", "atol": "Absolute tolerance (atol)"}
 
-method_title, measure_of, data = run_groups.method_title, run_groups.measure_of, run_groups.data_title
+
+def setting(name: str) -> str:
+    """Return the label of a setting: its key in words, or a fuller name."""
+    return SETTINGS.get(name, name.replace("_", " ").capitalize())
 
 
 def settings(entry: Entry) -> dict[str, Any]:
@@ -21,14 +29,18 @@ def settings(entry: Entry) -> dict[str, Any]:
     return run_groups.changed_in(entry.config)
 
 
+def state(entry: Entry) -> str:
+    """Return the state with its icon."""
+    return f"{ICONS[entry.state]} {entry.state}"
+
+
 def group(entry: Entry) -> str:
-    """Runs that differ in nothing but the seed are called alike."""
-    words = [method_title(entry.experiment, entry.method)]
-    words += [f"{k}={v}" for k, v in settings(entry).items()]
-    return " ".join(words)
+    """Return the method and the changed settings, which are equal for runs that differ only in the seed."""
+    return f"{method_title(entry.experiment, entry.method)} {run_groups.settings_text(settings(entry))}".strip()
 
 
 def label(entry: Entry) -> str:
+    """Return a name that identifies the run: group, seed, time and the end of its id."""
     if entry.state == "unreadable":
         return entry.id
     when = time.strftime("%d %b %H:%M", time.localtime(entry.created))
@@ -36,16 +48,17 @@ def label(entry: Entry) -> str:
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """One colour a name, in order of appearance."""
+    """Assign a colour to each distinct name, in order of first appearance."""
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(names))}
 
 
 def value(entry: Entry, number: float | None) -> str:
-    """A value of the run's metric as people read it."""
+    """Format a value of the run's metric."""
     return measure_of(entry).text(number)
 
 
 def duration(seconds: float | None) -> str:
+    """Format a duration in seconds, minutes or hours."""
     if seconds is None:
         return "–"
     if seconds < 100:

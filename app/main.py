@@ -1,4 +1,4 @@
-"""The router: a page of its own for every experiment in the registry."""
+"""The router: page settings, sidebar and the page that the URL names."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ st.set_page_config(page_title="ACE-NODE Lab", page_icon=ASSETS / "icon.png", lay
 st.html(ASSETS / "page.css")
 page = st.navigation(navigation.sections())
 with st.sidebar:
-    st.caption("NOW")
-    components.now("now")
+    st.caption("Training")
+    components.active_runs("now")
 st.session_state["page"] = page.url_path
 page.run()

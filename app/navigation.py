@@ -1,4 +1,4 @@
-"""The pages there are, and how to get to one."""
+"""The pages of the app and their addresses."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ import streamlit as st
 
 from acenode.experiments import EXPERIMENTS
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 PAGES = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
 
 
 def home() -> Any:
+    """Return the home page."""
     return st.Page(PAGES / "home.py", title="Home", icon=":material/home:", default=True)
 
 
 def experiment(name: str) -> Any:
-    """One file serves every experiment; which one, `st.session_state["page"]` says."""
+    """Return an experiment's page. All share one file, which reads the name from `st.session_state["page"]`."""
     return st.Page(PAGES / "experiment.py", title=EXPERIMENTS[name].title, icon=":material/science:", url_path=name)
 
 
 def compare() -> Any:
+    """Return the page that compares runs."""
     return st.Page(PAGES / "compare.py", title="Compare", icon=":material/compare_arrows:", url_path="compare")
 
 
 def runs() -> Any:
+    """Return the page that lists runs."""
     return st.Page(PAGES / "runs.py", title="Runs", icon=":material/list:", url_path="runs")
 
 
 def sections() -> dict[str, list[Any]]:
+    """Return all pages under the headings of the sidebar."""
     return {"": [home()], "Experiments": [experiment(name) for name in EXPERIMENTS], "Results": [compare(), runs()]}

@@ -1,4 +1,4 @@
-"""What a page begins with: the defaults, or the configuration of a run that is to be repeated with changes."""
+"""The values a form starts with: the defaults, or the configuration of an earlier run."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import streamlit as st
 from acenode.config import SETTINGS
 from acenode.experiments import Experiment
 
-from . import say
-from .lab import lab
+from . import messages
+from .services import services
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Values for the form; `mark` keeps the widgets of different presets apart."""
+    """Initial values of the form; `name` is the run they come from, empty for the defaults."""
 
     method: str
     data: str = "sample"
     seeds: str = "0"
     device: str = "auto"
-    mark: str = ""
+    name: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read(experiment: Experiment) -> Preset:
-    """From `?from=RUN` in the URL, if it names a run of this experiment."""
-    usual = Preset("ace" if "ace" in experiment.methods else next(iter(experiment.methods)))
-    name = st.query_params.get("from")
-    entry = lab().catalogue.entry(name) if name else None
+    """Return the configuration of the run in `?from=RUN`, if it is a run of this experiment, else the defaults."""
+    default = Preset("ace" if "ace" in experiment.methods else next(iter(experiment.methods)))
+    run_id = st.query_params.get("from")
+    entry = services().catalogue.entry(run_id) if run_id else None
     if entry is None or entry.experiment != experiment.name or entry.method not in experiment.methods:
-        return usual
-    st.info(f"The form below repeats {say.plain(entry.id)}: change what you want to change.",
+        return default
+    st.info(f"The form has the settings of {messages.escape(entry.id)}. Change them as you like.",
             icon=":material/content_copy:")
     values = {k: v for k, v in entry.config.items() if k in SETTINGS}
     return Preset(entry.method, entry.data, str(entry.seed), entry.config.get("device", "auto"), entry.id, values)

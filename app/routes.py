@@ -1,9 +1,10 @@
-"""What the browser's charts read, beside Streamlit: no script is rerun, so watching costs training next to nothing.
+"""HTTP routes that the browser's charts read. They bypass Streamlit: no page is rerun, so watching costs little.
 
-    lab/assets/NAME             the charts' own code
-    lab/plotly.js               the copy inside the plotly package
-    lab/live?runs=ID@OFFSET,…   each run's status, and its metrics from a byte on
-    lab/film/ID, …/EPOCH        the snapshots, for the player
+    lab/assets/NAME             JavaScript and style sheets of the charts
+    lab/plotly.js               plotly.js from the plotly package
+    lab/live?runs=ID@OFFSET,…   each run's status, and its metrics from a byte offset on
+    lab/active                  running and queued runs, and the devices
+    lab/film/ID, …/EPOCH        snapshots for the player
 """
 
 from __future__ import annotations
@@ -23,21 +24,23 @@ from acenode.runs.catalogue import Entry
 from acenode.runs.store import NAME
 
 from . import film
-from .lab import lab
+from .services import services
 
 ASSETS = Path(__file__).parent / "assets"
-CHUNK = 4_000_000  # bytes of metrics in one answer
-MOST = 60  # runs in one question
-SHOWN = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "error", "began")
-A_DAY = {"Cache-Control": "private, max-age=86400"}
-NEVER = {"Cache-Control": "no-store"}
+CHUNK = 4_000_000  # bytes of metrics in one response
+MAX_RUNS = 60  # in one request
+STATUS_KEYS = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "error",
+               "began")
+CACHE_ONE_DAY = {"Cache-Control": "private, max-age=86400"}
+NO_CACHE = {"Cache-Control": "no-store"}
 
 
 def asset(request: Request) -> Response:
+    """Return a file of app/assets."""
     name = request.path_params["name"]
     path = ASSETS / name
     if not NAME.fullmatch(name) or not path.is_file():
-        return JSONResponse({"error": "there is no such file"}, 404)
+        return JSONResponse({"error": "no such file"}, 404)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
@@ -50,21 +53,22 @@ def _plotly() -> bytes:
 
 
 def plotly(request: Request) -> Response:
-    return Response(_plotly(), media_type="text/javascript", headers=A_DAY)
+    """Return plotly.js."""
+    return Response(_plotly(), media_type="text/javascript", headers=CACHE_ONE_DAY)
 
 
 def live(request: Request) -> Response:
-    """Status and new metrics of the runs asked for; a run that is not there is `gone`."""
+    """Return the status and the new metrics of the requested runs; an unknown run is `gone`."""
     answer: dict[str, Any] = {}
-    for wish in request.query_params.get("runs", "").split(",")[:MOST]:
-        name, _, offset = wish.partition("@")
+    for item in request.query_params.get("runs", "").split(",")[:MAX_RUNS]:
+        name, _, offset = item.partition("@")
         if name:
             answer[name] = _live(name, int(offset) if offset.isdecimal() else 0)
-    return JSONResponse({"runs": answer}, headers=NEVER)
+    return JSONResponse({"runs": answer}, headers=NO_CACHE)
 
 
 def _live(name: str, offset: int) -> dict[str, Any]:
-    run = lab().store.find(name)
+    run = services().store.find(name)
     if run is None:
         return {"gone": True}
     try:
@@ -75,38 +79,39 @@ def _live(name: str, offset: int) -> dict[str, Any]:
     try:
         with open(run.path / "metrics.jsonl", "rb") as file:
             size = file.seek(0, 2)
-            start = offset if offset <= size else 0  # shorter than it was: the run began again
+            start = offset if offset <= size else 0  # the file became shorter: the run was started again
             file.seek(start)
             lines = file.read(CHUNK)
             lines = lines[:lines.rfind(b"\n") + 1]
             end = start + len(lines)
             more = bool(lines) and size - end > 0 and len(lines) > CHUNK // 2
     except OSError:
-        pass  # not begun yet
-    return {"status": {k: status.get(k) for k in SHOWN}, "lines": lines.decode("utf-8", "replace"), "offset": end,
-            "more": more}
+        pass  # the run has not started yet
+    return {"status": {k: status.get(k) for k in STATUS_KEYS}, "lines": lines.decode("utf-8", "replace"),
+            "offset": end, "more": more}
 
 
 def active(request: Request) -> Response:
-    """What trains or waits now, in order, and how the devices are."""
-    launcher, now = lab().launcher if lab().ready else None, []  # a look does not wait for torch
-    waiting = launcher.queue() if launcher else []
-    for entry in lab().catalogue.entries():
+    """Return running runs, queued runs in the order of the queue, and the state of the devices."""
+    launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
+    queue = launcher.queue() if launcher else []
+    runs = []
+    for entry in services().catalogue.entries():
         if entry.busy:
-            place = waiting.index(entry.id) + 1 if entry.id in waiting else 0
-            now.append({"id": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
-                        "seed": entry.seed, "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs,
-                        "seconds_left": entry.seconds_left, "place": place, "settings": _settings(entry)})
-    now.sort(key=lambda e: (e["state"] != "running", e["place"]))
-    states = launcher.read_outs() if launcher else []
+            place = queue.index(entry.id) + 1 if entry.id in queue else 0
+            runs.append({"id": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
+                         "seed": entry.seed, "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs,
+                         "seconds_left": entry.seconds_left, "place": place, "settings": _settings(entry)})
+    runs.sort(key=lambda run: (run["state"] != "running", run["place"]))
     devices = [{"title": d.title, "running": d.running, "workers": d.workers, "memory_used": d.memory_used,
-                "memory_total": d.memory_total, "utilisation": d.utilisation} for d in states]
-    return JSONResponse({"runs": now, "devices": devices}, headers=NEVER)
+                "memory_total": d.memory_total, "utilisation": d.utilisation}
+               for d in (launcher.read_outs() if launcher else [])]
+    return JSONResponse({"runs": runs, "devices": devices}, headers=NO_CACHE)
 
 
 def _settings(entry: Entry) -> str:
-    """What tells a run from others of its method, once torch is there to ask."""
-    if not lab().ready:
+    """Return the settings that distinguish a run from others of its method, once torch is loaded."""
+    if not services().launcher_ready:
         return ""
     from . import labels
 
@@ -114,21 +119,23 @@ def _settings(entry: Entry) -> str:
 
 
 def film_meta(request: Request) -> Response:
-    run = lab().store.find(request.path_params["run"])
+    """Return the description of a run's snapshots."""
+    run = services().store.find(request.path_params["run"])
     if run is None:
-        return JSONResponse({"why": "This run is not there any more."}, 404)
-    return Response(json.dumps(film.meta(run), allow_nan=False), media_type="application/json", headers=NEVER)
+        return JSONResponse({"why": "This run was deleted"}, 404)
+    return Response(json.dumps(film.meta(run), allow_nan=False), media_type="application/json", headers=NO_CACHE)
 
 
 def film_frames(request: Request) -> Response:
-    run = lab().store.find(request.path_params["run"])
+    """Return the arrays of one snapshot."""
+    run = services().store.find(request.path_params["run"])
     try:
         if run is None:
-            raise UserError("this run is not there any more")
+            raise UserError("this run was deleted")
         content = film.frames(run, request.path_params["epoch"])
     except UserError as error:
         return JSONResponse({"error": str(error)}, 404)
-    return Response(content, media_type="application/octet-stream", headers=NEVER)
+    return Response(content, media_type="application/octet-stream", headers=NO_CACHE)
 
 
 ROUTES = [

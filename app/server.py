@@ -1,4 +1,4 @@
-"""The server: Streamlit with the lab's own routes, and a stop that lets what trains write its checkpoint."""
+"""The server: Streamlit with the app's own routes. On shutdown it waits until all runs have written a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ import streamlit as st
 
 from acenode.errors import UserError
 
-from . import lab, say
+from . import messages, services
 from .routes import ROUTES
 
 FIRST_PORT = 8501
-FIRST_PAGE = 3.0  # seconds
+FIRST_PAGE = 3.0  # seconds that a browser needs to load the first page
 
 
 @asynccontextmanager
 async def lifespan(_: Any) -> AsyncIterator[None]:
-    threading.Thread(target=warm, name="acenode-warm", daemon=True).start()
+    """Load torch in the background after the start; stop the runs before the end."""
+    threading.Thread(target=warm_up, name="acenode-warm", daemon=True).start()
     yield
-    print("stopping: what trains writes its checkpoint first", flush=True)
-    await anyio.to_thread.run_sync(lab.close)
+    print("Stopping. Running runs write a checkpoint first.", flush=True)
+    await anyio.to_thread.run_sync(services.close)
 
 
-def warm() -> None:
-    """Import torch and start the launcher, once the browser has had time to fetch the first page."""
+def warm_up() -> None:
+    """Import torch and create the launcher, after the browser has had time to load the first page."""
     time.sleep(FIRST_PAGE)
-    lab.lab().launcher  # noqa: B018 - made by asking for it
+    services.services().launcher  # noqa: B018 - the access creates it
 
 
-def on_script_error(trouble: Exception) -> bool:
-    """One line in the page; the rest is for the terminal."""
-    if isinstance(trouble, UserError):
-        say.trouble(trouble)
+def on_script_error(error: Exception) -> bool:
+    """Show an error of a page in one line; the traceback goes to the terminal."""
+    if isinstance(error, UserError):
+        messages.error(error)
     else:
-        traceback.print_exception(trouble)
-        st.error(f"This page stumbled ({type(trouble).__name__}). Runs are not affected; reload the page to go on.",
+        traceback.print_exception(error)
+        st.error(f"This page failed ({type(error).__name__}). Runs are not affected. Reload the page to continue.",
                  icon=":material/error:")
     return True
 
@@ -65,7 +66,7 @@ def _flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def free_port(wanted: int | None) -> int:
-    """The port asked for, which must be free, or the first free one from 8501 on."""
+    """Return the wanted port, or the first free one from 8501 on; raise a UserError if it is in use."""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + 50):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -74,14 +75,14 @@ def free_port(wanted: int | None) -> int:
             except OSError:
                 continue
             return port
-    taken = f"port {wanted} is" if wanted is not None else f"ports {FIRST_PORT} to {FIRST_PORT + 49} are"
-    raise UserError(f"{taken} taken: choose another with --port N")
+    ports = f"port {wanted} is" if wanted is not None else f"ports {FIRST_PORT} to {FIRST_PORT + 49} are"
+    raise UserError(f"{ports} in use: choose another with --port N")
 
 
 def serve(port: int | None, runs: str | None, headless: bool) -> None:
-    """Serve until told to stop."""
+    """Serve the app until the process is interrupted."""
     if runs is not None:
         os.environ["ACENODE_RUNS"] = str(Path(runs).resolve())
-    print("ACE-NODE Lab. Ctrl-C stops it, once every run has written its checkpoint.", flush=True)
+    print("ACE-NODE Lab. Press Ctrl-C to stop; running runs write a checkpoint first.", flush=True)
     more = {"server.port": free_port(port)} | ({"server.headless": True} if headless else {})
     app.run(config=settings() | more)

@@ -1,4 +1,4 @@
-"""A lab of a test's own, runs in every state, and pages opened without a browser."""
+"""Services over a temporary folder, runs in every state, and pages opened without a browser."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acenode_app import lab as labs
-from acenode_app.lab import Lab
+from acenode_app import services as app_services
+from acenode_app.services import Services
 from quick import QUICK
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -35,7 +35,7 @@ def config(method: str = "ace", **given: Any) -> Config:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with three finished runs: ACE with two seeds, and ODE-Net."""
+    """Train three runs: ACE with two seeds, and ODE-Net."""
     root = tmp_path_factory.mktemp("trained")
     store = RunStore(root)
     for made in (config(), config(seed=1), config("odenet")):
@@ -44,18 +44,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    """A lab over an empty folder, in place of the process's own."""
-    made = Lab(tmp_path / "runs", tmp_path / "data")
-    labs.use(made)
+def services(tmp_path: Path) -> Iterator[Services]:
+    """Replace the process's services by ones over an empty folder."""
+    made = Services(tmp_path / "runs", tmp_path / "data")
+    app_services.replace(made)
     yield made
     made.close()
-    labs.use(None)
+    app_services.replace(None)
 
 
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Any]:
-    """A browser, if there is one."""
+    """Start a browser, or skip the test if there is none."""
     try:
         with browser() as found:
             yield found
@@ -64,23 +64,24 @@ def chrome() -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Puts runs into the lab's folder."""
+class RunFolder:
+    """Adds runs in various states to the folder of the services."""
 
-    lab: Lab
+    services: Services
     trained: Path
 
     def finished(self) -> list[Run]:
-        shutil.copytree(self.trained, self.lab.store.root, dirs_exist_ok=True)
-        return list(self.lab.store)
+        """Copy the trained runs."""
+        shutil.copytree(self.trained, self.services.store.root, dirs_exist_ok=True)
+        return list(self.services.store)
 
-    def waiting(self, **given: Any) -> Run:
-        """A run as its creator left it; nobody trains it."""
-        return create(self.lab.store, config(**given))
+    def queued(self, **given: Any) -> Run:
+        """Create a run that stays queued."""
+        return create(self.services.store, config(**given))
 
     def running(self, **status: Any) -> Run:
-        """A run that this very process seems to train, with some curves."""
-        run = self.waiting()
+        """Create a run that this process appears to train, with some curves and snapshots."""
+        run = self.queued()
         source = next(iter(RunStore(self.trained)))
         for part in ("metrics.jsonl", "snapshots"):
             copy = shutil.copytree if (source.path / part).is_dir() else shutil.copy
@@ -91,10 +92,12 @@ class Shelf:
         return run
 
     def failed(self, error: str = "underflow in dt at t=0.31: loosen rtol and atol") -> Run:
+        """Create a run that has failed during training."""
         return self.running(state="failed", error=error)
 
     def foreign(self, name: str = "not-a-run", **files: str) -> Path:
-        folder = self.lab.store.root / name
+        """Create a folder that is not a run; `config_json="{"` writes a file config.json."""
+        folder = self.services.store.root / name
         folder.mkdir(parents=True)
         for file, text in files.items():
             (folder / file.replace("_", ".")).write_text(text)
@@ -102,14 +105,14 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(lab: Lab, trained: Path) -> Shelf:
-    lab.store.root.mkdir(exist_ok=True)
-    return Shelf(lab, trained)
+def run_folder(services: Services, trained: Path) -> RunFolder:
+    services.store.root.mkdir(exist_ok=True)
+    return RunFolder(services, trained)
 
 
 @pytest.fixture
-def page(lab: Lab) -> Callable[..., AppTest]:
-    """A page of the app after its first run: page("mnist", runs="…")."""
+def page(services: Services) -> Callable[..., AppTest]:
+    """Return a function that opens a page: page("mnist", runs="…")."""
 
     def opened(name: str = "", **query: str) -> AppTest:
         app = AppTest.from_file(str(MAIN), default_timeout=60)

@@ -1,4 +1,4 @@
-"""A browser's tab on the app, with what went wrong in it."""
+"""A browser tab that shows the app and collects JavaScript errors."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 from acenode.bench.driving import CURVES, Served
 
-WAIT = 180_000  # milliseconds; generous, for a machine that does much else
+WAIT = 180_000  # milliseconds; generous, for a busy machine
 
 
 class Tab:
-    """A page, with what went wrong in it."""
+    """A tab with helpers to press buttons, wait and evaluate JavaScript."""
 
     def __init__(self, chrome: Any, served: Served, scheme: str = "light") -> None:
         self.context = chrome.new_context(viewport={"width": 1400, "height": 1000}, color_scheme=scheme)
         self.page = self.context.new_page()
         self.page.set_default_timeout(WAIT)
-        self.served, self.troubles = served, []
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.served, self.errors = served, []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def open(self, path: str) -> Tab:
         self.page.goto(f"{self.served.url}/{path}")
@@ -27,17 +27,20 @@ class Tab:
         self.page.get_by_role("button", name=name, exact=True).first.click()
 
     def until(self, condition: str) -> None:
+        """Wait until a JavaScript expression is true."""
         self.page.wait_for_function(f"() => {condition}", timeout=WAIT, polling=100)
 
-    def ask(self, expression: str) -> Any:
+    def evaluate(self, expression: str) -> Any:
         return self.page.evaluate(f"() => {expression}")
 
     def points(self, run: str) -> str:
+        """Return the JavaScript expression for the number of steps that a run's curves have."""
         return f"{CURVES}?.__curves.points('{run}')"
 
     def close(self) -> None:
-        assert not self.troubles, self.troubles
+        """Check that nothing went wrong, and close the tab."""
+        assert not self.errors, self.errors
         text = self.page.inner_text("body")
         assert "Traceback" not in text
-        assert "This page stumbled" not in text
+        assert "This page failed" not in text
         self.context.close()

@@ -1,4 +1,4 @@
-"""The app in a real browser: train, watch, zoom, play, stop, resume, compare, follow a link, survive a kill."""
+"""The app in a real browser: train, zoom, play, stop, resume, compare, open links, and resume after a crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP = "() => [...document.querySelectorAll('button')].find(b => b.innerText.inc
 
 @pytest.fixture(scope="module")
 def served(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with server(tmp_path_factory.mktemp("lab") / "runs", OMP_NUM_THREADS="1") as found:
+    with server(tmp_path_factory.mktemp("app") / "runs", OMP_NUM_THREADS="1") as found:
         yield found
 
 
@@ -33,10 +33,10 @@ def store(served: Served) -> RunStore:
 
 
 def until(condition: Any, seconds: float = 90) -> None:
-    """Wait for what another process does."""
+    """Wait for a condition that another process brings about."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.1)
 
 
@@ -44,8 +44,8 @@ def newest(store: RunStore) -> Run:
     return store.open("last")
 
 
-def pattern(store: RunStore, **given: Any) -> Run:
-    """A stopped run for `Repeat with changes`: how the tests choose settings without clicking through the form."""
+def template(store: RunStore, **given: Any) -> Run:
+    """Create a stopped run whose settings `?from=` copies into the form."""
     run = create(store, config(**given))
     run.set_state("stopped")
     return run
@@ -53,8 +53,8 @@ def pattern(store: RunStore, **given: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def long_run(chrome: Any, served: Served, store: RunStore) -> Run:
-    """A run that trains until it is stopped, started by pressing Train."""
-    source = pattern(store, epochs=5000, batch_size=128, snapshots=100)
+    """Press Train to start a run that trains until it is stopped."""
+    source = template(store, epochs=5000, batch_size=128, snapshots=100)
     tab = Tab(chrome, served).open(f"mnist?from={source.id}")
     tab.press("Train")
     until(lambda: newest(store).id != source.id)
@@ -64,10 +64,10 @@ def long_run(chrome: Any, served: Served, store: RunStore) -> Run:
     return run
 
 
-def test_curves_move_and_keep_their_zoom(chrome: Any, served: Served, long_run: Run) -> None:
+def test_curves_update_and_keep_their_zoom(chrome: Any, served: Served, long_run: Run) -> None:
     tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
     tab.until(f"{tab.points(long_run.id)} > 5")
-    tab.ask(f"{CURVES}.scrollIntoView()")
+    tab.evaluate(f"{CURVES}.scrollIntoView()")
     tab.until(f"{CURVES}.__curves.ranges('losses') !== null")
     box = tab.page.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
     tab.page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
@@ -75,17 +75,17 @@ def test_curves_move_and_keep_their_zoom(chrome: Any, served: Served, long_run: 
     tab.page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.7, steps=8)
     tab.page.mouse.up()
     tab.page.wait_for_timeout(500)
-    zoomed = tab.ask(f"{CURVES}.__curves.ranges('losses')")
-    before = tab.ask(tab.points(long_run.id))
-    drawn = tab.ask(f"{CURVES}.__curves.drawn()")
+    zoomed = tab.evaluate(f"{CURVES}.__curves.ranges('losses')")
+    before = tab.evaluate(tab.points(long_run.id))
+    drawn = tab.evaluate(f"{CURVES}.__curves.drawn()")
     tab.until(f"{tab.points(long_run.id)} > {before + 5} && {CURVES}.__curves.drawn() > {drawn}")
-    assert tab.ask(f"{CURVES}.__curves.ranges('losses')") == zoomed
+    assert tab.evaluate(f"{CURVES}.__curves.ranges('losses')") == zoomed
     tab.close()
 
 
-def test_a_reload_and_a_second_tab_join_the_run(chrome: Any, served: Served, long_run: Run) -> None:
+def test_reload_and_second_tab_show_the_running_run(chrome: Any, served: Served, long_run: Run) -> None:
     first = Tab(chrome, served).open("mnist")
-    first.until(f"{first.points(long_run.id)} > 5")  # the run that trains is shown without being asked for
+    first.until(f"{first.points(long_run.id)} > 5")  # a running run is shown by default
     address = first.page.url
     assert long_run.id in address
     second = Tab(chrome, served, "dark")
@@ -96,21 +96,21 @@ def test_a_reload_and_a_second_tab_join_the_run(chrome: Any, served: Served, lon
     assert long_run.status()["state"] == "running"
     first.close()
     second.close()
-    assert long_run.status()["state"] == "running"  # closing every tab stops nothing
+    assert long_run.status()["state"] == "running"  # closing all tabs does not stop the run
 
 
-def test_the_player_plays_while_training_runs(chrome: Any, served: Served, long_run: Run) -> None:
+def test_player_plays_during_training(chrome: Any, served: Served, long_run: Run) -> None:
     tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
     tab.until(f"{PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 3")
-    tab.ask(f"{PLAYER}.__player.seek({{t: 0.5}})")
+    tab.evaluate(f"{PLAYER}.__player.seek({{t: 0.5}})")
     tab.until(f"Math.abs({PLAYER}.__player.frame().t - 0.5) < 0.03")
-    tab.until("/[?&]t=0.[45]/.test(location.search)")  # the address says where we are
+    tab.until("/[?&]t=0.[45]/.test(location.search)")  # the URL keeps the position
     address = tab.page.url
     other = Tab(chrome, served)
     other.page.goto(address)
     other.until(f"{PLAYER} !== undefined && Math.abs({PLAYER}.__player.frame().t - 0.5) < 0.03")
     other.close()
-    tab.ask(f"{PLAYER}.__player.play()")
+    tab.evaluate(f"{PLAYER}.__player.play()")
     tab.until(f"{PLAYER}.__player.frame().t > 0.6 || {PLAYER}.__player.frame().t < 0.4")
     tab.close()
 
@@ -123,17 +123,17 @@ def test_stop_then_resume(chrome: Any, served: Served, long_run: Run) -> None:
     tab.press("Resume")
     until(lambda: long_run.status()["state"] == "running" and long_run.status().get("step", 0) > steps + 3)
     tab.until(f"{tab.points(long_run.id)} > {steps + 3}")
-    other = Tab(chrome, served).open(f"mnist?runs={long_run.id}")  # two people press Stop
+    other = Tab(chrome, served).open(f"mnist?runs={long_run.id}")  # two sessions press Stop
     other.page.get_by_role("button", name="Stop", exact=True).wait_for()
     tab.page.get_by_role("button", name="Stop", exact=True).wait_for()
     tab.page.evaluate(STOP)
-    other.page.evaluate(STOP)  # at once: a moment later its button says Resume
+    other.page.evaluate(STOP)  # at once, before its button becomes Resume
     until(lambda: long_run.status()["state"] == "stopped")
     tab.close()
     other.close()
 
 
-def test_two_finished_runs_are_compared(chrome: Any, served: Served, store: RunStore, trained: Path) -> None:
+def test_compare_finished_runs(chrome: Any, served: Served, store: RunStore, trained: Path) -> None:
     names = [p.name for p in trained.iterdir() if p.name.startswith("mnist")]
     for name in names:
         shutil.copytree(trained / name, store.root / name)
@@ -145,10 +145,10 @@ def test_two_finished_runs_are_compared(chrome: Any, served: Served, store: RunS
     assert "ODE-Net" in tab.page.inner_text("body")
     scales = f"{PLAYER}.__player.scales('features')"
     tab.until(f"{scales}.length === {len(names)}")
-    shared = tab.ask(scales)
-    assert all(scale == shared[0] for scale in shared)  # equal colours are equal values
+    shared = tab.evaluate(scales)
+    assert all(scale == shared[0] for scale in shared)  # equal colours mean equal values
     tab.page.get_by_text("same scales").click()
-    own = tab.ask(scales)
+    own = tab.evaluate(scales)
     assert all(scale != own[0] for scale in own[1:])
     assert shared[0] == [min(low for low, _ in own), max(high for _, high in own)]
     address = tab.page.url
@@ -157,13 +157,13 @@ def test_two_finished_runs_are_compared(chrome: Any, served: Served, store: RunS
     for name in names:
         other.until(f"{other.points(name)} > 0")
     other.close()
-    shutil.rmtree(store.root / names[0])  # deleted while it is open elsewhere
+    shutil.rmtree(store.root / names[0])  # deleted while a page shows it
     tab.page.reload()
     tab.page.get_by_text("Settings that differ").wait_for()
     tab.close()
 
 
-def test_nothing_leaves_the_machine(chrome: Any, served: Served) -> None:
+def test_no_request_leaves_the_machine(chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served)
     asked: list[str] = []
     tab.page.on("request", lambda request: asked.append(request.url))
@@ -176,13 +176,13 @@ def test_nothing_leaves_the_machine(chrome: Any, served: Served) -> None:
     tab.close()
 
 
-def test_a_killed_server_leaves_a_run_to_resume(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_run_of_a_killed_server_can_be_resumed(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("killed") / "runs"
     store = RunStore(root)
     often = config(epochs=5000, batch_size=128)
     often = replace(often, settings={**often.settings, "checkpoint_seconds": 0.5})  # as version 0.1 could set it
     run = create(store, often)
-    run.mark("stopped")
+    run.set_state("stopped")
     with server(root) as served:
         tab = Tab(chrome, served).open(f"mnist?runs={run.id}")
         tab.press("Resume")
@@ -197,4 +197,4 @@ def test_a_killed_server_leaves_a_run_to_resume(chrome: Any, tmp_path_factory: p
         until(lambda: run.status()["state"] == "running")
         tab.until(f"{tab.points(run.id)} > 3")
         tab.close()
-    assert run.status()["state"] == "stopped"  # the server's stop asked it to write a checkpoint
+    assert run.status()["state"] == "stopped"  # stopping the server stops the run

@@ -8,6 +8,6 @@ from catalogue_entries import entry
 
 def test_search_matches_settings_and_experiments() -> None:
     one = entry(schedule="joint")
-    assert filters.fits(one, "")
-    assert filters.fits(one, "schedule=joint MNIST")
-    assert not filters.fits(one, "schedule=joint svhn")
+    assert filters.matches(one, "")
+    assert filters.matches(one, "schedule=joint MNIST")
+    assert not filters.matches(one, "schedule=joint svhn")

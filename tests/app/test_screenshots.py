@@ -1,4 +1,4 @@
-"""Every page as people see it, in light and dark, kept under build/screenshots/ to be looked at."""
+"""Screenshots of every page in light and dark, kept under build/screenshots/ for inspection."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acenode_app.lab import Lab
-from conftest import Shelf
+from acenode_app.services import Services
+from conftest import RunFolder
 from PIL import Image
 from tabs import Tab
 
 from acenode.bench.driving import CURVES, PLAYER, Served, server
 from acenode.runs.store import Run
 
-EMPTY = {"": "Train the demo", "svhn": "Press", "compare": "nothing to compare", "runs": "no runs"}
+EMPTY = {"": "Train the demo", "svhn": "Press", "compare": "No runs to compare", "runs": "No runs yet"}
 FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 
 
 @pytest.fixture(scope="module")
 def runs(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """Finished runs, one that failed and one that was interrupted, in one folder."""
+    """Put three finished runs, a failed and a running one into one folder."""
     root = tmp_path_factory.mktemp("shots") / "runs"
     root.mkdir()
-    shelf = Shelf(Lab(root, root), trained)
-    first, second, third = sorted(shelf.finished(), key=lambda run: run.id)
-    failed = shelf.failed("underflow in dt at t=0.31 with step 1e-9: loosen rtol and atol, or lower the learning rate")
-    running = shelf.running()
+    run_folder = RunFolder(Services(root, root), trained)
+    first, second, third = sorted(run_folder.finished(), key=lambda run: run.id)
+    failed = run_folder.failed("underflow in dt at t=0.31 with step 1e-9: loosen rtol and atol, or lower the "
+                               "learning rate")
+    running = run_folder.running()
     return {"first": first, "second": second, "third": third, "failed": failed, "running": running}
 
 
@@ -39,21 +40,21 @@ def served(chrome: Any, runs: dict[str, Run]) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def nothing(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with server(tmp_path_factory.mktemp("nothing") / "runs") as found:
+def empty(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with server(tmp_path_factory.mktemp("empty") / "runs") as found:
         yield found
 
 
 def keep(tab: Tab, name: str, scheme: str) -> None:
-    """Write the picture, and see that it is one: many colours, on the scheme's ground."""
+    """Save a screenshot and check that it has many colours and the background of the colour scheme."""
     data = tab.page.screenshot()
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{name}-{scheme}.png").write_bytes(data)
     image = Image.open(io.BytesIO(data)).convert("RGB")
     assert len(image.getcolors(1 << 24) or []) > 60
-    ground = max(image.getcolors(1 << 24) or [], key=lambda c: c[0])[1]
-    assert (sum(ground) > 3 * 128) == (scheme == "light")
-    assert "stumbled" not in tab.page.inner_text("body")
+    background = max(image.getcolors(1 << 24) or [], key=lambda c: c[0])[1]
+    assert (sum(background) > 3 * 128) == (scheme == "light")
+    assert "This page failed" not in tab.page.inner_text("body")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -70,11 +71,11 @@ def test_pages(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -
     tab.open(f"mnist?runs={first},{runs['third'].id}")
     tab.until(f"{tab.points(first)} > 0")
     keep(tab, "experiment", scheme)
-    tab.ask(f"{CURVES}.scrollIntoView()")
+    tab.evaluate(f"{CURVES}.scrollIntoView()")
     page.wait_for_timeout(800)
     keep(tab, "curves", scheme)
-    tab.ask(f"{PLAYER}.scrollIntoView()")
-    tab.ask(f"{PLAYER}.__player.seek({{t: 0.6}})")
+    tab.evaluate(f"{PLAYER}.scrollIntoView()")
+    tab.evaluate(f"{PLAYER}.__player.seek({{t: 0.6}})")
     page.wait_for_timeout(1500)
     keep(tab, "player", scheme)
     page.get_by_text("Confusion matrices").scroll_into_view_if_needed()
@@ -88,7 +89,7 @@ def test_pages(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -
     page.get_by_role("button", name="Download and prepare").wait_for()
     page.get_by_text("Hyperparameters").click()
     page.get_by_text("Train the ablation set").first.click()
-    page.get_by_text("How long will they take").scroll_into_view_if_needed()
+    page.get_by_text("Estimate time").scroll_into_view_if_needed()
     keep(tab, "form", scheme)
 
     tab.open(f"mnist?runs={runs['failed'].id}")
@@ -111,7 +112,7 @@ def test_results(scheme: str, chrome: Any, served: Served, runs: dict[str, Run])
     page.get_by_text("Settings that differ").scroll_into_view_if_needed()
     page.wait_for_timeout(500)
     keep(tab, "compare-settings", scheme)
-    tab.ask(f"{PLAYER}.scrollIntoView()")
+    tab.evaluate(f"{PLAYER}.scrollIntoView()")
     page.wait_for_timeout(1500)
     keep(tab, "compare-players", scheme)
 
@@ -119,17 +120,17 @@ def test_results(scheme: str, chrome: Any, served: Served, runs: dict[str, Run])
     page.get_by_role("button", name="Make HTML report").wait_for()
     keep(tab, "runs", scheme)
     tab.press("Delete")
-    page.get_by_role("button", name="Delete for good").wait_for()
+    page.get_by_role("button", name="Delete permanently").wait_for()
     keep(tab, "delete", scheme)
-    tab.press("Keep")
-    page.get_by_role("button", name="Delete for good").wait_for(state="detached")
+    tab.press("Cancel")
+    page.get_by_role("button", name="Delete permanently").wait_for(state="detached")
     assert runs["first"].path.exists()
     tab.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_empty_states(scheme: str, chrome: Any, nothing: Served) -> None:
-    tab = Tab(chrome, nothing, scheme)
+def test_empty_states(scheme: str, chrome: Any, empty: Served) -> None:
+    tab = Tab(chrome, empty, scheme)
     for path, words in EMPTY.items():
         tab.open(path)
         tab.page.get_by_text(words).first.wait_for()

@@ -1,4 +1,4 @@
-"""Trouble: runs that fail, folders that are torn, files edited under the app's hands, five hundred runs."""
+"""Failed runs, damaged folders, files that change while a page is open, many runs, and the HTTP routes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from acenode_app import say, server
-from acenode_app.lab import Lab
+from acenode_app import messages, server
 from acenode_app.routes import ROUTES
-from conftest import Shelf
+from acenode_app.services import Services
+from conftest import RunFolder
 from quick import QUICK
 from starlette.applications import Starlette
 from streamlit.testing.v1 import AppTest
-from test_pages import PAGES, said, sound
+from test_pages import PAGES, no_exception, page_text
 
 from acenode import experiments
 from acenode.bench.folders import finished_runs
@@ -29,7 +29,7 @@ Page = Callable[..., AppTest]
 
 @dataclass
 class Answer:
-    """What a route answered."""
+    """The response of a route."""
 
     status: int = 0
     kind: str = ""
@@ -40,7 +40,7 @@ class Answer:
 
 
 def get(target: str) -> Answer:
-    """Ask the lab's routes, without a server."""
+    """Request one of the app's routes without a server."""
     path, _, query = target.partition("?")
     answer = Answer()
 
@@ -57,7 +57,7 @@ def get(target: str) -> Answer:
     scope = {"type": "http", "method": "GET", "path": unquote(path), "raw_path": path.encode(), "headers": [],
              "query_string": query.encode(), "root_path": "", "http_version": "1.1", "scheme": "http",
              "server": ("127.0.0.1", 80)}
-    with ThreadPoolExecutor(1) as other:  # this thread may have a loop of the browser's already
+    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
         other.submit(lambda: asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))).result()
     return answer
 
@@ -67,87 +67,87 @@ def get(target: str) -> Answer:
     ({"solver": "euler", "step_size": 1.0, "learning_rate": 10.0, "weight_decay": 1.0, "batch_size": 32, "epochs": 4},
      "learning rate"),  # every step multiplies the parameters by -9
 ])
-def test_a_failed_run_shows_its_reason_and_advice(given: dict, words: str, page: Page, lab: Lab) -> None:
+def test_failed_run_shows_reason_and_advice(given: dict, words: str, page: Page, services: Services) -> None:
     settings = {**QUICK, "device": "cpu", **given}
-    run = lab.launcher.start(experiments.get("mnist").configure("ace", **settings))
-    assert lab.launcher.wait(120)
+    run = services.launcher.start(experiments.get("mnist").configure("ace", **settings))
+    assert services.launcher.wait(120)
     assert run.status()["state"] == "failed"
-    app = sound(page("mnist", runs=run.id))
+    app = no_exception(page("mnist", runs=run.id))
     assert words in app.error[0].value.replace("\\", "")
     app.button(key=f"Resume/{run.id}").click().run()
-    sound(app)
-    assert lab.launcher.wait(120)
+    no_exception(app)
+    assert services.launcher.wait(120)
 
 
-def test_running_out_of_memory_is_explained(page: Page, shelf: Shelf) -> None:
-    run = shelf.failed("out of memory: use a smaller batch_size, gradient=checkpointed, or another device")
-    app = sound(page("mnist", runs=run.id))
+def test_out_of_memory_is_explained(page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.failed("out of memory: use a smaller batch_size, gradient=checkpointed, or another device")
+    app = no_exception(page("mnist", runs=run.id))
     assert "smaller batch" in app.error[0].value
 
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "dancing"}', '{"state": "finished", "process": {}}'])
-def test_a_file_edited_under_its_hands(name: str, text: str, page: Page, shelf: Shelf) -> None:
-    run = shelf.finished()[0]
+def test_files_that_change_while_a_page_is_open(name: str, text: str, page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
     app = page(name, runs=run.id)
     (run.path / "status.json").write_text(text)
-    sound(app.run())
+    no_exception(app.run())
     (run.path / "config.json").write_text(text)
-    sound(app.run())
+    no_exception(app.run())
     (run.path / "result.json").write_text(text)
-    sound(app.run())
+    no_exception(app.run())
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_run_deleted_while_it_is_open(name: str, page: Page, shelf: Shelf) -> None:
-    run = shelf.finished()[0]
+def test_run_deleted_while_its_page_is_open(name: str, page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
     app = page(name, runs=run.id)
     shutil.rmtree(run.path)
-    sound(app.run())
+    no_exception(app.run())
 
 
 @pytest.mark.parametrize("name", ["", "mnist", "compare", "runs"])
-def test_five_hundred_runs(name: str, page: Page, lab: Lab) -> None:
-    finished_runs(lab.store.root, 500)
-    app = sound(page(name))
+def test_five_hundred_runs(name: str, page: Page, services: Services) -> None:
+    finished_runs(services.store.root, 500)
+    app = no_exception(page(name))
     if name == "runs":
         assert len(app.dataframe[0].value) == 500
 
 
-def test_two_people_press_stop(page: Page, lab: Lab) -> None:
+def test_stop_pressed_in_two_sessions(page: Page, services: Services) -> None:
     first = page("mnist")
     first.button(key="train").click().run()
-    (entry,) = lab.catalogue.entries()
+    (entry,) = services.catalogue.entries()
     second = page("mnist", runs=entry.id)
     first.button(key=f"Stop/{entry.id}").click().run()
-    assert lab.launcher.wait(60)
-    second.button(key=f"Stop/{entry.id}").click().run()  # the button of a moment ago
-    sound(first)
-    sound(second)
+    assert services.launcher.wait(60)
+    second.button(key=f"Stop/{entry.id}").click().run()  # its page still shows the button
+    no_exception(first)
+    no_exception(second)
     assert entry.run.status()["state"] == "stopped"
 
 
-def test_markup_in_texts_is_shown_letter_by_letter() -> None:
-    assert say.plain("<b> *x* [a](b) $1$ :red[x]") == "\\<b\\> \\*x\\* \\[a\\]\\(b\\) \\$1\\$ \\:red\\[x\\]"
+def test_markup_is_escaped() -> None:
+    assert messages.escape("<b> *x* [a](b) $1$ :red[x]") == "\\<b\\> \\*x\\* \\[a\\]\\(b\\) \\$1\\$ \\:red\\[x\\]"
 
 
-def test_an_error_text_with_markup_is_no_markup(page: Page, shelf: Shelf) -> None:
-    run = shelf.failed("<img src=x onerror=alert(1)> ![i](http://nowhere)")
-    app = sound(page("mnist", runs=run.id))
+def test_error_text_is_never_interpreted_as_markup(page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.failed("<img src=x onerror=alert(1)> ![i](http://nowhere)")
+    app = no_exception(page("mnist", runs=run.id))
     assert "![i](" not in app.error[0].value
-    sound(page("runs", runs=run.id))
-    assert "![i](" not in said(page("runs", runs=run.id))
+    no_exception(page("runs", runs=run.id))
+    assert "![i](" not in page_text(page("runs", runs=run.id))
 
 
-def test_the_server_is_for_this_machine_alone() -> None:
+def test_server_listens_on_localhost_only() -> None:
     settings = server.settings()
     assert settings["server.address"] == "127.0.0.1"
     assert settings["browser.gatherUsageStats"] is False
 
 
-def test_routes_refuse_what_is_no_run(lab: Lab, shelf: Shelf) -> None:
-    run = shelf.finished()[0]
-    shelf.foreign("torn", config_json="{", status_json="{")
+def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    run_folder.foreign("torn", config_json="{", status_json="{")
     answer = get(f"/lab/live?runs={run.id}@0,gone@5,..%2F..@0,torn@0").json()["runs"]
     assert answer[run.id]["status"]["state"] == "finished"
     assert json.loads(answer[run.id]["lines"].splitlines()[0])["kind"] == "step"
@@ -156,20 +156,20 @@ def test_routes_refuse_what_is_no_run(lab: Lab, shelf: Shelf) -> None:
     again = get(f"/lab/live?runs={run.id}@{answer[run.id]['offset']}").json()["runs"][run.id]
     assert again["lines"] == ""
     shorter = get(f"/lab/live?runs={run.id}@{10**9}").json()["runs"][run.id]
-    assert shorter["offset"] == answer[run.id]["offset"]  # shorter than it was: from the beginning
+    assert shorter["offset"] == answer[run.id]["offset"]  # the file is shorter than that: from the beginning
     assert get("/lab/film/gone").status == 404
     assert get(f"/lab/film/{run.id}").json()["epochs"]
     assert get(f"/lab/film/{run.id}/0").status == 200
     assert get(f"/lab/film/{run.id}/999").status == 404
-    assert get("/lab/assets/..%2Flab.py").status == 404
+    assert get("/lab/assets/..%2Fservices.py").status == 404
     assert get("/lab/assets/curves.js").kind.startswith("text/javascript")
     assert len(get("/lab/plotly.js").body) > 1_000_000
-    assert get("/lab/active").json()["devices"] == []  # a look does not wait for torch
-    assert lab.launcher.read_outs()
+    assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
+    assert services.launcher.read_outs()
     assert get("/lab/active").json()["devices"]
 
 
-def test_a_page_that_stumbles_says_so_in_one_line(page: Page, lab: Lab, monkeypatch: pytest.MonkeyPatch,
+def test_page_error_is_shown_in_one_line(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch,
                                                   capsys: pytest.CaptureFixture) -> None:
     import streamlit as st
 

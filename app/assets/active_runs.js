@@ -1,0 +1,62 @@
+// The list of running and queued runs and of the devices in the sidebar; it refreshes itself.
+import { at, duration, make } from "./theme.js";
+
+const INTERVAL = 2000, IDLE_INTERVAL = 6000;  // milliseconds between two requests
+const MAX_RUNS = 6;
+
+const plural = new Intl.PluralRules("en", { type: "ordinal" });
+const ordinal = (n) => `${n}${{ one: "st", two: "nd", few: "rd" }[plural.select(n)] ?? "th"}`;
+
+function statusOf(run) {
+  if (run.state === "queued") return run.place ? `${ordinal(run.place)} in queue` : "Queued";
+  return run.seconds_left ? `${duration(run.seconds_left)} left` : "Starting";
+}
+
+function runLink(run) {
+  const name = [run.experiment, run.method, ...(run.settings ? [run.settings] : []), `seed ${run.seed}`].join(" · ");
+  const filled = make("span", "active-filled");
+  filled.style.width = `${100 * (run.progress ?? 0)}%`;
+  const link = make("a", "active-run", make("span", "active-name", name), make("span", "active-status", statusOf(run)),
+    make("span", "active-bar", filled));
+  link.href = at(`${encodeURIComponent(run.experiment)}?runs=${encodeURIComponent(run.id)}`);
+  link.target = "_self";
+  return link;
+}
+
+function deviceLine({ title, running, workers, utilisation, memory_used: used, memory_total: total }) {
+  const parts = [`${running} running, at most ${workers}`];
+  if (utilisation !== null) parts.push(`${Math.round(100 * utilisation)}% busy`);
+  if (used !== null) parts.push(`${(used / 2 ** 30).toFixed(1)} of ${(total / 2 ** 30).toFixed(0)} GiB`);
+  return make("div", "active-device", make("strong", "", title), make("span", "", parts.join(" · ")));
+}
+
+export function mount(element, data, send) {
+  element.className = "active-runs";
+  let lastStates = null, timer = 0, destroyed = false, requesting = false;
+
+  async function refresh() {
+    if (requesting) return;  // the running request schedules the next one
+    requesting = true;
+    clearTimeout(timer);
+    let pause = INTERVAL;
+    try {
+      const { runs, devices } = await (await fetch(at(`${data.base}active`))).json();
+      if (destroyed) return;
+      const children = runs.slice(0, MAX_RUNS).map(runLink);
+      if (runs.length > MAX_RUNS) children.push(make("div", "active-note", `${runs.length - MAX_RUNS} more`));
+      if (!runs.length) children.push(make("div", "active-note", "Idle"));
+      element.replaceChildren(...children, ...devices.map(deviceLine));
+      const states = runs.map((run) => `${run.id} ${run.state}`).join();
+      if (lastStates !== null && states !== lastStates) send("state", states);
+      lastStates = states;
+      if (!runs.length) pause = IDLE_INTERVAL;
+    } catch {
+      pause = IDLE_INTERVAL;  // the server restarts; Streamlit shows that itself
+    }
+    requesting = false;
+    if (!destroyed) timer = setTimeout(refresh, document.hidden ? IDLE_INTERVAL : pause);
+  }
+
+  refresh();
+  return { update() { refresh(); }, destroy() { destroyed = true; clearTimeout(timer); } };
+}

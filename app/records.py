@@ -1,0 +1,122 @@
+"""Records of time series: observed points, held-out points and predictions, one small chart for each variable."""
+
+from __future__ import annotations
+
+from html import escape
+
+import plotly.graph_objects as go
+import streamlit as st
+from plotly.subplots import make_subplots
+
+from acenode.results.series_records import SeriesRecord, SeriesVariable, caption
+
+from . import messages
+from .charts import HEADER, NEUTRAL, ChartedRun, draw, legend_above, mark_forecast, pick, time_axis
+
+COLUMNS = 3
+DENSE = 200  # a line of more points needs the full width
+TICK = 0.05  # length of an observation tick, as a share of the chart's height
+OBSERVED, HELD_OUT = "Observed", "Held out"
+
+Points = tuple[tuple[float, ...], tuple[float, ...]]  # times and values
+
+
+def show(runs: list[ChartedRun], key: str) -> None:
+    """Ask for a record and show it for all runs that kept it."""
+    chosen = pick("Record", "record", list(dict.fromkeys(r.id for run in runs for r in run.series.records)))
+    found = {run.id: record for run in runs for record in run.series.records if record.id == chosen}
+    if not found:
+        st.caption("None of these runs kept this record. Choose another one.")
+        return
+    draw(small_multiples([(run, found[run.id]) for run in runs if run.id in found]), key,
+         messages.escape(caption(list(found.values()))), [run for run in runs if run.id not in found])
+
+
+def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
+    """Draw one chart for each variable, with the predictions of all runs and each set of points once."""
+    titles = {v.name: v.title for _, record in found for v in record.variables}
+    names = list(titles)
+    dense = any(record.jumps or any(len(v.grid) > DENSE for v in record.variables) for _, record in found)
+    columns = 1 if dense else min(COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    height = HEADER + 40 + (180 if dense else 230) * rows
+    figure = make_subplots(rows, columns, subplot_titles=[escape(titles[n]) for n in names], shared_xaxes="all",
+                           horizontal_spacing=0.05, vertical_spacing=(36 if dense else 64) / height)
+    for i, title in enumerate(figure.layout.annotations):  # at the left edge, beside the label of the forecast
+        title.update(x=figure.get_subplot(i // columns + 1, i % columns + 1).xaxis.domain[0], xanchor="left")
+    in_legend: set[str] = set()
+    drawn: set[tuple[int, str, Points]] = set()
+    for run, record in found:
+        for variable in record.variables:
+            place = names.index(variable.name)
+            cell = {"row": place // columns + 1, "col": place % columns + 1}
+            _draw_prediction(figure, run, variable, run.id not in in_legend, 1.3 if dense else 2, cell)
+            in_legend.add(run.id)
+            for kind in (OBSERVED, HELD_OUT):
+                points = _points(variable, kind)
+                if points[0] and (place, kind, points) not in drawn:  # runs mostly share their points
+                    drawn.add((place, kind, points))
+                    _draw_points(figure, kind, points, kind not in in_legend, cell)
+                    in_legend.add(kind)
+    _draw_jumps(figure, sorted({t for _, record in found for t in record.jumps}), len(names), columns)
+    mark_forecast(figure, {record.cut for _, record in found})
+    value_units = {record.value_unit for _, record in found if record.value_unit}
+    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": HEADER, "b": 10},
+                         legend=legend_above(45, height))
+    figure.update_xaxes(zeroline=False)
+    if dense:
+        figure.update_xaxes(range=_time_range(found))
+    figure.update_xaxes(title=time_axis({record.unit for _, record in found if record.unit}), row=rows)
+    figure.update_yaxes(zeroline=False, nticks=5)
+    if len(value_units) == 1:
+        figure.update_yaxes(title={"text": escape(value_units.pop()), "font": {"size": 11}}, col=1)
+    return figure
+
+
+def _time_range(found: list[tuple[ChartedRun, SeriesRecord]]) -> tuple[float, float]:
+    """Return the first and last time of all points and predictions, with a margin of one percent."""
+    times = [t for _, record in found for v in record.variables for t in (*v.grid, *v.t, *v.target_t)]
+    margin = 0.01 * (max(times) - min(times)) or 1.0
+    return min(times) - margin, max(times) + margin
+
+
+def _points(variable: SeriesVariable, kind: str) -> Points:
+    x, y = (variable.t, variable.x) if kind == OBSERVED else (variable.target_t, variable.target_x)
+    return tuple(x), tuple(y)
+
+
+def _draw_points(figure: go.Figure, kind: str, points: Points, first: bool, cell: dict[str, int]) -> None:
+    open_mark = {"symbol": "diamond-open", "size": 7, "line": {"width": 1.5}}
+    figure.add_scatter(x=points[0], y=points[1], mode="markers", name=kind, legendgroup=kind, showlegend=first,
+                       legendrank=2000,
+                       marker={"color": NEUTRAL, "size": 5, **(open_mark if kind == HELD_OUT else {})},
+                       hovertemplate=f"%{{y:.4g}} at %{{x:.3~f}}<extra>{kind}</extra>", **cell)
+
+
+def _draw_jumps(figure: go.Figure, jumps: list[float], count: int, columns: int) -> None:
+    """Mark the times of the jumps by ticks along the bottom of every chart, and explain them in the legend."""
+    if not jumps:
+        return
+    ticks = "".join(f"M{t:.6g},0V{TICK}" for t in jumps)  # one path for all ticks is faster than a shape each
+    for place in range(count):
+        figure.add_shape(type="path", path=ticks, xref="x", yref="y domain", line={"color": NEUTRAL, "width": 1},
+                         row=place // columns + 1, col=place % columns + 1)
+    figure.add_scatter(x=[None], y=[None], mode="markers", name="State jumps", legendrank=2001, hoverinfo="skip",
+                       marker={"symbol": "line-ns-open", "color": NEUTRAL, "size": 9}, row=1, col=1)
+
+
+def _draw_prediction(figure: go.Figure, run: ChartedRun, variable: SeriesVariable, first: bool, width: float,
+                     cell: dict[str, int]) -> None:
+    """Draw a run's mean as a line and its spread as a band."""
+    spread = [(t, a, b) for t, a, b in zip(variable.grid, variable.low, variable.high, strict=False)
+              if a is not None and b is not None]
+    if spread:
+        outline_x = [t for t, _, _ in spread] + [t for t, _, _ in reversed(spread)]
+        outline_y = [high for _, _, high in spread] + [low for _, low, _ in reversed(spread)]
+        figure.add_scatter(x=outline_x, y=outline_y, fill="toself", fillcolor=run.colour, opacity=0.2,
+                           line={"width": 0}, mode="lines", hoverinfo="skip", legendgroup=run.id, showlegend=False,
+                           **cell)
+    if variable.grid:
+        figure.add_scatter(x=variable.grid, y=variable.mean, mode="lines", name=run.html_name, legendgroup=run.id,
+                           showlegend=first, line={"color": run.colour, "width": width}, connectgaps=False,
+                           hovertemplate="%{y:.4g} at %{x:.3~f}<extra>" + run.html_name + "</extra>", **cell)

@@ -1,0 +1,103 @@
+"""Results of finished runs: a row of numbers for each, and tabs with charts of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+
+from acenode import experiments
+from acenode.errors import UserError
+from acenode.experiments import Experiment
+from acenode.results import metric_format, result_charts
+from acenode.results.result_charts import ResultCharts
+from acenode.runs.catalogue import Entry
+
+from . import class_charts, class_timeline, coupling, labels, line_charts, messages, records
+from .charts import ChartedRun, charted_runs
+from .services import services
+
+MAX_RUNS = 12
+
+Tab = tuple[str, Callable[[], None]]  # title, function that draws it
+
+
+def show_numbers(entries: list[Entry]) -> None:
+    """Show the test metrics, size and training time of each finished run."""
+    for entry in entries:
+        if entry.state != "finished":
+            continue
+        with st.container(border=True):
+            if len(entries) > 1:
+                st.caption(messages.escape(labels.label(entry)))
+            with st.container(horizontal=True, gap="large"):
+                metric = labels.measure_of(entry)
+                st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
+                experiment = experiments.EXPERIMENTS.get(entry.experiment)
+                for name in experiment.also if experiment else ():
+                    other = metric_format.of(name, entry.experiment)
+                    st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
+                st.metric(messages.escape(f"Validation {metric.title}, best epoch"), metric.text(entry.best),
+                          help=_best_epoch_help(experiment))
+                if entry.test.get("nfe"):
+                    st.metric("NFE", f"{entry.test['nfe']:.0f}", help="Number of function evaluations per forward pass")
+                st.metric("Parameters", f"{entry.params:,}")
+                st.metric("Training time", labels.duration(entry.seconds))
+
+
+def _best_epoch_help(experiment: Experiment | None) -> str | None:
+    """Explain how the best epoch was chosen, if not by the metric shown."""
+    if experiment is None or experiment.metric.selection is None:
+        return None
+    selection = metric_format.of(experiment.metric.selection, experiment.name)
+    return messages.escape(f"The epoch with the best validation {selection.title}")
+
+
+def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:
+    """Show a tab for every chart that any finished run has data for.
+
+    Args:
+        entries: the chosen runs.
+        key: prefix of the widgets' keys.
+        groups: the group of each run id; runs of one group share a colour.
+    """
+    finished = [e for e in entries if e.state == "finished"]
+    if not finished:
+        return
+    if len(finished) > MAX_RUNS:
+        st.caption(f"The first {MAX_RUNS} of {len(finished)} finished runs.")
+    found = [(e, _read(e)) for e in finished[:MAX_RUNS]]
+    tabs = [*_series_tabs(charted_runs(entries, found, groups), key), *_class_tabs(found, key)]
+    for place, (_, draw) in zip(st.tabs([title for title, _ in tabs]), tabs, strict=True):
+        with place:
+            draw()
+
+
+def _series_tabs(runs: list[ChartedRun], key: str) -> list[Tab]:
+    """Return the tabs of time series with something to draw."""
+    tabs: list[tuple[str, str, Callable[[list[ChartedRun], str], None]]] = [
+        ("roc", "ROC", line_charts.show_roc), ("calibration", "Calibration", line_charts.show_calibration),
+        ("records", "Records", records.show), ("over_time", "Error over time", line_charts.show_over_time),
+        ("bands", "Classes over time", class_timeline.show), ("coupling", "Coupling", coupling.show)]
+    return [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in tabs
+            if any(getattr(run.series, part) for run in runs)]
+
+
+def _class_tabs(found: list[tuple[Entry, ResultCharts]], key: str) -> list[Tab]:
+    """Return the tabs of classifications: all of them for images, for time series those with something to draw."""
+    results = [result for _, result in found]
+    images = not any(result.series for result in results)
+    tabs: list[tuple[bool, Tab]] = [
+        (any(r.confusion for r in results),
+         ("Confusion matrices", partial(class_charts.show_confusion, found, f"{key}/confusion"))),
+        (any(r.tsne for r in results), ("t-SNE", partial(class_charts.show_tsne, found, f"{key}/tsne"))),
+        (any(r.silhouettes for r in results), ("Silhouettes", partial(class_charts.show_silhouettes, found)))]
+    return [tab for has_data, tab in tabs if has_data or images]
+
+
+def _read(entry: Entry) -> ResultCharts:
+    try:
+        return result_charts.read(services().store.open(entry.id).result(), entry.state)
+    except UserError:  # deleted or damaged since it was listed
+        return result_charts.read(None, "gone")

@@ -1,0 +1,48 @@
+"""Notes, tags, error and exports of a single run."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from acenode.errors import UserError
+from acenode.runs import notes
+from acenode.runs.catalogue import Entry
+
+from . import export, messages
+from .services import services
+
+
+def show(entry: Entry) -> None:
+    """Show what can be edited or exported of a run."""
+    st.subheader(messages.escape(entry.id))
+    if entry.error:
+        messages.error(entry.error)
+    left, right = st.columns(2, gap="large")
+    with left:
+        _load_annotations(entry)
+        known = sorted({t for e in services().catalogue.entries() for t in e.tags})
+        st.text_area("Notes", key=f"notes/{entry.id}", max_chars=notes.MAX_NOTES, on_change=_save_annotations,
+                     args=(entry.id,))
+        st.multiselect("Tags", known, accept_new_options=True, key=f"tags/{entry.id}", on_change=_save_annotations,
+                       args=(entry.id,), placeholder="Choose or type a tag")
+    with right:
+        export.show(entry)
+
+
+def _load_annotations(entry: Entry) -> None:
+    """Fill the widgets from the run's folder when they are new, or when another session has changed the notes."""
+    is_new = f"notes/{entry.id}" not in st.session_state  # Streamlit drops the state of widgets that were not shown
+    if is_new or st.session_state.get(f"said/{entry.id}") != (entry.notes, entry.tags):
+        st.session_state[f"said/{entry.id}"] = (entry.notes, entry.tags)
+        st.session_state[f"notes/{entry.id}"] = entry.notes
+        st.session_state[f"tags/{entry.id}"] = list(entry.tags)
+
+
+def _save_annotations(run_id: str) -> None:
+    """Write notes and tags to the run's folder. Only an edit writes: sessions do not overwrite each other."""
+    try:
+        notes.write_notes(services().store.open(run_id), st.session_state[f"notes/{run_id}"],
+                          st.session_state[f"tags/{run_id}"])
+    except (UserError, OSError) as error:
+        messages.notify(error)
+    st.session_state.pop(f"said/{run_id}", None)

@@ -1,0 +1,76 @@
+"""The services that all browser sessions share: run store, catalogue, launcher and downloads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acenode.data.background_fetch import Fetcher
+from acenode.data.folder import data_dir
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import RunStore
+
+if TYPE_CHECKING:  # imported when first used: it needs torch, which takes seconds to load
+    from acenode.execution.launcher import Launcher
+
+
+class Services:
+    """What the pages use to read, train and delete runs and to download data."""
+
+    def __init__(self, runs: Path | str, data_root: Path) -> None:
+        self.store, self.data_root = RunStore(runs), data_root
+        self.catalogue, self.fetcher = Catalogue(self.store), Fetcher(data_root)
+        self._creation = threading.Lock()
+        self._launcher: Launcher | None = None
+
+    @property
+    def launcher(self) -> Launcher:
+        """The launcher. The first access creates it and marks runs of dead processes as interrupted."""
+        with self._creation:
+            if self._launcher is None:
+                from acenode.execution.launcher import Launcher
+
+                self._launcher = Launcher(self.store, self.data_root)
+                self._launcher.recover()
+            return self._launcher
+
+    @property
+    def launcher_ready(self) -> bool:
+        """True if the launcher exists already, so that using it does not wait for torch."""
+        return self._launcher is not None
+
+    def close(self) -> None:
+        """Ask all running runs to write a checkpoint and stop."""
+        with self._creation:
+            if self._launcher is not None:
+                self._launcher.close()
+
+
+_lock = threading.Lock()
+_current: Services | None = None
+
+
+def services() -> Services:
+    """Return the process's services; the first call creates them."""
+    global _current
+    with _lock:
+        if _current is None:
+            _current = Services(os.environ.get("ACENODE_RUNS") or "runs", data_dir())
+        return _current
+
+
+def replace(new: Services | None) -> Services | None:
+    """Replace the process's services (None: create new ones at the next call) and return the previous ones."""
+    global _current
+    with _lock:
+        previous, _current = _current, new
+        return previous
+
+
+def close() -> None:
+    """Close the process's services, if they were created."""
+    previous = replace(None)
+    if previous is not None:
+        previous.close()
