@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from acenode.bench.driving import browser
+from acenode.bench.browser import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"acenode", "acenode_app"}

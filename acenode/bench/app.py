@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from acenode import experiments
-from acenode.bench.driving import CURVES, PLAYER, browser, server, show_curves, show_player
-from acenode.bench.folders import finished_runs, long_run, wide_film
+from acenode.bench.browser import CURVES, PLAYER, browser, server, show_curves, show_player
+from acenode.bench.synthetic_runs import finished_runs, long_run, wide_film
 from acenode.errors import UserError
 from acenode.execution.execute import create
 from acenode.runs.store import Run, RunStore

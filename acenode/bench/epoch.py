@@ -25,7 +25,7 @@ import torch
 from acenode import experiments
 from acenode.accelerate.dispatch import Backend
 from acenode.bench.gpu import words
-from acenode.bench.gpu_work import FLOAT32, Family, Work, precision, training
+from acenode.bench.gpu_workloads import FLOAT32, Family, Work, precision, training
 from acenode.config import read_seeds
 from acenode.data.folder import data_dir
 from acenode.errors import UserError

@@ -21,7 +21,7 @@ import torch
 
 from acenode.accelerate.cuda_graph.accelerate import compiler
 from acenode.bench.gpu_table import render
-from acenode.bench.gpu_work import FAMILIES, Work, iterate, precision, training
+from acenode.bench.gpu_workloads import FAMILIES, Work, iterate, precision, training
 from acenode.errors import UserError
 from acenode.execution.environment import describe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acenode.bench.gpu_work import FAMILIES
+from acenode.bench.gpu_workloads import FAMILIES
 
 HEADS = (("alone", 10), ("of five", 10), ("NFE", 7), ("samples/s", 11), ("memory", 10), ("ready in", 10))
 NOTES = """\

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.bench.direct import DirectACE
-from acenode.bench.turns import apart
+from acenode.bench.image_baseline import DirectACE
+from acenode.bench.interleave import apart
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of

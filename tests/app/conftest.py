@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from acenode import experiments
-from acenode.bench.driving import browser
+from acenode.bench.browser import browser
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.execute import create, execute

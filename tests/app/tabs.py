@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acenode.bench.driving import CURVES, Served
+from acenode.bench.browser import CURVES, Served
 
 WAIT = 180_000  # milliseconds; generous, for a busy machine
 

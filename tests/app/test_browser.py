@@ -14,7 +14,7 @@ import pytest
 from conftest import config
 from tabs import Tab
 
-from acenode.bench.driving import CURVES, PLAYER, Served, server
+from acenode.bench.browser import CURVES, PLAYER, Served, server
 from acenode.execution.execute import create
 from acenode.runs.store import Run, RunStore
 

@@ -12,7 +12,7 @@ import pytest
 from acenode_app import film
 from films import decoded, run_of, snapshot, stations, values
 
-from acenode.bench.folders import wide_film
+from acenode.bench.synthetic_runs import wide_film
 from acenode.errors import UserError
 from acenode.runs.store import Run, RunStore
 

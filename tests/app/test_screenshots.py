@@ -13,7 +13,7 @@ from conftest import RunFolder
 from PIL import Image
 from tabs import Tab
 
-from acenode.bench.driving import CURVES, PLAYER, Served, server
+from acenode.bench.browser import CURVES, PLAYER, Served, server
 from acenode.runs.store import Run
 
 EMPTY = {"": "Train the demo", "svhn": "Press", "compare": "No runs to compare", "runs": "No runs yet"}

@@ -11,7 +11,7 @@ from streamlit.util import calc_hash
 from test_pages import field, no_exception, page_text
 
 from acenode import experiments
-from acenode.bench.folders import finished_runs
+from acenode.bench.synthetic_runs import finished_runs
 from acenode.execution.execute import create
 
 Page = Callable[..., AppTest]

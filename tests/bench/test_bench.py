@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from problems import relative
 
 from acenode import Solver, solve
-from acenode.bench import BENCHMARKS, FAMILY_NAMES, OPTIONS, app, gpu_work, image, settle, ushcn
-from acenode.bench.direct import DirectACE
-from acenode.bench.folders import long_run
+from acenode.bench import BENCHMARKS, FAMILY_NAMES, OPTIONS, app, gpu_workloads, image, settle, ushcn
 from acenode.bench.image import product
+from acenode.bench.image_baseline import DirectACE
+from acenode.bench.synthetic_runs import long_run
 from acenode.cli import main
 from acenode.models.image.model import ImageShape
 from acenode.node import CoEvolving
@@ -47,7 +47,7 @@ def test_direct_and_product_agree_to_rounding_on_the_same_steps() -> None:
 
 
 def test_one_clock_and_series_by_themselves_have_the_same_loss_and_gradient() -> None:
-    contestants, found = ushcn.contestants(ushcn.records(3)), []
+    contestants, found = ushcn.contestants(ushcn.ushcn_series(3)), []
     for name in (ushcn.PLAIN, ushcn.OWN):
         model, loss = contestants[name]
         model.zero_grad()
@@ -62,7 +62,7 @@ def test_one_clock_and_series_by_themselves_have_the_same_loss_and_gradient() ->
 
 
 def test_both_phases_of_ace_are_those_of_the_algorithm() -> None:
-    contestants = ushcn.contestants(ushcn.records(2))
+    contestants = ushcn.contestants(ushcn.ushcn_series(2))
     (model, joint), (_, phases) = contestants[ushcn.ACE], contestants[ushcn.PHASES]
     model.zero_grad()
     joint().backward()
@@ -132,7 +132,7 @@ def test_help_says_what_each_measures(capsys: pytest.CaptureFixture[str]) -> Non
         main(["bench", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert all(f"{name} {entry.about}; about {entry.lasts}" in text for name, entry in BENCHMARKS.items())
-    assert tuple(FAMILY_NAMES.split(",")) == tuple(gpu_work.FAMILIES)
+    assert tuple(FAMILY_NAMES.split(",")) == tuple(gpu_workloads.FAMILIES)
     assert FAMILY_NAMES in text
     for name, entry in BENCHMARKS.items():
         options = Namespace(what=name, **dict.fromkeys(OPTIONS))

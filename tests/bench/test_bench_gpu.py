@@ -13,9 +13,11 @@ from problems import IdleEngine
 from torch import Tensor, nn
 
 from acenode.accelerate.dispatch import Backend
-from acenode.bench import gpu, gpu_work, latent, ushcn
+from acenode.bench import gpu, gpu_workloads
 from acenode.bench.gpu_table import render
-from acenode.bench.gpu_work import FAMILIES, Work
+from acenode.bench.gpu_workloads import FAMILIES, Work
+from acenode.bench.latent_workload import latent_task
+from acenode.bench.ushcn_workload import ushcn_task
 from acenode.cli import main
 from acenode.ode.runge_kutta import Evaluations
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe
@@ -98,8 +100,8 @@ def test_a_run_that_fails_beside_others_ends_them_in_words(tiny: list[Tiny]) -> 
 
 def test_a_row_has_the_precision_that_it_says(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    for engine in ("auto", gpu_work.FLOAT32):
-        monkeypatch.setattr(gpu_work, "engine_for", lambda *_, **__: ("graph", IdleEngine()))
+    for engine in ("auto", gpu_workloads.FLOAT32):
+        monkeypatch.setattr(gpu_workloads, "engine_for", lambda *_, **__: ("graph", IdleEngine()))
         gpu.row_of(Work("series", "latent-ode", engine), CPU, 1, full=True)
     assert [task.tf32 for task in tiny] == 6 * [{True}] + 6 * [{False}]
     assert torch.backends.cudnn.allow_tf32
@@ -147,18 +149,18 @@ def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.Ca
 
 
 def test_the_data_has_the_families_batches() -> None:
-    made = ushcn.task("gru-ode-bayes", count=3, seed=1)
+    made = ushcn_task("gru-ode-bayes", count=3, seed=1)
     assert made.batch(0, 0).seen.x.shape[::2] == (3, 5)
     assert made.arrays.fault() is None
     assert made.iterations == 1
-    assert latent.task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
-    image = gpu_work.images("odenet", "cpu", seed=0).batch(0, 0)[0]
+    assert latent_task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
+    image = gpu_workloads.images("odenet", "cpu", seed=0).batch(0, 0)[0]
     assert image.shape == (FAMILIES["images"].batch, 1, 28, 28)
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("work", [Work("images", "odenet", "graph"),
-                                  Work("images", "odenet", gpu_work.FLOAT32), Work("series", "latent-ode", "auto"),
+                                  Work("images", "odenet", gpu_workloads.FLOAT32), Work("series", "latent-ode", "auto"),
                                   Work("sporadic", "gru-ode-bayes", "auto"), Work("sporadic", "ace", "auto")], ids=str)
 def test_rows_on_a_gpu(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "MOST", 2)

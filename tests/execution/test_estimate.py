@@ -10,7 +10,7 @@ import pytest
 from problems import IdleEngine
 
 from acenode import SolveError, UserError, experiments
-from acenode.bench.folders import finished_runs
+from acenode.bench.synthetic_runs import finished_runs
 from acenode.config import Config
 from acenode.execution import estimate
 from acenode.runs.catalogue import Catalogue

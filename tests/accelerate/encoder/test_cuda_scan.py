@@ -19,7 +19,7 @@ from acenode.accelerate.encoder.torch_scan import Scan
 from acenode.accelerate.gru_ode_bayes import cuda as jump_scan_cuda
 from acenode.accelerate.gru_ode_bayes.cuda import JumpScan
 from acenode.accelerate.gru_ode_bayes.events import Events, Weights
-from acenode.bench.latent import task
+from acenode.bench.latent_workload import latent_task
 
 pytestmark = pytest.mark.cuda
 
@@ -138,7 +138,7 @@ def test_threads_and_streams_do_not_disturb_each_other() -> None:
 def test_a_batch_of_the_papers_size_equals_the_cpus() -> None:
     found = []
     for device in ("cpu", "cuda"):
-        made = task(device=device)
+        made = latent_task(device=device)
         loss = made.loss(made.batch(0, 0), detach_attention=False).task
         loss.backward()
         found.append((loss.detach().cpu(), torch.cat([p.grad.flatten().cpu() for p in made.model.parameters()])))
@@ -147,7 +147,7 @@ def test_a_batch_of_the_papers_size_equals_the_cpus() -> None:
 
 
 def test_a_batch_arrives_whole() -> None:
-    here, there = task(device="cpu").batch(0, 0), task(device="cuda").batch(0, 0)
+    here, there = latent_task(device="cpu").batch(0, 0), latent_task(device="cuda").batch(0, 0)
     assert there.seen is there.target
     assert here.schedule is not None
     assert there.schedule is not None

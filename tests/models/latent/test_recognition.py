@@ -10,7 +10,7 @@ from series_problems import batch, filled, padded_more, records
 from torch import Tensor
 
 from acenode.accelerate.encoder.torch_scan import Scan
-from acenode.bench import union
+from acenode.bench import latent_baseline
 from acenode.data.euler_steps import EulerSteps
 from acenode.data.points import SeriesBatch, schedule_from_steps
 from acenode.models.dense_layers import Field, GRUCell, Map, Perceptron, _SmallAffine
@@ -143,8 +143,8 @@ def test_one_record_or_equal_times_make_the_grids_equal() -> None:
 def test_the_union_grid_is_the_plain_implementations() -> None:
     made, of = encoder(), records()
     on_union = batch(of, union=True)
-    times, x, m = union.collate(of)
-    exact = union.encode(made, times, x, m)
+    times, x, m = latent_baseline.collate(of)
+    exact = latent_baseline.encode(made, times, x, m)
     found = made(on_union.seen, on_union.schedule)
     assert torch.allclose(found[0], exact[0], atol=1e-5)
     assert torch.allclose(found[1], exact[1], atol=1e-5)

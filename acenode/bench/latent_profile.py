@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from acenode.bench.latent import task
+from acenode.bench.latent_workload import latent_task
 from acenode.execution.environment import describe, device_of
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.latent.model import draw
@@ -82,7 +82,7 @@ def synchronisations(trainer: Trainer) -> int:
 
 
 def measure(method: str, repeats: int) -> dict[str, Any]:
-    made = task(method, "cuda")
+    made = latent_task(method, "cuda")
     made.model.train()
     trainer, clock = Trainer(made, made.recipe(), SilentListener()), _Clock()
     begun = time.perf_counter()

@@ -14,7 +14,10 @@ from acenode import experiments
 from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.accelerate.dispatch import ACCELERATED, TORCH_OPERATIONS, Backend
-from acenode.bench import latent, ushcn
+from acenode.bench.latent_workload import BATCH as SERIES_BATCH
+from acenode.bench.latent_workload import latent_task
+from acenode.bench.ushcn_workload import BATCH as SPORADIC_BATCH
+from acenode.bench.ushcn_workload import ushcn_task
 from acenode.data.image_source import ImageArrays
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, repeatable
@@ -79,9 +82,9 @@ FAMILIES: dict[str, Family] = {
     "images": Family("MNIST's size, rtol = atol = 1e-4", IMAGE_BATCH, ("odenet", "ace"),
                      ("reference", "native", FLOAT32, "graph"), images, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
                      {"ace": "≤ 10 ms, of five ≤ 6 ms"}),
-    "series": Family("PhysioNet's size", latent.BATCH, ("latent-ode", "ace"), ("reference", "auto"), latent.task,
+    "series": Family("PhysioNet's size", SERIES_BATCH, ("latent-ode", "ace"), ("reference", "auto"), latent_task,
                      {"latent-ode": "14–18 s"}, {"latent-ode": "≤ 150 ms"}),
-    "sporadic": Family("USHCN's size", ushcn.BATCH, ("gru-ode-bayes", "ace"), ("reference", "auto"), ushcn.task,
+    "sporadic": Family("USHCN's size", SPORADIC_BATCH, ("gru-ode-bayes", "ace"), ("reference", "auto"), ushcn_task,
                        {"gru-ode-bayes": "7–9 s"}, {"gru-ode-bayes": "≤ 150 ms"}),
 }
 

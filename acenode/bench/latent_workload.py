@@ -1,0 +1,46 @@
+"""Synthetic records of PhysioNet's shape, and a task that trains on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from acenode import experiments
+from acenode.accelerate.dispatch import ACCELERATED, Backend
+from acenode.data.points import TimeSeries
+from acenode.experiments.latent_methods import SeriesShape
+from acenode.experiments.series_batches import Records
+from acenode.experiments.series_task import SeriesTask, Splits
+from acenode.training.task import Metric
+
+# as in training batches of the real set: records, points per record (mean, deviation, most), hours between possible
+# times, variables, and the share of values observed at a point
+BATCH, POINTS, QUANTUM, VARIABLES, OBSERVED = 50, (75, 25, 138), 0.016, 41, 0.14
+
+
+def physionet_records(count: int = BATCH, seed: int = 0) -> Records:
+    """Records with PhysioNet's numbers of points, grid of times, variables and share of observed values."""
+    rng, series = np.random.default_rng(seed), list[TimeSeries]()
+    mean, spread, most = POINTS
+    for _ in range(count):
+        n = int(np.clip(rng.normal(mean, spread), 5, most))
+        quanta = np.unique(np.append(0, (rng.uniform(0, 48, n - 1) / QUANTUM).round()))
+        m = rng.random((len(quanta), VARIABLES)) < OBSERVED
+        m[np.arange(len(m)), rng.integers(0, VARIABLES, len(m))] = True
+        t = (quanta * QUANTUM / 48).clip(0, 1).astype(np.float32)
+        series.append(TimeSeries(t, (rng.uniform(0, 0.4, m.shape) * m).astype(np.float32), m.astype(np.float32)))
+    labels = [np.asarray(float(rng.random() < 0.14)) for _ in range(count)]
+    return Records(series, labels, [str(i) for i in range(count)], 48.0, "h", tuple(map(str, range(VARIABLES))))
+
+
+def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
+                **given: Any) -> SeriesTask:
+    """A method of the paper's size, with the same parameters for a seed, on such records."""
+    config = experiments.get("physionet").configure(method, "full", device=device, **given)
+    model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config, backend)
+    made = physionet_records(3 * BATCH)
+    part = Splits(made.take(range(BATCH)), made.take(range(BATCH, 2 * BATCH)), made.take(range(2 * BATCH, 3 * BATCH)),
+                  ("survived", "died"))
+    return SeriesTask(config, part, model, "record", Metric("auc"), torch.device(device))
