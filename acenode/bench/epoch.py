@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from acenode import experiments
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.bench.gpu import words
 from acenode.bench.gpu_workloads import FLOAT32, Family, Work, precision, training
 from acenode.config import read_seeds

@@ -13,7 +13,7 @@ import torch
 from acenode import experiments
 from acenode.accelerate.cuda_graph.capture import own_stream
 from acenode.accelerate.cuda_graph.graph import engine_for
-from acenode.accelerate.dispatch import ACCELERATED, TORCH_OPERATIONS, Backend
+from acenode.backend import ACCELERATED, TORCH_OPERATIONS, Backend
 from acenode.bench.latent_workload import BATCH as SERIES_BATCH
 from acenode.bench.latent_workload import latent_task
 from acenode.bench.ushcn_workload import BATCH as SPORADIC_BATCH

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from acenode import experiments
-from acenode.accelerate.dispatch import ACCELERATED, Backend
+from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import TimeSeries
 from acenode.experiments.latent_methods import SeriesShape
 from acenode.experiments.series_batches import Records

@@ -12,7 +12,7 @@ import torch
 from problems import IdleEngine
 from torch import Tensor, nn
 
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.bench import gpu, gpu_workloads
 from acenode.bench.gpu_table import render
 from acenode.bench.gpu_workloads import FAMILIES, Work
