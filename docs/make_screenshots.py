@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acenode.bench.driving import CURVES, PLAYER, browser, server, show_curves, show_player
 from PIL import Image
 
+from acenode.bench.browser import CURVES, PLAYER, browser, server, show_curves, show_player
 from acenode.runs.store import RunStore
 
 FRAMES, WIDTH = 30, 900  # of the animation

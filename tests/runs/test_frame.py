@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from acenode.bench.folders import CREATED, finished_runs
 
+from acenode.bench.synthetic_runs import CREATED, finished_runs
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.frame import COLUMNS, entries_frame
 from acenode.runs.notes import write_notes
