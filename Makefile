@@ -20,7 +20,7 @@ lint: $(READY)
 
 docs: $(READY)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	$(VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
 # Build the wheel and use it from an empty environment and folder; installs torch once more.
 check-wheel: $(READY)

@@ -17,7 +17,7 @@ class Pairwise:
 
     σ(a)_ij is how much of coordinate j flows into coordinate i.
 
-    Example:
+    Examples:
         Equal logits average all coordinates.
 
         >>> import torch
@@ -61,7 +61,7 @@ class Elementwise:
 
     φ(a)_i is the share of coordinate i that passes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import Elementwise
         >>> h = torch.tensor([[1.0, 2.0, 6.0]])
@@ -125,7 +125,7 @@ def correlation(h: Tensor) -> Tensor:
     Returns:
         The correlation matrix, (..., d, d).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import correlation
         >>> correlation(torch.tensor([[1.0, -1.0, 5.0], [3.0, -3.0, 5.0]])).round()
@@ -160,7 +160,7 @@ class Correlation(nn.Module):
         momentum: the least weight of a new batch in the running average. The first 1 / momentum batches are averaged
             evenly.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import Correlation
         >>> q = Correlation((3,))
@@ -242,7 +242,7 @@ class Dense(nn.Module):
         kind: "pairwise" for d² outputs, "elementwise" for d.
         hidden: the width of the hidden layer.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import Dense
         >>> Dense((3,))(torch.randn(8, 3)).shape

@@ -6,7 +6,7 @@ class UserError(Exception):
 
     Its message is one line that says what is wrong and what to do; commands print it without a traceback.
 
-    Example:
+    Examples:
         >>> from acenode import Solver, UserError
         >>> try:
         ...     Solver(rtol=0.0)
@@ -30,7 +30,7 @@ class SolveError(RuntimeError):
         dt: the step size it tried there.
         advice: what to try instead.
 
-    Example:
+    Examples:
         dy/dt = y² with y(0) = 1 has the solution 1 / (1 - t), which is infinite at t = 1.
 
         >>> import torch

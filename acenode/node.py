@@ -29,7 +29,7 @@ class Trajectory:
         a: the attention logits, (T, B, d, d) if pairwise, (T, B, ...) if elementwise; None without attention.
         evaluations: how often the field was evaluated and which steps were taken.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import NODE
         >>> class Decay(torch.nn.Module):
@@ -99,7 +99,7 @@ class NODE(_ODELayer):
     Raises:
         UserError: the solver is not a `Solver`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import NODE, Solver
         >>> class Field(torch.nn.Module):
@@ -152,7 +152,7 @@ class AugmentedNODE(NODE):
     Raises:
         UserError: `extra` is less than one, or the solver is not a `Solver`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import AugmentedNODE
         >>> class Decay(torch.nn.Module):
@@ -224,7 +224,7 @@ class ACENODE(_ODELayer):
     Raises:
         UserError: a module that the kind of attention needs is missing, or the solver is not a `Solver`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import ACENODE, Dense
         >>> class Field(torch.nn.Module):

@@ -40,7 +40,7 @@ class Solver:
     Raises:
         UserError: an unknown name, a number out of range, or choices that do not go together.
 
-    Example:
+    Examples:
         >>> from acenode import Solver
         >>> Solver("rk4", step_size=0.1).gradient
         'backprop'

@@ -34,7 +34,7 @@ class Solution:
         states: one tensor (T, *block) per block of the state, at the T requested times.
         evaluations: how often the field was evaluated and which steps were taken.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from acenode import solve
         >>> solution = solve(lambda t, state: (-state[0],), (torch.ones(3, 2),), [0.0, 0.5, 1.0])
@@ -69,7 +69,7 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
         UserError: the times or the state are not of the form above.
         SolveError: the solve failed, such as by an underflow of the step size.
 
-    Example:
+    Examples:
         dy/dt = -y has the solution y(t) = exp(-t) y(0).
 
         >>> import torch
