@@ -6,17 +6,16 @@ page does not rebuild them.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from acenode.results.metric_format import MetricFormat
 
-ASSETS = Path(__file__).parent / "assets"
+from . import asset_files
+
 BASE = "lab/"
 EVENTS = ("state",)  # events that a component may send; each causes at most one rerun
 
@@ -47,18 +46,12 @@ export default function ({ data, parentElement, setTriggerValue }) {
 """
 
 
-def version() -> str:
-    """Return a hash of all assets, so that a browser never uses outdated code from its cache."""
-    contents = (p.read_bytes() for p in sorted(ASSETS.iterdir()) if p.is_file())
-    return hashlib.sha256(b"".join(contents)).hexdigest()[:12]
-
-
 @cache
 def _component(name: str) -> Callable[..., Any]:
-    css = ASSETS / f"{name}.css"
+    css = asset_files.find(f"{name}.css")
     return st.components.v2.component(
-        f"acenode_{name}", css=css.read_text(encoding="utf-8") if css.exists() else None,
-        js=ADAPTER % {"name": name, "version": version()}, isolate_styles=False)
+        f"acenode_{name}", css=css.read_text(encoding="utf-8") if css else None,
+        js=ADAPTER % {"name": name, "version": asset_files.version()}, isolate_styles=False)
 
 
 def _mount(name: str, key: str, data: dict[str, Any]) -> Any:

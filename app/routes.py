@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import json
 import mimetypes
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -20,13 +19,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from acenode.errors import UserError
+from acenode.results import player_data
 from acenode.runs.catalogue import Entry
 from acenode.runs.store import NAME
 
-from . import film
+from . import asset_files
 from .services import services
 
-ASSETS = Path(__file__).parent / "assets"
 CHUNK = 4_000_000  # bytes of metrics in one response
 MAX_RUNS = 60  # in one request
 STATUS_KEYS = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "error",
@@ -36,10 +35,10 @@ NO_CACHE = {"Cache-Control": "no-store"}
 
 
 def asset(request: Request) -> Response:
-    """Return a file of app/assets."""
+    """Return a file of app/assets or of the player."""
     name = request.path_params["name"]
-    path = ASSETS / name
-    if not NAME.fullmatch(name) or not path.is_file():
+    path = asset_files.find(name) if NAME.fullmatch(name) else None
+    if path is None:
         return JSONResponse({"error": "no such file"}, 404)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
@@ -123,7 +122,8 @@ def film_meta(request: Request) -> Response:
     run = services().store.find(request.path_params["run"])
     if run is None:
         return JSONResponse({"why": "This run was deleted"}, 404)
-    return Response(json.dumps(film.meta(run), allow_nan=False), media_type="application/json", headers=NO_CACHE)
+    content = json.dumps(player_data.describe(run), allow_nan=False)
+    return Response(content, media_type="application/json", headers=NO_CACHE)
 
 
 def film_frames(request: Request) -> Response:
@@ -132,7 +132,7 @@ def film_frames(request: Request) -> Response:
     try:
         if run is None:
             raise UserError("this run was deleted")
-        content = film.frames(run, request.path_params["epoch"])
+        content = player_data.epoch_block(run, request.path_params["epoch"])
     except UserError as error:
         return JSONResponse({"error": str(error)}, 404)
     return Response(content, media_type="application/octet-stream", headers=NO_CACHE)

@@ -8,15 +8,22 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from acenode.export import player, run_summary
+from acenode.export import run_summary
 from acenode.export.html_parts import asset, digest, embedded, figure, script, table
 from acenode.export.run_summary import RunSummary
 from acenode.files import write_atomic
-from acenode.results import metric_records, result_charts, series_records, training_curves
+from acenode.results import (
+    metric_records,
+    player_assets,
+    player_data,
+    result_charts,
+    series_records,
+    training_curves,
+)
 from acenode.results.series_charts import SeriesCharts
 from acenode.runs.store import Run
 
-SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "film.js", "panels.js", "player.js")
+SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "player.js")
 
 
 def write(run: Run, out: Path) -> Path:
@@ -33,18 +40,19 @@ def render(run: Run) -> str:
     found = metric_records.read(run)
     about = run_summary.read(run, found)
     result = result_charts.read(run.result(), about.state)
-    film = player.gather(run)
+    snapshots = player_data.embed(run)
     steps, epochs = training_curves.over_steps(found.steps), training_curves.over_epochs(found.epochs, about.metric)
     epochs["title"] = about.measure.title
     data = embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
                           "tsne": result.tsne, "series": result.series.to_dict(), "scale": about.measure.scale,
-                          "player": film.data})
+                          "player": {"runs": [{"id": run.id, "label": run.id}], "embedded": {run.id: snapshots}}})
     plotly = script(get_plotlyjs())
-    code = script("\n".join(asset(name) for name in SCRIPTS))
+    code = script("\n".join((player_assets.script(), *(asset(name) for name in SCRIPTS))))
     return Template(asset("page.html")).substitute(
-        title=escape(about.title), run=escape(run.id), style=asset("style.css"), data=data, plotly=plotly,
+        title=escape(about.title), run=escape(run.id), style=asset("style.css") + player_assets.style_sheet(),
+        data=data, plotly=plotly,
         code=code, scripts=f"{digest(plotly)} {digest(code)}", header=_header(about),
-        curves=_curves(steps, epochs, about), player=_player(film), outcome=_outcome(result, about),
+        curves=_curves(steps, epochs, about), player=_player(snapshots), outcome=_outcome(result, about),
         settings=table(("setting", "value", "meaning"), about.settings),
         environment=table(("about the run", "value"), about.environment),
     )
@@ -119,21 +127,10 @@ def _series(found: SeriesCharts) -> str:
     return "".join(parts)
 
 
-def _player(film: player.Player) -> str:
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in film.notes)
-    if film.empty:
-        return figure("plane", "Trajectories", film.empty, kind="wide") + notes
-    assert film.data is not None
-    shown = film.data["attention"]
-    return Template(asset("player.html")).substitute(
-        no_map="" if shown else "hidden",
-        frames=len(film.data["t"]) - 1, epochs=len(film.data["epochs"]) - 1,
-        plane=figure("plane", "h(t) of the probes in principal components", None, kind="plane"),
-        image=figure("image", "Input of the probe", None, kind="image") if film.data["image"] else "",
-        side="side" if film.data["image"] else "side bare",
-        attention=figure("attention", "Attention at t", film.no_attention, kind="attention",
-                              note=shown["title"] if shown else ""),
-        change=figure("change", "How much a(t) has changed since a(0)", film.no_attention, kind="change"),
-        state=figure("state", "h(t) of the probe, each coordinate over time", None, kind="state")
-        if film.data["state"] else "",
-    ) + notes
+def _player(data: dict[str, Any]) -> str:
+    """Return the place for the player, or the reason why there is nothing to play."""
+    description = data["description"]
+    if description["epochs"]:
+        return '<div id="player" data-figure="player"></div>'
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in description["notes"])
+    return figure("player", "Trajectories", description["why"], kind="wide") + notes

@@ -64,14 +64,6 @@ def pooled(maps: np.ndarray, widest: int = SIDE) -> np.ndarray:
     return maps
 
 
-def quantised(maps: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """256 levels between the least and the largest weight of all, and those two."""
-    low, high = float(maps.min()), float(maps.max())
-    if high - low < 1e-6:  # one level: shown in the middle of a range that is not empty
-        low, high = low - 0.005, high + 0.005
-    return np.rint((maps - low) * (255 / (high - low))).astype(np.uint8), low, high
-
-
 def change(a: np.ndarray) -> np.ndarray:
     """‖a(t) − a(0)‖ / ‖a(0)‖ of each frame and probe, (T, B); without the division where a(0) = 0."""
     flat = a.astype(np.float64).reshape(*a.shape[:2], -1)

@@ -82,7 +82,7 @@ def images(arrays: dict[str, np.ndarray], probes: int) -> dict[str, Any] | None:
     return {"shape": image.shape[1:], "pixels": text(image[:probes].transpose(0, 2, 3, 1))}
 
 
-def opinion(arrays: dict[str, np.ndarray], probes: int) -> list[list[Any]] | None:
+def predictions(arrays: dict[str, np.ndarray], probes: int) -> list[list[Any]] | None:
     """What the model takes each probe for, and how surely: [class, probability]."""
     logits = arrays.get("logits")
     if logits is None or logits.ndim != 2 or len(logits) < probes or logits.dtype.kind != "f":

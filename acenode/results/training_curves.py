@@ -22,7 +22,7 @@ def over_steps(steps: list[MetricRecord]) -> dict[str, Any]:
     return {
         "every": every,
         "step": [places[i] if places[i] is not None else i for i in range(0, len(steps), every)],
-        "series": {key: listed(_thin(_values(steps, key), every, key)) for key in present},
+        "series": {key: rounded(_thin(_values(steps, key), every, key)) for key in present},
     }
 
 
@@ -34,12 +34,12 @@ def over_epochs(epochs: list[MetricRecord], metric: str) -> dict[str, Any]:
     return {
         "metric": metric,
         "epoch": [metric_records.axis_index(record, "epoch") for record in epochs],
-        "series": {key: listed(_values(epochs, key)) for key in keys},
+        "series": {key: rounded(_values(epochs, key)) for key in keys},
         "best": best[-1] if best else None,
     }
 
 
-def listed(values: np.ndarray, digits: int = 5) -> list[float | None]:
+def rounded(values: np.ndarray, digits: int = 5) -> list[float | None]:
     """Numbers for JSON: five digits are more than a screen shows, and what is not finite is a gap."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]
 

@@ -1,4 +1,4 @@
-"""A report taken apart by the standard library's parser, as a browser would see it."""
+"""A parser of reports, with the standard library's HTML parser."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Page:
 
     @property
     def text(self) -> str:
-        """What a person can read without running the scripts."""
+        """The text that is visible without scripts."""
         return " ".join(e.text for e in self.elements if e.tag not in ("script", "style"))
 
     def figures(self) -> dict[str, bool]:
-        """Name of each figure, and whether it has a place to draw in."""
+        """Return the name of each figure, and whether it has a place to draw in."""
         ids = {e.attributes.get("id") for e in self.elements}
-        names = [str(e.attributes["data-figure"]) for e in self.all("figure")]
+        names = [str(e.attributes["data-figure"]) for e in self.elements if "data-figure" in e.attributes]
         return {name: name in ids for name in names}
 
     def reasons(self) -> list[str]:

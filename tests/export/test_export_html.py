@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from export_runs import metrics, result, snapshot, step
@@ -13,7 +14,7 @@ from acenode.export import export, html_parts
 from acenode.runs.store import Run
 
 CURVES = ["losses", "metric", "nfe", "dt", "gradients", "seconds"]
-PLAYER = ["plane", "image", "attention", "change"]
+PLAYER = ["player"]
 OUTCOME = ["confusion", "recall", "tsne"]
 HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\u2028&lt;]]>'\"`${x}"
 
@@ -23,7 +24,13 @@ def report(run: Run) -> Page:
 
 
 def missing(found: Page) -> list[str]:
-    return [name for name, there in found.figures().items() if not there]
+    return [name for name, present in found.figures().items() if not present]
+
+
+def described(found: Page) -> dict[str, Any]:
+    """Return the description of the snapshots that the player shows."""
+    (run,) = found.data["player"]["runs"]
+    return found.data["player"]["embedded"][run["id"]]["description"]
 
 
 def test_finished_run_has_every_figure(ace) -> None:
@@ -35,7 +42,8 @@ def test_finished_run_has_every_figure(ace) -> None:
         assert text in found.text
     assert found.data["steps"]["series"]["L_h"][:2] == [2.0, 1.0]
     assert found.data["confusion"]["accuracy"] == [1.0, 0.75, 0.5]
-    assert found.data["player"]["epochs"] == [0, 1, 2]
+    assert described(found)["epochs"] == [0, 1, 2]
+    assert list(found.data["player"]["embedded"]["ace"]["blocks"]) == ["0", "1", "2"]
 
 
 def test_full_data_says_nothing_of_the_sample(make) -> None:
@@ -46,10 +54,10 @@ def test_full_data_says_nothing_of_the_sample(make) -> None:
 
 def test_run_without_attention_or_solver(resnet) -> None:
     found = report(resnet)
-    assert missing(found) == ["nfe", "dt", "attention", "change"]
-    assert len(found.reasons()) == 4
+    assert missing(found) == ["nfe", "dt"]
+    assert len(found.reasons()) == 2
     assert sum("solves no ODE" in why for why in found.reasons()) == 2
-    assert sum("no attention a(t)" in why for why in found.reasons()) == 2
+    assert described(found)["no_attention"] == "This method has no attention: h(t) evolves alone."
     assert "L_a is absent" in found.text
 
 
@@ -64,9 +72,9 @@ def test_pairwise_attention(make) -> None:
     run = make(records=metrics(), outcome=result(), snapshots={0: snapshot(kind="pairwise")})
     found = report(run)
     assert missing(found) == []
-    assert "image" not in found.figures()  # a vector has no picture, and is shown over time instead
-    assert found.data["player"]["state"]["size"] == 5
-    attention = found.data["player"]["attention"]
+    assert described(found)["image"] is None
+    assert described(found)["state"]["size"] == 5  # a vector is shown over time
+    attention = described(found)["attention"]
     assert attention["shape"] == [5, 5]
     assert attention["title"].startswith("softmax")
 
@@ -74,7 +82,7 @@ def test_pairwise_attention(make) -> None:
 def test_run_without_snapshots_or_analysis(make) -> None:
     bare = {k: v for k, v in result().items() if k in ("test", "metric", "best_epoch")}
     found = report(make(records=metrics(), outcome=bare))
-    assert missing(found) == ["plane", *OUTCOME]
+    assert missing(found) == ["player", *OUTCOME]
     assert len(found.reasons()) == 4
 
 

@@ -1,4 +1,4 @@
-"""Runs of snapshots alone, and how the browser reads what app.film sends."""
+"""Runs that consist of snapshots, and a decoder for the blocks that the player is sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acenode.runs.writer import RunWriter
 
 
 def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probes: int = 4) -> dict[str, np.ndarray]:
-    """What the probes leave: feature maps with elementwise attention, vectors with pairwise attention, or no a."""
+    """Return a snapshot: feature maps with elementwise attention, vectors with pairwise attention, or without a."""
     rng = np.random.default_rng(seed)
     shape = (frames, probes, 5) if kind in ("pairwise", "coordinates") else (frames, probes, 3, 4, 4)
     arrays: dict[str, np.ndarray] = {"t": np.linspace(0, 1, frames, dtype=np.float32), "label": np.arange(probes) % 3}
@@ -28,7 +28,7 @@ def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probe
 
 def stations(seed: int = 0, *, attention: bool = True, frames: int = 101, probes: int = 4, d: int = 8
              ) -> dict[str, np.ndarray]:
-    """What probes leave whose state jumps at observations: their times, and what the probes are called."""
+    """Return a snapshot of named probes whose states jump at observations."""
     rng, t = np.random.default_rng(seed), np.linspace(0, 200, frames)
     jumps = np.full((probes, 60), np.nan, np.float32)
     h = 0.4 * np.sin(t[:, None, None] / rng.uniform(8, 30, (probes, d)))
@@ -54,13 +54,13 @@ def run_of(path: Path, snapshots: dict[int, dict[str, np.ndarray]]) -> Run:
 
 
 def decoded(block: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header of an epoch's bytes, and its arrays."""
+    """Return the header and the arrays of a block."""
     size = int.from_bytes(block[:4], "little")
     header = json.loads(block[4:4 + size])
     arrays = {}
     for name, place in header["arrays"].items():
         start = 4 + size + place["offset"]
-        assert start % 4 == 0  # a Float32Array begins nowhere else
+        assert start % 4 == 0  # a Float32Array must be aligned
         kind = np.dtype(place["dtype"])
         found = np.frombuffer(block, kind, int(np.prod(place["shape"])), start)
         arrays[name] = found.reshape(place["shape"])

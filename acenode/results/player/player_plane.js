@@ -1,4 +1,4 @@
-// h(t) of every probe as a path in the plane of its two largest principal components.
+// h(t) of every probe as a path in the plane of the first two principal components.
 import { axes, chosenLast, span } from "./player_draw.js";
 
 export const PLANE = {
@@ -8,7 +8,7 @@ export const PLANE = {
   key: (view, state) => `${state.t.toFixed(4)}/${state.probe}/${state.near}`,
 
   range(view, state) {
-    const { data } = view.block.arrays.pca, { pca } = view.film.meta, ends = [[Infinity, -Infinity], [Infinity, -Infinity]];
+    const { data } = view.block.arrays.pca, { pca } = view.run.meta, ends = [[Infinity, -Infinity], [Infinity, -Infinity]];
     if (!state.near) for (const [i, own] of [pca.x, pca.y].entries()) ends[i] = [...own];
     for (let i = 0; i < data.length; i++) {
       const end = ends[i % 2];
@@ -20,12 +20,12 @@ export const PLANE = {
 
   baseKey: (view, state) => `${state.probe}/${state.near}`,
   base(g, w, h, view, state, theme) {
-    const { film, block } = view, { data, shape: [T, P] } = block.arrays.pca, box = { x: 52, y: 8, w: w - 62, h: h - 48 };
-    const [xs, ys] = this.range(view, state), share = (i) => `PC ${i + 1} (${(100 * film.meta.pca.shares[i]).toFixed(0)} % of the variance)`;
+    const { run, block } = view, { data, shape: [T, P] } = block.arrays.pca, box = { x: 52, y: 8, w: w - 62, h: h - 48 };
+    const [xs, ys] = this.range(view, state), share = (i) => `PC ${i + 1} (${(100 * run.meta.pca.shares[i]).toFixed(0)} % of the variance)`;
     const { X, Y } = axes(g, box, xs, ys, theme, [share(0), share(1)]);
     g.lineJoin = "round";
     for (const p of span(P)) {
-      g.strokeStyle = film.colour(p);
+      g.strokeStyle = run.colour(p);
       g.globalAlpha = p === state.probe ? 0.8 : 0.4;
       g.lineWidth = 1;
       g.beginPath();
@@ -37,15 +37,15 @@ export const PLANE = {
   },
 
   draw(g, w, h, view, state, theme, { X, Y }) {
-    const { film, block } = view, { data, shape: [, P] } = block.arrays.pca;
-    const { low, high, part } = film.frame(state.t), px = (f, p) => X(data[(f * P + p) * 2]), py = (f, p) => Y(data[(f * P + p) * 2 + 1]);
+    const { run, block } = view, { data, shape: [, P] } = block.arrays.pca;
+    const { low, high, part } = run.frame(state.t), px = (f, p) => X(data[(f * P + p) * 2]), py = (f, p) => Y(data[(f * P + p) * 2 + 1]);
     const head = (p) => [px(low, p) + (px(high, p) - px(low, p)) * part, py(low, p) + (py(high, p) - py(low, p)) * part];
     const order = chosenLast(P, state.probe);
     view.heads = [];
     g.lineJoin = g.lineCap = "round";
     for (const p of order) {
       const chosen = p === state.probe, [hx, hy] = head(p);
-      g.strokeStyle = film.colour(p);
+      g.strokeStyle = run.colour(p);
       g.globalAlpha = chosen ? 1 : 0.75;
       g.lineWidth = chosen ? 4 : 2;
       g.beginPath();
@@ -53,7 +53,7 @@ export const PLANE = {
       g.lineTo(hx, hy);
       g.stroke();
       g.globalAlpha = 1;
-      g.lineWidth = 1.5;  // where it began
+      g.lineWidth = 1.5;  // h(0)
       g.fillStyle = theme.paper;
       g.beginPath();
       g.arc(px(0, p), py(0, p), 2.5, 0, 7);
@@ -62,7 +62,7 @@ export const PLANE = {
     }
     for (const p of order) {
       const chosen = p === state.probe, [x, y] = head(p);
-      g.fillStyle = film.colour(p);
+      g.fillStyle = run.colour(p);
       g.strokeStyle = chosen ? theme.ink : theme.paper;
       g.lineWidth = chosen ? 2 : 1;
       g.beginPath();
@@ -82,10 +82,10 @@ export const PLANE = {
     return best;
   },
   hover(x, y, view, state) {
-    const p = this.nearest(x, y, view), { film } = view;
+    const p = this.nearest(x, y, view), { run } = view;
     if (p === null) return null;
-    const opinion = film.opinion(p, view.epoch);
-    return [film.whole(p), `t = ${state.t.toFixed(2)}`, ...(opinion ? [opinion] : [])];
+    const prediction = run.prediction(p, view.epoch);
+    return [run.whole(p), `t = ${state.t.toFixed(2)}`, ...(prediction ? [prediction] : [])];
   },
   click(x, y, view) { return this.nearest(x, y, view); },
 };

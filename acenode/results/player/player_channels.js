@@ -8,17 +8,17 @@ export const CHANNELS = {
   name: "channels",
   shown: (meta) => Boolean(meta.attention?.channels),
   title(view, state) {
-    const { channels, each } = view.film.meta.attention;
+    const { channels, each } = view.run.meta.attention;
     return `${state.mode === "change" ? "Change since t = 0: " : ""}sigmoid(a(t)), each channel` + onlySome(channels, each.total);
   },
-  key: (view, state) => `${view.film.frame(state.t).near}/${state.probe}/${state.mode}`,
+  key: (view, state) => `${view.run.frame(state.t).near}/${state.probe}/${state.mode}`,
   baseKey: (view, state) => state.mode,
   base(g, w, h, view, state, theme) {
     const changed = state.mode === "change";
     colourBar(g, w, h, tableOf(theme, changed), ...scaleOf(view.scale("each"), changed), theme);
   },
   draw(g, w, h, view, state, theme) {
-    const changed = state.mode === "change", { each } = view.film.meta.attention, scale = view.scale("each");
+    const changed = state.mode === "change", { each } = view.run.meta.attention, scale = view.scale("each");
     const table = weightTable(theme, changed, each, scale);
     multiples(g, w, h, view, state, theme, { array: view.block.arrays.attention_channels, changed, table, gain: gainOf(each, scale),
       slot: "channelTiles" });
@@ -26,9 +26,9 @@ export const CHANNELS = {
   hover(x, y, view, state) {
     const cell = multiplesCell(x, y, view.channelTiles);
     if (!cell) return null;
-    const { film } = view, { full, each } = film.meta.attention, { data, shape: [, P, C, H, W] } = view.block.arrays.attention_channels;
-    const at = (f) => valueOf(each, data[(((f * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j]), now = at(film.frame(state.t).near);
+    const { run } = view, { full, each } = run.meta.attention, { data, shape: [, P, C, H, W] } = view.block.arrays.attention_channels;
+    const at = (f) => valueOf(each, data[(((f * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j]), now = at(run.frame(state.t).near);
     return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, full[0])}, column ${cellName(cell.j, W, full[1])}`,
-      ...weightLines(now, at(0)), film.title(state.probe)];
+      ...weightLines(now, at(0)), run.title(state.probe)];
   },
 };

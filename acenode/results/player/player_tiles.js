@@ -1,8 +1,8 @@
-// Many maps side by side, such as the channels of a layer.
+// Many maps side by side, one for each channel.
 import { fill, scratch } from "./colours.js";
 import { BAR } from "./player_draw.js";
 
-// The largest equal cells of that shape: how large one is, and where each is placed.
+// Arrange `count` equal cells of one aspect ratio as large as they fit: returns their size and place(i).
 export function tiling(count, aspect, w, h, gap, caption = 0) {
   let best = { columns: 1, width: 0 };
   for (let columns = 1; columns <= count; columns++) {
@@ -17,9 +17,9 @@ export function tiling(count, aspect, w, h, gap, caption = 0) {
     place: (i) => ({ x: Math.round(x + i % best.columns * (width + gap)), y: Math.round(y + Math.floor(i / best.columns) * (height + gap + caption)) }) };
 }
 
-// Channels side by side, each a small map.
+// Draw the channels of a frame side by side, each as a small map.
 export function multiples(g, w, h, view, state, theme, { array, table, changed, gain, slot }) {
-  const { data, shape: [, P, C, H, W] } = array, near = view.film.frame(state.t).near, size = H * W;
+  const { data, shape: [, P, C, H, W] } = array, near = view.run.frame(state.t).near, size = H * W;
   const tiles = tiling(C, W / H, w - 12 - BAR, h - 16, C > 36 ? 2 : 4), { cells, put } = scratch(W, H * C);
   const start = (near * P + state.probe) * C * size;
   fill(cells, data, start, changed ? state.probe * C * size : null, C * size, table, gain);
@@ -35,7 +35,7 @@ export function multiples(g, w, h, view, state, theme, { array, table, changed, 
   view[slot] = { tiles, C, H, W };
 }
 
-// The channel and the cell under the pointer.
+// The channel, row and column under the pointer.
 export function multiplesCell(x, y, drawn) {
   if (!drawn) return null;
   const { tiles, C, H, W } = drawn;

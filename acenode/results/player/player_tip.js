@@ -1,4 +1,4 @@
-// What is said beside the pointer.
+// The text beside the pointer.
 import { make, say } from "./theme.js";
 
 export class Tip {

@@ -1,4 +1,4 @@
-// Ticks below the slider of time: when the state of the chosen probe jumped.
+// Ticks below the time slider, at the times when the chosen probe's state jumped.
 const SVG = "http://www.w3.org/2000/svg";
 const ATTRIBUTES = { class: "rug", viewBox: "0 0 1000 1", preserveAspectRatio: "none", "aria-hidden": "true" };
 

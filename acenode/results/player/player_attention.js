@@ -1,7 +1,7 @@
-// The attention made from a(t): a map over the input, a matrix from state to state, or a vector over time.
+// The attention that a(t) gives: a map over the input, a matrix between coordinates, or a vector over time.
 import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
 import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
-import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
+import { drawNow, overTime, overTimeCell } from "./player_over_time.js";
 import { weightTable } from "./player_scales.js";
 import { tiling } from "./player_tiles.js";
 import { clamp } from "./theme.js";
@@ -15,16 +15,16 @@ const SHORT = {
 export const ATTENTION = {
   name: "attention",
   shown: (meta) => meta.attention !== null,
-  title: (view, state) => (state.mode === "change" ? "Change since t = 0: " : "") + SHORT[view.film.meta.attention.kind],
-  hint: (view) => view.film.meta.attention.title,
+  title: (view, state) => (state.mode === "change" ? "Change since t = 0: " : "") + SHORT[view.run.meta.attention.kind],
+  hint: (view) => view.run.meta.attention.title,
   key(view, state) {
-    const vector = view.film.meta.attention.kind === "coordinates";
-    return `${vector ? state.t.toFixed(4) : view.film.frame(state.t).near}/${state.probe}/${state.mode}`;
+    const vector = view.run.meta.attention.kind === "coordinates";
+    return `${vector ? state.t.toFixed(4) : view.run.frame(state.t).near}/${state.probe}/${state.mode}`;
   },
 
-  baseKey: (view, state) => view.film.meta.attention.kind === "coordinates" ? `${state.probe}/${state.mode}` : state.mode,
+  baseKey: (view, state) => view.run.meta.attention.kind === "coordinates" ? `${state.probe}/${state.mode}` : state.mode,
   base(g, w, h, view, state, theme) {
-    const about = view.film.meta.attention, changed = state.mode === "change", scale = view.scale("attention"), gain = gainOf(about, scale);
+    const about = view.run.meta.attention, changed = state.mode === "change", scale = view.scale("attention"), gain = gainOf(about, scale);
     const bar = tableOf(theme, changed), table = weightTable(theme, changed, about, scale), ends = scaleOf(scale, changed);
     if (about.kind !== "coordinates") return colourBar(g, w, h, bar, ...ends, theme);
     const { data, shape: [, P, , columns] } = view.block.arrays.attention, at = (f, i) => data[(f * P + state.probe) * columns + i];
@@ -33,17 +33,17 @@ export const ATTENTION = {
   },
 
   draw(g, w, h, view, state, theme, still) {
-    const { film, block } = view, about = film.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
+    const { run, block } = view, about = run.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
     if (about.kind === "coordinates") {
       view.coordinates = still;
       drawNow(g, still.X(state.t), still, theme);
       return;
     }
-    const changed = state.mode === "change", near = film.frame(state.t).near, block0 = rows * columns, scale = view.scale("attention");
+    const changed = state.mode === "change", near = run.frame(state.t).near, block0 = rows * columns, scale = view.scale("attention");
     const gain = gainOf(about, scale), table = weightTable(theme, changed, about, scale);
     const { cells, put } = scratch(columns, rows), start = (near * P + state.probe) * block0;
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
-    const picture = put(), pairwise = about.kind === "pairwise", over = !pairwise && film.pixels !== null;
+    const picture = put(), pairwise = about.kind === "pairwise", over = !pairwise && run.pixels !== null;
     const room = pairwise ? { x: 44, y: 8, w: w - 44 - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
     const tiles = tiling(over ? 2 : 1, columns / rows, room.w, room.h, 14, over ? 20 : 0);
     g.imageSmoothingEnabled = false;
@@ -51,8 +51,8 @@ export const ATTENTION = {
     for (const i of span(over ? 2 : 1)) {
       const { x, y } = tiles.place(i), box = { x: room.x + x, y: room.y + y, w: tiles.width, h: tiles.height };
       if (over && i === 0) {
-        g.drawImage(paintInput(film, state.probe), box.x, box.y, box.w, box.h);
-        fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);  // one picture where both have a size
+        g.drawImage(paintInput(run, state.probe), box.x, box.y, box.w, box.h);
+        fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);  // again: if the input has the map's size, paintInput has used the same scratch canvas
         g.globalAlpha = 0.55;
         g.drawImage(put(), box.x, box.y, box.w, box.h);
         g.globalAlpha = 1;
@@ -73,8 +73,8 @@ export const ATTENTION = {
   },
 
   hover(x, y, view, state) {
-    const { film, block } = view, about = film.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
-    let f = film.frame(state.t).near, i, j;
+    const { run, block } = view, about = run.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
+    let f = run.frame(state.t).near, i, j;
     if (about.kind === "coordinates") {
       const cell = overTimeCell(x, y, view.coordinates);
       if (!cell) return null;
@@ -85,8 +85,8 @@ export const ATTENTION = {
       [i, j] = [Math.floor((y - box.y) / box.h * rows), Math.floor((x - box.x) / box.w * columns)];
     }
     const at = (frame) => valueOf(about, data[((frame * P + state.probe) * rows + i) * columns + j]);
-    const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, t = ${film.meta.t[f].toFixed(2)}`
+    const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, t = ${run.meta.t[f].toFixed(2)}`
       : `${about.rows} ${cellName(i, rows, about.full[0])}, ${about.columns} ${cellName(j, columns, about.full[1])}`;
-    return [place, ...weightLines(at(f), at(0)), film.title(state.probe)];
+    return [place, ...weightLines(at(f), at(0)), run.title(state.probe)];
   },
 };

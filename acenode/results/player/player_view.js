@@ -1,4 +1,4 @@
-// One run on the screen: its name, what it says, and its panels.
+// One run in the player: its name, its status line and its panels.
 import { ATTENTION } from "./player_attention.js";
 import { CHANGE } from "./player_change.js";
 import { CHANNELS } from "./player_channels.js";
@@ -6,12 +6,12 @@ import { FEATURES } from "./player_features.js";
 import { PLANE } from "./player_plane.js";
 import { clamp, make, say, sayOrHide } from "./theme.js";
 
-// Each has title(view, state), key(view, state): what it depends on beside size, epoch and colours, draw(g, w, h, view, state,
-// theme, still), and hover(x, y, view, state) → lines or null. `view` has the film and the arrays of the epoch it shows.
-// What stands still while t runs (axes, whole curves) is drawn by base(…) whenever baseKey(…) changes; `still` is what it returned.
+// Each panel has title(view, state); key(view, state), which changes when it must be drawn again; draw(g, w, h, view, state,
+// theme, still); and hover(x, y, view, state) → lines of text or null. `view` has the run and the arrays of the epoch shown.
+// What does not move with t (axes, whole curves) is drawn by base(…) when baseKey(…) changes; `still` is what base returned.
 const PANELS = [PLANE, ATTENTION, CHANGE, CHANNELS, FEATURES];
 
-// An empty canvas, or one with a picture of its size, to draw on in the page's pixels.
+// Clear a canvas, optionally copy a picture onto it, and return a context that draws in the page's pixels.
 function cleared(canvas, width, height, ratio, picture = null) {
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = canvas.getContext("2d");
   if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
@@ -23,18 +23,18 @@ function cleared(canvas, width, height, ratio, picture = null) {
 }
 
 export class View {
-  constructor(film, player) {
-    this.film = film;
+  constructor(run, player) {
+    this.run = run;
     this.player = player;
     this.block = this.epoch = null;
     this.dot = make("span", "dot");
     this.name = make("strong");
-    this.said = make("span", "said");
+    this.status = make("span", "status");
     this.message = make("p", { className: "message", hidden: true });
     this.missing = make("div", { className: "panel missing", hidden: true });
     this.notes = make("details", { className: "notes", hidden: true });
     this.panels = make("div", { className: "panels", hidden: true });
-    this.node = make("section", "run", make("header", "", this.dot, this.name, this.said), this.message, this.panels, this.notes);
+    this.node = make("section", "run", make("header", "", this.dot, this.name, this.status), this.message, this.panels, this.notes);
     this.drawn = PANELS.map((kind) => this.panel(kind));
     this.drawn[0].node.after(this.missing);
     this.describe();
@@ -57,14 +57,14 @@ export class View {
   }
 
   describe() {
-    const { label, id, colour } = this.film.spec;
+    const { label, id, colour } = this.run.spec;
     this.name.textContent = label ?? id;
     this.dot.style.background = colour || "var(--accent)";
   }
 
-  // What there is to see, and why not.
+  // Show the panels that the run has data for, and messages for what is missing.
   arrange() {
-    const { meta, problem } = this.film, why = problem ?? (meta ? meta.why : "Reading the snapshots …");
+    const { meta, problem } = this.run, why = problem ?? (meta ? meta.why : "Reading the snapshots …");
     sayOrHide(this.message, why ?? "");
     this.panels.hidden = !meta || !meta.epochs.length;
     if (!meta) return;
@@ -76,30 +76,30 @@ export class View {
       ...meta.notes.map((note) => make("p", "", note)));
   }
 
-  // Take the epoch that the player stands at; what was shown stays until the arrays are here.
+  // Choose the arrays of the player's epoch; the previous ones stay until these have been read.
   choose(state) {
-    const { film } = this, wanted = film.meta ? film.epochFor(state.epoch) : null;
+    const { run } = this, wanted = run.meta ? run.epochFor(state.epoch) : null;
     if (wanted === null) return;
-    const found = film.block(wanted), block = found && film.fits(found) ? found : null;
+    const found = run.block(wanted), block = found && run.fits(found) ? found : null;
     if (block) [this.block, this.epoch] = [block, wanted];
-    else if (this.block && !film.fits(this.block)) this.block = this.epoch = null;
+    else if (this.block && !run.fits(this.block)) this.block = this.epoch = null;
     const shown = block ? wanted : this.epoch, when = shown === null ? "reading …" : shown === 0 ? "before training" : `after epoch ${shown}`;
     const away = shown !== null && shown !== state.epoch ? block ? ", its nearest snapshot" : ` (reading epoch ${wanted} …)` : "";
-    const probe = Math.min(state.probe, film.meta.probes - 1), opinion = shown === null ? null : film.opinion(probe, shown);
-    say(this.said, `${when}${away}${opinion ? ` · ${film.title(probe)}: ${opinion}` : ""}`);
+    const probe = Math.min(state.probe, run.meta.probes - 1), prediction = shown === null ? null : run.prediction(probe, shown);
+    say(this.status, `${when}${away}${prediction ? ` · ${run.title(probe)}: ${prediction}` : ""}`);
   }
 
-  // What the colours, or the height, of a panel stand for.
-  scale(name) { return this.player.scales.of(name, this.film.meta); }
+  // The range of values that a panel's colours, or its vertical axis, cover.
+  scale(name) { return this.player.scales.of(name, this.run.meta); }
 
-  // The state as this run has it: it may have fewer probes.
+  // The player's state for this run, which may have fewer probes.
   own(state) { return { ...state, probe: Math.min(state.probe, this.block.arrays.pca.shape[1] - 1) }; }
 
-  // Draw what has changed; how many panels that were.
+  // Draw the panels that changed and return their number.
   draw(state, theme, ratio) {
     this.choose(state);
     if (!this.block || this.panels.hidden) return 0;
-    const { t } = this.film.meta, own = { ...this.own(state), t: clamp(state.t, t[0], t.at(-1)) };
+    const { t } = this.run.meta, own = { ...this.own(state), t: clamp(state.t, t[0], t.at(-1)) };
     const seen = this.drawn.filter(({ node, width, height }) => !node.hidden && width >= 8 && height >= 8);
     return seen.filter((panel) => this.drawPanel(panel, own, theme, ratio)).length;
   }
@@ -119,12 +119,12 @@ export class View {
     return true;
   }
 
-  // What is said of the place under the pointer.
+  // The lines of text for the position under the pointer.
   lines(panel, x, y, state) { return this.block ? panel.kind.hover(x, y, this, this.own(state)) : null; }
 
   end() {
     for (const { frame } of this.drawn) this.player.sizes.unobserve(frame);
     this.node.remove();
-    this.film.end();
+    this.run.end();
   }
 }

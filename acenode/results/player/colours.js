@@ -1,4 +1,4 @@
-// Values as colours: the page's palettes, a probe's own colour, and arrays of bytes as pictures.
+// Values as colours: palettes, the colour of each class, and arrays of bytes as pictures.
 import { clamp, make, properties } from "./theme.js";
 
 const CLASSES = ["#4e79a7", "#f28e2b", "#e15759", "#3fa7a0", "#59a14f", "#d0a215", "#b07aa1", "#f06292", "#9c755f", "#8a8f98"];
@@ -11,7 +11,7 @@ export const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 
 const blend = (a, b, w) => a.map((v, i) => Math.round(v + (b[i] - v) * w));
 const pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 
-// The colour [r, g, b] of a level between 0 and 1.
+// The viridis colour [r, g, b] of a level between 0 and 1.
 export function viridis(x) {
   const place = clamp(x, 0, 1) * (VIRIDIS.length - 1), k = Math.min(Math.floor(place), VIRIDIS.length - 2);
   return blend(VIRIDIS[k], VIRIDIS[k + 1], place - k);
@@ -31,7 +31,7 @@ function rgb(colour) {
   return [...context.getImageData(0, 0, 1, 1).data.slice(0, 3)];
 }
 
-// Colours as the page has them now. `levels` is for what goes from low to high, `signed` and `features` for what has a zero.
+// The page's current colours. `levels` is a table for values from low to high, `signed` and `features` for values around zero.
 export function readTheme(node, old = null) {
   const values = properties(node, ["--ink", "--paper", "--line"]), [ink, paper, line] = values, key = values.join("|");
   if (old?.key === key) return old;
@@ -40,7 +40,7 @@ export function readTheme(node, old = null) {
     features: colourTable(ends, 256) };
 }
 
-// Pictures of few pixels, to be drawn large; one for each size, used again and again.
+// Reusable canvases for small pictures that are drawn enlarged, one for each size.
 const scratches = new Map();
 export function scratch(width, height) {
   const key = `${width}x${height}`;
@@ -54,18 +54,18 @@ export function scratch(width, height) {
   return found;
 }
 
-// A probe's input, as it is.
-export function paintInput(film, probe) {
-  const [channels, height, width] = film.meta.image.shape, start = probe * channels * height * width;
+// A probe's input image.
+export function paintInput(run, probe) {
+  const [channels, height, width] = run.meta.image.shape, start = probe * channels * height * width;
   const { cells, put } = scratch(width, height);
   for (let i = 0; i < width * height; i++) {
     const at = start + i * channels;
-    cells[i] = pixel(channels === 3 ? [film.pixels[at], film.pixels[at + 1], film.pixels[at + 2]] : Array(3).fill(film.pixels[at]));
+    cells[i] = pixel(channels === 3 ? [run.pixels[at], run.pixels[at + 1], run.pixels[at + 2]] : Array(3).fill(run.pixels[at]));
   }
   return put();
 }
 
-// Bytes as a picture: levels by themselves, or their difference from where they began, on the scale of `swing`.
+// Fill pixels from bytes: the levels, or if `begun` is given, their difference from the bytes there, times `gain`.
 export function fill(cells, data, start, begun, count, table, gain) {
   if (begun === null) for (let i = 0; i < count; i++) cells[i] = table[data[start + i]];
   else for (let i = 0; i < count; i++) cells[i] = table[clamp(255 + Math.round((data[start + i] - data[begun + i]) * gain), 0, 510)];

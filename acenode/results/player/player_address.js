@@ -1,4 +1,4 @@
-// The place in the film as part of the page's address: it stays when the page is read again or sent to somebody.
+// The player's position in the page's address, so that it survives a reload and can be shared as a link.
 
 export function readAddress() {
   const query = new URLSearchParams(location.search);
@@ -17,10 +17,15 @@ export class Address {
   put() {
     const url = new URL(location.href);
     for (const [name, value] of this.written) url.searchParams.set(name, value);
-    if (url.href !== location.href) history.replaceState(history.state, "", url);
+    if (url.href === location.href) return;
+    try {
+      history.replaceState(history.state, "", url);
+    } catch {  // some browsers forbid it for a page that was opened from disk
+      this.written = [];
+    }
   }
 
-  // Somebody may have taken our place out of the address.
+  // Write the position again if the page has removed it from its address.
   keep() {
     const query = new URLSearchParams(location.search);
     if (this.written.some(([name]) => !query.has(name))) this.put();

@@ -26,14 +26,14 @@ export class Bar {
   // stepEpoch(by) }
   constructor(act) {
     this.act = act;
-    this.picked = this.film = null;
+    this.picked = this.run = null;
     this.ends = [0, 1];
     this.play = make("button", { type: "button", className: "play", on: { click: () => act.play() } });
     this.time = range("time t", "0.001", () => act.time(Number(this.time.value)));
     this.epoch = range("training epoch", "1", () => act.epoch(Number(this.epoch.value)));
     this.rug = new Rug();
-    this.timeSaid = make("output");
-    this.epochSaid = make("output");
+    this.timeText = make("output");
+    this.epochText = make("output");
     const speed = select("speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
     const mode = select("what maps show", [["weight", "weight"], ["change", "change since a(0)"]], "weight", act.mode);
     const near = select("range of the plane", [["all", "all epochs"], ["one", "this epoch"]], "all", (value) => act.near(value === "one"));
@@ -44,12 +44,12 @@ export class Bar {
     this.mode = make("label", "choice", "maps show", mode);
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "probe" });
     this.node = make("div", "bar",
-      make("div", "line", this.play, make("label", "slider", "t", make("span", "timeline", this.time, this.rug.node)), this.timeSaid, speed, loop),
-      make("div", "line", make("label", "slider", "epoch", this.epoch), this.epochSaid, this.followLabel),
+      make("div", "line", this.play, make("label", "slider", "t", make("span", "timeline", this.time, this.rug.node)), this.timeText, speed, loop),
+      make("div", "line", make("label", "slider", "epoch", this.epoch), this.epochText, this.followLabel),
       make("div", "line", this.mode, make("label", "choice", "plane fits", near), this.same, this.probes));
   }
 
-  // A key pressed anywhere in the player.
+  // Handle a key pressed anywhere in the player.
   key(event) {
     const { act } = this, { target } = event, kind = target.tagName === "INPUT" ? target.type : target.tagName;
     if (event.altKey || event.ctrlKey || event.metaKey || kind === "SELECT" || kind === "TEXTAREA" || target.isContentEditable) return;
@@ -63,9 +63,9 @@ export class Bar {
     wanted();
   }
 
-  // What there is to choose from.
-  offer(films, epochs, [start, end]) {
-    const known = films.filter(({ meta }) => meta?.epochs.length);
+  // Offer the epochs, times and probes of these runs.
+  offer(runs, epochs, [start, end]) {
+    const known = runs.filter(({ meta }) => meta?.epochs.length);
     if (known.length) {
       Object.assign(this.time, { min: String(start), max: String(end), step: String((end - start) / 1000 || 0.001) });
       Object.assign(this.epoch, { max: String(epochs.length - 1), disabled: epochs.length < 2 });
@@ -73,37 +73,37 @@ export class Bar {
       this.pick(known.reduce((a, b) => a.meta.probes >= b.meta.probes ? a : b));
     }
     this.play.disabled = this.time.disabled = !known.length;
-    this.followLabel.hidden = !films.some(({ spec }) => spec.live);
+    this.followLabel.hidden = !runs.some(({ spec }) => spec.live);
     this.mode.hidden = !known.some(({ meta }) => meta.attention);
     this.same.hidden = known.length < 2;
   }
 
-  // The probes of the run that has most.
-  pick(film) {
-    const { meta } = film, key = `${film.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}`;
-    this.film = film;
+  // Offer the probes of the run that has the most.
+  pick(run) {
+    const { meta } = run, key = `${run.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}`;
+    this.run = run;
     if (key === this.picked) return;
     this.picked = key;
     this.probes.replaceChildren(...span(meta.probes).map((probe) => {
-      const button = make("button", { type: "button", title: film.title(probe), on: { click: () => this.act.probe(probe) } });
-      button.style.setProperty("--class", film.colour(probe));
-      if (film.pixels) {
+      const button = make("button", { type: "button", title: run.title(probe), on: { click: () => this.act.probe(probe) } });
+      button.style.setProperty("--class", run.colour(probe));
+      if (run.pixels) {
         const [, height, width] = meta.image.shape, canvas = make("canvas", { width, height });
-        canvas.getContext("2d").drawImage(paintInput(film, probe), 0, 0);
+        canvas.getContext("2d").drawImage(paintInput(run, probe), 0, 0);
         button.append(canvas);
       }
-      button.append(make("span", "", meta.labels ? film.className(meta.labels[probe]) : film.name(probe)));
+      button.append(make("span", "", meta.labels ? run.className(meta.labels[probe]) : run.name(probe)));
       return button;
     }));
   }
 
-  // Where the player stands.
-  tell({ t, epoch, probe }, epochs, playing, following) {
+  // Show the player's position.
+  showPosition({ t, epoch, probe }, epochs, playing, following) {
     say(this.play, playing ? "❚❚ Pause" : "▶ Play");
-    say(this.timeSaid, t.toFixed(2));
-    say(this.epochSaid, epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`);
+    say(this.timeText, t.toFixed(2));
+    say(this.epochText, epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`);
     this.time.value = String(t);
-    if (this.film) this.rug.show(this.film.jumps(probe), this.ends);
+    if (this.run) this.rug.show(this.run.jumps(probe), this.ends);
     this.epoch.value = String(Math.max(epochs.indexOf(epoch), 0));
     this.follow.checked = following;
     for (const [i, button] of [...this.probes.children].entries()) {

@@ -1,11 +1,11 @@
-// When frames are drawn: once whenever something changed, up to 30 a second while playing, never what nobody sees.
+// When frames are drawn: once after a change, at most 30 times a second while playing, and never while the player is hidden.
 
-const PERIOD = 1000 / 30;  // milliseconds between frames: whoever trains on this machine needs the processor more
-const LONGEST = 0.25;  // seconds that time may advance at once, for a page that was hidden meanwhile
-const REMEMBERED = 120;  // frames
+const PERIOD = 1000 / 30;  // milliseconds between frames, few enough to leave the processor to training
+const LONGEST = 0.25;  // seconds that t may advance at once, after the page was hidden
+const REMEMBERED = 120;  // frames that fps() and cost() look at
 
 export class Clock {
-  // advance(seconds) moves time while playing; paint() draws and says how many panels that were.
+  // advance(seconds) moves t while playing; paint() draws and returns the number of panels drawn.
   constructor(node, advance, paint) {
     Object.assign(this, { advance, paint, playing: false, ended: false, seen: false, request: null, last: null, due: 0, painted: [] });
     this.look = () => this.wake();
@@ -31,7 +31,7 @@ export class Clock {
   tick(now) {
     this.request = null;
     if (this.playing) {
-      if (now < this.due - 1) return this.wake();  // a millisecond early will do: screens are not exact
+      if (now < this.due - 1) return this.wake();  // a millisecond early is near enough
       this.due = (this.due + PERIOD > now ? this.due : now) + PERIOD;
       const passed = this.last === null ? 0 : Math.min((now - this.last) / 1000, LONGEST);
       this.last = now;
@@ -50,7 +50,7 @@ export class Clock {
     return own.length < 2 || performance.now() - own.at(-1).now > 1000 ? 0 : (own.length - 1) * 1000 / (own.at(-1).now - own[0].now);
   }
 
-  // Milliseconds that the drawing of a frame took: the mean and the longest of the last ones.
+  // Mean and maximum milliseconds that drawing one of the last frames took.
   cost() {
     const took = this.painted.map((p) => p.took);
     return { mean: took.reduce((a, b) => a + b, 0) / (took.length || 1), most: Math.max(0, ...took) };

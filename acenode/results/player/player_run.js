@@ -1,11 +1,12 @@
-// The film of one run, from app/film.py: its description, and the arrays of the epochs that are looked at.
+// The snapshots of one run, as acenode/results/player_data.py sends them: a description, and the arrays of the epochs shown.
 import { classColour } from "./colours.js";
+import { bytes } from "./player_source.js";
 import { clamp } from "./theme.js";
 
-const KEPT_BYTES = 96e6;  // of a run's epochs
+const KEPT_BYTES = 96e6;  // most bytes of a run's epochs in memory
 const NONE = [];
 
-// Whether there is a curve of how far a(t) has gone from a(0).
+// True if there is a curve of the distance of a(t) from a(0).
 export const hasChange = (meta) => meta.attention !== null || meta.change_max > 0;
 
 function decode(buffer) {
@@ -18,36 +19,31 @@ function decode(buffer) {
   return { version: header.version, bytes: buffer.byteLength, arrays };
 }
 
-export class Film {
-  constructor(spec, address, changed) {
+export class RunData {
+  // changed(this) is called whenever something has been read.
+  constructor(spec, source, changed) {
     this.spec = spec;
-    this.address = address;  // (path) → URL
+    this.source = source;
     this.changed = changed;
     this.meta = null;
     this.pixels = null;
-    this.problem = null;  // in words
-    this.blocks = new Map();  // epoch → arrays, those used last at the end
+    this.problem = null;  // why the snapshots cannot be read
+    this.blocks = new Map();  // epoch → arrays, least recently used first
     this.pending = new Set();
     this.failed = new Set();
     this.ended = new AbortController();
-  }
-
-  async get(path, kind) {
-    const answer = await fetch(this.address(path), { signal: this.ended.signal });
-    if (!answer.ok) throw new Error(answer.status === 404 ? "not found" : `the server answered ${answer.status}`);
-    return answer[kind]();
   }
 
   async read() {
     if (this.reading) return;
     this.reading = true;
     try {
-      const meta = await this.get("", "json");
+      const meta = await this.source.description(this.ended.signal);
       this.problem = null;
       if (this.meta?.version !== meta.version) {
         this.meta = meta;
         this.failed.clear();
-        this.pixels = meta.image ? Uint8Array.from(atob(meta.image.pixels), (ch) => ch.charCodeAt(0)) : null;
+        this.pixels = meta.image ? bytes(meta.image.pixels) : null;
       }
     } catch (error) {
       if (this.ended.signal.aborted) return;
@@ -58,14 +54,14 @@ export class Film {
     if (!this.ended.signal.aborted) this.changed(this);
   }
 
-  // Its own epoch that is nearest and not later; its first where all are later.
+  // The run's latest epoch that is not after `epoch`, or its first one.
   epochFor(epoch) {
     const own = this.meta?.epochs ?? [];
     if (!own.length) return null;
     return epoch === null ? own.at(-1) : own.findLast((e) => e <= epoch) ?? own[0];
   }
 
-  // The arrays of an epoch if they are here, even of an older version; what is missing is asked for.
+  // The arrays of an epoch if they have been read, even of an older version. Missing or outdated arrays are requested.
   block(epoch, near = true) {
     const found = this.blocks.get(epoch);
     if (!found || found.version !== this.meta.version) this.ask(epoch);
@@ -83,16 +79,16 @@ export class Film {
     if (this.pending.has(key) || this.failed.has(key)) return;
     this.pending.add(key);
     try {
-      const block = decode(await this.get(`/${epoch}?v=${encodeURIComponent(version)}`, "arrayBuffer"));
+      const block = decode(await this.source.block(epoch, version, this.ended.signal));
       this.blocks.delete(epoch);
       this.blocks.set(epoch, block);
-      let bytes = [...this.blocks.values()].reduce((sum, b) => sum + b.bytes, 0);
+      let kept = [...this.blocks.values()].reduce((sum, b) => sum + b.bytes, 0);
       for (const [old, b] of this.blocks) {
-        if (bytes <= KEPT_BYTES || this.blocks.size <= 3) break;
+        if (kept <= KEPT_BYTES || this.blocks.size <= 3) break;
         this.blocks.delete(old);
-        bytes -= b.bytes;
+        kept -= b.bytes;
       }
-      if (block.version !== this.meta.version) {  // the run has grown between the two requests
+      if (block.version !== this.meta.version) {  // a snapshot was written between the two requests
         block.version = this.meta.version;
         this.read();
       }
@@ -106,7 +102,7 @@ export class Film {
     this.changed(this);
   }
 
-  // Are these the arrays that the description speaks of? Not while a run that changed its shapes is read again.
+  // True if the arrays have the shapes of the description; false while a run whose shapes changed is read again.
   fits(block) {
     const { t, probes, attention, features, state } = this.meta;
     const same = (name, ...shape) => block.arrays[name]?.shape.every((n, i) => n === [t.length, probes, ...shape][i]);
@@ -120,15 +116,15 @@ export class Film {
   name(probe) { return this.meta.names?.[probe] ?? `probe ${probe + 1}`; }
   title(probe) { return this.meta.labels ? `class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
   whole(probe) { return this.meta.labels ? `${this.title(probe)}, ${this.name(probe)}` : this.name(probe); }
-  jumps(probe) { return this.meta.jumps?.[probe] ?? NONE; }  // when its state jumped
+  jumps(probe) { return this.meta.jumps?.[probe] ?? NONE; }  // times at which the probe's state jumped
   colour(probe) { return classColour(this.meta.labels ? this.meta.labels[probe] : probe); }
 
-  opinion(probe, epoch) {
-    const found = this.meta.opinions?.[this.meta.epochs.indexOf(epoch)]?.[probe];
-    return found ? `the model says ${this.className(found[0])} (${(100 * found[1]).toFixed(0)} %)` : null;
+  prediction(probe, epoch) {
+    const found = this.meta.predictions?.[this.meta.epochs.indexOf(epoch)]?.[probe];
+    return found ? `predicted ${this.className(found[0])} (${(100 * found[1]).toFixed(0)} %)` : null;
   }
 
-  // Where t lies among the frames: the nearest one, and the two around it.
+  // The frames before and after t, the fraction of the way between them, and the nearest one.
   frame(t) {
     const own = this.meta.t, n = own.length;
     let high = own.findIndex((v) => v >= t);

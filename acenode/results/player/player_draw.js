@@ -1,14 +1,14 @@
-// What panels are drawn with: words, numbers, axes and bars of colours on a canvas.
+// Drawing on a canvas: text, numbers, axes and colour bars.
 import { scratch } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
-const RUG = 6;  // pixels that the ticks of jumps are high
-export const BAR = 70;  // pixels that a bar of colours takes on the right
+const RUG = 6;  // height in pixels of the ticks that mark jumps
+export const BAR = 70;  // width in pixels of a colour bar on the right
 
 export const span = (n) => [...Array(n).keys()];
 
-// All probes, the chosen one last: it lies over the others.
+// All probes, the chosen one last, so that it is drawn over the others.
 export const chosenLast = (count, chosen) => [...span(count).filter((p) => p !== chosen), ...(chosen < count ? [chosen] : [])];
 
 export const inside = (x, y, box) => x >= box.x && y >= box.y && x < box.x + box.w && y < box.y + box.h;
@@ -19,10 +19,10 @@ export function number(v) {
   return (size !== 0 && (size >= 1e4 || size < 1e-3) ? v.toExponential(1) : String(Number(v.toPrecision(3)))).replaceAll("-", "−");
 }
 
-// A weight now, and how it differs from where it began.
+// A weight, and its difference from t = 0.
 export const weightLines = (now, begun) => [`weight ${now.toFixed(4)}`, `since t = 0: ${now > begun ? "+" : ""}${number(now - begun)}`];
 
-// A row or column of a map, counted from one; a range where the map was made smaller.
+// The number of a row or column, from one; a range if the map was averaged to a smaller size.
 export function cellName(i, shown, full) {
   if (shown === full) return String(i + 1);
   return `${Math.floor(i * full / shown) + 1}–${Math.floor((i + 1) * full / shown)}`;
@@ -30,7 +30,7 @@ export function cellName(i, shown, full) {
 
 export const onlySome = (shown, total) => shown < total ? ` (the first ${shown} of ${total} channels)` : "";
 
-// Round numbers between two ends, about so many.
+// About `count` round numbers between two ends.
 export function ticks(low, high, count) {
   const rough = (high - low) / Math.max(count, 1) || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((m) => m * power >= rough) ?? 10);
@@ -52,7 +52,7 @@ export function text(g, words, x, y, { align = "left", base = "middle", colour, 
   g.restore();
 }
 
-// Axes with a frame; what they return turns data into pixels.
+// Draw axes with a grid; returns X and Y, which map data to pixels.
 export function axes(g, box, xs, ys, theme, labels) {
   const X = (v) => box.x + (v - xs[0]) / (xs[1] - xs[0]) * box.w, Y = (v) => box.y + box.h - (v - ys[0]) / (ys[1] - ys[0]) * box.h;
   g.lineWidth = 1;
@@ -74,7 +74,7 @@ export function axes(g, box, xs, ys, theme, labels) {
   return { X, Y };
 }
 
-// Ticks right below a box with time across: when the state jumped.
+// Ticks below a box whose horizontal axis is time, at the times of jumps.
 export function rug(g, box, X, jumps, theme) {
   g.strokeStyle = theme.ink;
   g.lineWidth = 1;
@@ -97,14 +97,14 @@ export function colourBar(g, w, h, table, low, high, theme) {
   g.strokeStyle = theme.line;
   g.strokeRect(bar.x, bar.y, bar.w, bar.h);
   const digits = clamp(Math.ceil(-Math.log10((high - low) / 20 || 1)), 0, 4);
-  const said = (v) => Math.max(Math.abs(low), Math.abs(high)) >= 1e4 || high - low < 1e-3 ? v.toExponential(0) : v.toFixed(digits);
+  const label = (v) => Math.max(Math.abs(low), Math.abs(high)) >= 1e4 || high - low < 1e-3 ? v.toExponential(0) : v.toFixed(digits);
   for (const part of [0, 0.25, 0.5, 0.75, 1]) {
     const y = clamp(bar.y + bar.h * (1 - part), bar.y + 5, bar.y + bar.h - 5);
-    text(g, said(low + part * (high - low)).replace("-", "−"), bar.x + bar.w + 5, y, { colour: theme.ink, faint: true });
+    text(g, label(low + part * (high - low)).replace("-", "−"), bar.x + bar.w + 5, y, { colour: theme.ink, faint: true });
   }
 }
 
-// Whole numbers beside the cells of a map, as many as there is room for.
+// Number the rows or columns of a map, as densely as there is room.
 export function countTicks(g, box, count, across, theme, full = count) {
   const room = (across ? box.w : box.h) / count, every = Math.ceil(count / Math.max(1, Math.floor(count * room / (across ? 30 : 18))));
   for (let i = 0; i < count; i += every) {

@@ -1,9 +1,9 @@
-// Colours of the page around a component, as Streamlit hands them down, and small things all components share.
+// The colours of the page around a component, and small helpers that all components share.
 const FALLBACK = { text: "#1b2433", background: "#ffffff", panel: "#f4f6fa", border: "#d9dfe9", primary: "#2b62d9" };
 const NAMES = { text: "--st-text-color", background: "--st-background-color", panel: "--st-secondary-background-color",
   border: "--st-border-color", primary: "--st-primary-color" };
 
-// The values that these custom properties have at an element.
+// The values of CSS custom properties at an element.
 export function properties(element, names) {
   const style = getComputedStyle(element);
   return names.map((name) => style.getPropertyValue(name).trim());
@@ -14,7 +14,7 @@ export function theme(element) {
   return Object.fromEntries(Object.keys(NAMES).map((key, i) => [key, values[i] || FALLBACK[key]]));
 }
 
-// A node with a class, or with properties, attributes and listeners ({ on }); a string among its children is never markup.
+// Make an element with a class, or with properties, attributes and listeners ({ on }). String children are text, never markup.
 export function make(tag, given, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(typeof given === "string" ? given && { className: given } : given ?? {})) {
@@ -26,7 +26,7 @@ export function make(tag, given, ...children) {
   return node;
 }
 
-// Writes only what is new: an equal text would be laid out again.
+// Set a node's text only if it differs, which saves a layout.
 export function say(node, words) {
   if (node.textContent !== words) node.textContent = words;
 }

@@ -1,7 +1,7 @@
 // The state h(t) itself: feature maps, or a vector over time.
 import { valueOf } from "./colours.js";
 import { cellName, colourBar, number, onlySome } from "./player_draw.js";
-import { drawNow, overTime, overTimeCell } from "./player_overtime.js";
+import { drawNow, overTime, overTimeCell } from "./player_over_time.js";
 import { onScale } from "./player_scales.js";
 import { multiples, multiplesCell } from "./player_tiles.js";
 import { clamp } from "./theme.js";
@@ -10,20 +10,20 @@ export const FEATURES = {
   name: "features",
   shown: (meta) => meta.features !== null || meta.state !== null,
   title(view) {
-    const { features } = view.film.meta;
+    const { features } = view.run.meta;
     return features ? "Feature maps h(t), each channel" + onlySome(features.channels, features.total) : "h(t), each coordinate over time";
   },
-  key: (view, state) => `${view.film.meta.features ? view.film.frame(state.t).near : state.t.toFixed(4)}/${state.probe}`,
-  baseKey: (view, state) => view.film.meta.features ? "" : String(state.probe),
+  key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).near : state.t.toFixed(4)}/${state.probe}`,
+  baseKey: (view, state) => view.run.meta.features ? "" : String(state.probe),
   base(g, w, h, view, state, theme) {
-    const { low, high } = view.scale(view.film.meta.features ? "features" : "state"), bar = theme.signed;
-    if (view.film.meta.features) return colourBar(g, w, h, bar, low, high, theme);
+    const { low, high } = view.scale(view.run.meta.features ? "features" : "state"), bar = theme.signed;
+    if (view.run.meta.features) return colourBar(g, w, h, bar, low, high, theme);
     const { data, shape: [, P, d] } = view.block.arrays.state;
     const level = (f, i) => clamp(Math.round(255 + 255 * data[(f * P + state.probe) * d + i] / high), 0, 510);
     return overTime(g, w, h, view, theme, level, { table: bar, bar, ends: [low, high] }, d, state.probe);
   },
   draw(g, w, h, view, state, theme, still) {
-    const { features } = view.film.meta;
+    const { features } = view.run.meta;
     if (features) {
       const table = onScale(theme.features, features, view.scale("features"));
       multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table, changed: false, gain: 1, slot: "featureTiles" });
@@ -33,18 +33,18 @@ export const FEATURES = {
     }
   },
   hover(x, y, view, state) {
-    const { film } = view, { features } = film.meta;
+    const { run } = view, { features } = run.meta;
     if (!features) {
       const cell = overTimeCell(x, y, view.states), { data, shape: [, P, d] } = view.block.arrays.state;
-      return cell && [`coordinate ${cell.i + 1}, t = ${film.meta.t[cell.f].toFixed(2)}`,
-        `h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, film.title(state.probe)];
+      return cell && [`coordinate ${cell.i + 1}, t = ${run.meta.t[cell.f].toFixed(2)}`,
+        `h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
     }
     const cell = multiplesCell(x, y, view.featureTiles);
     if (!cell) return null;
     const { data, shape: [, P, C, H, W] } = view.block.arrays.features;
-    const level = data[(((film.frame(state.t).near * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
+    const level = data[(((run.frame(state.t).near * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
     const beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
     return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, features.full[0])}, column ${cellName(cell.j, W, features.full[1])}`,
-      `h ${beyond}${number(valueOf(features, level))}`, film.title(state.probe)];
+      `h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];
   },
 };

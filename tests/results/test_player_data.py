@@ -1,4 +1,4 @@
-"""What the browser's player is sent: the numbers of the snapshots, few enough of them, and never an exception."""
+"""What the player is sent: the values of the snapshots, within limits, and never an exception."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import threading
 from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from acenode_app import film
-from films import decoded, run_of, snapshot, stations, values
+from player_runs import decoded, run_of, snapshot, stations, values
 
 from acenode.bench.synthetic_runs import wide_film
 from acenode.errors import UserError
+from acenode.results import player_data
 from acenode.runs.store import Run, RunStore
 
 
@@ -31,9 +32,9 @@ def distances(x: np.ndarray) -> np.ndarray:
     return np.linalg.norm(flat[:, None] - flat[None], axis=-1)
 
 
-def test_meta_says_what_there_is(tmp_path: Path) -> None:
+def test_description(tmp_path: Path) -> None:
     snaps = {n: snapshot(n) for n in (0, 2, 5)}
-    about = film.meta(run_of(tmp_path / "run", snaps))
+    about = player_data.describe(run_of(tmp_path / "run", snaps))
     json.dumps(about, allow_nan=False)
     assert about["epochs"] == [0, 2, 5]
     assert about["probes"] == 4
@@ -47,16 +48,16 @@ def test_meta_says_what_there_is(tmp_path: Path) -> None:
     assert features["low"] == -features["high"]
     pixels = np.frombuffer(b64decode(about["image"]["pixels"]), np.uint8).reshape(4, 8, 8, 1)
     np.testing.assert_array_equal(pixels[2, :, :, 0], snaps[5]["image"][2, 0])
-    said = softmax(snaps[2]["logits"])
-    assert [p[0] for p in about["opinions"][1]] == said.argmax(1).tolist()
-    np.testing.assert_allclose([p[1] for p in about["opinions"][1]], said.max(1), atol=1e-3)
+    probabilities = softmax(snaps[2]["logits"])
+    assert [p[0] for p in about["predictions"][1]] == probabilities.argmax(1).tolist()
+    np.testing.assert_allclose([p[1] for p in about["predictions"][1]], probabilities.max(1), atol=1e-3)
 
 
-def test_elementwise_weights_and_features_survive_the_journey(tmp_path: Path) -> None:
+def test_elementwise_weights_and_features_are_within_half_a_level(tmp_path: Path) -> None:
     snaps = {n: snapshot(n) for n in range(3)}
     run = run_of(tmp_path / "run", snaps)
-    about = film.meta(run)
-    header, arrays = decoded(film.frames(run, 1))
+    about = player_data.describe(run)
+    header, arrays = decoded(player_data.epoch_block(run, 1))
     assert (header["version"], header["epoch"]) == (about["version"], 1)
     a, h = snaps[1]["a"], snaps[1]["h"].astype(np.float64)
     scale, each = about["attention"], about["attention"]["each"]
@@ -71,9 +72,9 @@ def test_elementwise_weights_and_features_survive_the_journey(tmp_path: Path) ->
     assert (clipped == h).mean() > 0.98
 
 
-def test_scales_hold_for_the_whole_run(tmp_path: Path) -> None:
+def test_scales_cover_the_whole_run(tmp_path: Path) -> None:
     snaps = {n: snapshot(n) for n in range(3)}
-    attention = film.meta(run_of(tmp_path / "run", snaps))["attention"]
+    attention = player_data.describe(run_of(tmp_path / "run", snaps))["attention"]
     weights = np.stack([sigmoid(s["a"]).mean(2) for s in snaps.values()])
     assert attention["low"] == pytest.approx(weights.min(), abs=1e-5)
     assert attention["high"] == pytest.approx(weights.max(), abs=1e-5)
@@ -83,8 +84,8 @@ def test_scales_hold_for_the_whole_run(tmp_path: Path) -> None:
 def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
     snaps = {n: snapshot(n, kind="pairwise") for n in range(2)}
     run = run_of(tmp_path / "run", snaps)
-    about = film.meta(run)
-    _, arrays = decoded(film.frames(run, 1))
+    about = player_data.describe(run)
+    _, arrays = decoded(player_data.epoch_block(run, 1))
     scale = about["attention"]
     assert (scale["kind"], scale["shape"], scale["channels"]) == ("pairwise", [5, 5], 0)
     np.testing.assert_allclose(values(arrays["attention"], scale), softmax(snaps[1]["a"]),
@@ -101,64 +102,64 @@ def test_a_map_of_64_is_shown_cell_by_cell_and_a_wider_one_averaged(tmp_path: Pa
     for d, side in ((64, 64), (80, 40)):
         h, a = rng.normal(size=(3, 2, d)), rng.normal(size=(3, 2, d, d)).astype(np.float16)
         run = run_of(tmp_path / str(d), {0: {"t": np.arange(3.0), "h": h, "a": a}})
-        scale = film.meta(run)["attention"]
+        scale = player_data.describe(run)["attention"]
         assert (scale["shape"], scale["full"]) == ([side, side], [d, d])
-        shown = values(decoded(film.frames(run, 0))[1]["attention"], scale)
+        shown = values(decoded(player_data.epoch_block(run, 0))[1]["attention"], scale)
         blocks = softmax(a).reshape(3, 2, side, d // side, side, d // side).mean((3, 5))
         np.testing.assert_allclose(shown, blocks, atol=0.51 * (scale["high"] - scale["low"]) / 255)
 
 
-def test_change_since_the_beginning(tmp_path: Path) -> None:
+def test_change_since_t_0(tmp_path: Path) -> None:
     snaps = {n: snapshot(n) for n in range(2)}
     run = run_of(tmp_path / "run", snaps)
     most = 0.0
     for epoch, arrays in snaps.items():
         a = arrays["a"].astype(np.float64).reshape(9, 4, -1)
         wanted = np.linalg.norm(a - a[0], axis=-1) / np.linalg.norm(a[0], axis=-1)
-        np.testing.assert_allclose(decoded(film.frames(run, epoch))[1]["change"], wanted, rtol=1e-5)
+        np.testing.assert_allclose(decoded(player_data.epoch_block(run, epoch))[1]["change"], wanted, rtol=1e-5)
         most = max(most, float(wanted.max()))
-    assert film.meta(run)["change_max"] == pytest.approx(most)
+    assert player_data.describe(run)["change_max"] == pytest.approx(most)
 
 
 def test_all_epochs_share_one_plane(tmp_path: Path) -> None:
-    """States of a plane keep their distances, within an epoch and between epochs."""
+    """States in a plane keep their distances, within an epoch and between epochs."""
     rng = np.random.default_rng(0)
     basis, _ = np.linalg.qr(rng.normal(size=(48, 2)))
     states = [(rng.normal(size=(9, 4, 2)) * [5, 1]) @ basis.T + 3 for _ in range(3)]
     run = run_of(tmp_path / "run", {n: {"t": np.linspace(0, 1, 9), "h": h.reshape(9, 4, 3, 4, 4).astype(np.float32)}
                                     for n, h in enumerate(states)})
-    points = np.concatenate([decoded(film.frames(run, n))[1]["pca"] for n in range(3)])
+    points = np.concatenate([decoded(player_data.epoch_block(run, n))[1]["pca"] for n in range(3)])
     np.testing.assert_allclose(distances(points), distances(np.concatenate(states)), atol=1e-4)
-    assert sum(film.meta(run)["pca"]["shares"]) == pytest.approx(1.0, abs=1e-4)
+    assert sum(player_data.describe(run)["pca"]["shares"]) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_a_run_without_attention(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {0: snapshot(0, kind="none")})
-    about = film.meta(run)
+    about = player_data.describe(run)
     assert about["attention"] is None
     assert about["no_attention"] == "This method has no attention: h(t) evolves alone."
-    _, arrays = decoded(film.frames(run, 0))
+    _, arrays = decoded(player_data.epoch_block(run, 0))
     assert set(arrays) == {"pca", "features"}
 
 
 def test_attention_on_coordinates(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {0: snapshot(0, kind="coordinates")})
-    attention = film.meta(run)["attention"]
+    attention = player_data.describe(run)["attention"]
     assert (attention["kind"], attention["shape"]) == ("coordinates", [1, 5])
-    assert decoded(film.frames(run, 0))[1]["attention"].shape == (9, 4, 1, 5)
+    assert decoded(player_data.epoch_block(run, 0))[1]["attention"].shape == (9, 4, 1, 5)
 
 
-def test_attention_of_a_foreign_shape_is_said_and_not_drawn(tmp_path: Path) -> None:
+def test_attention_of_an_unknown_shape_is_explained_and_not_drawn(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {0: snapshot(0, kind="none") | {"a": np.ones((9, 4, 7), np.float16)}})
-    about = film.meta(run)
+    about = player_data.describe(run)
     assert about["attention"] is None
     assert "7" in about["no_attention"]
-    assert set(decoded(film.frames(run, 0))[1]) == {"pca", "change", "features"}
+    assert set(decoded(player_data.epoch_block(run, 0))[1]) == {"pca", "change", "features"}
 
 
 def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
     snaps = stations()
-    about = film.meta(run_of(tmp_path / "run", {0: snaps}))
+    about = player_data.describe(run_of(tmp_path / "run", {0: snaps}))
     json.dumps(about, allow_nan=False)
     assert about["names"] == snaps["name"].tolist()
     for found, wanted in zip(about["jumps"], snaps["jumps"], strict=True):
@@ -167,7 +168,7 @@ def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
 
 def test_malformed_jumps_and_names_are_ignored(tmp_path: Path) -> None:
     spoiled = stations() | {"jumps": np.zeros((2, 3), np.float32), "name": np.arange(4)}
-    about = film.meta(run_of(tmp_path / "run", {0: spoiled}))
+    about = player_data.describe(run_of(tmp_path / "run", {0: spoiled}))
     assert (about["jumps"], about["names"], about["notes"]) == (None, None, [])
     assert about["epochs"] == [0]
 
@@ -175,18 +176,18 @@ def test_malformed_jumps_and_names_are_ignored(tmp_path: Path) -> None:
 def test_constant_states_and_weights(tmp_path: Path) -> None:
     still = {"t": np.linspace(0, 1, 3), "h": np.zeros((3, 2, 4), np.float16), "a": np.zeros((3, 2, 4, 4), np.float16)}
     run = run_of(tmp_path / "run", {0: still})
-    about = film.meta(run)
+    about = player_data.describe(run)
     json.dumps(about, allow_nan=False)
     assert about["attention"]["low"] < 0.25 < about["attention"]["high"]
-    _, arrays = decoded(film.frames(run, 0))
+    _, arrays = decoded(player_data.epoch_block(run, 0))
     assert all(np.isfinite(x).all() for x in arrays.values())
 
 
-def test_nothing_to_show(tmp_path: Path) -> None:
+def test_run_without_snapshots(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {})
-    assert film.meta(run)["why"] == "No snapshot has been taken yet."
+    assert player_data.describe(run)["why"] == "No snapshot has been taken yet."
     with pytest.raises(UserError, match="no snapshot of epoch 3"):
-        film.frames(run, 3)
+        player_data.epoch_block(run, 3)
 
 
 def test_torn_and_foreign_files_become_notes(tmp_path: Path) -> None:
@@ -200,50 +201,50 @@ def test_torn_and_foreign_files_become_notes(tmp_path: Path) -> None:
     (folder / "epoch-00005.npz").write_bytes(whole[:400] + b"\xff" * 400 + whole[800:])
     (folder / "epoch-00006.npz").mkdir()
     (folder / "copy.npz").write_bytes(whole)
-    about = film.meta(run)
+    about = player_data.describe(run)
     assert about["epochs"] == [0, 9]
     assert len(about["notes"]) == 7
-    film.frames(run, 0)
+    player_data.epoch_block(run, 0)
     only = run_of(tmp_path / "torn", {2: {"x": np.zeros(3)}})
-    assert film.meta(only)["why"] == "No snapshot of this run can be drawn."
+    assert player_data.describe(only)["why"] == "No snapshot of this run can be drawn."
 
 
 def test_a_new_snapshot_reads_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
-    before = film.meta(run)
-    film.frames(run, 2)
+    before = player_data.describe(run)
+    player_data.epoch_block(run, 2)
     read: list[str] = []
     original = Run.snapshot
     monkeypatch.setattr(Run, "snapshot", lambda self, path: (read.append(path.name), original(self, path))[1])
-    assert film.meta(run) == before
-    assert film.frames(run, 2) == film.frames(run, 2)
+    assert player_data.describe(run) == before
+    assert player_data.epoch_block(run, 2) == player_data.epoch_block(run, 2)
     assert read == []
     run_of(run.path, {3: snapshot(3)})
-    after = film.meta(run)
-    film.frames(run, 0)
+    after = player_data.describe(run)
+    player_data.epoch_block(run, 0)
     assert read == ["epoch-00003.npz"]
     assert after["version"] != before["version"]
     assert after["epochs"] == [0, 1, 2, 3]
 
 
 def test_a_snapshot_written_again_is_read_again(tmp_path: Path) -> None:
-    """A resumed run takes the snapshot of an epoch once more."""
+    """A resumed run writes the snapshot of an epoch again."""
     run = run_of(tmp_path / "run", {0: snapshot(0), 1: snapshot(1)})
-    before, block = film.meta(run)["version"], film.frames(run, 1)
+    before, block = player_data.describe(run)["version"], player_data.epoch_block(run, 1)
     run_of(run.path, {1: snapshot(7)})
-    assert film.meta(run)["version"] != before
-    assert film.frames(run, 1) != block
+    assert player_data.describe(run)["version"] != before
+    assert player_data.epoch_block(run, 1) != block
 
 
-def test_a_watched_plane_does_not_flip(tmp_path: Path) -> None:
-    """The farthest point gives an axis its sign; one that comes later on the other side leaves the sign alone."""
+def test_axes_keep_their_sign_while_a_run_is_watched(tmp_path: Path) -> None:
+    """The farthest point decides the sign of an axis, but a later snapshot does not change it."""
     line = np.linspace(0, 1, 9)[:, None, None] * np.ones((1, 2, 3))
     def arrays(scale: float) -> dict[str, np.ndarray]:
         return {"t": np.linspace(0, 1, 9), "h": (scale * line).astype(np.float32)}
     run = run_of(tmp_path / "run", {0: arrays(1.0), 1: arrays(2.0)})
-    first = decoded(film.frames(run, 1))[1]["pca"]
+    first = decoded(player_data.epoch_block(run, 1))[1]["pca"]
     run_of(run.path, {2: arrays(-9.0)})
-    second = decoded(film.frames(run, 1))[1]["pca"]
+    second = decoded(player_data.epoch_block(run, 1))[1]["pca"]
     np.testing.assert_allclose(second - second[0], first - first[0], atol=1e-4)
 
 
@@ -251,50 +252,51 @@ def test_large_snapshots_are_thinned(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     h = rng.normal(size=(41, 4, 80, 24, 24)).astype(np.float16)
     run = run_of(tmp_path / "run", {n: {"t": np.linspace(0, 1, 41), "h": h, "a": h} for n in range(2)})
-    about = film.meta(run)
-    assert len(film.frames(run, 0)) < 6_000_000
+    about = player_data.describe(run)
+    assert len(player_data.epoch_block(run, 0)) < 6_000_000
     assert about["t"][0] == 0.0
     assert about["t"][-1] == 1.0
     assert len(about["t"]) >= 12
     assert about["features"]["channels"] <= 64
     assert about["features"]["total"] == 80
-    _, arrays = decoded(film.frames(run, 1))
+    _, arrays = decoded(player_data.epoch_block(run, 1))
     assert arrays["features"].shape == (len(about["t"]), 4, about["features"]["channels"], 24, 24)
     assert arrays["pca"].shape == (len(about["t"]), 4, 2)
 
 
-def test_the_film_of_the_benchmark_is_sent_whole(tmp_path: Path) -> None:
+def test_every_frame_of_the_benchmarks_run_is_sent(tmp_path: Path) -> None:
     run = wide_film(RunStore(tmp_path))
-    about = film.meta(run)
+    about = player_data.describe(run)
     assert len(about["t"]) == 60
     assert about["attention"]["shape"] == about["features"]["shape"] == [64, 64]
-    assert decoded(film.frames(run, 0))[1]["features"].shape[0] == 60
+    assert decoded(player_data.epoch_block(run, 0))[1]["features"].shape[0] == 60
 
 
-def test_every_cache_knows_its_size(tmp_path: Path) -> None:
+def test_caches_count_their_bytes(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {0: snapshot(0)})
     for epoch in (1, 2):
-        film.frames(run_of(run.path, {epoch: snapshot(epoch)}), epoch)
-    for cache in (film._LOADED, film._DIGESTS, film._REELS, film._BLOCKS, film._BASES):
-        assert cache.bytes == sum(map(cache.size_of, cache.values.values()))  # type: ignore[arg-type]
+        player_data.epoch_block(run_of(run.path, {epoch: snapshot(epoch)}), epoch)
+    for cache in player_data.CACHES:
+        assert cache.bytes == sum(map(cache.size_of, cache.values.values()))
 
 
-def test_the_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(6)})
-    monkeypatch.setattr(film, "CACHE_BYTES", 12_000)
-    blocks = [film.frames(run, n) for n in range(6)]
-    assert film._BLOCKS.bytes <= 12_000
-    assert film._LOADED.bytes <= 12_000
-    assert [film.frames(run, n) for n in range(6)] == blocks
+    for cache in player_data.CACHES:
+        monkeypatch.setattr(cache, "limit", 12_000)
+    blocks = [player_data.epoch_block(run, n) for n in range(6)]
+    assert player_data._BLOCKS.bytes <= 12_000
+    assert player_data._LOADED.bytes <= 12_000
+    assert [player_data.epoch_block(run, n) for n in range(6)] == blocks
 
 
-def test_many_tabs_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_read_each_snapshot_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
     read: list[str] = []
     original = Run.snapshot
     monkeypatch.setattr(Run, "snapshot", lambda self, path: (read.append(path.name), original(self, path))[1])
     found: list[bytes] = []
-    tabs = [threading.Thread(target=lambda: found.append(film.frames(run, 1))) for _ in range(6)]
+    tabs = [threading.Thread(target=lambda: found.append(player_data.epoch_block(run, 1))) for _ in range(6)]
     for tab in tabs:
         tab.start()
     for tab in tabs:
@@ -302,3 +304,55 @@ def test_many_tabs_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(found) == 6
     assert len(set(found)) == 1
     assert sorted(read) == [f"epoch-{n:05d}.npz" for n in range(3)]
+
+
+# In a report --------------------------------------------------------------------------------------------------------
+
+
+def embedded(run: Run) -> tuple[dict[str, Any], dict[int, dict[str, np.ndarray]]]:
+    """Return the description and the arrays of each epoch that a report embeds."""
+    found = player_data.embed(run)
+    json.dumps(found, allow_nan=False)
+    return found["description"], {epoch: decoded(b64decode(block))[1] for epoch, block in found["blocks"].items()}
+
+
+def test_embedded_arrays_have_the_values_of_the_snapshots(tmp_path: Path) -> None:
+    snaps = {n: snapshot(n) for n in range(2)}
+    about, blocks = embedded(run_of(tmp_path / "run", snaps))
+    assert list(blocks) == about["epochs"] == [0, 1]
+    scale = about["attention"]
+    np.testing.assert_allclose(values(blocks[1]["attention"], scale), sigmoid(snaps[1]["a"]).mean(2),
+                               atol=0.51 * (scale["high"] - scale["low"]) / 255)
+    assert blocks[0]["change"][0].tolist() == [0.0] * 4
+
+
+def test_a_report_has_few_epochs_and_frames_evenly_with_both_ends(tmp_path: Path) -> None:
+    about, blocks = embedded(run_of(tmp_path / "run", {n: snapshot(n, frames=41) for n in range(12)}))
+    assert about["epochs"][0] == 0
+    assert about["epochs"][-1] == 11
+    assert len(blocks) == 6
+    np.testing.assert_allclose(about["t"], np.linspace(0, 1, 21), atol=1e-5)
+
+
+def test_large_maps_are_embedded_within_the_limit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    h, a = rng.normal(size=(25, 10, 64)), rng.normal(size=(25, 10, 64, 64))
+    arrays = {"t": np.linspace(0, 1, 25), "h": h.astype(np.float16), "a": a.astype(np.float16)}
+    run = run_of(tmp_path / "run", dict.fromkeys(range(6), arrays))
+    about = player_data.embed(run)["description"]
+    size = sum(len(b64decode(block)) for block in player_data.embed(run)["blocks"].values())
+    assert size <= player_data.EMBEDDED_BYTES + 6 * 2000  # with the headers
+    assert about["t"][-1] == 1.0
+    assert about["labels"] is None
+    assert about["attention"]["shape"] == [40, 40]
+
+
+def test_bad_snapshots_are_left_out_of_a_report_and_named(tmp_path: Path) -> None:
+    spoiled = snapshot(1)
+    spoiled["h"][0, 0] = np.nan
+    run = run_of(tmp_path / "run", {0: snapshot(0), 1: spoiled, 2: {"x": np.zeros(3)}})
+    (run.path / "snapshots" / "epoch-00003.npz").write_bytes(b"torn")
+    (run.path / "snapshots" / "epoch-00004.npz").write_bytes(b"PK\x03\x04torn")
+    about, blocks = embedded(run)
+    assert list(blocks) == [0]
+    assert len(about["notes"]) == 4

@@ -1,25 +1,25 @@
-// A vector over time as one picture, with a line at now.
+// A vector over time as one picture, with a line at the current t.
 import { scratch } from "./colours.js";
 import { BAR, colourBar, countTicks, inside, number, rug, text, ticks } from "./player_draw.js";
 
-// The picture: coordinates down, t across. A frame holds from halfway to the one before it to halfway to the next.
+// Draw the picture: coordinates down, t across. Each frame extends halfway to its neighbours.
 export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, high] }, size, probe) {
-  const { film } = view, { t } = film.meta, T = t.length, box = { x: 44, y: 8, w: w - 44 - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);
+  const { run } = view, { t } = run.meta, T = t.length, box = { x: 44, y: 8, w: w - 44 - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);
   for (let i = 0; i < size; i++) for (let f = 0; f < T; f++) cells[i * T + f] = table[level(f, i)];
   const ends = [t[0], t.at(-1)], X = (v) => box.x + (v - ends[0]) / (ends[1] - ends[0] || 1) * box.w;
   const edge = (f) => f === 0 ? box.x : f === T ? box.x + box.w : Math.round(X((t[f - 1] + t[f]) / 2)), picture = put();
   g.imageSmoothingEnabled = false;
   for (let f = 0; f < T; f++) if (edge(f + 1) > edge(f)) g.drawImage(picture, f, 0, 1, size, edge(f), box.y, edge(f + 1) - edge(f), box.h);
-  rug(g, box, X, film.jumps(probe), theme);
+  rug(g, box, X, run.jumps(probe), theme);
   for (const v of ticks(...ends, box.w / 60)) text(g, number(v), X(v), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
   text(g, "t", box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
   countTicks(g, box, size, false, theme);
   text(g, "coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
   colourBar(g, w, h - 30, bar, low, high, theme);
-  return { ...box, size, X, frameAt: (x) => film.frame(ends[0] + (x - box.x) / box.w * (ends[1] - ends[0])).near };
+  return { ...box, size, X, frameAt: (x) => run.frame(ends[0] + (x - box.x) / box.w * (ends[1] - ends[0])).near };
 }
 
-// … and the line at now.
+// Draw the line at the current t.
 export function drawNow(g, x, box, theme) {
   g.beginPath();
   g.moveTo(x, box.y);

@@ -1,17 +1,17 @@
-// What a colour means: of one run its own range, of runs side by side one range for all, so that equal colours are equal values.
+// The range of values that colours cover: of each run alone, or one for all runs, so that equal colours are equal values.
 import { tableOf, valueOf } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const NAMES = { attention: (meta) => meta.attention, each: (meta) => meta.attention?.each, features: (meta) => meta.features,
   state: (meta) => meta.state, distance: (meta) => ({ low: 0, high: meta.change_max }) };
 
-// Softmax and sigmoid are no one quantity.
+// Softmax and sigmoid weights do not share a scale.
 const keyOf = (name, meta) => name === "attention" ? `attention/${meta.attention?.kind}` : name;
 
 export class Scales {
   constructor() { Object.assign(this, { same: true, common: new Map(), key: "" }); }
 
-  // These runs are shown.
+  // Find the common scales of the runs with these descriptions.
   take(metas) {
     this.common.clear();
     for (const meta of metas) for (const [name, find] of Object.entries(NAMES)) {
@@ -19,26 +19,26 @@ export class Scales {
       if (own) this.common.set(key, { low: Math.min(own.low, before.low), high: Math.max(own.high, before.high),
         swing: Math.max(own.swing ?? 0, before.swing ?? 0) });
     }
-    this.tell();
+    this.updateKey();
   }
 
   share(on) {
     this.same = on;
-    this.tell();
+    this.updateKey();
   }
 
-  // Another key, another picture.
-  tell() { this.key = this.same ? JSON.stringify([...this.common.values()]) : "own"; }
+  // The key changes whenever pictures must be drawn again.
+  updateKey() { this.key = this.same ? JSON.stringify([...this.common.values()]) : "own"; }
 
   of(name, meta) { return this.same ? this.common.get(keyOf(name, meta)) ?? NAMES[name](meta) : NAMES[name](meta); }
 }
 
-// The colours of a run's 256 levels, which lie between its own low and high, on another scale.
+// The colours of a run's 256 levels, which cover its own range, on another scale.
 export function onScale(table, about, { low, high }) {
   const most = table.length - 1, place = (level) => Math.round((valueOf(about, level) - low) / (high - low || 1) * most);
   return Uint32Array.from({ length: 256 }, (_, level) => table[clamp(place(level), 0, most)]);
 }
 
-// The colours of weights, or of how they changed, which have a scale of their own already.
+// The colours of weights, or of their change, whose table is symmetric around zero.
 export const weightTable = (theme, changed, about, scale) =>
   changed ? tableOf(theme, true) : onScale(tableOf(theme, false), about, scale);

@@ -1,21 +1,23 @@
 // The trajectory player: one time, one epoch and one probe drive every panel of every run.
 //
 //   mount(element, data) → { update(data), destroy() }
-//   data = { runs: [{ id, label, colour, live }], base: "lab/" }
+//   data = { runs: [{ id, label, colour, live }], base: "lab/", embedded: { id: { description, blocks } } }
 //
-// A run's film comes from app/film.py: `${base}film/${id}` describes it, `${base}film/${id}/${epoch}` has the arrays of
-// one epoch. Where the player stands (t, epoch, probe) is kept in the page's address.
+// The snapshots of a run come from `embedded`, or else from the server: `${base}film/${id}` describes them and
+// `${base}film/${id}/${epoch}` has the arrays of one epoch (acenode/results/player_data.py makes both). The position
+// (t, epoch, probe) is kept in the page's address.
 import { Address, readAddress } from "./player_address.js";
 import { Bar } from "./player_bar.js";
 import { Clock } from "./player_clock.js";
 import { readTheme } from "./colours.js";
-import { Film } from "./player_film.js";
+import { RunData } from "./player_run.js";
 import { Scales } from "./player_scales.js";
+import { embeddedIn, servedBy } from "./player_source.js";
 import { Tip } from "./player_tip.js";
 import { View } from "./player_view.js";
-import { at, clamp, make } from "./theme.js";
+import { clamp, make } from "./theme.js";
 
-const PASS_SECONDS = 4;  // one pass of t at 1×
+const PASS_SECONDS = 4;  // to play all of t at speed 1×
 const POLL_MS = 3000, REST_MS = 400, WATCH_MS = 500;
 
 class Player {
@@ -24,8 +26,8 @@ class Player {
     this.epochs = [];  // of all runs together
     this.ends = [0, 1];  // of t
     this.state = { t: 0, epoch: null, probe: 0, mode: "weight", near: false };
-    this.wanted = { epoch: null, probe: 0 };  // as asked for: the runs may still be on their way; epoch null is the newest
-    this.settled = false;  // every run has answered once
+    this.wanted = { epoch: null, probe: 0 };  // requested position, which the runs read so far may not have; epoch null follows the newest
+    this.settled = false;  // true once every run has been read
     this.ended = false;
     this.loop = true;
     this.speed = 1;
@@ -36,8 +38,8 @@ class Player {
     this.theme = readTheme(this.node);
     this.read(readAddress());
     this.update(data);
-    this.poll = setInterval(() => { if (!document.hidden) for (const { film } of this.views) if (film.spec.live) film.read(); }, POLL_MS);
-    this.watch = setInterval(() => this.lookAround(), WATCH_MS);
+    this.poll = setInterval(() => { if (!document.hidden) for (const { run } of this.views) if (run.spec.live) run.read(); }, POLL_MS);
+    this.watch = setInterval(() => this.checkPage(), WATCH_MS);
   }
 
   build(element) {
@@ -65,10 +67,10 @@ class Player {
       for (const { target, contentRect } of entries) Object.assign(target.panel, { width: Math.floor(contentRect.width), height: Math.floor(contentRect.height) });
       this.clock.wake();
     });
-    this.tell();
+    this.showPosition();
   }
 
-  // Where it stands -------------------------------------------------------------------------------------------------
+  // Position --------------------------------------------------------------------------------------------------------
 
   read(frame) {
     if (!frame) return;
@@ -86,7 +88,7 @@ class Player {
     }
     if (Number.isInteger(probe)) s.probe = this.wanted.probe = clamp(probe, 0, Math.max(this.probes() - 1, 0));
     if (before === `${s.t}/${s.epoch}/${s.probe}`) return;
-    for (const { film } of this.views) film.failed.clear();  // what could not be read may be there by now
+    for (const { run } of this.views) run.failed.clear();  // try again to read what could not be read before
     this.clock.wake();
     this.rest();
   }
@@ -108,8 +110,8 @@ class Player {
     this.address.write({ t, epoch, probe });
   }
 
-  // Twice a second: has the page changed its colours, is our place still in the address?
-  lookAround() {
+  // Called twice a second: follow changes of the page's colours, and write the position again if it left the address.
+  checkPage() {
     if (!this.node.isConnected) return;
     const theme = readTheme(this.node, this.theme);
     if (theme !== this.theme) {
@@ -119,11 +121,11 @@ class Player {
     this.address.keep();
   }
 
-  probes() { return Math.max(0, ...this.views.map(({ film }) => film.meta?.probes ?? 0)); }
+  probes() { return Math.max(0, ...this.views.map(({ run }) => run.meta?.probes ?? 0)); }
 
   step(frames) {
     this.play(false);
-    const t = this.views.map(({ film }) => film.meta?.t ?? []).reduce((a, b) => b.length > a.length ? b : a, []);
+    const t = this.views.map(({ run }) => run.meta?.t ?? []).reduce((a, b) => b.length > a.length ? b : a, []);
     if (!t.length) return;
     const away = t.map((v) => Math.abs(v - this.state.t)), i = away.indexOf(Math.min(...away));
     this.go({ t: t[clamp(i + frames, 0, t.length - 1)] });
@@ -137,21 +139,21 @@ class Player {
   // The runs ----------------------------------------------------------------------------------------------------------
 
   update(data) {
-    const address = (id) => (path) => at(`${data.base ?? ""}film/${encodeURIComponent(id)}${path}`);
-    const runs = data.runs ?? [], kept = new Map(this.views.map((view) => [view.film.spec.id, view]));
+    const sourceOf = (id) => data.embedded?.[id] ? embeddedIn(data.embedded[id]) : servedBy(data.base ?? "", id);
+    const runs = data.runs ?? [], kept = new Map(this.views.map((view) => [view.run.spec.id, view]));
     this.views = runs.map((spec) => {
       const old = kept.get(spec.id);
       kept.delete(spec.id);
       if (old) {
-        const again = old.film.spec.live !== spec.live || old.film.problem !== null;  // a run that ends has one more snapshot
-        Object.assign(old.film, { spec, address: address(spec.id) });
+        const again = old.run.spec.live !== spec.live || old.run.problem !== null;  // a run that has ended has one more snapshot
+        Object.assign(old.run, { spec, source: sourceOf(spec.id) });
         old.describe();
-        if (again) { old.film.failed.clear(); old.film.read(); }
+        if (again) { old.run.failed.clear(); old.run.read(); }
         return old;
       }
-      const view = new View(new Film(spec, address(spec.id), () => this.merge()), this);
+      const view = new View(new RunData(spec, sourceOf(spec.id), () => this.merge()), this);
       view.arrange();
-      view.film.read();
+      view.run.read();
       return view;
     });
     for (const view of kept.values()) view.end();
@@ -161,22 +163,22 @@ class Player {
     this.merge();
   }
 
-  // Something has been read: what do all runs together have?
+  // Combine what has been read of all runs: epochs, the range of t, scales and controls.
   merge() {
     if (this.ended) return;
-    const films = this.views.map(({ film }) => film), metas = films.map(({ meta }) => meta).filter((meta) => meta?.epochs.length), s = this.state;
-    const answered = films.every(({ meta, problem }) => meta || problem);
+    const runs = this.views.map(({ run }) => run), metas = runs.map(({ meta }) => meta).filter((meta) => meta?.epochs.length), s = this.state;
+    const answered = runs.every(({ meta, problem }) => meta || problem);
     this.epochs = [...new Set(metas.flatMap((meta) => meta.epochs))].sort((a, b) => a - b);
     if (metas.length) {
-      const newest = this.epochs.at(-1), live = films.some(({ spec }) => spec.live);
+      const newest = this.epochs.at(-1), live = runs.some(({ spec }) => spec.live);
       this.ends = [Math.min(...metas.map((m) => m.t[0])), Math.max(...metas.map((m) => m.t.at(-1)))];
-      if (!this.settled && answered && live && this.wanted.epoch >= newest) this.wanted.epoch = null;  // it was following when it was left
+      if (!this.settled && answered && live && this.wanted.epoch >= newest) this.wanted.epoch = null;  // it followed the newest epoch when the address was written
       s.epoch = this.wanted.epoch === null ? newest : this.epochs.findLast((e) => e <= this.wanted.epoch) ?? this.epochs[0];
       s.t = clamp(s.t, ...this.ends);
       s.probe = clamp(this.wanted.probe, 0, this.probes() - 1);
     }
     this.scales.take(metas);
-    this.bar.offer(films, this.epochs, this.ends);
+    this.bar.offer(runs, this.epochs, this.ends);
     for (const view of this.views) view.arrange();
     this.clock.wake();
     this.settled ||= answered;
@@ -190,7 +192,7 @@ class Player {
     if (on && this.state.t >= this.ends[1]) this.state.t = this.ends[0];
     this.clock.play(on);
     if (on) clearTimeout(this.rested); else this.writeAddress();
-    this.tell();
+    this.showPosition();
   }
 
   advance(seconds) {
@@ -206,12 +208,12 @@ class Player {
 
   paint() {
     const ratio = window.devicePixelRatio || 1, count = this.views.reduce((sum, view) => sum + view.draw(this.state, this.theme, ratio), 0);
-    this.tell();
+    this.showPosition();
     this.tip.show(this.views, this.state);
     return count;
   }
 
-  tell() { this.bar.tell(this.state, this.epochs, this.clock.playing, this.wanted.epoch === null); }
+  showPosition() { this.bar.showPosition(this.state, this.epochs, this.clock.playing, this.wanted.epoch === null); }
 
   point(where) {
     this.tip.pointer = where;
@@ -238,7 +240,7 @@ export function mount(element, data) {
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
     seek: (frame) => player.seek(frame),
     play: (on = true) => player.play(on),
-    scales: (name) => player.views.filter(({ film }) => film.meta).map((view) => { const { low, high } = view.scale(name); return [low, high]; }),
+    scales: (name) => player.views.filter(({ run }) => run.meta).map((view) => { const { low, high } = view.scale(name); return [low, high]; }),
   };
   return {
     update: (next) => player.update(next),

@@ -1,0 +1,271 @@
+"""The snapshots of a run as the trajectory player reads them: one description, and one block of bytes for each epoch.
+
+A block is the length of a header (uint32, little-endian), the header (JSON: type, shape and offset of each array,
+counted from the end of the header) and the arrays, each aligned to four bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import threading
+from base64 import b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode import files
+from acenode.errors import UserError
+from acenode.experiments import EXPERIMENTS
+from acenode.results import attention_maps, player_snapshot, snapshots
+from acenode.results.byte_cache import ByteCache
+from acenode.results.pca import principal
+from acenode.results.player_snapshot import Arrays, Limits, Range, SnapshotSummary
+from acenode.results.snapshots import Snapshot
+from acenode.results.training_curves import rounded
+from acenode.runs.store import Run
+
+CACHE_BYTES = 192_000_000  # of each cache
+BASIS_EPOCHS = 16  # epochs from which principal components are computed
+SERVED = Limits()
+EMBEDDED = Limits(epochs=6, frames=25, channels=16, side=40)
+EMBEDDED_BYTES = 2_400_000  # of all epochs in one page
+NO_ATTENTION = "This method has no attention: h(t) evolves alone."
+
+File = tuple[Path, files.Stamp]  # the stamp changes with the content
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The snapshots that a run has so far: their description for the player, and how their arrays are made."""
+
+    description: dict[str, Any]
+    files: dict[int, File] = field(default_factory=dict)  # by epoch
+    frames: list[int] = field(default_factory=list)
+    centre: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (D,)
+    basis: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))  # (D, 2)
+
+
+_LOCK = threading.RLock()  # of two requests at once the second waits and finds the result of the first
+_LOADED: ByteCache[Snapshot | str] = ByteCache(
+    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, CACHE_BYTES)
+_SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, CACHE_BYTES)
+_RECORDINGS: ByteCache[Recording] = ByteCache(lambda r: r.basis.nbytes + 100_000, CACHE_BYTES)
+_BLOCKS: ByteCache[bytes] = ByteCache(len, CACHE_BYTES)
+_BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, CACHE_BYTES)  # the last one of each run
+CACHES: tuple[ByteCache[Any], ...] = (_LOADED, _SUMMARIES, _RECORDINGS, _BLOCKS, _BASES)
+
+
+def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
+    """Describe what there is to play; `why` says why there is nothing."""
+    with _LOCK:
+        return dict(_recording(run, limits).description)
+
+
+def epoch_block(run: Run, epoch: int, limits: Limits = SERVED) -> bytes:
+    """Return the arrays of one epoch as a block of bytes.
+
+    Raises:
+        UserError: if the run has no snapshot of this epoch, or it cannot be read.
+    """
+    with _LOCK:
+        found = _recording(run, limits)
+        if epoch not in found.files:
+            raise UserError(f"{run.id} has no snapshot of epoch {epoch}")
+        key = (str(run.path), limits, found.description["version"], epoch)
+        return _BLOCKS.get(key, lambda: _block(run, found, epoch, limits))
+
+
+def embed(run: Run) -> dict[str, Any]:
+    """Return a description and all blocks, in base64, small enough to be part of one page."""
+    few = min(len(run.snapshots()), EMBEDDED.epochs or 1)
+    limits = dataclasses.replace(EMBEDDED, epoch_bytes=EMBEDDED_BYTES // max(few, 1))
+    description = describe(run, limits)
+    return {"description": description, "blocks": {
+        epoch: b64encode(epoch_block(run, epoch, limits)).decode("ascii") for epoch in description["epochs"]}}
+
+
+def _load(run: Run, file: File) -> Snapshot | str:
+    return _LOADED.get(file, lambda: player_snapshot.load(run, file[0]))
+
+
+# A run --------------------------------------------------------------------------------------------------------------
+
+def _recording(run: Run, limits: Limits) -> Recording:
+    stamps = ((path, files.stamp(path)) for path in run.snapshots())
+    found = [(path, stamp) for path, stamp in stamps if stamp is not None]  # None: deleted since
+    names = repr([(path.name, stamp) for path, stamp in found])
+    version = hashlib.sha256(names.encode()).hexdigest()[:12]
+    return _RECORDINGS.get((str(run.path), limits, version),
+                           lambda: _make_recording(run, _spread(found, limits.epochs), version, limits))
+
+
+def _spread(items: list[Any], most: int | None) -> list[Any]:
+    """Return at most so many items, evenly spaced, with the first and the last."""
+    if most is None or len(items) <= most:
+        return items
+    return [items[i] for i in np.rint(np.linspace(0, len(items) - 1, most)).astype(int)]
+
+
+def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -> Recording:
+    summaries = [_summary(run, file, limits) for file in found]
+    notes = [s.note for s in summaries if s.note is not None]
+    good = {s.epoch: (s, file) for s, file in zip(summaries, found, strict=True) if s.note is None}
+    newest = good[max(good)][0] if good else None
+    if newest is not None:
+        other = [e for e, (s, _) in good.items() if s.shapes != newest.shapes]
+        notes += [f"{good.pop(e)[1][0].name} has other shapes than the newest snapshot and is left out." for e in other]
+    last = _load(run, good[max(good)][1]) if good else "nothing"
+    if newest is None or isinstance(last, str):
+        why = "No snapshot of this run can be drawn." if notes else "No snapshot has been taken yet."
+        return Recording(_description(version, notes, why=why))
+    epochs = sorted(good)
+    own = [good[e][0] for e in epochs]
+    arrays = last.arrays
+    probes, kind = player_snapshot.probe_count(arrays, limits), player_snapshot.map_kind(arrays)
+    frames, parts = player_snapshot.choose_frames(arrays, limits)
+    centre, basis, pca = _plane((str(run.path), limits), own)
+    predictions = [s.predictions for s in own]
+    image = snapshots.images(arrays, probes)
+    ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in newest.ranges}
+    description = _description(
+        version, notes, classes=_classes(run), epochs=epochs, t=rounded(arrays["t"][frames]), probes=probes,
+        labels=snapshots.labels(arrays, probes), names=snapshots.names(arrays, probes),
+        jumps=snapshots.jumps(arrays, probes), image=image and image | {"shape": list(image["shape"])},
+        predictions=None if None in predictions else predictions, pca=pca, change_max=max(s.change for s in own),
+        no_attention=None if kind else _no_attention(arrays),
+        attention=_describe_attention(kind, parts, ranges, arrays) if kind else None,
+        features=_describe_features(parts, ranges, arrays) if "features" in parts else None,
+        state={"size": parts["state"][2], **_ends(ranges["state"])} if "state" in parts else None)
+    return Recording(description, {e: good[e][1] for e in epochs}, frames, centre, basis)
+
+
+def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:
+    return _SUMMARIES.get((file, limits), lambda: player_snapshot.summarise(_load(run, file), limits))
+
+
+def _classes(run: Run) -> list[str] | None:
+    """Return the names of the classes, if the experiment has any."""
+    try:
+        entry = EXPERIMENTS.get(run.config().experiment)
+    except UserError:  # written by another version
+        return None
+    return list(entry.classes) or None if entry else None
+
+
+def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Compute one pair of principal components for all epochs, so that they can be compared."""
+    rows = np.concatenate([s.sketch for s in _spread(own, BASIS_EPOCHS)]).astype(np.float64)
+    found, centre = principal(rows), rows.mean(0)
+    squares = np.square(found.points).sum(0)
+    real = squares > 1e-10 * max(squares.max(), 1e-300)  # drop an axis that holds only rounding errors
+    basis = (rows - centre).T @ found.points * real / np.where(real, squares, 1.0)  # XᵀXV = VΛ
+    before = _BASES.values.get(key)
+    if before is not None and before.shape == basis.shape:  # keep the sign of each axis while a run is watched
+        basis *= np.where((before * basis).sum(0) < 0, -1.0, 1.0)
+    _BASES.put(key, basis)
+    points = np.concatenate([(s.sketch - centre) @ basis for s in own])
+    low, high = points.min(0).tolist(), points.max(0).tolist()
+    return centre, basis, {"shares": [float(f"{s:.5g}") for s in found.shares.tolist()],
+                           "x": [low[0], high[0]], "y": [low[1], high[1]]}
+
+
+# The description ----------------------------------------------------------------------------------------------------
+
+def _description(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {
+        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "names": None, "jumps": None,
+        "classes": None, "image": None, "predictions": None, "attention": None, "features": None, "state": None,
+        "change_max": 0.0, "why": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]},
+        "notes": notes, "no_attention": None}
+    return empty | values
+
+
+def _no_attention(arrays: Arrays) -> str:
+    """Say why there are no maps of the attention."""
+    if "a" not in arrays:
+        return NO_ATTENTION
+    shapes = [" × ".join(map(str, arrays[k].shape[2:])) for k in ("a", "h")]
+    return f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
+
+
+def _describe_attention(kind: attention_maps.MapKind, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
+                        arrays: Arrays) -> dict[str, Any]:
+    channels = parts["attention_channels"][2] if "attention_channels" in parts else 0
+    about = {"kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns,
+             "shape": list(parts["attention"][2:]), "full": _full_size(arrays["a"]), "channels": channels,
+             **_ends(ranges["attention"]), "swing": ranges["attention"][2]}
+    if channels:
+        about["each"] = {**_ends(ranges["attention_channels"]), "swing": ranges["attention_channels"][2],
+                         "total": arrays["a"].shape[2]}
+    return about
+
+
+def _describe_features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
+    h = arrays["h"]
+    return {"channels": parts["features"][2], "total": h.shape[2] if h.ndim == 5 else 1,
+            "shape": list(parts["features"][3:]), "full": _full_size(h), **_ends(ranges["features"])}
+
+
+def _full_size(x: np.ndarray) -> list[int]:
+    """Return the rows and columns of maps before they are averaged down."""
+    return [1 if x.ndim < 4 else x.shape[-2], x.shape[-1]]
+
+
+def _ends(found: Range) -> dict[str, float]:
+    return {"low": found[0], "high": found[1]}
+
+
+def _range_of_all(found: list[Range]) -> Range:
+    """Return the range of all epochs, never empty."""
+    low, high = min(f[0] for f in found), max(f[1] for f in found)
+    if high - low < 1e-6:
+        low, high = low - 0.005, high + 0.005
+    return low, high, max(f[2] for f in found) or (high - low) / 255
+
+
+# The block of an epoch ----------------------------------------------------------------------------------------------
+
+def _block(run: Run, recording: Recording, epoch: int, limits: Limits) -> bytes:
+    found = _load(run, recording.files[epoch])
+    if isinstance(found, str):
+        raise UserError(found)
+    arrays, about = found.arrays, recording.description
+    probes, frames = about["probes"], recording.frames
+    h = arrays["h"][frames, :probes]
+    flat = h.reshape(len(h) * probes, -1).astype(np.float64)
+    parts: Arrays = {"pca": ((flat - recording.centre) @ recording.basis).reshape(len(h), probes, 2)}
+    if "a" in arrays:
+        parts["change"] = attention_maps.change(arrays["a"][frames, :probes])
+    for key, x in player_snapshot.pictures(arrays, limits, frames).items():
+        if key == "state":
+            parts[key] = x
+        elif key == "features":
+            parts[key] = _levels(x[:, :, :about["features"]["channels"]], about["features"])
+        elif key == "attention":
+            parts[key] = _levels(x, about["attention"])
+        else:
+            parts[key] = _levels(x[:, :, :about["attention"]["channels"]], about["attention"]["each"])
+    return _packed({k: v if v.dtype == np.uint8 else v.astype("<f4") for k, v in parts.items()},
+                   version=about["version"], epoch=epoch)
+
+
+def _levels(x: np.ndarray, scale: dict[str, Any]) -> np.ndarray:
+    """Quantise to 256 levels between the run's low and high."""
+    low, high = scale["low"], scale["high"]
+    return np.asarray(np.clip(np.rint((x - low) * (255 / (high - low))), 0, 255), dtype=np.uint8)
+
+
+def _packed(arrays: Arrays, **header: Any) -> bytes:
+    """Return a block of bytes: the header and the arrays."""
+    places, offset = {}, 0
+    for name, x in arrays.items():
+        places[name] = {"dtype": x.dtype.name, "shape": list(x.shape), "offset": offset}
+        offset += -(-x.nbytes // 4) * 4
+    head = json.dumps({**header, "arrays": places}).encode()
+    head += b" " * (-len(head) % 4)
+    body = b"".join(np.ascontiguousarray(x).tobytes() + bytes(-x.nbytes % 4) for x in arrays.values())
+    return len(head).to_bytes(4, "little") + head + body
