@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acenode.bench.driving import PLAYER, browser
 
+from acenode.bench.browser import PLAYER, browser
 from acenode.errors import UserError
 from acenode.export import export
 from acenode.runs.store import Run
