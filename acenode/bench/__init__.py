@@ -1,4 +1,7 @@
-"""Benchmarks: ratios, both sides in one run. What there is and which options each takes; importing this is light."""
+"""The benchmarks of `acenode bench`: what each measures and which options it takes.
+
+A benchmark compares implementations in one run on one machine, so its ratios mean more than its times.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ FAMILY_NAMES = "images,series,sporadic"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What it measures, about how long that takes, and its options with their defaults."""
+    """What a benchmark measures, how long it takes, and its options with their defaults."""
 
     about: str
     lasts: str
@@ -22,27 +25,28 @@ class Benchmark:
 
 
 BENCHMARKS = {
-    "image": Benchmark("an iteration of ACE on images against a direct implementation", "4 minutes",
-                       {"repeats": 3, "batch": 128, "device": "auto"}),
-    "gpu": Benchmark("an iteration of every family by every engine, on a GPU", "2 to 3 minutes",
-                     {"repeats": 3, "families": FAMILY_NAMES, "full": False}),
-    "epoch": Benchmark("ACE for an epoch by every engine, over seeds: how much of a difference is noise",
-                       "a minute; on MNIST with a GPU 5 minutes a seed",
+    "image": Benchmark("time and memory of one ACE training iteration on images, against a direct implementation",
+                       "4 minutes", {"repeats": 3, "batch": 128, "device": "auto"}),
+    "gpu": Benchmark("time and memory of one training iteration of each model family with each engine, on a GPU",
+                     "2 to 3 minutes", {"repeats": 3, "families": FAMILY_NAMES, "full": False}),
+    "epoch": Benchmark("accuracy of ACE after one epoch with each engine, over seeds",
+                       "1 minute; on MNIST with a GPU, 5 minutes per seed",
                        {"seeds": "0-2", "engines": None, "jobs": 1, "device": "auto"}),
-    "app": Benchmark("how soon the lab shows things and what watching costs; needs Chromium", "6 minutes", {}),
-    "latent": Benchmark("a batch of PhysioNet's shape, own times against the union grid; on a GPU, its parts",
-                        "1 minute", {"repeats": 3, "device": "auto"}),
-    "ushcn": Benchmark("a batch of USHCN's shape against one clock for the batch, on the CPU", "2 minutes",
-                       {"repeats": 3}),
+    "app": Benchmark("response times of the app, and how much open pages slow training down; needs Chromium",
+                     "6 minutes", {}),
+    "latent": Benchmark("time of one PhysioNet-sized training batch, against a union time grid; with --device cuda, "
+                        "by part", "1 minute", {"repeats": 3, "device": "auto"}),
+    "ushcn": Benchmark("time of one USHCN-sized training batch on the CPU, against one time grid for the batch",
+                       "2 minutes", {"repeats": 3}),
 }
 OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs")
 
 
 def settle(options: Namespace) -> None:
-    """Refuse what a benchmark does not take, and fill in what was not given."""
+    """Set the options that were not given to their defaults; refuse those that the benchmark does not take."""
     if options.what is None:
-        raise UserError(f"name a benchmark: acenode bench {'|'.join(BENCHMARKS)}; `acenode bench --help` says what "
-                        "each measures")
+        raise UserError(f"name a benchmark: acenode bench {'|'.join(BENCHMARKS)}; `acenode bench --help` "
+                        "describes them")
     defaults = BENCHMARKS[options.what].options
     for name in OPTIONS:
         if getattr(options, name) is None:
@@ -53,6 +57,6 @@ def settle(options: Namespace) -> None:
 
 
 def summary() -> str:
-    """A line for every benchmark."""
+    """Describe every benchmark in one line."""
     lines = (f"  {name:<7} {entry.about}; about {entry.lasts}" for name, entry in BENCHMARKS.items())
-    return "\n".join(["benchmarks, and how long they take (CPU: on two cores):", *lines])
+    return "\n".join(["benchmarks, with their duration on two CPU cores or one GPU:", *lines])

@@ -1,4 +1,4 @@
-"""The app's speed, in a real browser on this machine: what watching costs training, and how soon things are seen."""
+"""`acenode bench app`: response times of the app in a real browser, and what open pages cost training."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from statistics import median
 
 from acenode import experiments
 from acenode.bench.browser import CURVES, PLAYER, browser, server, show_curves, show_player
-from acenode.bench.synthetic_runs import finished_runs, long_run, wide_film
+from acenode.bench.synthetic_runs import finished_runs, long_run, run_with_large_maps
 from acenode.errors import UserError
 from acenode.execution.execute import create
 from acenode.runs.store import Run, RunStore
 
-WINDOW, ROUNDS = 20.0, 3  # seconds with and without watchers, at least, and how often
-LOOK = 0.02  # seconds between looks for an epoch's end
+WINDOW, ROUNDS = 20.0, 3  # least seconds measured with and without open pages, and how often
+POLL = 0.02  # seconds between two looks for an epoch's end
 
 
 def run(options: Namespace) -> int:
+    """Measure and print."""
     result = measure()
     print(json.dumps(result) if options.json else render(result))
     return 0
 
 
 def measure() -> dict[str, float]:
+    """Return every measurement by its name."""
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -41,11 +43,11 @@ def measure() -> dict[str, float]:
     return found
 
 
-# What is measured ---------------------------------------------------------------------------------------------------
+# Measurements -------------------------------------------------------------------------------------------------------
 
 
 def listing(root: Path) -> dict[str, float]:
-    """Seconds to list 500 runs in a process that has not seen them."""
+    """Measure the seconds to list 500 runs in a new process."""
     code = ("import time, sys; from acenode.runs.catalogue import Catalogue; from acenode.runs.store import RunStore;"
             "t = time.perf_counter(); n = len(Catalogue(RunStore(sys.argv[1])).entries()); assert n == 500, n;"
             "print(time.perf_counter() - t)")
@@ -54,7 +56,7 @@ def listing(root: Path) -> dict[str, float]:
 
 
 def first_page(root: Path) -> dict[str, float]:
-    """From starting the server to a page with its button to press."""
+    """Measure the seconds from starting the server until the first page shows its button."""
     with browser() as chrome:
         begun = time.perf_counter()
         with server(root) as served:
@@ -65,11 +67,12 @@ def first_page(root: Path) -> dict[str, float]:
 
 
 def drawing(root: Path) -> dict[str, float]:
-    """How soon a written metric is drawn, how long 2 × 20,000 points take, and the player's frames a second."""
+    """Measure the delay from a written metric to its curve, the redraw of 2 × 20,000 points, and the player's frame
+    rate."""
     store = RunStore(root)
     live = long_run(store, 200, state="running")
     long = [long_run(store, 20_000) for _ in range(2)]
-    films = [wide_film(store) for _ in range(2)]
+    films = [run_with_large_maps(store) for _ in range(2)]
     with browser() as chrome, server(root) as served:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
         show_curves(page, served, f"mnist?runs={live.id}", live.id, 200)
@@ -83,7 +86,7 @@ def drawing(root: Path) -> dict[str, float]:
             page.wait_for_function(f"() => {CURVES}.__curves.points('{live.id}') > {i} && "
                                    f"{CURVES}.__curves.drawn() > {before}", polling=20)
             delays.append(time.perf_counter() - written)
-            page.wait_for_timeout(137 * (i % 5))  # at different moments of the watching cycle
+            page.wait_for_timeout(137 * (i % 5))  # at different moments of the page's polling cycle
         show_curves(page, served, f"mnist?runs={long[0].id},{long[1].id}", long[0].id, 20_000)
         page.wait_for_function(f"() => {CURVES}.__curves.points('{long[1].id}') === 20000", timeout=60_000)
         page.wait_for_timeout(2000)
@@ -98,7 +101,7 @@ def drawing(root: Path) -> dict[str, float]:
 
 
 def watching(root: Path) -> dict[str, float]:
-    """Training throughput with two tabs on its curves against none, in turns during one run."""
+    """Measure training throughput with two open pages against none, alternating during one run."""
     store = RunStore(root)
     pattern = create(store, experiments.get("mnist").configure("ace", epochs=1000, device="cpu"))
     pattern.set_state("stopped")
@@ -110,7 +113,7 @@ def watching(root: Path) -> dict[str, float]:
         page.close()
         alone: list[Window] = []
         watched: list[Window] = []
-        for _ in range(ROUNDS):  # none, two, two, none: what drifts does so for both
+        for _ in range(ROUNDS):  # none, two, two, none: a slow drift affects both alike
             alone.append(next_window(trained))
             tabs = [chrome.new_page(viewport={"width": 1400, "height": 1000}) for _ in range(2)]
             for tab in tabs:
@@ -122,35 +125,35 @@ def watching(root: Path) -> dict[str, float]:
             time.sleep(3)
             alone.append(next_window(trained))
     return {"watched_throughput": throughput(watched) / throughput(alone),
-            "watched_throughput_median": _typical(alone) / _typical(watched),
-            "iterations_a_second": throughput(alone), "iteration_seconds": _typical(alone)}
+            "watched_throughput_median": _median_iteration(alone) / _median_iteration(watched),
+            "iterations_a_second": throughput(alone), "iteration_seconds": _median_iteration(alone)}
 
 
 @dataclass(frozen=True)
 class Window:
-    """Some whole epochs of a run: how long they took by the clock, and each iteration by its own."""
+    """Whole epochs of a run: their wall time, and the recorded seconds of each iteration."""
 
     seconds: float
     iterations: list[float]
 
 
 def throughput(windows: list[Window]) -> float:
-    """Iterations a second by the clock: validation, flushing and every write count."""
+    """Return iterations per second of wall time, which includes validation and writing files."""
     return sum(len(w.iterations) for w in windows) / sum(w.seconds for w in windows)
 
 
-def _typical(windows: list[Window]) -> float:
+def _median_iteration(windows: list[Window]) -> float:
     return median(seconds for w in windows for seconds in w.iterations)
 
 
 def next_window(run: Run, least: float = WINDOW) -> Window:
-    """From the next epoch's end to the first one that comes at least that many seconds later.
+    """Measure from the next epoch's end to the first epoch's end at least that many seconds later.
 
-    Whole epochs, since step records arrive in bunches and a validation more or less would be as much as is looked for.
+    Only whole epochs compare: step records arrive in batches, and one validation more or less would hide the effect.
     """
     begun, iterations, offset = None, list[float](), run.metrics()[1]
     while run.status()["state"] == "running":
-        time.sleep(LOOK)
+        time.sleep(POLL)
         records, offset = run.metrics(offset)
         now = time.perf_counter()
         for record in records:
@@ -160,27 +163,29 @@ def next_window(run: Run, least: float = WINDOW) -> Window:
                 begun, iterations = now, []
             elif now - begun >= least:
                 return Window(now - begun, iterations)
-    raise UserError("training in the app ended while it was measured")
+    raise UserError("training in the app ended during the measurement")
 
 
-def _wait_for_steps(store: RunStore, but: str, count: int) -> Run:
+def _wait_for_steps(store: RunStore, other_than: str, count: int) -> Run:
+    """Wait until a run other than the given one has recorded that many steps."""
     for _ in range(600):
         for run in store:
-            if run.id != but and len(run.metrics()[0]) >= count:
+            if run.id != other_than and len(run.metrics()[0]) >= count:
                 return run
         time.sleep(0.2)
     raise UserError("training did not start in the app")
 
 
 def render(result: dict[str, float]) -> str:
+    """Format the measurements as a table with their targets."""
     lines = [
-        ("listing 500 runs, cold", f"{result['list_500_seconds']:.2f} s", "≤ 1 s"),
-        ("first page usable after the server's start", f"{result['first_page_seconds']:.1f} s", "≤ 5 s"),
+        ("list 500 runs in a new process", f"{result['list_500_seconds']:.2f} s", "≤ 1 s"),
+        ("server start to usable first page", f"{result['first_page_seconds']:.1f} s", "≤ 5 s"),
         ("metric written to curve drawn, slowest of 15", f"{result['metric_to_curve_seconds']:.2f} s", "≤ 1 s"),
-        ("redrawing 2 runs of 20,000 points", f"{1000 * result['redraw_2x20000_seconds']:.0f} ms", "smooth"),
+        ("redraw 2 runs of 20,000 points", f"{1000 * result['redraw_2x20000_seconds']:.0f} ms", "smooth"),
         ("player, 2 runs of 60 frames of 64×64 maps", f"{result['player_frames_a_second']:.0f} frames/s", "≥ 20"),
-        ("training throughput, two tabs against none", f"{result['watched_throughput']:.3f}", "≥ 0.97"),
-        ("  the same of the medians of an iteration", f"{result['watched_throughput_median']:.3f}", ""),
+        ("training throughput, two open pages / none", f"{result['watched_throughput']:.3f}", "≥ 0.97"),
+        ("  the same from median iteration times", f"{result['watched_throughput_median']:.3f}", ""),
     ]
     return "\n".join(f"{name:<48}{value:>16}   {target}" for name, value, target in lines)
 

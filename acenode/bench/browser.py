@@ -1,4 +1,4 @@
-"""The app's server and a headless browser, for measurements and tests of the real thing."""
+"""Start the app's server and a headless browser, for benchmarks and browser tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass(frozen=True)
 class Served:
-    """A server that answers."""
+    """A running server."""
 
     url: str
     port: int
@@ -33,11 +33,11 @@ class Served:
 
 @contextmanager
 def server(root: Path, port: int | None = None, **environment: str) -> Iterator[Served]:
-    """The app over a folder of runs, on a free port unless one is given; stopped politely at the end."""
+    """Run the app on a folder of runs, on a free port unless one is given; terminate it at the end."""
     port = port or _free_port()
-    words = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--port", str(port), "--runs", str(root)]
+    command = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--port", str(port), "--runs", str(root)]
     log = open(Path(root).parent / f"server-{port}.log", "ab")  # noqa: SIM115 - the process writes to it
-    process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **environment})
+    process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
     served = Served(f"http://127.0.0.1:{port}", port, process)
     try:
         _wait(served)
@@ -52,14 +52,14 @@ def server(root: Path, port: int | None = None, **environment: str) -> Iterator[
 
 
 def show_curves(page: Any, served: Served, path: str, run: str, points: int = 1) -> None:
-    """Open a page and bring a run's curves into view, once they have at least that many points."""
+    """Open a page, wait until a run's curves have at least that many points, and scroll to them."""
     page.goto(f"{served.url}/{path}")
     page.wait_for_function(f"() => {CURVES}?.__curves.points('{run}') >= {points}", timeout=60_000)
     page.evaluate(f"() => {CURVES}.scrollIntoView()")
 
 
 def show_player(page: Any, served: Served, path: str) -> None:
-    """Open a page and bring its player into view, once it has something to draw on."""
+    """Open a page, wait until its trajectory player is drawn, and scroll to it."""
     page.goto(f"{served.url}/{path}")
     page.wait_for_function(f"() => {PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
     page.evaluate(f"() => {PLAYER}.scrollIntoView()")
@@ -85,14 +85,18 @@ def _free_port() -> int:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A headless Chromium; a UserError says what is missing."""
+    """Start a headless Chromium.
+
+    Raises:
+        UserError: playwright or Chromium is not installed.
+    """
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise UserError("no playwright to drive a browser with: `make setup` installs it") from None
+        raise UserError("playwright is not installed: run `make setup`") from None
     if path is None:
-        raise UserError("no Chromium to drive: install chromium, or name one in CHROMIUM")
+        raise UserError("Chromium is not installed: install chromium, or set CHROMIUM to its path")
     with sync_playwright() as p:
         chrome = p.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield chrome

@@ -1,7 +1,7 @@
-"""`acenode bench gpu`: an iteration of every family by every engine, one run alone and five runs in threads.
+"""`acenode bench gpu`: one training iteration of each model family with each engine, one run alone and five at once.
 
-An iteration is what the trainer does with a batch: the batch made and sent, both passes of Algorithm 1 where there is
-attention, and the updates. All rows are measured in one process, one after another.
+An iteration assembles and transfers a batch, runs both phases of Algorithm 1 (one pass for methods without attention)
+and updates the parameters. All rows are measured in one process, one after another.
 """
 
 from __future__ import annotations
@@ -21,94 +21,96 @@ import torch
 
 from acenode.accelerate.cuda_graph.accelerate import compiler
 from acenode.bench.gpu_table import render
-from acenode.bench.gpu_workloads import FAMILIES, Work, iterate, precision, training
+from acenode.bench.gpu_workloads import FAMILIES, Workload, convolution_precision, iterate, trainer_for
 from acenode.errors import UserError
 from acenode.execution.environment import describe
 
-THREADS, WARM, GROUP = 5, 3, 5  # runs at a time, iterations before any is timed, and iterations timed together
-BUDGET = 3.0  # seconds that iterations are timed for, at least one
-SLOW = 1.0  # seconds an iteration, from which on five runs at a time take minutes
-MOST = 40  # iterations of each of five runs
+THREADS, WARM, GROUP = 5, 3, 5  # runs at once, warm-up iterations, and iterations per timing
+BUDGET = 3.0  # seconds of timing per row, at least one iteration
+SLOW = 1.0  # seconds per iteration above which five runs at once would take minutes
+MOST = 40  # iterations per run, with five runs at once
 
 Row = dict[str, Any]
 
 
 def run(options: Namespace) -> int:
     """Measure and print."""
-    chosen = works(options.families)
+    workloads = workloads_of(options.families)
     if options.repeats < 1:
         raise UserError("--repeats must be at least 1")
     if not torch.cuda.is_available():
         raise UserError("bench gpu needs a CUDA device, and there is none here")
     device = torch.device("cuda")
-    result = measure(chosen, device, options.repeats, options.full)
+    result = measure(workloads, device, options.repeats, options.full)
     print(json.dumps(result) if options.json else render(result))
     return 0
 
 
-def works(families: str) -> list[Work]:
-    """The rows of the families that were named."""
+def workloads_of(families: str) -> list[Workload]:
+    """Return the workloads of the named families."""
     names = [name.strip() for name in families.split(",")]
     if unknown := [name for name in names if name not in FAMILIES]:
         raise UserError(f"there is no family {unknown[0]!r}: choose from {', '.join(FAMILIES)}")
-    return [Work(name, method, engine) for name in FAMILIES if name in names
+    return [Workload(name, method, engine) for name in FAMILIES if name in names
             for method in FAMILIES[name].methods for engine in FAMILIES[name].engines]
 
 
-def measure(chosen: list[Work], device: torch.device, repeats: int, full: bool) -> dict[str, Any]:
-    """Every row; what goes wrong in one is said there in a line."""
+def measure(workloads: list[Workload], device: torch.device, repeats: int, full: bool) -> dict[str, Any]:
+    """Measure every row; an error is recorded in its row and the next row goes on."""
     result = {"environment": describe(device), "threads": THREADS, "kernels": compiler(device)}
     begun, rows = time.perf_counter(), list[Row]()
-    for i, work in enumerate(chosen, 1):
-        print(f"{i}/{len(chosen)} {work}, after {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-        rows.append(row_of(work, device, repeats, full))
+    for i, workload in enumerate(workloads, 1):
+        after = f"after {time.perf_counter() - begun:.0f} s"
+        print(f"{i}/{len(workloads)} {workload}, {after}", file=sys.stderr, flush=True)
+        rows.append(measure_row(workload, device, repeats, full))
     return {**result, "seconds": time.perf_counter() - begun, "rows": rows}
 
 
-def row_of(work: Work, device: torch.device, repeats: int, full: bool) -> Row:
-    family, ours = work.of, work.engine == work.of.engines[-1]
-    row: Row = {"family": work.family, "method": work.method, "engine": work.engine, "batch": family.batch,
-                "published": family.published.get(work.method) if ours else None,
-                "target": family.targets.get(work.method) if ours else None, "ms_in_threads": None, "error": None}
+def measure_row(workload: Workload, device: torch.device, repeats: int, full: bool) -> Row:
+    """Measure one workload, alone and, unless it is slow, with five runs at once."""
+    family, ours = workload.spec, workload.engine == workload.spec.engines[-1]
+    row: Row = {"family": workload.family, "method": workload.method, "engine": workload.engine, "batch": family.batch,
+                "published": family.published.get(workload.method) if ours else None,
+                "target": family.targets.get(workload.method) if ours else None, "ms_in_threads": None, "error": None}
     try:
-        with precision(work):
-            row |= alone(work, device, repeats)
-            if full or (work.engine != "reference" and row["ms"] < 1e3 * SLOW):
-                row["ms_in_threads"] = together(work, device, row["ms"] / 1e3)
-    except Exception as trouble:
-        row["error"] = words(trouble)
+        with convolution_precision(workload):
+            row |= measure_alone(workload, device, repeats)
+            if full or (workload.engine != "reference" and row["ms"] < 1e3 * SLOW):
+                row["ms_in_threads"] = measure_in_threads(workload, device, row["ms"] / 1e3)
+    except Exception as error:
+        row["error"] = error_line(error)
     return row
 
 
-def words(trouble: Exception) -> str:
-    """What went wrong, in one line."""
-    text = str(trouble) if isinstance(trouble, UserError) else f"{type(trouble).__name__}: {trouble}"
+def error_line(error: Exception) -> str:
+    """Describe an error in one line."""
+    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     return text.splitlines()[0]
 
 
-# What is measured ---------------------------------------------------------------------------------------------------
+# Measurements -------------------------------------------------------------------------------------------------------
 
 
-def alone(work: Work, device: torch.device, repeats: int) -> Row:
-    """Time, evaluations and memory of one run, and what it took to get ready."""
+def measure_alone(workload: Workload, device: torch.device, repeats: int) -> Row:
+    """Measure the time, evaluations and memory of one run, and its setup time."""
     peak, log, begun = peak_memory(device), list[str](), time.perf_counter()
-    with training(work, device, 0, log) as trainer:
+    with trainer_for(workload, device, 0, log) as trainer:
         (first,) = iterate(trainer, 1)
         ready = time.perf_counter() - begun
-        times, records = timed(lambda count: iterate(trainer, count), repeats)
+        times, records = time_iterations(lambda count: iterate(trainer, count), repeats)
         memory = peak()
     losses = [float(r["L_h"]) for r in (first, records[-1])]
     if not all(map(math.isfinite, losses)):
         raise UserError(f"the loss became {losses[-1]}")
     seconds = statistics.median(times)
     return {"ms": 1e3 * seconds, "evaluations": statistics.mean(r["nfe_forward"] for r in records),
-            "samples_per_second": work.of.batch / seconds, "memory_megabytes": memory, "ready_seconds": ready,
+            "samples_per_second": workload.spec.batch / seconds, "memory_megabytes": memory, "ready_seconds": ready,
             "first_loss": losses[0], "log": log}
 
 
-def timed(go: Callable[[int], list[Row]], repeats: int) -> tuple[list[float], list[Row]]:
-    """Seconds an iteration, several times over, and the last records; of what is slow, one iteration once."""
-    one, records = _took(go, 1)
+def time_iterations(go: Callable[[int], list[Row]], repeats: int) -> tuple[list[float], list[Row]]:
+    """Return several timings of an iteration in seconds, and the last records; a slow one is timed once."""
+    one, records = _seconds_of(go, 1)
     if 2 * one > BUDGET:
         return [one], records
     group = GROUP if GROUP * one < BUDGET / 2 else 1
@@ -116,20 +118,21 @@ def timed(go: Callable[[int], list[Row]], repeats: int) -> tuple[list[float], li
         go(WARM)
     begun, times = time.perf_counter(), list[float]()
     while len(times) < repeats and (not times or time.perf_counter() - begun < BUDGET):
-        seconds, records = _took(go, group)
+        seconds, records = _seconds_of(go, group)
         times.append(seconds)
     return times, records
 
 
-def _took(go: Callable[[int], list[Row]], count: int) -> tuple[float, list[Row]]:
+def _seconds_of(go: Callable[[int], list[Row]], count: int) -> tuple[float, list[Row]]:
+    """Run `count` iterations; return the seconds per iteration, and their records."""
     begun = time.perf_counter()
     records = go(count)
     return (time.perf_counter() - begun) / count, records
 
 
 def peak_memory(device: torch.device) -> Callable[[], float | None]:
-    """What asks for the megabytes that torch holds of the GPU at most from now on, recordings' own pools included."""
-    gc.collect()  # whatever the row before left behind
+    """Start measuring GPU memory; the returned function gives the peak since then in MB, graph pools included."""
+    gc.collect()  # free what the row before left
     if device.type != "cuda":
         return lambda: None
     torch.cuda.synchronize()
@@ -139,28 +142,28 @@ def peak_memory(device: torch.device) -> Callable[[], float | None]:
     return lambda: (torch.cuda.max_memory_reserved() - held) / 1e6
 
 
-def together(work: Work, device: torch.device, seconds: float) -> float:
-    """Milliseconds an iteration of one run takes of the device where five train in threads; alone it takes `seconds`.
+def measure_in_threads(workload: Workload, device: torch.device, seconds: float) -> float:
+    """Train five runs in threads; return their wall time divided by all their iterations, in milliseconds.
 
-    The wall time over all their iterations.
+    `seconds` is the time of an iteration of one run alone, which decides how many iterations are measured.
     """
     gc.collect()
     iterations = max(2, min(MOST, int(BUDGET / (THREADS * seconds))))
-    start, end, trouble = threading.Barrier(THREADS + 1), threading.Barrier(THREADS + 1), list[Exception]()
+    start, end, errors = threading.Barrier(THREADS + 1), threading.Barrier(THREADS + 1), list[Exception]()
 
-    def work_on(seed: int) -> None:
+    def train(seed: int) -> None:
         try:
-            with training(work, device, seed, []) as trainer:
+            with trainer_for(workload, device, seed, []) as trainer:
                 iterate(trainer, WARM if WARM * seconds < BUDGET / 10 else 1)
                 start.wait()
                 iterate(trainer, iterations)
                 end.wait()
         except Exception as error:
-            trouble.append(error)
+            errors.append(error)
             start.abort()
             end.abort()
 
-    threads = [threading.Thread(target=work_on, args=(seed,), daemon=True) for seed in range(THREADS)]
+    threads = [threading.Thread(target=train, args=(seed,), daemon=True) for seed in range(THREADS)]
     for thread in threads:
         thread.start()
     begun = took = math.nan
@@ -173,6 +176,6 @@ def together(work: Work, device: torch.device, seconds: float) -> float:
         pass
     for thread in threads:
         thread.join()
-    if trouble:
-        raise UserError(f"one of {THREADS} runs: {words(trouble[0])}")
+    if errors:
+        raise UserError(f"one of {THREADS} runs: {error_line(errors[0])}")
     return 1e3 * took / (THREADS * iterations)

@@ -1,4 +1,4 @@
-"""The table of `acenode bench gpu` as text."""
+"""Format the table of `acenode bench gpu`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from typing import Any
 
 from acenode.bench.gpu_workloads import FAMILIES
 
-HEADS = (("alone", 10), ("of five", 10), ("NFE", 7), ("samples/s", 11), ("memory", 10), ("ready in", 10))
+HEADS = (("1 run", 10), ("5 runs", 10), ("NFE", 7), ("samples/s", 11), ("memory", 10), ("setup", 10))
 NOTES = """\
-alone: the median iteration of one run, with both passes of Algorithm 1 for ace and the updates; NFE: evaluations of f a
-forward pass; memory: the peak of what torch takes; ready in: building and the first iteration, with compiling and
-recording what no row before had. of five: {threads} runs in threads of one process, wall time over all their
-iterations; — where that was left out (--full measures it). published: an iteration of the published code,
-measured elsewhere on an H200. reference: torchdiffeq and torch's own operations; native: our steps without recordings;
-graph: CUDA graphs, convolutions in TF32 as torch has them by default, or in full float32; auto: kernels of our own
-where there are any."""
+1 run: median time of one training iteration (both phases of Algorithm 1 for ace). 5 runs: {threads} runs in threads of
+one process, wall time divided by all their iterations; — if not measured (--full measures all rows). NFE: evaluations
+of f per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
+compiling and recording not done by an earlier row. published: one iteration of the published code, measured on an H200.
+Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with
+convolutions in TF32 (torch's default) or float32; auto uses our own kernels where they exist."""
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as text."""
-    by = "" if result["kernels"] else "; no kernels can be compiled here"
+    """Format the result as text."""
+    by = "" if result["kernels"] else "; kernels cannot be compiled on this machine"
     lines = [f"One iteration of training on {result['environment']['device']}{by}"]
     shown = None
     for row in result["rows"]:

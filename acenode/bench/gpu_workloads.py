@@ -1,4 +1,4 @@
-"""What `acenode bench gpu` trains: methods of every family at the paper's size, on made-up data."""
+"""The workloads of `acenode bench gpu`: methods of each model family at the paper's size, on synthetic data."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 IMAGE_BATCH = 128
-# what a run's log says where an engine did not do it all
-OTHERWISE = {"graph": ("graph engine not used", "in native steps", "torch's operations are recorded"),
+# messages in a run's log that mean that the requested engine did not do all the work
+FALLBACK_MESSAGES = {"graph": ("graph engine not used", "in native steps", "torch's operations are recorded"),
              "auto": ("do not run here", TORCH_OPERATIONS)}
-FLOAT32 = "graph, float32"  # with convolutions in full single precision, where torch takes TF32 by default
+FLOAT32 = "graph, float32"  # convolutions in full single precision; torch's default is TF32
 
 
 @dataclass(frozen=True)
 class Family:
-    """Methods that are trained alike, and the engines that train them, the one that `auto` takes last."""
+    """Methods that are trained alike, and the engines to compare, the one that `auto` selects last."""
 
     title: str
     batch: int
     methods: tuple[str, ...]
     engines: tuple[str, ...]
     make: Callable[..., LabTask]  # (method, device, backend=, engine=, seed=)
-    published: Mapping[str, str] = field(default_factory=dict)  # by method: an iteration of the published code
+    published: Mapping[str, str] = field(default_factory=dict)  # time of an iteration of the published code, by method
     targets: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Work:
-    """A row of the table: one method of a family by one engine."""
+class Workload:
+    """One row of the table: a method of a family, trained with one engine."""
 
     family: str
     method: str
     engine: str
 
     def __str__(self) -> str:
-        return f"{self.family}, {self.method} by {self.engine}"
+        return f"{self.family}, {self.method} with {self.engine}"
 
     @property
-    def of(self) -> Family:
+    def spec(self) -> Family:
         return FAMILIES[self.family]
 
 
-def made_up(count: int) -> ImageArrays:
-    """Images of MNIST's shape: a blob for every class, with noise, so that something is learned."""
+def synthetic_images(count: int) -> ImageArrays:
+    """Generate images of MNIST's shape: a random pattern per class with noise, so that there is something to learn."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, count, dtype=np.uint8)
     blobs = rng.random((10, 28, 28, 1))
@@ -72,16 +72,17 @@ def made_up(count: int) -> ImageArrays:
     return ImageArrays(x, y, x[:128], y[:128], tuple("0123456789"))
 
 
-def images(method: str, device: str, backend: Backend = ACCELERATED, **given: Any) -> ImageTask:
+def image_task(method: str, device: str, backend: Backend = ACCELERATED, **given: Any) -> ImageTask:
+    """Make a task of MNIST's size on synthetic images."""
     config = experiments.get("mnist").configure(method, "full", device=device, batch_size=IMAGE_BATCH, **given)
-    return ImageTask(config, made_up(8 * IMAGE_BATCH + 100), 100, IMAGES.build(config, backend), pad=4,
+    return ImageTask(config, synthetic_images(8 * IMAGE_BATCH + 100), 100, IMAGES.build(config, backend), pad=4,
                      device=torch.device(device))
 
 
 FAMILIES: dict[str, Family] = {
     "images": Family("MNIST's size, rtol = atol = 1e-4", IMAGE_BATCH, ("odenet", "ace"),
-                     ("reference", "native", FLOAT32, "graph"), images, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
-                     {"ace": "≤ 10 ms, of five ≤ 6 ms"}),
+                     ("reference", "native", FLOAT32, "graph"), image_task, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
+                     {"ace": "≤ 10 ms, 5 runs ≤ 6 ms"}),
     "series": Family("PhysioNet's size", SERIES_BATCH, ("latent-ode", "ace"), ("reference", "auto"), latent_task,
                      {"latent-ode": "14–18 s"}, {"latent-ode": "≤ 150 ms"}),
     "sporadic": Family("USHCN's size", SPORADIC_BATCH, ("gru-ode-bayes", "ace"), ("reference", "auto"), ushcn_task,
@@ -90,10 +91,10 @@ FAMILIES: dict[str, Family] = {
 
 
 @contextmanager
-def precision(work: Work) -> Iterator[None]:
-    """That of the row's convolutions, in all threads."""
+def convolution_precision(workload: Workload) -> Iterator[None]:
+    """Set the precision of convolutions for a workload, in all threads."""
     before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = before and work.engine != FLOAT32
+    torch.backends.cudnn.allow_tf32 = before and workload.engine != FLOAT32
     try:
         yield
     finally:
@@ -101,29 +102,36 @@ def precision(work: Work) -> Iterator[None]:
 
 
 @contextmanager
-def training(work: Work, device: torch.device, seed: int, log: list[str]) -> Iterator[Trainer]:
-    """A run in this thread, trained as `acenode train` would: on a stream of its own, by that engine and no other."""
-    asked = {"native": "auto", FLOAT32: "graph"}.get(work.engine, work.engine)  # native: auto's without recordings
+def trainer_for(workload: Workload, device: torch.device, seed: int, log: list[str]) -> Iterator[Trainer]:
+    """Set up training as `acenode train` does: on an own stream, with the workload's engine.
+
+    Raises:
+        UserError: the engine could not be used, or not for all the work.
+    """
+    # native is what auto does without CUDA graphs
+    asked = {"native": "auto", FLOAT32: "graph"}.get(workload.engine, workload.engine)
     repeatable(device)
-    backend = backend_of(work.engine, log.append)
+    backend = backend_of(workload.engine, log.append)
     with own_stream(device):
-        task = work.of.make(work.method, device.type, backend=backend, engine=asked, seed=seed)
-        engine = None if work.engine == "native" else engine_for(task, device, asked, log.append, backend=backend)[1]
+        task = workload.spec.make(workload.method, device.type, backend=backend, engine=asked, seed=seed)
+        engine = None
+        if workload.engine != "native":
+            _, engine = engine_for(task, device, asked, log.append, backend=backend)
         if asked == "graph" and engine is None:
             raise UserError(log[-1])
         task.model.train()
         try:
             yield Trainer(task, task.recipe(), SilentListener(), engine)
-            otherwise = [line for line in log if any(words in line for words in OTHERWISE.get(asked, ()))]
-            if otherwise and device.type == "cuda":
-                raise UserError(otherwise[0])
+            fallbacks = [line for line in log if any(text in line for text in FALLBACK_MESSAGES.get(asked, ()))]
+            if fallbacks and device.type == "cuda":
+                raise UserError(fallbacks[0])
         finally:
             if engine is not None:
                 engine.close()
 
 
 def iterate(trainer: Trainer, count: int) -> list[dict[str, Any]]:
-    """So many iterations, and their records once the device is done with them."""
+    """Train `count` iterations, wait for the GPU, and return their records."""
     records = []
     for _ in range(count):
         trainer.iteration = (trainer.iteration + 1) % trainer.task.iterations

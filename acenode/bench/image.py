@@ -1,6 +1,7 @@
-"""`acenode bench image`: one alternating ACE iteration against a direct implementation, and where the time goes.
+"""`acenode bench image`: one alternating ACE training iteration against a direct implementation.
 
-Ratios of medians, the contestants taking turns in one process, so that a noisy machine disturbs all of them alike.
+Reports the median time, memory and gradient error of each implementation, and the time of the parts of one pass. The
+implementations are timed in turns in one process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.bench.image_baseline import DirectACE
-from acenode.bench.interleave import apart
+from acenode.bench.interleave import split_parameters
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
@@ -29,12 +30,12 @@ from acenode.node import CoEvolving
 from acenode.ode.solve import Solver
 from acenode.training.passes import parameter_norm, train_only
 
-TOLERANCE, WEIGHT = 1e-4, 1e-4  # MNIST's, of the paper
+TOLERANCE, PENALTY_WEIGHT = 1e-4, 1e-4  # the paper's, for MNIST
 MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)
 
 
-def product(gradient: str, tolerance: float | None = None) -> ImageModel:
-    """ACE of MNIST's size; always the same parameters."""
+def our_model(gradient: str, tolerance: float | None = None) -> ImageModel:
+    """Build ACE of MNIST's size, always with the same parameters."""
     tolerance = tolerance or TOLERANCE
     model = ace_ode_net(MNIST, Solver(rtol=tolerance, atol=tolerance, gradient=gradient),  # type: ignore[arg-type]
                         f_layers=1, q_layers=1)
@@ -42,9 +43,9 @@ def product(gradient: str, tolerance: float | None = None) -> ImageModel:
     return model
 
 
-def contestants() -> dict[str, nn.Module]:
-    return {"direct": DirectACE(product("backprop"), TOLERANCE),
-            **{name: product(name) for name in ("backprop", "checkpointed", "adjoint")}}
+def implementations() -> dict[str, nn.Module]:
+    return {"direct": DirectACE(our_model("backprop"), TOLERANCE),
+            **{name: our_model(name) for name in ("backprop", "checkpointed", "adjoint")}}
 
 
 def theta_g(model: nn.Module) -> list[nn.Parameter]:
@@ -53,18 +54,18 @@ def theta_g(model: nn.Module) -> list[nn.Parameter]:
 
 
 def iteration(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
-    """Both phases of Algorithm 1, without the optimiser's step, so that every repeat does the same work.
+    """Compute the gradients of both phases of Algorithm 1; no parameter changes, so every repeat does the same work.
 
-    The direct implementation computes all gradients in both phases, as a plain loss.backward() does.
+    The direct implementation computes all gradients in both phases, as a plain `loss.backward()` does.
     """
     x, y = batch
     g = theta_g(model)
-    everything, others = apart(model, g)
+    everything, others = split_parameters(model, g)
     for phase in (others, g):
         model.zero_grad(set_to_none=True)
         with train_only(everything if isinstance(model, DirectACE) else phase, everything):
             loss = F.cross_entropy(model(x), y)
-            (loss + WEIGHT * parameter_norm(g, "l2") if phase is g else loss).backward()
+            (loss + PENALTY_WEIGHT * parameter_norm(g, "l2") if phase is g else loss).backward()
 
 
 def run(options: Namespace) -> int:
@@ -75,7 +76,7 @@ def run(options: Namespace) -> int:
     images, labels = _random_images(max(4 * options.batch, 512))
     batches = TrainingBatches(DeviceImages(images, labels, device), options.batch, 4, 28, 0)
     batch = batches.batch(0, 0)
-    models = {name: model.to(device) for name, model in contestants().items()}
+    models = {name: model.to(device) for name, model in implementations().items()}
     times: dict[str, list[float]] = {name: [] for name in models}
     for repeat in range(options.repeats + 1):  # the first is a warm-up
         for name, model in models.items():
@@ -89,16 +90,17 @@ def run(options: Namespace) -> int:
         "seconds": medians, "speedup": {n: medians["direct"] / t for n, t in medians.items()},
         "loading_share": loading / medians["backprop"], "gradient_error": gradient_errors(batch),
         "memory_megabytes": {n: _memory(m, batch, device) for n, m in models.items()},
-        "where": where(models["backprop"], batch, device),
+        "where": profile(models["backprop"], batch, device),
     }
     print(json.dumps(result) if options.json else render(result))
     return 0
 
 
 def gradient_errors(batch: tuple[Tensor, Tensor]) -> dict[str, float]:
-    """How far each contestant's gradient of θ_g is from the exact one, at the benchmark's tolerance.
+    """Return the relative error of each implementation's gradient of θ_g at the benchmark's tolerance.
 
-    Exact is a solve a thousand times tighter; all in double precision, so that only the solver's error counts.
+    The exact gradient comes from a tolerance a thousand times smaller. All is in double precision, so that only the
+    solver's error counts.
     """
     x, y = batch[0][:4].double(), batch[1][:4]
 
@@ -110,12 +112,12 @@ def gradient_errors(batch: tuple[Tensor, Tensor]) -> dict[str, float]:
                            for c in g.convs]
         return torch.cat([w.flatten() for w in wide])
 
-    exact = gradient(product("backprop", TOLERANCE / 1000))
-    return {name: float((gradient(model) - exact).norm() / exact.norm()) for name, model in contestants().items()}
+    exact = gradient(our_model("backprop", TOLERANCE / 1000))
+    return {name: float((gradient(model) - exact).norm() / exact.norm()) for name, model in implementations().items()}
 
 
-def where(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device) -> dict[str, float]:
-    """Seconds of the parts of one pass of the product's default."""
+def profile(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device) -> dict[str, float]:
+    """Time the parts of one pass with the default gradient, in seconds."""
     assert isinstance(model, ImageModel)
     parts: dict[str, float] = {}
     model.zero_grad(set_to_none=True)
@@ -145,7 +147,7 @@ def _timed(work: Callable[[], Any], device: torch.device) -> float:
 
 
 def _memory(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device) -> float:
-    """Most memory a forward and backward pass takes beyond what it starts with, in MB."""
+    """Return the peak memory of a forward and backward pass in MB, above what was allocated before."""
     def work() -> None:
         F.cross_entropy(model(batch[0]), batch[1]).backward()
 
@@ -159,7 +161,7 @@ def _memory(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device
 
 
 def _peak_rss(work: Callable[[], Any]) -> float:
-    """Growth of the resident memory while the work runs, sampled; an estimate, good to a few MB."""
+    """Estimate the growth of resident memory while the work runs, by sampling, to a few MB."""
     import gc
     import resource
     from pathlib import Path
@@ -196,17 +198,18 @@ def _random_images(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def render(result: dict[str, Any]) -> str:
-    """The result as text."""
+    """Format the result as a table."""
     lines = [f"ACE-ODE-Net, MNIST size, batch {result['batch']}, rtol = atol = {result['tolerance']:g}, "
              f"{result['environment']['device']}", "",
-             f"{'one alternating iteration':<34}{'seconds':>9}{'speed':>8}{'memory MB':>11}{'θ_g gradient off by':>21}"]
+             f"{'one alternating iteration':<34}{'seconds':>9}{'speedup':>8}{'memory MB':>11}"
+             f"{'error of θ_g gradient':>23}"]
     titles = {"direct": "direct (concat, adjoint)", "backprop": "acenode backprop (default)",
               "checkpointed": "acenode checkpointed", "adjoint": "acenode adjoint"}
     for name, seconds in result["seconds"].items():
         lines.append(f"{titles[name]:<34}{seconds:>9.3f}{result['speedup'][name]:>7.2f}×"
-                     f"{result['memory_megabytes'][name]:>11.0f}{result['gradient_error'][name]:>21.1e}")
-    lines += ["", "where a pass of the default goes:"]
+                     f"{result['memory_megabytes'][name]:>11.0f}{result['gradient_error'][name]:>23.1e}")
+    lines += ["", "one pass with backprop, by part:"]
     lines += [f"  {name:<32}{value:>9.4f}" + ("" if name == "evaluations" else " s")
               for name, value in result["where"].items()]
-    lines.append(f"  {'loading a batch, of an iteration':<32}{100 * result['loading_share']:>8.2f}%")
+    lines.append(f"  {'loading a batch / iteration':<32}{100 * result['loading_share']:>8.2f}%")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""The same ACE-ODE-Net written directly: what the benchmark compares with.
+"""A direct implementation of ACE-ODE-Net, the baseline of `acenode bench image`.
 
-The time channel is concatenated, f and g are separate calls on their own attended h, and torchdiffeq's adjoint does
-the gradient. Its parameters are taken over from the product's model, so both compute the same function.
+Time is concatenated as a channel, f and g attend to h separately, and torchdiffeq's adjoint computes the gradient. The
+parameters are copied from an `ImageModel`, so both compute the same function.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acenode.node import ACENODE
 
 
 class DirectField(nn.Module):
-    """GroupNorm, ReLU, then convolutions of [h, t] with GroupNorm between and after."""
+    """f or g: GroupNorm, ReLU and convolution of [h, t], repeated, and a last GroupNorm."""
 
     def __init__(self, source: ConvField) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class DirectField(nn.Module):
 
 
 class DirectAttention(nn.Module):
-    """q with torch's own convolutions."""
+    """q with `nn.Conv2d`."""
 
     def __init__(self, source: ConvAttention) -> None:
         super().__init__()
@@ -45,7 +45,9 @@ class DirectAttention(nn.Module):
         return self.norms[-1](h)
 
 
-class _Joint(nn.Module):
+class _DirectCoEvolving(nn.Module):
+    """The vector field of (h, a) with elementwise attention."""
+
     def __init__(self, f: nn.Module, g: nn.Module) -> None:
         super().__init__()
         self.f, self.g = f, g
@@ -56,7 +58,7 @@ class _Joint(nn.Module):
 
 
 class DirectACE(nn.Module):
-    """stem, q, torchdiffeq's odeint_adjoint over (h, a), head."""
+    """Stem, q, torchdiffeq's `odeint_adjoint` on (h, a), and head."""
 
     def __init__(self, source: ImageModel, tolerance: float) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class DirectACE(nn.Module):
         assert isinstance(ode.g, ConvField)
         assert isinstance(ode.q, ConvAttention)
         self.stem, self.head, self.tolerance = source.stem, source.head, tolerance
-        self.q, self.field = DirectAttention(ode.q), _Joint(DirectField(ode.f), DirectField(ode.g))
+        self.q, self.field = DirectAttention(ode.q), _DirectCoEvolving(DirectField(ode.f), DirectField(ode.g))
 
     def forward(self, x: Tensor) -> Tensor:
         from torchdiffeq import odeint_adjoint
@@ -78,7 +80,7 @@ class DirectACE(nn.Module):
 
 
 def _copies(source: ConvField | ConvAttention) -> tuple[nn.ModuleList, nn.ModuleList]:
-    """The norms and convolutions of a network with torch's own layers; a time convolution gets its channel back."""
+    """Copy a network's norms and convolutions into torch's layers; the time weights become an input channel."""
     norms, convs = nn.ModuleList(), nn.ModuleList()
     for norm in source.norms:
         assert isinstance(norm, nn.GroupNorm)

@@ -1,7 +1,7 @@
-"""The latent ODE on the union grid, written plainly: what the benchmark compares with.
+"""A direct implementation of the latent ODE on a union time grid, the baseline of `acenode bench latent`.
 
-Every record walks through all distinct times of its batch, one recurrent update after another with torch's own layers;
-the decoder is asked for every one of those times in turn, and what no record observed is masked out of the loss.
+The encoder updates every record at all distinct times of the batch, the decoder is evaluated at all of them, and values
+that were not observed are masked out of the loss.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from acenode.models.latent.recognition import ODEEncoder
 
 
 def collate(records: list[TimeSeries]) -> tuple[list[float], Tensor, Tensor]:
-    """The union's times with values and masks (B, T, D), zero where a record has no point."""
+    """Return the distinct times (T,), and values and masks (B, T, D), zero where a record has no point."""
     union = np.unique(np.concatenate([r.t for r in records]))
     x = np.zeros((len(records), len(union), records[0].x.shape[1]), np.float32)
     m = np.zeros_like(x)
@@ -31,12 +31,14 @@ def collate(records: list[TimeSeries]) -> tuple[list[float], Tensor, Tensor]:
 
 
 def mlp(net: Perceptron, x: Tensor) -> Tensor:
+    """Apply a network layer by layer."""
     for layer in net:
         x = F.linear(x, layer.weight, layer.bias) if isinstance(layer, nn.Linear) else layer(x)
     return x
 
 
 def encode(encoder: ODEEncoder, times: list[float], x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+    """Run the ODE-RNN encoder backward in time; return mean and deviation of z(0), each (B, latent)."""
     cell, f = encoder.recurrence.cell, encoder.recurrence.drift.f.layers
     mu = s = x.new_zeros(len(x), encoder.recurrence.size)
     smallest, before = (times[-1] - times[0]) / STEPS_PER_SPAN, times[-1] + FIRST_GAP
@@ -58,7 +60,7 @@ def encode(encoder: ODEEncoder, times: list[float], x: Tensor, m: Tensor) -> tup
 
 
 def loss(model: LatentODE, records: list[TimeSeries], labels: Tensor, noise: Tensor, weight: float) -> Tensor:
-    """The evidence bound and the weighted cross-entropy of a batch."""
+    """Compute the negative evidence lower bound plus the weighted cross-entropy of a batch."""
     assert isinstance(model.encoder, ODEEncoder)
     times, x, m = collate(records)
     mean, deviation = encode(model.encoder, times, x, m)

@@ -21,7 +21,7 @@ BATCH, POINTS, QUANTUM, VARIABLES, OBSERVED = 50, (75, 25, 138), 0.016, 41, 0.14
 
 
 def physionet_records(count: int = BATCH, seed: int = 0) -> Records:
-    """Records with PhysioNet's numbers of points, grid of times, variables and share of observed values."""
+    """Generate records with PhysioNet's number of points, time grid, variables and share of observed values."""
     rng, series = np.random.default_rng(seed), list[TimeSeries]()
     mean, spread, most = POINTS
     for _ in range(count):
@@ -37,7 +37,7 @@ def physionet_records(count: int = BATCH, seed: int = 0) -> Records:
 
 def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
                 **given: Any) -> SeriesTask:
-    """A method of the paper's size, with the same parameters for a seed, on such records."""
+    """Make a task of the paper's size on such records; a seed fixes the parameters."""
     config = experiments.get("physionet").configure(method, "full", device=device, **given)
     model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config, backend)
     made = physionet_records(3 * BATCH)

@@ -1,4 +1,4 @@
-"""Run folders to measure with: many, long ones, and ones with large maps. Made up, so never shown as results."""
+"""Write synthetic run folders for benchmarks and tests: many runs, long runs, and runs with large maps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunWriter
 
 CREATED = 1_750_000_000.0
-SIZE = 100_000  # bytes of a result.json with t-SNE points
+RESULT_BYTES = 100_000  # of a result.json with t-SNE points
 
 
 def finished_runs(root: Path, count: int, *, experiment: str = "mnist", seconds: float = 30.0, old: bool = False,
                   **given: Any) -> list[Run]:
-    """`count` finished runs of ACE, oldest first; `old` ones have no test metrics in their status."""
+    """Write `count` finished ACE runs, oldest first; `old` ones have no test metrics in their status."""
     config = experiments.get(experiment).configure("ace", **{"device": "cpu", **given}).to_dict()
     points = _points()
     return [_finished(root / f"{experiment}-ace-{i:05d}", i, {**config, "seed": i}, points, seconds, old)
@@ -53,12 +53,13 @@ def _finished(path: Path, i: int, config: dict[str, Any], points: list[list[floa
 
 
 def _points() -> list[list[float]]:
+    """Return random t-SNE points."""
     rng = random.Random(0)
-    return [[rng.uniform(-50, 50), rng.uniform(-50, 50)] for _ in range(SIZE // 42)]
+    return [[rng.uniform(-50, 50), rng.uniform(-50, 50)] for _ in range(RESULT_BYTES // 42)]
 
 
 def long_run(store: RunStore, steps: int, state: str = "finished") -> Run:
-    """A run with that many step records, as if this process trained it."""
+    """Write a run with that many step records, as if this process had trained it."""
     run = create(store, experiments.get("mnist").configure("ace", device="cpu"))
     rng = np.random.default_rng(0)
     with open(run.path / "metrics.jsonl", "w", encoding="utf-8") as file:
@@ -73,8 +74,8 @@ def long_run(store: RunStore, steps: int, state: str = "finished") -> Run:
     return run
 
 
-def wide_film(store: RunStore, frames: int = 60, probes: int = 2, channels: int = 4, side: int = 64) -> Run:
-    """A run with one snapshot of large maps, as many as the player is sent every frame of."""
+def run_with_large_maps(store: RunStore, frames: int = 60, probes: int = 2, channels: int = 4, side: int = 64) -> Run:
+    """Write a run with one snapshot of large maps, of the most frames that the player receives in full."""
     run = long_run(store, 50)
     rng = np.random.default_rng(0)
     start, end = (rng.normal(size=(probes, channels, side, side)).astype(np.float32) for _ in range(2))

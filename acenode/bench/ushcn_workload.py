@@ -16,13 +16,13 @@ from acenode.data.splits import Parts
 from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
 from acenode.experiments.forecast_task import ForecastTask
 
-BATCH, TIMES = 300, 315  # of the protocol, and the mean number of observation times of a series
-DAY_COUNT, MORE = 1_491, 0.04  # days in the set, and the chance of each further variable at a time
-HELD = 6  # series beside those of training
+BATCH, TIMES = 300, 315  # the protocol's batch size, and the mean number of observation times of a series
+DAY_COUNT, MORE = 1_491, 0.04  # days in the data set, and the probability of each further variable at a time
+HELD = 6  # series for validation and testing
 
 
 def ushcn_series(count: int = BATCH, seed: int = 0) -> list[TimeSeries]:
-    """Series with USHCN's number and grid of times: a time for every day, rounded to tenths."""
+    """Generate series with USHCN's number of observation times and its time grid: days, rounded to tenths of a unit."""
     rng, found = np.random.default_rng(seed), list[TimeSeries]()
     days = np.minimum(np.round(np.arange(DAY_COUNT) / DAYS, 1), END)
     for _ in range(count):
@@ -36,7 +36,7 @@ def ushcn_series(count: int = BATCH, seed: int = 0) -> list[TimeSeries]:
 
 
 def as_data_set(made: list[TimeSeries]) -> SeriesArrays:
-    """The series as a data set."""
+    """Return the series as a data set."""
     lengths = [len(r.t) for r in made]
     return SeriesArrays(
         ids=np.arange(len(made)).astype(str), offsets=np.cumsum([0, *lengths]).astype(np.int64),
@@ -47,7 +47,7 @@ def as_data_set(made: list[TimeSeries]) -> SeriesArrays:
 
 def ushcn_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED, count: int = BATCH,
                **given: Any) -> ForecastTask:
-    """A method of the paper's size that trains on such series, one batch of them."""
+    """Make a task of the paper's size that trains on one batch of such series."""
     experiment = experiments.get("ushcn")
     config = experiment.configure(method, "full", device=device, **given)
     train, held = np.arange(count), np.arange(count, count + HELD)

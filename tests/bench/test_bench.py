@@ -1,4 +1,4 @@
-"""The benchmark compares like with like: the direct implementation computes the same function and gradients."""
+"""The benchmarks compare like with like: baselines compute the same losses and gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from problems import relative
 
 from acenode import Solver, solve
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, OPTIONS, app, gpu_workloads, image, settle, ushcn
-from acenode.bench.image import product
+from acenode.bench.image import our_model
 from acenode.bench.image_baseline import DirectACE
 from acenode.bench.synthetic_runs import long_run
 from acenode.cli import main
@@ -25,8 +25,8 @@ from acenode.runs.store import RunStore
 
 
 def test_direct_and_product_agree_to_rounding_on_the_same_steps() -> None:
-    """Every rewrite is exact: with equal steps, values and gradients differ by rounding alone."""
-    model = product("backprop").double()
+    """With equal steps, values and gradients differ by rounding only."""
+    model = our_model("backprop").double()
     direct = DirectACE(model, 1e-4).double()
     solver = Solver("rk4", step_size=0.5)
     generator = torch.Generator().manual_seed(0)
@@ -46,24 +46,24 @@ def test_direct_and_product_agree_to_rounding_on_the_same_steps() -> None:
             assert relative(a.weight.grad, b.weight.grad) < 1e-9
 
 
-def test_one_clock_and_series_by_themselves_have_the_same_loss_and_gradient() -> None:
-    contestants, found = ushcn.contestants(ushcn.ushcn_series(3)), []
-    for name in (ushcn.PLAIN, ushcn.OWN):
-        model, loss = contestants[name]
+def test_ushcn_baseline_has_the_same_loss_and_gradient() -> None:
+    implementations, found = ushcn.implementations(ushcn.ushcn_series(3)), []
+    for name in (ushcn.BASELINE, ushcn.OURS):
+        model, loss = implementations[name]
         model.zero_grad()
         value = loss()
         value.backward()
         found.append((value.detach(), {k: p.grad.clone() for k, p in model.named_parameters() if p.grad is not None}))
-    (plain, by_clock), (own, by_series) = found
-    assert relative(own, plain) < 1e-5
-    assert by_clock.keys() == by_series.keys()
-    for name, exact in by_clock.items():
+    (plain, by_baseline), (ours, by_series) = found
+    assert relative(ours, plain) < 1e-5
+    assert by_baseline.keys() == by_series.keys()
+    for name, exact in by_baseline.items():
         assert (by_series[name] - exact).norm() <= 1e-4 * exact.norm(), name
 
 
-def test_both_phases_of_ace_are_those_of_the_algorithm() -> None:
-    contestants = ushcn.contestants(ushcn.ushcn_series(2))
-    (model, joint), (_, phases) = contestants[ushcn.ACE], contestants[ushcn.PHASES]
+def test_both_phases_of_ace_compute_the_gradients_of_algorithm_1() -> None:
+    implementations = ushcn.implementations(ushcn.ushcn_series(2))
+    (model, joint), (_, phases) = implementations[ushcn.ACE], implementations[ushcn.PHASES]
     model.zero_grad()
     joint().backward()
     exact = {k: p.grad.clone() for k, p in model.named_parameters() if p.grad is not None}
@@ -72,25 +72,25 @@ def test_both_phases_of_ace_are_those_of_the_algorithm() -> None:
     g = {k for k, _ in model.named_parameters() if k.startswith("attention.")}
     assert {k for k, p in model.named_parameters() if p.grad is not None} == exact.keys() - g
     last.backward()
-    for name, p in model.named_parameters():  # nothing is updated in between, so that together they are the whole
+    for name, p in model.named_parameters():  # no update in between, so that both together are the whole gradient
         assert (p.grad is None) == (name not in exact), name
         assert p.grad is None or (p.grad - exact[name]).norm() <= 1e-6 * exact[name].norm(), name
 
 
-def test_the_sporadic_benchmark_prints_both_ratios(monkeypatch: pytest.MonkeyPatch,
+def test_bench_ushcn_prints_both_ratios(monkeypatch: pytest.MonkeyPatch,
                                                    capsys: pytest.CaptureFixture[str]) -> None:
     whole = ushcn.measure
     monkeypatch.setattr(ushcn, "measure", lambda repeats: whole(repeats, count=2))
     assert main(["bench", "ushcn", "--repeats", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     seconds = result["seconds"]
-    assert result["speedup"] == pytest.approx(seconds[ushcn.PLAIN] / seconds[ushcn.OWN])
-    assert result["ace"] == pytest.approx(seconds[ushcn.ACE] / seconds[ushcn.OWN])
-    assert result["phases"] == pytest.approx(seconds[ushcn.PHASES] / seconds[ushcn.OWN])
-    assert f"{result['ace']:.1f} times as long" in ushcn.render(result)
+    assert result["speedup"] == pytest.approx(seconds[ushcn.BASELINE] / seconds[ushcn.OURS])
+    assert result["ace"] == pytest.approx(seconds[ushcn.ACE] / seconds[ushcn.OURS])
+    assert result["phases"] == pytest.approx(seconds[ushcn.PHASES] / seconds[ushcn.OURS])
+    assert f"gru-ode-bayes: {result['ace']:.1f} (target" in ushcn.render(result)
 
 
-def test_it_prints_ratios(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_image_prints_ratios(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "MNIST", ImageShape(1, 28, 10, 8, 0))
     monkeypatch.setattr(image, "TOLERANCE", 1e-2)
     assert main(["bench", "image", "--repeats", "1", "--batch", "2", "--json"]) == 0
@@ -102,8 +102,8 @@ def test_it_prints_ratios(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert f"{result['seconds']['checkpointed']:.3f}" in image.render(result)
 
 
-def test_throughput_is_by_the_clock_over_whole_epochs(tmp_path: Path) -> None:
-    """Iterations that say they took 1 ms, with 0.3 s of validation after every 4: the clock decides."""
+def test_throughput_is_wall_time_over_whole_epochs(tmp_path: Path) -> None:
+    """Records claim 1 ms per iteration, but every 4 are followed by 0.3 s of validation: wall time counts."""
     run = long_run(RunStore(tmp_path), 3, state="running")
     over = threading.Event()
 
@@ -122,12 +122,12 @@ def test_throughput_is_by_the_clock_over_whole_epochs(tmp_path: Path) -> None:
         over.set()
         trainer.join()
     assert all(0.7 <= w.seconds < time.perf_counter() - begun for w in windows)
-    assert all(w.iterations and len(w.iterations) % 4 == 0 for w in windows)  # nothing of half an epoch
-    assert 4 < app.throughput(windows) < 1.1 * 4 / 0.3  # 1,000 by what the iterations say
+    assert all(w.iterations and len(w.iterations) % 4 == 0 for w in windows)  # no partial epochs
+    assert 4 < app.throughput(windows) < 1.1 * 4 / 0.3  # the records claim 1,000
     assert app.throughput([app.Window(2.0, [0.1] * 3), app.Window(1.0, [0.1] * 3)]) == 2.0
 
 
-def test_help_says_what_each_measures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_describes_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["bench", "--help"])
     text = " ".join(capsys.readouterr().out.split())

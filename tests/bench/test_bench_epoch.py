@@ -1,4 +1,4 @@
-"""An epoch by every engine: the table, what is refused, and runs that fail without the others."""
+"""`acenode bench epoch`: one epoch on the bundled digits, the table, and refused options."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from acenode.errors import UserError
 def test_an_epoch_on_the_bundled_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                         capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path))
-    words = ["bench", "epoch", "--device", "cpu", "--engines", "native", "--seeds", "3", "--jobs", "2",
+    arguments = ["bench", "epoch", "--device", "cpu", "--engines", "native", "--seeds", "3", "--jobs", "2",
              "--json"]
-    assert main(words) == 0
+    assert main(arguments) == 0
     out = capsys.readouterr()
     result = json.loads(out.out)
     assert (result["data"], result["seeds"], result["engines"]) == ("sample", [3], ["native"])
@@ -42,20 +42,20 @@ def rows(**accuracies: list[float | None]) -> dict[str, Any]:
 def test_differences_are_taken_seed_by_seed() -> None:
     text = epoch.render(rows(graph=[0.91, 0.93, None], native=[None] * 3, reference=[0.90, 0.90, 0.95]))
     assert "graph minus reference, seed by seed: +2.00 ± 1.00 points" in text
-    assert "native minus reference: no seed by both" in text
+    assert "native minus reference: no seed finished with both" in text
     assert "graph, seed 2: out of memory" in text
     assert ["median", "92.00", "—", "90.00"] in [line.split() for line in text.splitlines()]
 
 
-def test_seeds_and_engines_are_named() -> None:
+def test_seeds_and_engines_are_read_from_text() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     assert read_seeds("0-2, 7,1") == [0, 1, 2, 7]
-    assert epoch.chosen(None, cuda) == ["graph", "native", "reference"]
-    assert epoch.chosen("float32, native", cuda) == ["float32", "native"]
+    assert epoch.engines_from(None, cuda) == ["graph", "native", "reference"]
+    assert epoch.engines_from("float32, native", cuda) == ["float32", "native"]
     for text in ("one", "2-1", ""):
         with pytest.raises(UserError, match="seeds"):
             read_seeds(text)
     with pytest.raises(UserError, match="there is no engine 'graphs': choose from graph, float32, native, reference"):
-        epoch.chosen("graphs", cuda)
-    with pytest.raises(UserError, match="graphs need a CUDA device"):
-        epoch.chosen("graph", cpu)
+        epoch.engines_from("graphs", cuda)
+    with pytest.raises(UserError, match="graph needs a CUDA device"):
+        epoch.engines_from("graph", cpu)

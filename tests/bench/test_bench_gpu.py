@@ -1,4 +1,4 @@
-"""The table of the GPU's benchmark: what it measures, what it leaves out, and rows that fail without the others."""
+"""`acenode bench gpu`: what is measured, what is skipped, and rows that fail without the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from acenode.backend import Backend
 from acenode.bench import gpu, gpu_workloads
 from acenode.bench.gpu_table import render
-from acenode.bench.gpu_workloads import FAMILIES, Work
+from acenode.bench.gpu_workloads import FAMILIES, Workload
 from acenode.bench.latent_workload import latent_task
 from acenode.bench.ushcn_workload import ushcn_task
 from acenode.cli import main
@@ -52,7 +52,7 @@ class Tiny:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> list[Tiny]:
-    """The series by such tasks, of which ace cannot be made; all that there were."""
+    """Replace the series family by such tasks; ace fails to build. Returns the tasks made."""
     made: list[Tiny] = []
 
     def make(method: str, device: str, backend: Backend, engine: str, seed: int) -> Any:
@@ -65,9 +65,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> list[Tiny]:
     return made
 
 
-def test_every_row_is_measured_and_one_that_fails_says_so_in_its_place(tiny: list[Tiny],
+def test_a_failing_row_records_its_error_and_the_others_are_measured(tiny: list[Tiny],
                                                                        capsys: pytest.CaptureFixture[str]) -> None:
-    rows = gpu.measure(gpu.works("series"), CPU, 2, full=False)["rows"]
+    rows = gpu.measure(gpu.workloads_of("series"), CPU, 2, full=False)["rows"]
     assert [(r["method"], r["engine"], r["error"]) for r in rows] == [
         ("latent-ode", "reference", None), ("latent-ode", "auto", None),
         ("ace", "reference", "RuntimeError: no such kernel"), ("ace", "auto", "RuntimeError: no such kernel")]
@@ -81,10 +81,10 @@ def test_every_row_is_measured_and_one_that_fails_says_so_in_its_place(tiny: lis
     assert [task.backend.accelerated for task in tiny] == [False, True] + 5 * [True]
     assert sorted(task.seed for task in tiny[2:]) == [0, 1, 2, 3, 4]
     assert len({t for task in tiny[2:] for t in task.threads}) == 5
-    assert "4/4 series, ace by auto" in capsys.readouterr().err
+    assert "4/4 series, ace with auto" in capsys.readouterr().err
 
 
-def test_a_run_that_fails_beside_others_ends_them_in_words(tiny: list[Tiny]) -> None:
+def test_a_run_that_fails_beside_others_ends_them_with_its_error(tiny: list[Tiny]) -> None:
     def fail(self: Tiny, *_: int) -> Tensor:
         if len(tiny) > 5:
             raise RuntimeError("device lost")
@@ -92,33 +92,33 @@ def test_a_run_that_fails_beside_others_ends_them_in_words(tiny: list[Tiny]) -> 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tiny, "batch", fail)
-        row = gpu.row_of(Work("series", "latent-ode", "auto"), CPU, 1, full=True)
+        row = gpu.measure_row(Workload("series", "latent-ode", "auto"), CPU, 1, full=True)
     assert row["ms"] > 0
     assert row["ms_in_threads"] is None
     assert row["error"] == "one of 5 runs: RuntimeError: device lost"
 
 
-def test_a_row_has_the_precision_that_it_says(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_have_the_precision_of_the_row(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     for engine in ("auto", gpu_workloads.FLOAT32):
         monkeypatch.setattr(gpu_workloads, "engine_for", lambda *_, **__: ("graph", IdleEngine()))
-        gpu.row_of(Work("series", "latent-ode", engine), CPU, 1, full=True)
+        gpu.measure_row(Workload("series", "latent-ode", engine), CPU, 1, full=True)
     assert [task.tf32 for task in tiny] == 6 * [{True}] + 6 * [{False}]
     assert torch.backends.cudnn.allow_tf32
 
 
-def test_of_what_is_slow_one_iteration_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_iteration_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def counts(budget: float) -> list[int]:
         asked: list[int] = []
         monkeypatch.setattr(gpu, "BUDGET", budget)
-        gpu.timed(lambda count: asked.append(count) or [{}], 2)  # type: ignore[func-returns-value]
+        gpu.time_iterations(lambda count: asked.append(count) or [{}], 2)  # type: ignore[func-returns-value]
         return asked
 
     assert counts(0.0) == [1]
     assert counts(60.0) == [1, gpu.WARM, gpu.GROUP, gpu.GROUP]
 
 
-def test_the_table() -> None:
+def test_table_lines() -> None:
     row = {"family": "images", "method": "ace", "engine": "native", "batch": 128, "ms": 178.2, "ms_in_threads": None,
            "evaluations": 38.0, "samples_per_second": 718.3, "memory_megabytes": 527.0, "ready_seconds": 1.24,
            "published": None, "target": None, "error": None}
@@ -137,34 +137,35 @@ def test_the_table() -> None:
     assert max(len(line) for line in text.splitlines()) <= 140
 
 
-@pytest.mark.parametrize(("words", "message"), [
+@pytest.mark.parametrize(("arguments", "message"), [
     (["--families", "images,words"], "no family 'words': choose from images, series, sporadic"),
     (["--repeats", "0"], "at least 1"),
     pytest.param([], "bench gpu needs a CUDA device, and there is none here",
                  marks=pytest.mark.skipif("__import__('torch').cuda.is_available()"))])
-def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "gpu", *words]) == 2
+def test_user_errors_are_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "gpu", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 
 
-def test_the_data_has_the_families_batches() -> None:
+def test_workloads_have_the_batch_sizes_of_their_families() -> None:
     made = ushcn_task("gru-ode-bayes", count=3, seed=1)
     assert made.batch(0, 0).seen.x.shape[::2] == (3, 5)
     assert made.arrays.fault() is None
     assert made.iterations == 1
     assert latent_task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
-    image = gpu_workloads.images("odenet", "cpu", seed=0).batch(0, 0)[0]
+    image = gpu_workloads.image_task("odenet", "cpu", seed=0).batch(0, 0)[0]
     assert image.shape == (FAMILIES["images"].batch, 1, 28, 28)
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("work", [Work("images", "odenet", "graph"),
-                                  Work("images", "odenet", gpu_workloads.FLOAT32), Work("series", "latent-ode", "auto"),
-                                  Work("sporadic", "gru-ode-bayes", "auto"), Work("sporadic", "ace", "auto")], ids=str)
-def test_rows_on_a_gpu(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("workload", [
+    Workload("images", "odenet", "graph"), Workload("images", "odenet", gpu_workloads.FLOAT32),
+    Workload("series", "latent-ode", "auto"), Workload("sporadic", "gru-ode-bayes", "auto"),
+    Workload("sporadic", "ace", "auto")], ids=str)
+def test_rows_on_a_gpu(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "MOST", 2)
-    row = gpu.row_of(work, torch.device("cuda"), 1, full=True)
+    row = gpu.measure_row(workload, torch.device("cuda"), 1, full=True)
     assert row["error"] is None
     assert row["memory_megabytes"] > 0
     assert 0 < row["ms_in_threads"] < 1e4

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from player_runs import decoded, run_of, snapshot, stations, values
 
-from acenode.bench.synthetic_runs import wide_film
+from acenode.bench.synthetic_runs import run_with_large_maps
 from acenode.errors import UserError
 from acenode.results import player_data
 from acenode.runs.store import Run, RunStore
@@ -265,7 +265,7 @@ def test_large_snapshots_are_thinned(tmp_path: Path) -> None:
 
 
 def test_every_frame_of_the_benchmarks_run_is_sent(tmp_path: Path) -> None:
-    run = wide_film(RunStore(tmp_path))
+    run = run_with_large_maps(RunStore(tmp_path))
     about = player_data.describe(run)
     assert len(about["t"]) == 60
     assert about["attention"]["shape"] == about["features"]["shape"] == [64, 64]
