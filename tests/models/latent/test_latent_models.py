@@ -163,7 +163,7 @@ def test_a_prediction_does_not_feel_its_batch_mates(kind: str) -> None:
     filled(model, size=0.2)
     model.eval()
     of = records((5, 9, 3))
-    K, latent = config.trajectories or 1, model.latent
+    K, latent = config.settings.get("trajectories", 1), model.latent
     b = batch(of, backwards=model.backwards, K=K, latent=latent)
     together = model(b)
     for i in range(3):
