@@ -11,8 +11,8 @@ from acenode import experiments
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import TimeSeries
 from acenode.experiments.latent_methods import SeriesShape
-from acenode.experiments.series_batches import Records
-from acenode.experiments.series_task import SeriesTask, Splits
+from acenode.experiments.series_batches import Records, SeriesSplits
+from acenode.experiments.series_task import SeriesTask
 from acenode.training.task import Metric
 
 # as in training batches of the real set: records, points per record (mean, deviation, most), hours between possible
@@ -41,6 +41,6 @@ def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backen
     config = experiments.get("physionet").configure(method, "full", device=device, **given)
     model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config, backend)
     made = physionet_records(3 * BATCH)
-    part = Splits(made.take(range(BATCH)), made.take(range(BATCH, 2 * BATCH)), made.take(range(2 * BATCH, 3 * BATCH)),
-                  ("survived", "died"))
+    train, validation, test = (made.take(range(n * BATCH, (n + 1) * BATCH)) for n in range(3))
+    part = SeriesSplits(train, validation, test, ("survived", "died"))
     return SeriesTask(config, part, model, "record", Metric("auc"), torch.device(device))

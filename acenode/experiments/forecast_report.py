@@ -1,83 +1,74 @@
-"""What is kept of a forecasting model to look at: probes while it trains, and forecasts of its test set at the end."""
+"""What is recorded of a forecasting model: snapshots of its probes while it trains, and the report on its test set."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from acenode.data.points import Points, TimeSeries, pad
 from acenode.data.sporadic import SporadicBatch
-from acenode.experiments.flow import beyond_even
+from acenode.experiments.attention_flow import excess_flow
+from acenode.experiments.forecast_batches import ForecastSeries
 from acenode.experiments.probes import LIMIT, half
 from acenode.models.forecast.gaussian import Forecast
 
-if TYPE_CHECKING:
-    from acenode.experiments.forecast_task import ForecastTask
-
-SHOWN, GRID, BINS = 6, 200, 10  # series, times of a curve, and of the errors over time
-FRAMES = 41  # of a snapshot
-BAND = 2.0  # standard deviations
+SHOWN, GRID, BINS = 6, 200, 10  # series shown, times of a curve, bins of the errors over time
+FRAMES = 41  # times in a snapshot
+BAND = 2.0  # half width of the band of a forecast, in standard deviations
 
 
-def snapshot(task: ForecastTask) -> dict[str, np.ndarray]:
-    """As many probes as fit; between two of its steps a is what it was."""
-    d = int(task.model.latent)  # type: ignore[arg-type]
-    attentive = getattr(task.model, "attention", None) is not None
+def snapshot(model: nn.Module, data: ForecastSeries, probes: list[int]) -> dict[str, np.ndarray]:
+    """Return the arrays of a snapshot file, with as many probes as fit; a is constant between two of its steps."""
+    d = int(model.latent)  # type: ignore[arg-type]
+    attentive = getattr(model, "attention", None) is not None
     each = FRAMES * 2 * (d + (d * d if attentive else 0))
-    chosen = task.probes[:max(1, min(len(task.probes), LIMIT // each))]
-    batch = task.forecasts(chosen, 0)
-    t = grid_of(task, FRAMES)
-    h, a = task.model.trajectory(batch, t.tolist())  # type: ignore[operator]
-    jumps = [r.t[r.t <= task.cut] for r in task.records(chosen)]
+    chosen = probes[:max(1, min(len(probes), LIMIT // each))]
+    batch = data.forecast_batch(chosen, 0)
+    t = data.grid(FRAMES)
+    h, a = model.trajectory(batch, t.tolist())  # type: ignore[operator]
+    jumps = [r.t[r.t <= data.cut] for r in data.records(chosen)]
     marks = np.full((len(chosen), max(len(j) for j in jumps)), np.nan, np.float32)
     for row, own in zip(marks, jumps, strict=True):
         row[:len(own)] = own
-    arrays = {"t": t.astype(np.float32), "h": half(h), "jumps": marks, "name": task.arrays.ids[chosen]}
+    arrays = {"t": t.astype(np.float32), "h": half(h), "jumps": marks, "name": data.arrays.ids[chosen]}
     return arrays | ({"a": half(a)} if a is not None else {})
 
 
-def grid_of(task: ForecastTask, count: int) -> np.ndarray:
-    """Times from 0 to the end, on the model's own steps where it has any."""
-    t = np.linspace(0.0, task.arrays.horizon, count)
-    return t if task.step is None else np.unique((t / task.step).round()) * task.step
+def report(model: nn.Module, data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
+    """Return what the pages and reports show of the test set, by the keys of result.json.
 
-
-def report(task: ForecastTask) -> dict[str, Any]:
-    """Everything of the test set that is drawn: see the keys."""
-    errors = task.errors("test", None, bins=BINS)
-    assert errors is not None
-    assert errors.bins is not None
-    found: dict[str, Any] = {"over_time": over_time(task, errors.bins), "cut": task.cut, "records": records(task)}
-    known, learned = task.arrays.coupling, between_variables(task)
+    `bins` (3, BINS) are squared errors, negative log-likelihoods and counts over time.
+    """
+    found: dict[str, Any] = {"over_time": over_time(data, bins), "cut": data.cut, "records": records(model, data)}
+    known, learned = data.arrays.coupling, between_variables(model, data)
     if known is not None and learned is not None:
         found["coupling"] = {
-            "names": list(task.arrays.names), "known": known.tolist(), "learned": learned.round(4).tolist(),
-            "how": "softmax(a(t)) averaged over series and time, carried to the variables by the weights of p, as a "
-                   "share of what flows into each variable, less an even one"}
+            "names": list(data.arrays.names), "known": known.tolist(), "learned": learned.round(4).tolist(),
+            "how": "softmax(a(t)) averaged over series and time, mapped to the variables by the weights of p, "
+                   "relative to uniform attention"}
     return found
 
 
-def over_time(task: ForecastTask, bins: np.ndarray) -> dict[str, Any]:
-    """Errors of all observations after the cut, none of which is read, by when they are."""
-    edges = np.linspace(task.cut, task.arrays.horizon, bins.shape[1] + 1)
-    squared, surprises, count = bins
+def over_time(data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
+    """Return the errors of all observations after the cut, none of which is read, in each time bin."""
+    edges = np.linspace(data.cut, data.arrays.horizon, bins.shape[1] + 1)
+    squared, nll, count = bins
     return {"t": ((edges[1:] + edges[:-1]) / 2).round(4).tolist(), "count": count.astype(int).tolist(),
             "mse": [float(s / n) if n else None for s, n in zip(squared, count, strict=True)],
-            "negll": [float(s / n) if n else None for s, n in zip(surprises, count, strict=True)],
-            "unit": task.arrays.unit}
+            "negll": [float(s / n) if n else None for s, n in zip(nll, count, strict=True)],
+            "unit": data.arrays.unit}
 
 
-def records(task: ForecastTask) -> list[dict[str, Any]]:
-    """A few series: what was seen, what came after the cut, and what the model says on the way."""
-    a, test = task.arrays, task.parts.parts.test
-    chosen = sorted(test, key=lambda i: -int(a.offsets[i + 1] - a.offsets[i]))[:SHOWN]
-    batch = task.forecasts(chosen, 0)
-    lines, found, jumping = curves(task, batch), [], hasattr(task.model, "around")
-    for b, (i, r) in enumerate(zip(chosen, task.records(chosen), strict=True)):
+def records(model: nn.Module, data: ForecastSeries) -> list[dict[str, Any]]:
+    """Return a few series: the observations before and after the cut, and the forecast over time."""
+    a, chosen = data.arrays, data.longest(data.parts.parts.test, SHOWN)
+    lines, found, jumping = curves(model, data, data.forecast_batch(chosen, 0)), [], hasattr(model, "around")
+    for b, (i, r) in enumerate(zip(chosen, data.records(chosen), strict=True)):
         t, mean, deviation = lines[b]
-        seen = r.t <= task.cut
+        seen = r.t <= data.cut
         variables = []
         for j, name in enumerate(a.names):
             here = r.m[:, j] > 0
@@ -85,44 +76,45 @@ def records(task: ForecastTask) -> list[dict[str, Any]]:
                       "target_x": r.x[here & ~seen, j], "grid": t, "mean": mean[:, j],
                       "low": mean[:, j] - BAND * deviation[:, j], "high": mean[:, j] + BAND * deviation[:, j]}
             variables.append({"name": name, **{k: np.asarray(v, float).round(4).tolist() for k, v in values.items()}})
-        found.append({"id": str(a.ids[i]), "unit": a.unit, "unit_note": task.note, "cut": task.cut,
+        found.append({"id": str(a.ids[i]), "unit": a.unit, "unit_note": data.note, "cut": data.cut,
                       "jumps": r.t[seen].astype(float).round(4).tolist() if jumping else [],
                       "band": "two standard deviations", "variables": variables})
     return found
 
 
-def curves(task: ForecastTask, batch: SporadicBatch) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Of each series times, means and deviations. At a jump there are two: before and after it."""
-    if hasattr(task.model, "around"):
-        seen, after, between, times = task.model.around(batch, grid_of(task, GRID).tolist())  # type: ignore[operator]
+def curves(model: nn.Module, data: ForecastSeries,
+           batch: SporadicBatch) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return times, means and standard deviations of each series; at a jump both before and after it."""
+    if hasattr(model, "around"):
+        seen, after, between, times = model.around(batch, data.grid(GRID).tolist())  # type: ignore[operator]
         parts = [(times, between), (batch.seen, seen), (batch.seen, after)]
     else:
-        later = ahead(batch.seen, np.linspace(task.cut, task.arrays.horizon, GRID // 4 + 1)[1:])
-        said: Forecast = task.model(SporadicBatch(batch.seen, batch.seen, batch.horizon))
-        parts = [(batch.seen, said), (later, task.model(SporadicBatch(batch.seen, later, batch.horizon)))]
+        later = ahead(batch.seen, np.linspace(data.cut, data.arrays.horizon, GRID // 4 + 1)[1:])
+        predicted: Forecast = model(SporadicBatch(batch.seen, batch.seen, batch.horizon))
+        parts = [(batch.seen, predicted), (later, model(SporadicBatch(batch.seen, later, batch.horizon)))]
     found = []
     for b in range(len(batch.seen.t)):
-        columns = [(points.t[b][points.valid[b]], said.mean[b][points.valid[b]],
-                    (0.5 * said.logvar[b][points.valid[b]]).exp()) for points, said in parts]
+        columns = [(points.t[b][points.valid[b]], predicted.mean[b][points.valid[b]],
+                    (0.5 * predicted.logvar[b][points.valid[b]]).exp()) for points, predicted in parts]
         t, mean, deviation = (torch.cat(column).double().cpu().numpy() for column in zip(*columns, strict=True))
-        order = np.argsort(t, kind="stable")  # at equal times: on the way, before a jump, after it
+        order = np.argsort(t, kind="stable")  # keeps the order at equal times: between jumps, before a jump, after it
         found.append((t[order], mean[order], deviation[order]))
     return found
 
 
 def ahead(like: Points, t: np.ndarray) -> Points:
-    """The same times of every series, where nothing is observed."""
+    """Return the same times for every series, with nothing observed."""
     B, D = len(like.t), like.x.shape[-1]
     nothing = TimeSeries(t.astype(np.float32), np.zeros((len(t), D), np.float32), np.zeros((len(t), D), np.float32))
     points = pad([nothing] * B)
     return Points(*(v.to(like.t.device) for v in (points.t, points.x, points.m, points.valid)))
 
 
-def between_variables(task: ForecastTask) -> np.ndarray | None:
-    """What attention carries from variable to variable, by the weights from h to the means."""
-    batch = task.forecasts(task.parts.parts.test[:SHOWN * 4], 0)
-    _, a = task.model.trajectory(batch, grid_of(task, 21).tolist())  # type: ignore[operator]
+def between_variables(model: nn.Module, data: ForecastSeries) -> np.ndarray | None:
+    """Return the learned coupling of the variables: attention on h, mapped by the weights from h to the means."""
+    batch = data.forecast_batch(data.parts.parts.test[:SHOWN * 4], 0)
+    _, a = model.trajectory(batch, data.grid(21).tolist())  # type: ignore[operator]
     if a is None:
         return None
-    p: Any = task.model.p
-    return beyond_even(a, p.out.weight[:len(task.arrays.names)].abs() @ p.hidden.weight.abs())
+    p: Any = model.p
+    return excess_flow(a, p.out.weight[:len(data.arrays.names)].abs() @ p.hidden.weight.abs())

@@ -1,9 +1,9 @@
-"""Forecasting as a task for the trainer: batches, objective, evaluation past the cut, probes and report."""
+"""Forecasting as a task for the trainer: batches, objective, evaluation past the cut, snapshots and report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,59 +15,51 @@ from acenode.config import Config
 from acenode.config.groups import DecayTraining, ForecastData
 from acenode.data.batches import mixed_seed
 from acenode.data.folds import ForecastParts
-from acenode.data.points import Points, TimeSeries, pad
-from acenode.data.schedule import make_schedule
 from acenode.data.series import SeriesArrays
 from acenode.data.sporadic import SporadicBatch
 from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
+from acenode.experiments.forecast_batches import ForecastSeries
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
 from acenode.models.initialise import initialise
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 EVALUATION_BATCH = 250
-DRAWS = 3  # tells what a model draws for a batch from the order of the series
-LOWERED = 20  # epochs, after which the learning rate is a third
+DRAWS = 3  # separates the seeds of a model's random draws from those of the order of the series
+LOWERED = 20  # epochs after which the learning rate is divided by three
 PROBES = 6
 
 
 @dataclass
-class Errors:
+class ForecastErrors:
     """Sums over the observed targets of a split."""
 
     squared: float = 0.0
-    surprise: float = 0.0
+    nll: float = 0.0
     observed: float = 0.0
-    nfe: float | None = None  # evaluations of f in the last batch, of a model that has one
-    bins: np.ndarray | None = None  # (3, bins): squared errors, surprises and counts over time
+    nfe: float | None = None  # evaluations of f in the last batch, if the model has an f
+    bins: np.ndarray | None = None  # (3, bins): squared errors, negative log-likelihoods and counts over time
 
 
 class ForecastTask:
-    """Sporadic series by one model: each observation is said before it is read; in evaluation, what follows the cut."""
+    """Sporadic series with one model: it predicts each observation before reading it; evaluation is after the cut."""
 
     def __init__(self, config: Config, arrays: SeriesArrays, parts: ForecastParts, cut: float, model: nn.Module,
                  metric: Metric, device: torch.device, note: str = "") -> None:
-        self.config, self.arrays, self.parts, self.cut = config, arrays, parts, cut
-        self.metric, self.note = metric, note
+        self.config, self.metric = config, metric
+        self.data = ForecastSeries(arrays, parts, cut, device, getattr(model, "step_size", None), note)
         self.interrupted: Callable[[], bool] = never_interrupted
-        self.partial = False  # whether it is only a part of the full data
-        self.device = device
+        self.partial = False  # True if only a part of the full data is present
         self.size = min(config.part(DecayTraining).batch_size, len(parts.parts.train))
         self.iterations = math.ceil(len(parts.parts.train) / self.size)
         self.epoch = -1
         initialise(model, config.seed)
         self.model = model.to(device)
-        self.step: float | None = getattr(model, "step_size", None)  # of a model that steps from point to point
         recurrence: Any = getattr(model, "recurrence", None)
         if hasattr(recurrence, "mean"):
-            recurrence.mean.copy_(torch.from_numpy(self._mean()))
-        self.fixed: dict[tuple[str, int], list[SporadicBatch]] = {}  # batches of evaluation, made once
-        longest = sorted(parts.parts.validation, key=lambda i: -int(arrays.offsets[i + 1] - arrays.offsets[i]))
-        self.probes = longest[:PROBES]
-
-    def _mean(self) -> np.ndarray:
-        train = self.arrays.take(self.parts.parts.train)
-        return (train.x.sum(0, dtype=np.float64) / np.maximum(train.m.sum(0), 1)).astype(np.float32)
+            recurrence.mean.copy_(torch.from_numpy(self.data.observed_mean()))
+        self.fixed: dict[tuple[str, int], list[SporadicBatch]] = {}  # cache of evaluation batches
+        self.probes = self.data.longest(parts.parts.validation, PROBES)
 
     # Training -----------------------------------------------------------------------------------------------------
 
@@ -85,104 +77,86 @@ class ForecastTask:
                                      detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> SporadicBatch:
-        train = self.parts.parts.train
+        train = self.data.parts.parts.train
         if epoch != self.epoch:
             self.order = train[np.random.default_rng(mixed_seed(self.config.seed, epoch)).permutation(len(train))]
             self.epoch = epoch
-        seen = pad(self.records(self.order[iteration * self.size:(iteration + 1) * self.size]))
-        schedule = None if self.step is None else make_schedule(seen, None, self.step)
-        seed = mixed_seed(self.config.seed, epoch, iteration, DRAWS)
-        return SporadicBatch(seen, seen, self.arrays.horizon, seed, schedule).to(self.device)
-
-    def records(self, index: Sequence[int] | np.ndarray) -> list[TimeSeries]:
-        a, found = self.arrays, []
-        for i in index:
-            here = slice(int(a.offsets[i]), int(a.offsets[i + 1]))
-            found.append(TimeSeries(a.t[here], a.x[here], a.m[here].astype(np.float32)))
-        return found
+        chosen = self.order[iteration * self.size:(iteration + 1) * self.size]
+        return self.data.training_batch(chosen, mixed_seed(self.config.seed, epoch, iteration, DRAWS))
 
     def loss(self, batch: SporadicBatch, *, detach_attention: bool) -> Loss:
-        said: Forecast = self.model(batch, detach_attention=detach_attention)
+        predicted: Forecast = self.model(batch, detach_attention=detach_attention)
         target = batch.target
-        surprises = (gaussian_nll(target.x, said.mean, said.logvar) * target.m).sum()
-        total = surprises if said.extra is None else surprises + said.extra
+        nll = (gaussian_nll(target.x, predicted.mean, predicted.logvar) * target.m).sum()
+        total = nll if predicted.extra is None else nll + predicted.extra
         with torch.no_grad():
             count = target.m.sum().clamp(min=1)
-            metrics = {"mse": ((target.x - said.mean).square() * target.m).sum() / count, "negll": surprises / count}
-        return Loss(total / len(target.t), {k: v.detach() for k, v in metrics.items()}, said.evaluations)
+            metrics = {"mse": ((target.x - predicted.mean).square() * target.m).sum() / count, "negll": nll / count}
+        return Loss(total / len(target.t), {k: v.detach() for k, v in metrics.items()}, predicted.evaluations)
 
     # Evaluation ---------------------------------------------------------------------------------------------------
-
-    def forecasts(self, index: Sequence[int] | np.ndarray, targets: int | None = None) -> SporadicBatch:
-        """These series up to the cut, and the first rows after it: so many, or all."""
-        seen, after = [], []
-        for r in self.records(index):
-            later = np.flatnonzero(r.t > self.cut)
-            seen.append(r.part(r.t <= self.cut))
-            after.append(r.part(later[:targets]))
-        return self.to_forecast(pad(seen), pad(after))
-
-    def to_forecast(self, seen: Points, target: Points) -> SporadicBatch:
-        schedule = None if self.step is None else make_schedule(seen, target, self.step)
-        return SporadicBatch(seen, target, self.arrays.horizon, schedule=schedule).to(self.device)
 
     def batches(self, split: str, targets: int | None) -> list[SporadicBatch]:
         key = split, targets or 0
         if key not in self.fixed:
-            index = getattr(self.parts.parts, split)
-            self.fixed[key] = [self.forecasts(index[i:i + EVALUATION_BATCH], targets)
+            index = getattr(self.data.parts.parts, split)
+            self.fixed[key] = [self.data.forecast_batch(index[i:i + EVALUATION_BATCH], targets)
                                for i in range(0, len(index), EVALUATION_BATCH)]
         return self.fixed[key]
 
     @torch.no_grad()
     def errors(self, split: str, targets: int | None, interrupted: Callable[[], bool] = never_interrupted,
-               bins: int = 0) -> Errors | None:
-        """Over every series of a split in evaluation; None where it was interrupted."""
+               bins: int = 0) -> ForecastErrors | None:
+        """Evaluate every series of a split; None if interrupted."""
         self.model.eval()
-        out = Errors()
-        edges = torch.linspace(self.cut, self.arrays.horizon, bins + 1, device=self.device) if bins else None
+        out = ForecastErrors()
+        data = self.data
+        edges = torch.linspace(data.cut, data.arrays.horizon, bins + 1, device=data.device) if bins else None
         for batch in self.batches(split, targets):
-            said, target = self.model(batch), batch.target
-            squared = (target.x - said.mean).square() * target.m
-            surprises = gaussian_nll(target.x, said.mean, said.logvar) * target.m
+            predicted, target = self.model(batch), batch.target
+            squared = (target.x - predicted.mean).square() * target.m
+            nll = gaussian_nll(target.x, predicted.mean, predicted.logvar) * target.m
             out.squared += float(squared.sum(dtype=torch.float64))
-            out.surprise += float(surprises.sum(dtype=torch.float64))
+            out.nll += float(nll.sum(dtype=torch.float64))
             out.observed += float(target.m.sum())
-            out.nfe = None if said.evaluations is None else said.evaluations.forward
+            out.nfe = None if predicted.evaluations is None else predicted.evaluations.forward
             if edges is not None:
-                sums = binned(target.t, edges, squared, surprises, target.m)
+                sums = binned(target.t, edges, squared, nll, target.m)
                 out.bins = sums if out.bins is None else out.bins + sums
             if interrupted():
                 return None
         return out
 
     def evaluate(self, split: str) -> dict[str, float]:
-        """The split's metrics; none where it was interrupted before the last series."""
+        """Return the metrics of a split, or nothing if interrupted before the last series."""
         out = self.errors(split, self.config.part(ForecastData).targets, self.interrupted)
         if out is None:
             return {}
-        found = {"mse": out.squared / max(1.0, out.observed), "negll": out.surprise / max(1.0, out.observed)}
+        found = {"mse": out.squared / max(1.0, out.observed), "negll": out.nll / max(1.0, out.observed)}
         return found if out.nfe is None else {**found, "nfe": out.nfe}
 
-    # To look at ---------------------------------------------------------------------------------------------------
+    # Snapshots and report -----------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def snapshot(self) -> dict[str, np.ndarray]:
-        """h(t) and a(t) of the probes, who are observed up to the cut and forecast from there on."""
+        """Return h(t) and a(t) of the probes, which are observed up to the cut and forecast after it."""
         was_training = self.model.training
         self.model.eval()
-        found = report.snapshot(self)
+        found = report.snapshot(self.model, self.data, self.probes)
         self.model.train(was_training)
         return found
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
-        self.model.eval()
-        return report.report(self)
+        """Return what the test set shows at the end of training."""
+        errors = self.errors("test", None, bins=report.BINS)
+        assert errors is not None
+        assert errors.bins is not None
+        return report.report(self.model, self.data, errors.bins)
 
 
 def binned(t: Tensor, edges: Tensor, *values: Tensor) -> np.ndarray:
-    """Values (B, T, D) at times (B, T), summed over variables in the bins between the edges."""
+    """Sum values (B, T, D) at times (B, T) over variables and within the bins between the edges."""
     index = torch.bucketize(t.contiguous(), edges[1:-1], right=True).flatten()
     sums = torch.zeros(len(values), len(edges) - 1, dtype=torch.float64, device=t.device)
     for row, value in zip(sums, values, strict=True):

@@ -71,13 +71,14 @@ class SeriesSet:
 
     def make(self, config: Config, root: Path, device: torch.device,
              backend: Backend = ACCELERATED) -> SeriesTask:
-        from acenode.experiments.series_task import SeriesTask, Splits
+        from acenode.experiments.series_batches import SeriesSplits
+        from acenode.experiments.series_task import SeriesTask
 
         arrays = self.sample() if config.data == "sample" else self.full(root)
         by_recording = config.get("split") is not None and config.part(RecordingSplit).split == "recording"
         parts = trial_split(arrays.group) if by_recording else record_split(len(arrays))
         scale = self.scale(arrays, parts.train, config)
-        splits = Splits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
+        splits = SeriesSplits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
                         records_of(arrays, parts.test, scale), arrays.classes, arrays.coupling)
         task = SeriesTask(config, splits, self.build(config, backend), self.kind, self.metric, device)
         task.partial = config.data == "full" and not self.whole(arrays)

@@ -37,8 +37,19 @@ class Records:
 
 
 @dataclass(frozen=True)
+class SeriesSplits:
+    """Records for training, validation and test, the names of the classes, and the known coupling of simulated ones."""
+
+    train: Records
+    validation: Records
+    test: Records
+    classes: tuple[str, ...]
+    coupling: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
 class Layout:
-    """How a model wants its batches."""
+    """What the batches of a model contain."""
 
     backwards: bool | None  # which way it walks, None for one that does not
     union: bool

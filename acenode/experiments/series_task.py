@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,59 +15,28 @@ from acenode.config.groups import Decoder, Normalisation, ODERecurrenceSettings,
 from acenode.data.points import SeriesBatch
 from acenode.experiments import series_report as report
 from acenode.experiments.base import recipe_of
-from acenode.experiments.series_batches import Layout, Records, SeriesBatches, assemble, cut_of
+from acenode.experiments.series_batches import Layout, Records, SeriesBatches, SeriesSplits, assemble, cut_of
+from acenode.experiments.series_outputs import SeriesOutputs
 from acenode.models.initialise import initialise
 from acenode.models.latent.elbo import POISSON, divergence, evidence_bound, log_likelihood, squared_error
 from acenode.models.latent.model import Predictions
-from acenode.training.metrics import batch_auc, binary_auc, macro_auc
+from acenode.training.metrics import batch_auc
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 EVALUATION_BATCH = 200
-CLASS_WEIGHT = 100.0  # of the cross-entropy of records beside the evidence bound
-DECAY, FLOOR = 0.999, 0.1  # of the learning rate, every iteration
+CLASS_WEIGHT = 100.0  # of the cross-entropy of records, relative to the evidence bound
+DECAY, FLOOR = 0.999, 0.1  # of the learning rate: factor per iteration, smallest factor
 PROBES, FRAMES = 8, 41
 
 
-@dataclass(frozen=True)
-class Splits:
-    """Records for training, validation and test, and the names of the classes."""
-
-    train: Records
-    validation: Records
-    test: Records
-    classes: tuple[str, ...]
-    coupling: np.ndarray | None = None
-
-
-@dataclass
-class Outputs:
-    """What the model makes of a split: the sums that its metrics are made of, and the logits themselves."""
-
-    logits: list[np.ndarray]
-    labels: list[np.ndarray]
-    diluted: float = 0.0
-    squared: float = 0.0
-    observed: float = 0.0
-    records: int = 0
-    nfe: float = 0.0
-    batches: int = 0
-    bins: np.ndarray | None = None  # (2, bins): squared errors and counts over time
-
-    def known(self) -> tuple[np.ndarray, np.ndarray]:
-        """Logits (K, N, …) and labels (N,) of all that has one."""
-        logits, labels = np.concatenate(self.logits, 1), np.concatenate(self.labels)
-        there = ~np.isnan(labels)
-        return logits[:, there], labels[there]
-
-
 class SeriesTask:
-    """One series experiment by one model. `kind` is record, points or vitals: what is asked of the model."""
+    """One series experiment with one model. `kind` is what the model predicts: record (its class), points or vitals."""
 
-    def __init__(self, config: Config, splits: Splits, model: nn.Module, kind: str, metric: Metric,
+    def __init__(self, config: Config, splits: SeriesSplits, model: nn.Module, kind: str, metric: Metric,
                  device: torch.device) -> None:
         self.config, self.splits, self.kind, self.metric = config, splits, kind, metric
         self.interrupted: Callable[[], bool] = never_interrupted
-        self.partial = False  # whether it is only a part of the full data
+        self.partial = False  # True if only a part of the full data is present
         self.layout = _layout(config, model, kind, device)
         self.batches = SeriesBatches(splits.train, self.layout, config.part(Training).batch_size, config.seed)
         self.iterations = self.batches.iterations
@@ -90,7 +58,7 @@ class SeriesTask:
         return recipe_of(self.config, adamax, lambda p: max(FLOOR, DECAY ** (p * total)))
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
-        """θ_g, in the encoder too where it has one, apart from θ_f and θ_others."""
+        """Separate θ_g, in the encoder too if it has one, from θ_f and θ_others."""
         layers = [getattr(self.model, "ode", None), getattr(self.model, "encoder", None)]
         drift = getattr(getattr(layers[1], "recurrence", None), "drift", None)
         nets = [getattr(layers[0], "g", None), getattr(drift, "g", None)]
@@ -100,117 +68,76 @@ class SeriesTask:
         return self.batches.batch(epoch, iteration)
 
     def loss(self, batch: SeriesBatch, *, detach_attention: bool) -> Loss:
-        said: Predictions = self.model(batch, detach_attention=detach_attention)
+        predicted: Predictions = self.model(batch, detach_attention=detach_attention)
         if self.kind == "points":
-            entropy, right = self._point_terms(said, batch)
-            return Loss(entropy, {"accuracy": right}, said.evaluations)
-        assert said.x is not None
-        likelihood = log_likelihood(said.x, batch.target, self.config.part(Normalisation).deviation)
-        if said.posterior is None:
+            entropy, right = self._point_terms(predicted, batch)
+            return Loss(entropy, {"accuracy": right}, predicted.evaluations)
+        assert predicted.x is not None
+        likelihood = log_likelihood(predicted.x, batch.target, self.config.part(Normalisation).deviation)
+        if predicted.posterior is None:
             total = -likelihood.mean()
         else:
-            total = evidence_bound(likelihood, divergence(*said.posterior), batch.kl)
-        if said.times is not None:
-            total = total - POISSON * said.times.mean()
+            total = evidence_bound(likelihood, divergence(*predicted.posterior), batch.kl)
+        if predicted.times is not None:
+            total = total - POISSON * predicted.times.mean()
         with torch.no_grad():
-            metrics = {"mse": squared_error(said.x, batch.target)}
-        if said.logits is not None:
+            metrics = {"mse": squared_error(predicted.x, batch.target)}
+        if predicted.logits is not None:
             known = ~batch.label.isnan()
-            label = torch.where(known, batch.label, 0.0).expand_as(said.logits)
-            entropies = F.binary_cross_entropy_with_logits(said.logits, label, reduction="none") * known
-            entropy = entropies.sum() / known.sum().clamp(min=1) / len(said.logits)
-            total = total + CLASS_WEIGHT * entropy / len(said.logits)
+            label = torch.where(known, batch.label, 0.0).expand_as(predicted.logits)
+            entropies = F.binary_cross_entropy_with_logits(predicted.logits, label, reduction="none") * known
+            entropy = entropies.sum() / known.sum().clamp(min=1) / len(predicted.logits)
+            total = total + CLASS_WEIGHT * entropy / len(predicted.logits)
             with torch.no_grad():
-                metrics |= {"cross_entropy": entropy.detach(), "auc": batch_auc(said.logits, batch.label)}
-        return Loss(total, metrics, said.evaluations)
+                metrics |= {"cross_entropy": entropy.detach(), "auc": batch_auc(predicted.logits, batch.label)}
+        return Loss(total, metrics, predicted.evaluations)
 
     @staticmethod
-    def _point_terms(said: Predictions, batch: SeriesBatch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy and accuracy over labelled points where something was observed, all trajectories."""
-        assert said.logits is not None
-        counted = ((batch.label >= 0) & batch.target.observed).expand(said.logits.shape[:-1])
+    def _point_terms(predicted: Predictions, batch: SeriesBatch) -> tuple[Tensor, Tensor]:
+        """Return cross-entropy and accuracy of the labelled points with an observation, over all trajectories."""
+        assert predicted.logits is not None
+        counted = ((batch.label >= 0) & batch.target.observed).expand(predicted.logits.shape[:-1])
         label = batch.label.clamp(min=0).expand_as(counted)
-        entropy = F.cross_entropy(said.logits.flatten(0, -2), label.flatten(), reduction="none").view_as(counted)
+        entropy = F.cross_entropy(predicted.logits.flatten(0, -2), label.flatten(), reduction="none").view_as(counted)
         number = counted.sum().clamp(min=1)
-        right = (said.logits.detach().argmax(-1) == label) & counted
+        right = (predicted.logits.detach().argmax(-1) == label) & counted
         return (entropy * counted).sum() / number, right.sum() / number
 
     # Evaluation ---------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted, bins: int = 0) -> Outputs | None:
-        """Every record of a split in evaluation; None where it was interrupted."""
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted,
+                bins: int = 0) -> SeriesOutputs | None:
+        """Evaluate every record of a split; None if interrupted."""
         self.model.eval()
         records: Records = getattr(self.splits, split)
-        out = Outputs([], [])
         cut, noise = cut_of(records, self.layout), self.noise(split, len(records))
         edges = torch.linspace(cut or 0.0, 1.0, bins + 1, device=self.layout.device) if bins else None
+        out = SeriesOutputs(self.kind, edges)
         for start in range(0, len(records), EVALUATION_BATCH):
             chosen = range(start, min(start + EVALUATION_BATCH, len(records)))
             batch = assemble(records.take(chosen), self.layout, noise[:, chosen], 0.0, cut)
-            self._gather(out, self.model(batch), batch, edges)
+            out.add(self.model(batch), batch)
             if interrupted():
                 return None
         return out
 
     def noise(self, split: str, count: int) -> Tensor:
-        """The draws of z0 of a split: a record's do not depend on how it is batched."""
+        """Draw the noise of z0 for a split, (K, count, latent); that of a record does not depend on its batch."""
         generator = torch.Generator().manual_seed({"validation": 11, "test": 13}.get(split, 17))
         shape = (count, self.layout.trajectories, self.layout.latent)
         return torch.randn(shape, generator=generator).transpose(0, 1)
 
-    def _gather(self, out: Outputs, said: Predictions, batch: SeriesBatch, edges: Tensor | None) -> None:
-        B = len(batch.seen.t)
-        if said.logits is not None and self.kind == "record":
-            out.logits.append(said.logits.cpu().numpy())
-            out.labels.append(batch.label.cpu().numpy())
-        elif said.logits is not None:
-            counted = (batch.label >= 0) & batch.target.observed
-            out.logits.append(said.logits[:, counted].cpu().numpy())
-            out.labels.append(batch.label[counted].cpu().numpy())
-        if said.x is not None:
-            error = (said.x - batch.target.x).square() * batch.target.m  # (K, B, T, D)
-            out.diluted += float(squared_error(said.x, batch.target)) * B
-            out.squared += float(error.sum()) / len(said.x)
-            out.observed += float(batch.target.m.sum())
-            if edges is not None:
-                index = (torch.bucketize(batch.target.t, edges[1:-1], right=True)).flatten()
-                sums = torch.zeros(2, len(edges) - 1, dtype=torch.float64, device=index.device)
-                sums[0].index_add_(0, index, error.mean(0).sum(-1).flatten().double())
-                sums[1].index_add_(0, index, batch.target.m.sum(-1).flatten().double())
-                out.bins = sums.cpu().numpy() + (0 if out.bins is None else out.bins)
-        out.records += B
-        out.nfe += said.evaluations.forward if said.evaluations is not None else 0
-        out.batches += 1
-
     def evaluate(self, split: str) -> dict[str, float]:
-        """The split's metrics; none where it was interrupted before the last record."""
+        """Return the metrics of a split, or nothing if interrupted before the last record."""
         out = self.outputs(split, self.interrupted)
-        return {} if out is None else self.measures(out)
+        return {} if out is None else out.metrics(has_ode=getattr(self.model, "ode", None) is not None)
 
-    def measures(self, out: Outputs) -> dict[str, float]:
-        """The protocol's numbers, and the plain ones beside them under their own names."""
-        found: dict[str, float] = {}
-        if self.kind == "record":
-            logits, labels = out.known()
-            found |= {"auc": binary_auc(logits.ravel(), np.tile(labels, len(logits))),
-                      "mean_logit_auc": binary_auc(logits.mean(0), labels)}
-        if self.kind == "points":
-            logits, labels = out.known()
-            probability = torch.from_numpy(logits).softmax(-1).mean(0).numpy()
-            found |= {"accuracy": float((logits.argmax(-1) == labels).mean()),
-                      "macro_auc": macro_auc(probability, labels)}
-        else:
-            found |= {"mse": out.diluted / max(1, out.records), "micro_mse": out.squared / max(1.0, out.observed)}
-        if getattr(self.model, "ode", None) is not None:
-            found["nfe"] = out.nfe / max(1, out.batches)
-        return found
-
-    # To look at ---------------------------------------------------------------------------------------------------
+    # Snapshots and report -----------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def snapshot(self) -> dict[str, np.ndarray]:
-        """h(t) and a(t) of the probes from the posterior's mean, over the span of the generative ODE."""
+        """Return h(t) and a(t) of the probes from the posterior's mean, over the span of the generative ODE."""
         was_training = self.model.training
         self.model.eval()
         batch = assemble(self.probes, self.layout, None, 0.0, cut_of(self.splits.validation, self.layout))
@@ -221,8 +148,11 @@ class SeriesTask:
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
-        self.model.eval()
-        return report.report(self)
+        """Return what the test set shows at the end of training."""
+        out = self.outputs("test", bins=report.TIMES if self.kind == "vitals" else 0)
+        assert out is not None
+        noise = self.noise("shown", min(report.SHOWN, len(self.splits.test)))
+        return report.report(self.model, self.splits, self.layout, out, noise)
 
 
 def _layout(config: Config, model: Any, kind: str, device: torch.device) -> Layout:
@@ -235,6 +165,7 @@ def _layout(config: Config, model: Any, kind: str, device: torch.device) -> Layo
 
 
 def observed_mean(records: Records) -> np.ndarray:
+    """Return the mean of every variable over its observations."""
     total = sum(r.x.sum(0, dtype=np.float64) for r in records.series)
     count = sum(r.m.sum(0, dtype=np.float64) for r in records.series)
     return (total / np.maximum(count, 1)).astype(np.float32)

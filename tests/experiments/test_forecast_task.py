@@ -113,21 +113,21 @@ def test_every_series_is_trained_on_once_an_epoch() -> None:
     made = task("gru-d", batch_size=16)
     assert made.iterations == 3  # of 43, 43 = 60 less a tenth less a fifth of the others, the last batch shorter
     drawn = np.concatenate([made.batch(0, i) and made.order[16 * i:16 * (i + 1)] for i in range(3)])
-    assert sorted(drawn) == sorted(made.parts.parts.train)
-    assert sum(len(made.batch(0, i).seen.t) for i in range(3)) == len(made.parts.parts.train)
+    assert sorted(drawn) == sorted(made.data.parts.parts.train)
+    assert sum(len(made.batch(0, i).seen.t) for i in range(3)) == len(made.data.parts.parts.train)
 
 
 def test_training_reads_all_and_evaluation_up_to_the_cut() -> None:
     made = task("gru-d", targets=2)
     seen = made.batch(0, 0).seen
-    assert float(seen.t.max()) > made.cut
+    assert float(seen.t.max()) > made.data.cut
     (held,) = made.batches("test", 2)
-    assert float(held.seen.t.max()) <= made.cut < float(held.target.t[held.target.valid].min())
+    assert float(held.seen.t.max()) <= made.data.cut < float(held.target.t[held.target.valid].min())
     assert (held.target.valid.sum(1) <= 2).all()
-    index = made.parts.parts.test
+    index = made.data.parts.parts.test
     for b, i in enumerate(index):
-        own = made.arrays.t[made.arrays.offsets[i]:made.arrays.offsets[i + 1]]
-        assert held.target.t[b][held.target.valid[b]].tolist() == own[own > made.cut][:2].tolist()
+        own = made.data.arrays.t[made.data.arrays.offsets[i]:made.data.arrays.offsets[i + 1]]
+        assert held.target.t[b][held.target.valid[b]].tolist() == own[own > made.data.cut][:2].tolist()
 
 
 class Constant(torch.nn.Module):
@@ -145,8 +145,8 @@ def test_metrics_are_the_protocols() -> None:
     made = task("gru-d", sample="climate")
     made.model = Constant()
     squared, surprises, count = 0.0, 0.0, 0
-    for r in made.records(made.parts.parts.validation):
-        for i in np.flatnonzero(r.t > made.cut)[:3]:
+    for r in made.data.records(made.data.parts.parts.validation):
+        for i in np.flatnonzero(r.t > made.data.cut)[:3]:
             x = r.x[i][r.m[i] > 0].astype(float)
             squared += ((x - 0.5) ** 2).sum()
             surprises += (0.5 * np.log(2 * np.pi) + 0.15 + (x - 0.5) ** 2 / (2 * np.exp(0.3))).sum()
@@ -165,9 +165,9 @@ def test_errors_over_time_add_up() -> None:
     assert errors.bins[0].sum() == pytest.approx(errors.squared, rel=1e-6)
     assert errors.bins[2].sum() == errors.observed
     for n, count in enumerate(errors.bins[2]):
-        low, high = made.cut + 5 * n, made.cut + 5 * (n + 1) + (n == 9)
-        assert count == sum(r.m[(r.t > made.cut) & (r.t >= low) & (r.t < high)].sum()
-                            for r in made.records(made.parts.parts.test))
+        low, high = made.data.cut + 5 * n, made.data.cut + 5 * (n + 1) + (n == 9)
+        assert count == sum(r.m[(r.t > made.data.cut) & (r.t >= low) & (r.t < high)].sum()
+                            for r in made.data.records(made.data.parts.parts.test))
 
 
 def test_the_objective_is_the_sum_over_a_series() -> None:
@@ -210,8 +210,8 @@ def test_a_snapshot_shows_the_probes_and_their_jumps(method: str) -> None:
     assert arrays["name"].shape == (P,)
     assert arrays["jumps"].shape[0] == P
     first = arrays["jumps"][0][~np.isnan(arrays["jumps"][0])]
-    own = next(r.t for r, i in zip(made.records(made.probes), made.probes, strict=True) if i == made.probes[0])
-    assert first.tolist() == own[own <= made.cut].tolist()
+    own = next(r.t for r, i in zip(made.data.records(made.probes), made.probes, strict=True) if i == made.probes[0])
+    assert first.tolist() == own[own <= made.data.cut].tolist()
 
 
 def test_a_snapshot_of_the_papers_size_is_small() -> None:
@@ -232,10 +232,10 @@ def test_a_line_jumps_where_the_state_does() -> None:
 def test_after_a_jump_the_line_goes_on_from_where_it_landed() -> None:
     """Also where a time of the grid falls on it."""
     made = task("gru-ode-bayes", sample="ou", step_size=0.05)
-    batch = made.forecasts(made.parts.parts.test[:1], 0)
+    batch = made.data.forecast_batch(made.data.parts.parts.test[:1], 0)
     with torch.no_grad():
         _, after, _, _ = made.model.eval().around(batch, [0.0])  # type: ignore[operator]
-        ((t, mean, _),) = report.curves(made, batch)
+        ((t, mean, _),) = report.curves(made.model, made.data, batch)
     seen = batch.seen.t[0].numpy()
     for i, at in enumerate(seen):
         last = int(np.flatnonzero(np.abs(t - at) < 1e-6)[-1])
@@ -264,11 +264,11 @@ def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or
             made.loss(made.batch(epoch, i), detach_attention=False).task.backward()
             optimiser.step()
     errors: dict[str, list[float]] = {"last": [], "mean": []}
-    mean = made._mean()
-    for r in made.records(made.parts.parts.test):
-        i = int(np.flatnonzero(r.t > made.cut)[0])
+    mean = made.data.observed_mean()
+    for r in made.data.records(made.data.parts.parts.test):
+        i = int(np.flatnonzero(r.t > made.data.cut)[0])
         for j in np.flatnonzero(r.m[i]):
-            before = r.x[(r.t <= made.cut) & (r.m[:, j] > 0), j]
+            before = r.x[(r.t <= made.data.cut) & (r.m[:, j] > 0), j]
             errors["last"].append(float(r.x[i, j] - (before[-1] if len(before) else mean[j])) ** 2)
             errors["mean"].append(float(r.x[i, j] - mean[j]) ** 2)
     mse = made.evaluate("test")["mse"]
