@@ -13,7 +13,7 @@ import streamlit as st
 from acenode.results.metric_format import MetricFormat
 from acenode.results.result_charts import ResultCharts
 from acenode.results.series_charts import SeriesCharts
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
 from . import labels, messages
 from .url_state import options

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from acenode.results.result_charts import ResultCharts
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
 from . import labels, messages
 from .charts import CONFIG, MARGIN
@@ -18,6 +18,7 @@ from .charts import CONFIG, MARGIN
 COLUMNS = 3  # charts in a row
 # Zero is transparent, so that it takes the page's background, light or dark; one mistake is visible.
 SHARES = [[0.0, "rgba(43,98,217,0)"], [1e-4, "rgba(43,98,217,0.14)"], [1.0, "rgba(43,98,217,1)"]]
+REPRESENTATIONS = {"features": "Features", "logits": "Logits", "tsne": "t-SNE"}
 
 Results = list[tuple[Entry, ResultCharts]]
 
@@ -37,7 +38,7 @@ def show_silhouettes(found: Results) -> None:
     st.caption("Silhouette of k-means clusters of each representation, with as many clusters as classes. "
                "1: well separated. 0: overlapping.")
     rows = [{"Run": labels.label(e), **{k: v for k, v in o.silhouettes.items() if v is not None}} for e, o in found]
-    st.dataframe(pd.DataFrame(rows), hide_index=True)
+    st.dataframe(pd.DataFrame(rows).rename(columns=REPRESENTATIONS), hide_index=True)
 
 
 def _side_by_side(found: Results, draw: Callable[[ResultCharts], go.Figure | None],
@@ -86,8 +87,8 @@ def tsne(result: ResultCharts) -> go.Figure | None:
                              name=name,
                              customdata=[points["index"][i] for i in own],
                              hovertemplate=f"{name}, test sample %{{customdata}}<extra></extra>")
-    figure.update_layout(height=420, margin=MARGIN,
-                         legend={"itemsizing": "constant", "orientation": "h", "y": -0.08, "yanchor": "top"})
+    figure.update_layout(height=460, margin={**MARGIN, "b": 80}, legend={
+        "itemsizing": "constant", "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"})
     hidden = {"showticklabels": False, "zeroline": False, "showgrid": False}  # t-SNE coordinates have no meaning
     figure.update_xaxes(title="t-SNE 1", constrain="domain", **hidden)
     figure.update_yaxes(title="t-SNE 2", scaleanchor="x", **hidden)

@@ -9,15 +9,17 @@ from acenode import experiments
 from acenode.results import statistics
 from acenode.results.metric_format import MetricFormat
 from acenode.results.run_groups import differing
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
-from . import components, filters, labels, live_runs, navigation, result_tabs
+from . import components, filters, labels, live_runs, navigation, result_tabs, run_tables
 from .services import services
-from .url_state import initial_selection, keep_in_url, options
+from .url_state import keep_in_url, options
 
 MAX_PLAYERS = 4  # side by side
 MAX_CURVES = 40
 MAX_PRESELECTED = 12
+TABLE_HEIGHT = 320  # pixels
+COLUMNS = ["Run", "Seed", "Data", "State", "Test result", "Best validation", "Tags", "Id"]
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
 BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes")  # methods without attention, one of each family
 
@@ -62,15 +64,7 @@ def _choose(entries: list[Entry]) -> list[Entry]:
     if not entries:
         st.caption("No run matches these filters.")
         return []
-    ids = [e.id for e in entries]
-    table = pd.DataFrame([
-        {"Run": labels.group(e), "Seed": e.seed, "Data": labels.data_title(e), "State": labels.state(e),
-         "Test": labels.value(e, e.value), "Best validation": labels.value(e, e.best),
-         "Tags": ", ".join(e.tags), "Id": e.id} for e in entries])
-    state = st.dataframe(
-        table, hide_index=True, height=min(38 + 35 * len(entries), 320), on_select="rerun", selection_mode="multi-row",
-        key=f"chosen/{hash(tuple(ids))}", selection_default=initial_selection("chosen", ids, _preselected(entries)))
-    chosen = [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
+    chosen = run_tables.select("chosen", entries, COLUMNS, _preselected(entries), TABLE_HEIGHT)
     if chosen:
         keep_in_url([e.id for e in chosen])
     return chosen

@@ -22,12 +22,13 @@ def show(name: str) -> None:
     """Show the page of the experiment with this name."""
     experiment = experiments.get(name)
     st.title(experiment.title)
-    st.caption(experiment.summary.removeprefix(f"{experiment.title}: "))
+    summary = experiment.summary.removeprefix(f"{experiment.title}: ")
+    st.caption(summary[:1].upper() + summary[1:])
     start = preset.read(experiment)
     data, method = _choose_data_and_method(experiment, start)
     ready = data == "sample" or full_data.show(experiment)
     if data == "sample":
-        st.caption(f":material/database: {experiment.about_sample}. Not comparable with the paper")
+        st.caption(f":material/database: Sample: {experiment.about_sample}. Not comparable with the paper")
     values = form.show(experiment, method, data, start.values if start.method == method else {}, start.name)
     _launch(experiment, values, ready, start)
     ablations.show(experiment, values, ready)

@@ -11,7 +11,7 @@ import streamlit as st
 
 from acenode.errors import UserError
 from acenode.export import export
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
 from . import messages
 from .services import services

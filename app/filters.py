@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode.experiments import EXPERIMENTS
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 from acenode.runs.store import STATES
 
 from .url_state import options

@@ -6,12 +6,13 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.errors import UserError
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
-from . import components, labels, live_runs, messages, navigation
+from . import components, live_runs, messages, navigation, run_tables
 from .services import services
 
 LATEST = 8  # results in the table
+COLUMNS = ["Open", "Experiment", "Run", "Metric", "Test result", "Data", "Seed", "Training time"]
 
 
 def show() -> None:
@@ -43,9 +44,4 @@ def _show_results(entries: list[Entry]) -> None:
     if not finished:
         st.info("No finished runs yet. Press **Train the demo** above to make the first one.", icon=":material/flag:")
         return
-    st.dataframe(
-        [{"Open": f"/{e.experiment}?runs={e.id}", "Experiment": e.experiment, "Run": labels.group(e),
-          "Test result": f"{labels.measure_of(e).title} {labels.value(e, e.value)}", "Data": labels.data_title(e),
-          "Seed": e.seed, "Training time": labels.duration(e.seconds)} for e in finished],
-        hide_index=True, column_config={"Open": st.column_config.LinkColumn("", display_text="Open"),
-                                        "Run": st.column_config.TextColumn(width="medium")})
+    run_tables.show(finished, COLUMNS)

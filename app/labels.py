@@ -10,7 +10,7 @@ from acenode.results import run_groups
 from acenode.results.run_groups import data_title as data_title
 from acenode.results.run_groups import measure_of as measure_of
 from acenode.results.run_groups import method_title as method_title
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",

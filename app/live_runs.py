@@ -11,7 +11,7 @@ from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
 from . import components, labels, messages, navigation, result_tabs

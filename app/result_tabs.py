@@ -12,7 +12,7 @@ from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format, result_charts
 from acenode.results.result_charts import ResultCharts
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
 from . import class_charts, class_timeline, coupling, labels, line_charts, messages, records
 from .charts import ChartedRun, charted_runs

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from acenode.errors import UserError
 from acenode.results import player_data
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 from acenode.runs.store import NAME
 
 from . import asset_files

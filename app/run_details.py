@@ -6,7 +6,7 @@ import streamlit as st
 
 from acenode.errors import UserError
 from acenode.runs import notes
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 
 from . import export, messages
 from .services import services

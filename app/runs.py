@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import streamlit as st
 
 from acenode import experiments
 from acenode.errors import UserError
-from acenode.runs.catalogue import Entry
+from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import filters, labels, messages, navigation, run_details
+from . import filters, messages, navigation, run_details, run_tables
 from .services import services
-from .url_state import initial_selection
+from .url_state import keep_in_url
 
+TABLE_HEIGHT = 480  # pixels
+COLUMNS = ["State", "Experiment", "Run", "Data", "Seed", "Progress", "Metric", "Test", "Validation",
+           "Training time (s)", "Created", "Tags", "Notes", "Id"]
 RESUMABLE = ("stopped", "failed", "interrupted")
 
 
@@ -66,31 +68,11 @@ def _set_workers(device: str) -> None:
 
 def _choose(entries: list[Entry]) -> list[Entry]:
     """Show the table and return the selected runs, which the URL keeps."""
-    ids = [e.id for e in entries]
-    rows = [{"State": labels.state(e), "Experiment": e.experiment or "", "Run": labels.group(e)
-             if e.state != "unreadable" else e.error or "", "Data": labels.data_title(e), "Seed": e.seed,
-             "Progress": e.progress, "Metric": labels.measure_of(e).title, "Test": e.value, "Validation": e.best,
-             "Training time": e.seconds,
-             "Created": time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else "",
-             "Tags": list(e.tags), "Notes": e.notes, "Id": e.id} for e in entries]
-    state = st.dataframe(
-        rows, hide_index=True, height=min(38 + 35 * max(len(rows), 1), 480), on_select="rerun",
-        selection_mode="multi-row", key=f"runs/{hash(tuple(ids))}",
-        selection_default=initial_selection("runs", ids, []),
-        column_config={"Progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent",
-                                                                   width="small"),
-                       "Test": st.column_config.NumberColumn(format="%.4g"),
-                       "Validation": st.column_config.NumberColumn(format="%.4g"),
-                       "Training time": st.column_config.NumberColumn("Training time (s)", format="%.0f"),
-                       "Run": st.column_config.TextColumn(width="medium"),
-                       "Tags": st.column_config.ListColumn()})
-    chosen = [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
-    text = ",".join(e.id for e in chosen)
-    if st.query_params.get("runs", "") != text:
-        if text:
-            st.query_params["runs"] = text
-        else:
-            st.query_params.pop("runs", None)
+    chosen = run_tables.select("runs", entries, COLUMNS, [], TABLE_HEIGHT)
+    if chosen:
+        keep_in_url([e.id for e in chosen])
+    else:
+        st.query_params.pop("runs", None)
     return chosen
 
 

@@ -9,7 +9,7 @@ const ordinal = (n) => `${n}${{ one: "st", two: "nd", few: "rd" }[plural.select(
 
 function statusOf(run) {
   if (run.state === "queued") return run.place ? `${ordinal(run.place)} in queue` : "Queued";
-  return run.seconds_left ? `${duration(run.seconds_left)} left` : "Starting";
+  return run.seconds_left ? `${duration(run.seconds_left)} left` : run.progress >= 1 ? "Testing" : "Starting";
 }
 
 function runLink(run) {
@@ -26,7 +26,7 @@ function runLink(run) {
 function deviceLine({ title, running, workers, utilisation, memory_used: used, memory_total: total }) {
   const parts = [`${running} running, at most ${workers}`];
   if (utilisation !== null) parts.push(`${Math.round(100 * utilisation)}% busy`);
-  if (used !== null) parts.push(`${(used / 2 ** 30).toFixed(1)} of ${(total / 2 ** 30).toFixed(0)} GiB`);
+  if (used !== null) parts.push(`${(used / 2 ** 30).toFixed(1)} of ${(total / 2 ** 30).toFixed(0)}\u00a0GiB`);
   return make("div", "active-device", make("strong", "", title), make("span", "", parts.join(" · ")));
 }
 

@@ -1,51 +1,52 @@
-// The training curves of one or several runs, live: records are polled, kept in columns and drawn thinned.
+// Live training curves of one or several runs: metrics are polled, stored in columns, downsampled and drawn.
 //
 //   mount(element, data, send) → { update(data), destroy() }
 //   data = { runs: [{ id, label, group, colour, live }], metric, title, bands, panels, settings, scroll, base: "lab/" }
 //
-// `send` is told ("state", { id, state }) when a run's state changes; a new `scroll` brings the curves into view once.
-import { bar, drawLegend, remember, settingsOf } from "./curves_bar.js";
-import { Cards } from "./curves_card.js";
-import { Feed } from "./curves_feed.js";
+// Calls send("state", { id, state }) when a run changes its state. Each new value of `scroll` scrolls to the curves once.
+import { Cards } from "./curves_cards.js";
+import { controls, drawLegend, initialSettings, saveSettings } from "./curves_controls.js";
 import { coloursOf } from "./curves_figure.js";
+import { Poller } from "./curves_polling.js";
 import { Run } from "./curves_run.js";
 import { seriesOf } from "./curves_series.js";
-import { Strips } from "./curves_strip.js";
+import { StatusStrips } from "./curves_status.js";
 import { plotly } from "./load_plotly.js";
 import { make } from "./theme.js";
 
-const WATCH = 500, RETRY = 2000;  // milliseconds: looking at the page's colours, loading Plotly again
+const THEME_INTERVAL = 500, RETRY = 2000;  // milliseconds: between checks of the page's colours, before loading Plotly again
 
 export function mount(element, data, send) {
-  const view = { runs: new Map(), series: [], hidden: new Set(), settings: settingsOf(data.settings), metric: "", title: "", theme: null };
-  const changed = () => { remember(view.settings); cards.pace.all(); };
-  const strips = new Strips(), controls = bar(view.settings, changed), cards = new Cards(view, changed);
-  const lost = make("p", { className: "lost", role: "status", hidden: true }, "Connection lost, trying again…"), legend = make("div", "legend");
-  const root = make("div", "ace-curves", strips.node, lost, controls.node, legend, cards.node);
-  const feed = new Feed(view.runs, {
-    next: () => cards.pace.next(),
-    heard: (news) => { if (news) cards.news(); strips.write(view.runs, view); },
-    state: (run, state) => send?.("state", { id: run.given.id, state }),
-    lost: (away) => { lost.hidden = !away; },
+  const view = { runs: new Map(), series: [], hidden: new Set(), settings: initialSettings(data.settings), metric: "", title: "", theme: null };
+  const settingsChanged = () => { saveSettings(view.settings); cards.scheduler.drawAll(); };
+  const strips = new StatusStrips(), bar = controls(view.settings, settingsChanged), cards = new Cards(view, settingsChanged);
+  const connectionLost = make("p", { className: "lost", role: "status", hidden: true }, "Connection lost. Trying again…");
+  const legend = make("div", "legend");
+  const root = make("div", "ace-curves", strips.node, connectionLost, bar.node, legend, cards.node);
+  const poller = new Poller(view.runs, {
+    nextIn: () => cards.scheduler.nextIn(),
+    received: (changed) => { if (changed) cards.dataChanged(); strips.write(view.runs, view); },
+    stateChanged: (run, state) => send?.("state", { id: run.given.id, state }),
+    connection: (lost) => { connectionLost.hidden = !lost; },
   });
-  let said = "", scrolled = null, destroyed = false;
+  let lastData = "", lastScroll = null, destroyed = false;
 
-  // Whether the page has changed its colours.
+  // Returns true if the page has changed its colours.
   function readTheme() {
     const before = JSON.stringify(view.theme);
     view.theme = coloursOf(root);
     if (JSON.stringify(view.theme) === before) return false;
-    root.style.colorScheme = view.theme.dark ? "dark" : "light";  // boxes and lists of the browser's own
+    root.style.colorScheme = view.theme.dark ? "dark" : "light";  // for the browser's own checkboxes and lists
     return true;
   }
 
   function update({ scroll = null, ...given }) {
-    const text = JSON.stringify(given), same = text === said;
-    said = text;
+    const text = JSON.stringify(given), same = text === lastData;
+    lastData = text;
     if (!same) show(given);
-    feed.refresh(given.base);  // the same again: perhaps a run was resumed, but there is nothing to draw yet
-    if (scroll !== null && scroll !== scrolled) requestAnimationFrame(() => element.scrollIntoView({ behavior: "smooth", block: "start" }));
-    scrolled = scroll;
+    poller.refresh(given.base);  // also with equal data: a run may have been resumed
+    if (scroll !== null && scroll !== lastScroll) requestAnimationFrame(() => element.scrollIntoView({ behavior: "smooth", block: "start" }));
+    lastScroll = scroll;
   }
 
   function show(given) {
@@ -57,23 +58,23 @@ export function mount(element, data, send) {
     view.metric = given.metric;
     view.title = given.title ?? given.metric;
     view.series = seriesOf(given, runs);
-    drawLegend(legend, view.series, view.hidden, () => cards.pace.all());
+    drawLegend(legend, view.series, view.hidden, () => cards.scheduler.drawAll());
     cards.arrange(given.panels);
-    controls.log.hidden = !cards.panels.has("losses");
+    bar.log.hidden = !cards.panels.has("losses");
     strips.write(runs, view);
     readTheme();
-    cards.pace.all();
+    cards.scheduler.drawAll();
   }
 
   function load() {
-    plotly(data.base).then((Plotly) => { if (!destroyed) cards.begin(Plotly); }, () => { if (!destroyed) setTimeout(load, RETRY); });
+    plotly(data.base).then((Plotly) => { if (!destroyed) cards.start(Plotly); }, () => { if (!destroyed) setTimeout(load, RETRY); });
   }
 
   function destroy() {
     destroyed = true;
-    clearInterval(watch);
-    feed.end();
-    cards.end();
+    clearInterval(themeTimer);
+    poller.destroy();
+    cards.destroy();
     root.remove();
     element.classList.remove("ace-curves-place");
     delete element.__curves;
@@ -81,15 +82,15 @@ export function mount(element, data, send) {
 
   element.classList.add("ace-curves-place");
   element.append(root);
-  element.__curves = {
+  element.__curves = {  // for tests and benchmarks
     points: (id) => view.runs.get(id)?.steps.length ?? 0,
     drawn: () => cards.drawn,
-    lag: () => cards.pace.lag,
+    lag: () => cards.scheduler.lag,
     ranges: (name) => cards.ranges(name),
-    redraw: () => cards.pace.redraw(),
+    redraw: () => cards.scheduler.redraw(),
   };
   update(data);
   load();
-  const watch = setInterval(() => { if (!document.hidden && readTheme()) cards.pace.all(); }, WATCH);
+  const themeTimer = setInterval(() => { if (!document.hidden && readTheme()) cards.scheduler.drawAll(); }, THEME_INTERVAL);
   return { update, destroy };
 }

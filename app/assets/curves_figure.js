@@ -1,30 +1,30 @@
-// A panel as Plotly is given it: traces, layout and configuration. `view` has { runs, series, hidden, settings, metric, theme }.
+// Plotly's traces, layout and configuration for a panel. `view` has { runs, series, hidden, settings, metric, theme }.
+import { downsampleBand, downsampleLine } from "./curves_downsample.js";
 import { AXES } from "./curves_panels.js";
 import { curveOf } from "./curves_series.js";
-import { thinBand, thinLine } from "./curves_thin.js";
 import { properties } from "./theme.js";
 
 export const CONFIG = { displaylogo: false, responsive: true, scrollZoom: false, doubleClick: "autosize", showTips: false,
   displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d"]] };
 
-const brief = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
-const escaped = (text) => brief(text, 40).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const truncated = (text, length) => text.length > length ? `${text.slice(0, length - 1)}…` : text;
+const escaped = (text) => truncated(text, 40).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
 export function coloursOf(root) {
   const [text, panel, line, warm, cool, grape] = properties(root, ["--ink", "--panel", "--line", "--warm", "--cool", "--grape"]);
   const { color, fontFamily } = getComputedStyle(root);
-  const dark = (color.match(/[\d.]+/g) ?? []).slice(0, 3).reduce((sum, v) => sum + Number(v), 0) > 384;  // light text
+  const dark = (color.match(/[\d.]+/g) ?? []).slice(0, 3).reduce((sum, v) => sum + Number(v), 0) > 384;  // light text: a dark theme
   return { text, panel, line, font: fontFamily, warm, cool, grape, dark };
 }
 
-// The traces of a panel, with what stands in its key.
+// Returns the traces of a panel and the entries of its key.
 export function tracesOf(panel, view) {
   const { series, settings, theme } = view, traces = [], key = [], alone = series.length === 1, axis = panel.plot._fullLayout?.xaxis;
   const window = axis && !axis.autorange && panel.kind === settings.x ? axis.range.map(Number).sort((a, b) => a - b) : null;
-  const how = { kind: settings.x, weight: panel.of === "epochs" || panel.exact ? 0 : settings.smoothing, positive: panel.log && settings.log };
+  const options = { kind: settings.x, weight: panel.of === "epochs" || panel.exact ? 0 : settings.smoothing, positive: panel.log && settings.log };
   const curves = panel.curves(view.metric).filter((curve) => !curve.two || settings.two);
   series.forEach((one, s) => curves.forEach((curve, c) => {
-    const found = curveOf(one, panel.of, curve.key, alone ? curve.range : null, how);
+    const found = curveOf(one, panel.of, curve.key, alone ? curve.range : null, options);
     if (!found) return;
     const colour = alone && curve.tint ? theme[curve.tint] : one.colour, width = curve.two ? 1.2 : 2;
     const name = alone ? curve.name : curves.length > 1 ? `${escaped(one.label)} ${curve.name}` : escaped(one.label);
@@ -33,7 +33,7 @@ export function tracesOf(panel, view) {
       hovertemplate: "%{y:.4~g}",
       line: { width, color: colour, dash: curve.dash ?? "solid", shape: panel.exact ? "hv" : "linear" } };
     const own = { type: "scatter", connectgaps: false, visible: !view.hidden.has(one.key), legendgroup: String(s) };
-    const uid = `s${s}c${c}`;  // it becomes part of a selector: no label goes into it
+    const uid = `s${s}c${c}`;  // Plotly puts it into a CSS selector, so it must not contain a label
     traces.push(...layers(found, own, uid, style, window, theme.dark));
     const known = key.find((k) => k.curve === curve);
     if (known) known.points ||= few;
@@ -47,22 +47,22 @@ export function tracesOf(panel, view) {
   return { traces, key };
 }
 
-// One curve: its band and its unsmoothed self, where it has them, under its line.
+// The traces of one curve: its band and its unsmoothed values, if any, under its line.
 function layers({ x, y, raw, low, high }, own, uid, style, window, dark) {
-  const { color } = style.line, points = (thin, ...columns) => own.visible ? thin(x, ...columns, window) : {};
+  const { color } = style.line, points = (downsample, ...columns) => own.visible ? downsample(x, ...columns, window) : {};
   const under = { ...own, mode: "lines", hoverinfo: "skip" }, found = [];
   if (low) {
-    found.push({ ...under, ...points(thinBand, low, high), uid: `${uid}band`, fill: "toself", fillcolor: color, opacity: dark ? 0.3 : 0.18,
+    found.push({ ...under, ...points(downsampleBand, low, high), uid: `${uid}band`, fill: "toself", fillcolor: color, opacity: dark ? 0.3 : 0.18,
       line: { width: 0, color } });
   }
-  if (raw) found.push({ ...under, ...points(thinLine, raw), uid: `${uid}raw`, opacity: dark ? 0.4 : 0.25, line: { width: 1, color } });
-  return [...found, { ...own, ...points(thinLine, y), uid, ...style }];
+  if (raw) found.push({ ...under, ...points(downsampleLine, raw), uid: `${uid}raw`, opacity: dark ? 0.4 : 0.25, line: { width: 1, color } });
+  return [...found, { ...own, ...points(downsampleLine, y), uid, ...style }];
 }
 
 export function layoutOf(panel, { runs, settings, theme }) {
   const logarithmic = panel.log && settings.log, { title, hover } = AXES[settings.x];
-  const furthest = () => Math.max(1, ...[...runs.values()].map((run) => run.x(panel.of, settings.x).at(-1) ?? 0));
-  const counted = settings.x === "step" || (settings.x === "epoch" && panel.of === "epochs");
+  const lastX = () => Math.max(1, ...[...runs.values()].map((run) => run.x(panel.of, settings.x).at(-1) ?? 0));
+  const integers = settings.x === "step" || (settings.x === "epoch" && panel.of === "epochs");
   const axis = { color: theme.text, gridcolor: theme.line, linecolor: theme.line, zeroline: false, tickfont: { size: 11 },
     ticks: "", ticklabeloverflow: "allow", nticks: 7 };
   return {
@@ -71,9 +71,9 @@ export function layoutOf(panel, { runs, settings, theme }) {
     font: { family: theme.font, size: 12, color: theme.text },
     modebar: { orientation: "h", bgcolor: "rgba(0,0,0,0)", color: theme.text, activecolor: theme.text },
     hoverlabel: { bgcolor: theme.panel, bordercolor: theme.line, font: { color: theme.text, size: 12 }, namelength: -1 },
-    xaxis: { ...axis, uirevision: settings.x, title: { text: title, font: { size: 11 }, standoff: 6 }, exponentformat: "none",
+    xaxis: { ...axis, uirevision: settings.x, title: { text: title, font: { size: 11 }, standoff: 6 }, exponentformat: "none", separatethousands: true,
       unifiedhovertitle: { text: hover }, spikethickness: 1, spikedash: "dot", spikecolor: theme.text,
-      ...(counted && furthest() <= 5 ? { dtick: 1 } : {}) },  // no halves of a step
+      ...(integers && lastX() <= 5 ? { dtick: 1 } : {}) },  // no ticks between whole steps
     yaxis: { ...axis, uirevision: logarithmic ? "log" : "linear", type: logarithmic ? "log" : "linear", nticks: logarithmic ? 4 : 6,
       exponentformat: "e", minorloglabels: "complete", rangemode: panel.zero ? "tozero" : "normal" },
   };

@@ -1,4 +1,4 @@
-// One run: its status, and its metrics as two tables, of iterations and of epochs.
+// One run: its status, and its metrics in two tables, one of steps and one of epochs.
 import { STEP_KEYS } from "./curves_panels.js";
 import { below, Table } from "./curves_table.js";
 
@@ -6,37 +6,37 @@ const BUSY = new Set(["queued", "running"]);
 
 export class Run {
   constructor(given) {
-    Object.assign(this, { given, offset: 0, due: 0, status: null, began: undefined, gone: false, answered: false });
+    Object.assign(this, { given, offset: 0, due: 0, status: null, began: undefined, gone: false, loaded: false });
     this.clear();
   }
 
   clear() {
-    const version = (this.steps?.version ?? 0) + 1, later = (this.epochs?.version ?? 0) + 1;
+    const stepsVersion = (this.steps?.version ?? 0) + 1, epochsVersion = (this.epochs?.version ?? 0) + 1;
     this.steps = new Table(STEP_KEYS);
     this.epochs = new Table(null);
-    [this.steps.version, this.epochs.version] = [version, later];
+    [this.steps.version, this.epochs.version] = [stepsVersion, epochsVersion];
   }
 
   get busy() { return this.status !== null && BUSY.has(this.status.state); }
 
-  // An answer to a question from byte `asked` on; whether there is something to draw.
-  take(answer, asked) {
-    this.answered = true;
+  // Adds the response to a request from byte `offset` on; returns true if there is something new to draw.
+  receive(answer, offset) {
+    this.loaded = true;
     if (answer.gone) {
-      const news = !this.gone;
+      const changed = !this.gone;
       if (this.steps.length) this.clear();
       Object.assign(this, { gone: true, status: null, offset: 0, began: undefined });
-      return news;
+      return changed;
     }
     const status = answer.status ?? {}, first = this.status === null || this.gone;
-    const again = (this.began !== undefined && status.began !== this.began) || answer.offset < asked;
+    const restarted = (this.began !== undefined && status.began !== this.began) || answer.offset < offset;
     Object.assign(this, { status, began: status.began, gone: false });
-    if (again && asked > 0) {
-      this.offset = 0; // resumed: what is drawn stays until the file's beginning is here
+    if (restarted && offset > 0) {
+      this.offset = 0; // keep the curves until the file has been read again from its beginning
       this.due = 0;
       return true;
     }
-    if (asked === 0 && this.steps.length + this.epochs.length > 0) this.clear();
+    if (offset === 0 && this.steps.length + this.epochs.length > 0) this.clear();
     this.offset = answer.offset;
     let records = 0;
     for (const line of (answer.lines ?? "").split("\n")) if (line) records += this.add(line);
@@ -45,7 +45,7 @@ export class Run {
 
   add(line) {
     let record;
-    try { record = JSON.parse(line); } catch { return 0; } // a line that was torn
+    try { record = JSON.parse(line); } catch { return 0; } // an incomplete line
     if (!record || typeof record.step !== "number") return 0;
     if (record.kind === "step") this.addStep(record);
     else if (record.kind === "epoch") this.addEpoch(record);
@@ -59,12 +59,12 @@ export class Run {
       this.epochs.cut(record.step + 1);
     }
     const i = steps.length, epoch = typeof record.epoch === "number" ? record.epoch : 0;
-    const same = i > 0 && steps.column("epoch")[i - 1] === epoch;
-    const begun = same ? steps.column("step")[i - 1] - steps.column("within")[i - 1] : record.step;
+    const sameEpoch = i > 0 && steps.column("epoch")[i - 1] === epoch;
+    const firstStep = sameEpoch ? steps.column("step")[i - 1] - steps.column("within")[i - 1] : record.step;
     const before = i > 0 ? steps.column("time")[i - 1] : 0;
     steps.push(record);
     steps.column("epoch")[i] = epoch;
-    steps.column("within")[i] = record.step - begun;
+    steps.column("within")[i] = record.step - firstStep;
     steps.column("time")[i] = before + (Number.isFinite(record.seconds) ? record.seconds : 0);
   }
 
@@ -75,8 +75,8 @@ export class Run {
     this.epochs.column("time")[this.epochs.length - 1] = row >= 0 ? time[row] : record.elapsed ?? NaN;
   }
 
-  // Iterations an epoch: known once one has ended, estimated from the progress before.
-  iterations() {
+  // Steps in one epoch: known once an epoch has ended, estimated from the progress before that.
+  stepsPerEpoch() {
     const { steps, epochs, status } = this;
     if (epochs.length) return epochs.column("step")[0] / Math.max(1, epochs.column("epoch")[0]);
     const seen = steps.length ? steps.column("within")[steps.length - 1] + 1 : 1;
@@ -84,13 +84,15 @@ export class Run {
     return Math.max(seen, guess || 0);
   }
 
+  // The x values of a table ("steps" or "epochs") for one of AXES; epochs of steps are fractional.
   x(of, kind) {
     const table = this[of];
     if (kind !== "epoch" || of === "epochs") return table.get(kind) ?? new Float64Array(0);
-    const epoch = table.get("epoch"), within = table.get("within"), n = this.iterations();
+    const epoch = table.get("epoch"), within = table.get("within"), n = this.stepsPerEpoch();
     return epoch ? epoch.map((e, i) => e + Math.min(1, within[i] / n)) : new Float64Array(0);
   }
 
+  // The last recorded value of a column.
   latest(of, key) {
     const values = this[of].get(key);
     for (let i = (values?.length ?? 0) - 1; i >= 0; i--) if (!Number.isNaN(values[i])) return values[i];

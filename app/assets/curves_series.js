@@ -1,8 +1,8 @@
-// What is one line on a chart: a run, or the mean of a group's runs and their spread.
+// The series of a chart: single runs, or the mean and spread of a group's runs.
 
 const PALETTE = ["#2b62d9", "#c2541b", "#1f7a4d", "#8b4fc4", "#b0781c", "#1b8a9a", "#c23b6b", "#5b6b7a"];
 
-// Each run alone, or with `bands` all of a group together.
+// One series for each run, or with `bands` one for each group.
 export function seriesOf(data, runs) {
   const groups = new Map();
   data.runs.forEach((given, i) => {
@@ -16,18 +16,18 @@ export function seriesOf(data, runs) {
   return series;
 }
 
-// Exponential moving average that is fair to its beginning; gaps are stepped over.
+// Exponential moving average with bias correction; NaN is skipped.
 function smooth(values, weight) {
-  let sum = 0, share = 0;
+  let sum = 0, total = 0;
   return values.map((v) => {
     if (Number.isNaN(v)) return NaN;
     sum = weight * sum + (1 - weight) * v;
-    share = weight * share + (1 - weight);
-    return sum / share;
+    total = weight * total + (1 - weight);
+    return sum / total;
   });
 }
 
-// The steps that any of the runs has, and in which row each run has them (-1: it has not).
+// Returns all steps that any run has, and the row of each step in each run (-1 if it lacks the step).
 function align(tables) {
   const next = tables.map(() => 0), steps = tables.map((t) => t.get("step") ?? []);
   const most = steps.reduce((sum, s) => sum + s.length, 0), grid = [], rows = tables.map(() => new Int32Array(most).fill(-1));
@@ -40,7 +40,7 @@ function align(tables) {
   }
 }
 
-// Mean over runs with mean ± sample std, or the smallest and largest where there are two.
+// Mean over runs, and a band of mean ± sample standard deviation, or of both values if there are only two.
 function spread({ grid, rows }, columns, positive) {
   const n = grid.length, y = new Float64Array(n).fill(NaN), low = y.slice(), high = y.slice();
   for (let i = 0; i < n; i++) {
@@ -59,13 +59,13 @@ function spread({ grid, rows }, columns, positive) {
       if (!Number.isNaN(v)) squares += (v - mean) ** 2;
     }
     const std = Math.sqrt(squares / (count - 1));
-    low[i] = positive && mean - std <= 0 ? min : mean - std; // a logarithm has no room below zero
+    low[i] = positive && mean - std <= 0 ? min : mean - std; // a log axis cannot show values below zero
     high[i] = mean + std;
   }
   return { y, low, high };
 }
 
-// The runs' common x: their mean advance, so that it never goes back where a run ends before the others.
+// The x values of a group: sums of the runs' mean increments, which never decrease when one run ends early.
 function commonX({ grid, rows }, xs) {
   const x = new Float64Array(grid.length);
   for (let i = 0; i < grid.length; i++) {
@@ -81,7 +81,7 @@ function commonX({ grid, rows }, xs) {
   return x;
 }
 
-// What is drawn of one quantity of one series: {x, y, raw, low, high}.
+// Returns the values of one quantity of a series: { x, y, raw, low, high }.
 export function curveOf(series, of, key, range, view) {
   const { kind, weight, positive } = view, { runs } = series;
   const columns = (name) => runs.map((run) => run[of].get(name));

@@ -1,4 +1,4 @@
-// Records as growing columns; what a record lacks is NaN. `version` changes whenever the content does.
+// Records in growing columns, with NaN for missing values. `version` changes whenever the content does.
 export class Table {
   constructor(wanted) {
     [this.wanted, this.length, this.capacity, this.version, this.columns] = [wanted, 0, 256, 0, new Map()];
@@ -26,7 +26,7 @@ export class Table {
     this.version++;
   }
 
-  // Keep the rows before the first whose step is `step` or later.
+  // Removes the rows from `step` on.
   cut(step) {
     const length = below(this.column("step"), step, this.length);
     if (length === this.length) return;
@@ -39,7 +39,7 @@ export class Table {
   has(key) { return this.get(key)?.some((v) => !Number.isNaN(v)) ?? false; }
 }
 
-// How many of the first `length` ascending values are smaller than `value`.
+// Counts the values smaller than `value` among the first `length` ascending values, by bisection.
 export function below(values, value, length) {
   let lo = 0, hi = length;
   while (lo < hi) {

@@ -1,4 +1,4 @@
-// Plotly, loaded once a page however many components ask for it.
+// Loads Plotly once for the page, however many components need it.
 import { at } from "./theme.js";
 
 export function plotly(base) {
@@ -9,15 +9,15 @@ export function plotly(base) {
     script.onload = () => window.Plotly ? resolve(window.Plotly) : script.onerror();
     script.onerror = () => {
       script.remove();
-      window.__plotlyLoading = undefined; // the next one to ask tries again
-      reject(new Error("the plotting library could not be loaded"));
+      window.__plotlyLoading = undefined; // the next caller tries again
+      reject(new Error("Plotly could not be loaded"));
     };
     document.head.append(script);
   });
   return window.__plotlyLoading;
 }
 
-// Plotly writes its style sheet into the page's head, which a shadow root does not see: copy the rules there.
+// Copies Plotly's style sheet into a shadow root, which does not see the rules in the page's head.
 export function adoptStyles(element) {
   const root = element.getRootNode();
   const source = document.getElementById("plotly.js-style-global");

@@ -1,13 +1,13 @@
-// The cards that hold the charts: which there are, which are seen or dragged in, and the drawing of one.
-import { checkbox } from "./curves_bar.js";
+// The cards that hold the charts: creates and removes them, tracks which are visible or being dragged in, and draws them.
+import { checkbox } from "./curves_controls.js";
 import { CONFIG, layoutOf, tracesOf } from "./curves_figure.js";
-import { Pace } from "./curves_pace.js";
-import { emptyBecause, PANELS } from "./curves_panels.js";
+import { emptyReason, PANELS } from "./curves_panels.js";
+import { DrawScheduler } from "./curves_scheduler.js";
 import { adoptStyles } from "./load_plotly.js";
 import { make, sayOrHide } from "./theme.js";
 
-// A piece of a curve, as a key to its dash and to its points.
-function sample({ curve, colour, width, marker, points }) {
+// A short piece of a curve for the key of a chart: its dash and its points.
+function keySymbol({ curve, colour, width, marker, points }) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 24 10");
   const shape = document.createElementNS(svg.namespaceURI, marker ? "circle" : "path");
@@ -25,12 +25,12 @@ function sample({ curve, colour, width, marker, points }) {
 }
 
 export class Cards {
-  constructor(view, changed) {
-    Object.assign(this, { view, changed, Plotly: null, drawn: 0, panels: new Map(), node: make("div", "grid") });
-    this.pace = new Pace(this.panels, (panel) => this.draw(panel));
+  constructor(view, settingsChanged) {
+    Object.assign(this, { view, settingsChanged, Plotly: null, drawn: 0, panels: new Map(), node: make("div", "grid") });
+    this.scheduler = new DrawScheduler(this.panels, (panel) => this.draw(panel));
     this.observer = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) target.panel.inView = isIntersecting;
-      this.pace.soon();
+      this.scheduler.schedule();
     }, { rootMargin: "60px" });
     this.resizer = new ResizeObserver(() => {
       for (const { plot } of this.panels.values()) {
@@ -39,31 +39,32 @@ export class Cards {
     });
     this.resizer.observe(this.node);
     this.release = () => {
-      for (const panel of this.panels.values()) panel.held = false;
-      this.pace.soon();
+      for (const panel of this.panels.values()) panel.dragged = false;
+      this.scheduler.schedule();
     };
     for (const kind of ["pointerup", "pointercancel"]) window.addEventListener(kind, this.release, true);
   }
 
-  begin(Plotly) {
+  // Draws from now on, with the loaded library.
+  start(Plotly) {
     this.Plotly = Plotly;
-    this.pace.begin();
+    this.scheduler.start();
   }
 
-  // Those of the names, all where there are none.
+  // Shows the panels with these names, or all without names.
   arrange(names) {
     const wanted = PANELS.filter(({ name }) => !names || names.includes(name));
     for (const panel of this.panels.values()) if (!wanted.some(({ name }) => name === panel.name)) this.remove(panel);
-    for (const definition of wanted) if (!this.panels.has(definition.name)) this.panels.set(definition.name, this.card(definition));
+    for (const definition of wanted) if (!this.panels.has(definition.name)) this.panels.set(definition.name, this.create(definition));
     this.node.append(...wanted.map(({ name }) => this.panels.get(name).box));
   }
 
-  card(definition) {
+  create(definition) {
     const panel = { ...definition, caption: make("span", "title"), key: make("span", "key"), plot: make("div", "plot"),
-      empty: make("p", "empty", "Loading…"), dirty: true, held: false, inView: false, pointer: null, kind: null, keyed: "", stamp: "" };
+      empty: make("p", "empty", "Loading…"), dirty: true, dragged: false, inView: false, pointer: null, kind: null, keyText: "", version: "" };
     const head = make("figcaption", "", panel.caption, panel.key), body = make("div", "body", panel.plot, panel.empty);
-    if (panel.name === "nfe") head.append(panel.two = checkbox("phase two (2)", this.view.settings, "two", this.changed));
-    body.addEventListener("pointerdown", () => { panel.held = true; }, true);
+    if (panel.name === "nfe") head.append(panel.two = checkbox("Show phase two", this.view.settings, "two", this.settingsChanged));
+    body.addEventListener("pointerdown", () => { panel.dragged = true; }, true);
     panel.box = make("figure", "card", head, body);
     panel.box.dataset.panel = panel.name;
     panel.box.panel = panel;
@@ -78,60 +79,61 @@ export class Cards {
     this.panels.delete(panel.name);
   }
 
-  // All that a panel's picture of the data depends on.
-  stampOf(panel) {
+  // A text that changes whenever the data of a panel does.
+  versionOf(panel) {
     return [...this.view.runs.values()].map((run) =>
       [run[panel.of].version, run.steps.length > 0, run.answered, run.gone, run.status?.state].join(" ")).join(",");
   }
 
-  // Records have come: which panels do they change?
-  news() {
-    for (const panel of this.panels.values()) if (panel.stamp !== this.stampOf(panel)) panel.dirty = true;
-    this.pace.news();
+  // New records have arrived: marks the panels that they change.
+  dataChanged() {
+    for (const panel of this.panels.values()) if (panel.version !== this.versionOf(panel)) panel.dirty = true;
+    this.scheduler.dataChanged();
   }
 
   draw(panel) {
     const { traces, key } = tracesOf(panel, this.view), runs = [...this.view.runs.values()], any = traces.some((trace) => trace.visible);
     panel.dirty = false;
-    panel.stamp = this.stampOf(panel);
+    panel.version = this.versionOf(panel);
     sayOrHide(panel.caption, panel.title(String(this.view.title)).replace(/^./, (c) => c.toUpperCase()));
     this.drawKey(panel, key);
     if (panel.two) panel.two.hidden = !runs.some((run) => run.steps.has("nfe_forward_a"));
-    panel.plot.classList.toggle("away", !any);
-    sayOrHide(panel.empty, any ? "" : traces.length ? "All of its curves are hidden." : emptyBecause(panel, runs));
+    panel.plot.classList.toggle("empty-plot", !any);
+    sayOrHide(panel.empty, any ? "" : traces.length ? "All curves are hidden" : emptyReason(panel, runs));
     if (traces.length) this.plot(panel, traces);
   }
 
   drawKey(panel, key) {
-    const keyed = JSON.stringify(key);
-    if (keyed === panel.keyed) return;
-    panel.keyed = keyed;
-    panel.key.replaceChildren(...(key.length > 1 ? key.map((item) => make("span", "", sample(item), make("span", "", item.curve.name))) : []));
+    const keyText = JSON.stringify(key);
+    if (keyText === panel.keyText) return;
+    panel.keyText = keyText;
+    panel.key.replaceChildren(...(key.length > 1 ? key.map((item) => make("span", "", keySymbol(item), make("span", "", item.curve.name))) : []));
   }
 
   plot(panel, traces) {
-    const begun = Boolean(panel.plot._fullLayout), { pointer } = panel;
+    const exists = Boolean(panel.plot._fullLayout), { pointer } = panel;
     panel.kind = this.view.settings.x;
     this.Plotly.react(panel.plot, traces, layoutOf(panel, this.view), CONFIG);
     this.drawn++;
-    if (!begun) {
+    if (!exists) {
       adoptStyles(this.node);
-      panel.plot.on("plotly_relayout", () => this.pace.one(panel));
+      panel.plot.on("plotly_relayout", () => this.scheduler.drawSoon(panel));
       panel.plot.on("plotly_hover", (event) => { panel.pointer = event.event; });
       panel.plot.on("plotly_unhover", () => { panel.pointer = null; });
     } else if (pointer) {
       panel.pointer = pointer;
-      this.Plotly.Fx.hover(panel.plot, pointer, "xy");  // the label follows the new data
+      this.Plotly.Fx.hover(panel.plot, pointer, "xy");  // move the hover label to the new data
     }
   }
 
+  // The visible ranges of a panel's axes.
   ranges(name) {
     const layout = this.panels.get(name)?.plot._fullLayout;
     return layout ? { x: [...layout.xaxis.range], y: [...layout.yaxis.range] } : null;
   }
 
-  end() {
-    this.pace.end();
+  destroy() {
+    this.scheduler.destroy();
     this.observer.disconnect();
     this.resizer.disconnect();
     for (const kind of ["pointerup", "pointercancel"]) window.removeEventListener(kind, this.release, true);

@@ -1,19 +1,20 @@
-// Thinning: buckets of 2^k rows counted from row 0, so that points already drawn stay where they are.
+// Downsampling: each bucket of 2^k rows, counted from row 0, keeps its extremes. Points already drawn do not move.
 import { below } from "./curves_table.js";
 
-const MOST = 1500, SIDES = 200;  // points in view, and on each side of it
+const IN_VIEW = 1500, OUTSIDE = 200;  // rows above which points in view, or on each side of it, are reduced
 
-// Calls each(from, to) for the visible rows in full detail, and for what lies beside them coarsely.
+// Calls each(from, to) for buckets of the visible rows, and for coarser buckets on both sides of them.
 function buckets(x, window, each) {
   const n = x.length, from = window ? Math.max(0, below(x, window[0], n) - 1) : 0;
   const to = window ? Math.min(n, below(x, window[1], n) + 1) : n;
-  for (const [a, b, most] of [[0, from, SIDES], [from, to, MOST], [to, n, SIDES]]) {
+  for (const [a, b, most] of [[0, from, OUTSIDE], [from, to, IN_VIEW], [to, n, OUTSIDE]]) {
     const size = b - a <= most ? 1 : 2 ** Math.ceil(Math.log2(2 * (b - a) / most));
     for (let start = a - a % size; start < b; start += size) each(Math.max(a, start), Math.min(b, start + size));
   }
 }
 
-export function thinLine(x, y, window) {
+// Keeps the smallest and largest value of each bucket.
+export function downsampleLine(x, y, window) {
   const out = { x: [], y: [] }, n = x.length;
   const put = (i) => { out.x.push(x[i]); out.y.push(y[i]); };
   buckets(x, window, (from, to) => {
@@ -31,8 +32,8 @@ export function thinLine(x, y, window) {
   return out;
 }
 
-// The area between two curves as closed outlines, one for each stretch without a gap.
-export function thinBand(x, low, high, window) {
+// Returns the area between two curves as closed outlines, one for each stretch without a gap.
+export function downsampleBand(x, low, high, window) {
   const out = { x: [], y: [] };
   let edge = [];
   const close = () => {

@@ -1,9 +1,9 @@
-// The strips above the charts: how far each live run is, its latest values, and its error where it has one.
+// The status strips above the charts: progress, latest values and error of each run.
 import { clamp, make, sayOrHide } from "./theme.js";
 
 const number = (value) => Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "–";
 
-// Coarser than duration(): it is read while it counts down.
+// Coarser than duration(), because it is read while it counts down.
 function timeLeft(seconds) {
   if (!Number.isFinite(seconds) || seconds <= 0) return "";
   if (seconds < 90) return `about ${seconds < 10 ? Math.ceil(seconds) : 5 * Math.round(seconds / 5)} s left`;
@@ -24,13 +24,13 @@ function values(run, { metric, title }) {
     .map(([name, value]) => `${name}\u00a0${number(value)}`).join("   ");
 }
 
-export class Strips {
+export class StatusStrips {
   constructor() {
     this.node = make("div", "strips");
     this.shown = new Map();  // run → the parts of its strip
   }
 
-  // A run has a strip while it is live or says what went wrong.
+  // Updates the strips. A run has one while it is queued or running, or if it has an error.
   write(runs, view) {
     for (const [run, { box }] of this.shown) if (runs.get(run.given.id) !== run) { box.remove(); this.shown.delete(run); }
     for (const run of runs.values()) {
