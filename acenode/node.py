@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -182,12 +182,10 @@ class CoEvolving(nn.Module):
         assert layer.g is not None
         self.f, self.g = layer.f, layer.g
         self.attend, self.g_reads_attention = layer.attend, layer.g_reads_attention
-        self.detach_attention, self.fused = detach_attention, layer.fused
+        self.detach_attention = detach_attention
 
     def forward(self, t: Tensor, state: State) -> State:
         h, a = state
-        if self.fused is not None:
-            return self.fused(t, h, a, self.detach_attention)
         attended = self.attend(h, a.detach() if self.detach_attention else a)
         rate = self.g(attended, t, a) if self.g_reads_attention else self.g(attended, t)
         return _check_rate("f", self.f(attended, t), "h", h), _check_rate("g", rate, "a", a)
@@ -254,7 +252,6 @@ class ACENODE(_ODELayer):
         self.q = q if attention != "none" else None
         self.attend, self.attention = (attend() if isinstance(attend, type) else attend) or Pairwise(), attention
         self.solver, self.g_reads_attention = _check_solver(solver), g_reads_attention
-        self.fused: Callable[[Tensor, Tensor, Tensor, bool], State] | None = None  # f and g together in fewer kernels
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         if self.attention == "none":

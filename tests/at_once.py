@@ -1,4 +1,4 @@
-"""A few iterations by the graph engine without a GPU: its work done at once instead of recorded."""
+"""Train a few iterations with the graph engine without a GPU: work is done at once instead of recorded."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import torch
 from problems import hasten
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.graph import GraphEngine
+from acenode.accelerate.cuda_graph.engine import GraphEngine
+from acenode.backend import Backend
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 
-class AtOnce:
+class ImmediateRecorder:
     """A recorder that records nothing: replaying does the work."""
 
     @contextlib.contextmanager
-    def beside(self) -> Iterator[None]:
+    def on_stream(self) -> Iterator[None]:
         yield
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
@@ -30,10 +31,10 @@ class AtOnce:
     def all_or_none(self) -> Iterator[None]:
         yield
 
-    def settle(self) -> int:
+    def trim(self) -> int:
         return 0
 
-    def drop(self, replays: list[Callable[[], None]]) -> None: ...
+    def free(self, replays: list[Callable[[], None]]) -> None: ...
     def mark(self) -> None: ...
     def wait(self) -> None: ...
     def close(self) -> None: ...
@@ -41,15 +42,15 @@ class AtOnce:
 
 def train(engine: bool, iterations: int = 2, method: str = "ace", log: list[str] | None = None,
           factor: float = 1.0, **given: Any) -> tuple[Trainer, list[dict[str, Any]]]:
-    """A few iterations of a small model, plainly or by the engine at once."""
+    """Train a small model for a few iterations, with the graph engine or without; return trainer and records."""
     entry = experiments.get("mnist")
     settings = {"device": "cpu", "batch_size": 4} | ({} if "step_size" in given else {"rtol": 1e-2, "atol": 1e-2})
     task = entry.make(entry.configure(method, **settings | given), Path(), torch.device("cpu"))
     hasten(task.layer, factor)
     trainer = Trainer(task, task.recipe(), SilentListener())
     if engine:
-        say = (log if log is not None else []).append
-        trainer.engine = GraphEngine(task, AtOnce(), torch.zeros(()), say)  # type: ignore[arg-type]
+        backend = Backend(log=(log if log is not None else []).append)
+        trainer.engine = GraphEngine(task, ImmediateRecorder(), torch.zeros(()), backend)  # type: ignore[arg-type]
     task.model.train()
     records = []
     for _ in range(iterations):

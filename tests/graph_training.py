@@ -1,4 +1,4 @@
-"""Trainings of a few iterations on a GPU, by the graph engine or by native steps."""
+"""Train a few iterations on a GPU, with the graph engine or in native steps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 from problems import relative
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.graph import GraphEngine, engine_for
-from acenode.accelerate.dispatch import Backend
+from acenode.accelerate.cuda_graph.engine import GraphEngine
+from acenode.backend import Backend
+from acenode.execution.engine_choice import choose_engine
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
@@ -24,8 +25,8 @@ def trainer(graph: bool, method: str = "ace", log: list[str] | None = None, **gi
     settings = {"device": "cuda", "batch_size": 64, "learning_rate": 0.01}
     settings |= {} if "step_size" in given else {"rtol": 1e-3, "atol": 1e-3}
     task = entry.make(entry.configure(method, **settings | given), Path(), CUDA)
-    say = (log if log is not None else []).append
-    engine = engine_for(task, CUDA, "auto", say, backend=Backend(log=say))[1] if graph else None
+    backend = Backend(log=(log if log is not None else []).append)
+    engine = choose_engine(task, CUDA, "auto", backend).engine if graph else None
     task.model.train()
     return Trainer(task, task.recipe(), SilentListener(), engine)
 
@@ -39,12 +40,12 @@ def iterate(t: Trainer, count: int) -> list[dict[str, float]]:
 
 
 def parameters(t: Trainer) -> torch.Tensor:
-    """All of θ in one row."""
+    """Return all parameters as one vector."""
     return torch.cat([p.detach().flatten() for p in t.task.model.parameters()])
 
 
 def gradients(t: Trainer) -> torch.Tensor:
-    """Of all that was trained in the last iteration, in one row."""
+    """Return the gradients of the last iteration as one vector."""
     if isinstance(t.engine, GraphEngine):
         found = {p: grad for done in t.engine.passes.values() for p, grad in done.grads.items()}
         return torch.cat([found[p].flatten() for p in t.task.model.parameters()])
@@ -52,12 +53,12 @@ def gradients(t: Trainer) -> torch.Tensor:
 
 
 def follow(t: Trainer, leader: Trainer) -> None:
-    """Go on from where the other one stands."""
+    """Copy the state of the other trainer."""
     t.load_state_dict(copy.deepcopy(leader.state_dict()))
 
 
 def apart(one: Trainer, other: Trainer, start: torch.Tensor) -> float:
-    """How far two ended from each other, as a share of the way that they went."""
+    """Return the distance between two trainers, relative to how far they moved from the start."""
     return relative(parameters(one) - start, parameters(other) - start)
 
 
@@ -66,8 +67,8 @@ def close(t: Trainer) -> None:
     t.engine.close()
 
 
-def taken() -> int:
-    """Bytes that torch has of the GPU when it has given back what nobody uses."""
+def reserved_bytes() -> int:
+    """Return the bytes of GPU memory that torch holds after freeing what is unused."""
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()

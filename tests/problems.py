@@ -84,10 +84,11 @@ def hasten(layer: Any, factor: float) -> None:
 
 
 class IdleEngine:
-    """An engine that leaves everything to the trainer."""
+    """An engine that leaves every pass to the trainer."""
 
     def __init__(self) -> None:
         self.passes = self.closed = 0
+        self.on_fallback: Callable[[str], None] = lambda line: None
 
     def run(self, *_: Any) -> None:
         self.passes += 1

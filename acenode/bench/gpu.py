@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from acenode.accelerate.cuda_graph.accelerate import compiler
+from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
 from acenode.bench.gpu_table import render
 from acenode.bench.gpu_workloads import FAMILIES, Workload, convolution_precision, iterate, trainer_for
 from acenode.errors import UserError
@@ -57,7 +57,7 @@ def workloads_of(families: str) -> list[Workload]:
 
 def measure(workloads: list[Workload], device: torch.device, repeats: int, full: bool) -> dict[str, Any]:
     """Measure every row; an error is recorded in its row and the next row goes on."""
-    result = {"environment": describe(device), "threads": THREADS, "kernels": compiler(device)}
+    result = {"environment": describe(device), "threads": THREADS, "kernels": triton_runs(device)}
     begun, rows = time.perf_counter(), list[Row]()
     for i, workload in enumerate(workloads, 1):
         after = f"after {time.perf_counter() - begun:.0f} s"

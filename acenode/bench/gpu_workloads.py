@@ -11,8 +11,6 @@ import numpy as np
 import torch
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.capture import own_stream
-from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.backend import ACCELERATED, TORCH_OPERATIONS, Backend
 from acenode.bench.latent_workload import BATCH as SERIES_BATCH
 from acenode.bench.latent_workload import latent_task
@@ -20,7 +18,8 @@ from acenode.bench.ushcn_workload import BATCH as SPORADIC_BATCH
 from acenode.bench.ushcn_workload import ushcn_task
 from acenode.data.image_source import ImageArrays
 from acenode.errors import UserError
-from acenode.execution.environment import backend_of, repeatable
+from acenode.execution.engine_choice import EngineChoice, choose_engine
+from acenode.execution.environment import run_context
 from acenode.experiments.base import LabTask
 from acenode.experiments.image_task import ImageTask
 from acenode.experiments.mnist import IMAGES
@@ -110,15 +109,14 @@ def trainer_for(workload: Workload, device: torch.device, seed: int, log: list[s
     """
     # native is what auto does without CUDA graphs
     asked = {"native": "auto", FLOAT32: "graph"}.get(workload.engine, workload.engine)
-    repeatable(device)
-    backend = backend_of(workload.engine, log.append)
-    with own_stream(device):
+    with run_context(device, workload.engine, log.append) as backend:
         task = workload.spec.make(workload.method, device.type, backend=backend, engine=asked, seed=seed)
-        engine = None
+        choice = EngineChoice("native")
         if workload.engine != "native":
-            _, engine = engine_for(task, device, asked, log.append, backend=backend)
-        if asked == "graph" and engine is None:
-            raise UserError(log[-1])
+            choice = choose_engine(task, device, asked, backend)
+        engine = choice.engine
+        if asked == "graph" and choice.fallback is not None:
+            raise UserError(choice.fallback)
         task.model.train()
         try:
             yield Trainer(task, task.recipe(), SilentListener(), engine)

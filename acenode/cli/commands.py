@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +65,22 @@ def resume(options: Namespace) -> int:
 def _execute(run: Any, options: Namespace) -> int:
     from acenode.cli.progress import Bar, brief
     from acenode.data.folder import data_dir
-    from acenode.execution.execute import execute, stop_on_interrupt
+    from acenode.execution.execute import execute
+    from acenode.execution.interrupt import stop_on_interrupt
     from acenode.runs.writer import json_value
 
     config = run.config()
     quiet = getattr(options, "json", False)
     begun = time.monotonic()
     title = f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}"
-    unsaid = _otherwise(run) if config.get("engine") == "graph" else iter(())
+    fallback: str | None = None
 
     def show(status: dict[str, Any]) -> None:
+        nonlocal fallback
         bar.show(status)
-        for line in next(unsaid, ()):
-            bar.say(line)
+        if config.get("engine") == "graph" and status["fallback"] != fallback:
+            fallback = status["fallback"]
+            bar.say(str(fallback))
 
     with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
         outcome = execute(run, data_dir(), stop=stop, progress=show)
@@ -98,15 +100,6 @@ def _execute(run: Any, options: Namespace) -> int:
         print(f"acenode: {run.id} failed: {outcome.error}", file=sys.stderr)
         return 1
     return 0 if outcome.state == "finished" else 130
-
-
-def _otherwise(run: Any) -> Iterator[list[str]]:
-    """Again and again what has newly been logged of why the engine that was asked for is not used."""
-    known = 0
-    while True:
-        lines = (run.path / "log.txt").read_text().splitlines()
-        yield [line[line.index("graph engine"):] for line in lines[known:] if "graph engine not used" in line]
-        known = len(lines)
 
 
 def stop(options: Namespace) -> int:

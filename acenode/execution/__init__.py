@@ -1,1 +1,1 @@
-"""Executing runs."""
+"""Executing runs: one run, the queue of runs, devices, and time estimates."""

@@ -1,22 +1,23 @@
-"""Where a run is computed: the device, and the versions that are written beside its numbers."""
+"""The environment of a run: its device, its backend, and the versions that config.json records."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.errors import UserError
 
 NO_C = "ACENODE_NATIVE"  # 0: never call a C compiler
 
 
 def device_of(name: str) -> torch.device:
-    """The device that `auto`, `cpu` or `cuda` means here."""
+    """Return the device for the setting `auto`, `cpu` or `cuda`."""
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("there is no CUDA device here: use --device cpu, or auto")
     if name == "auto":
@@ -30,16 +31,35 @@ def backend_of(engine: str | None, log: Callable[[str], None] = lambda line: Non
     return Backend(engine != "reference", os.environ.get(NO_C) != "0", log, on_series_by)
 
 
-def repeatable(device: torch.device) -> None:
-    """Sums in one order from now on, in the whole process: cuDNN's quickest convolutions add up as it happens to come,
-    and training makes points of accuracy of such a rounding.
+@contextmanager
+def run_context(device: torch.device, engine: str | None, log: Callable[[str], None] = lambda line: None,
+                on_series_by: Callable[[str], None] = lambda name: None) -> Iterator[Backend]:
+    """Set up the device for one run in this thread, and yield the backend to build its model with.
+
+    On a GPU, convolutions become deterministic and the run has a CUDA stream of its own. GPU memory is freed when the
+    last run ends; a failed run's, when the next one ends.
     """
-    if device.type == "cuda":
-        torch.backends.cudnn.deterministic = True
+    backend = backend_of(engine, log, on_series_by)
+    if device.type != "cuda":
+        yield backend
+        return
+    from acenode.accelerate.cuda_graph.streams import own_stream
+
+    _make_deterministic()
+    with own_stream(device):
+        yield backend
+
+
+def _make_deterministic() -> None:
+    """Let cuDNN add up in one order, in the whole process.
+
+    Its fastest convolutions add up in any order. Training amplifies such a rounding to whole points of accuracy.
+    """
+    torch.backends.cudnn.deterministic = True
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """Versions and device, for config.json."""
+    """Return versions and device, for config.json."""
     from importlib.metadata import PackageNotFoundError, version
 
     def of(package: str) -> str | None:

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import torch
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.capture import own_stream
-from acenode.accelerate.cuda_graph.graph import engine_for
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
-from acenode.execution.environment import backend_of, device_of, repeatable
+from acenode.execution.engine_choice import choose_engine
+from acenode.execution.environment import device_of, run_context
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
@@ -158,15 +157,12 @@ def _time(configs: Iterable[Config], kinds: dict[Config, Kind], data_root: Path)
 def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
     """Seconds of an iteration, trained as a run of it would be, and iterations an epoch."""
     device = device_of(config.device)
-    repeatable(device)
-    chosen = config.get("engine")
-    backend = backend_of(chosen)
-    with own_stream(device), ExitStack() as afterwards:
+    with run_context(device, config.get("engine")) as backend, ExitStack() as at_end:
         task = experiments.get(config.experiment).make(config, data_root, device, backend)
         recipe = task.recipe()
-        engine = engine_for(task, device, chosen, backend.log, task.iterations * recipe.epochs, backend)[1]
+        engine = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs).engine
         if engine is not None:
-            afterwards.callback(engine.close)
+            at_end.callback(engine.close)
         trainer = Trainer(task, recipe, SilentListener(), engine)
         task.model.train()
         return _usual(trainer, device), task.iterations

@@ -19,6 +19,7 @@ from acenode.bench.gpu_workloads import FAMILIES, Workload
 from acenode.bench.latent_workload import latent_task
 from acenode.bench.ushcn_workload import ushcn_task
 from acenode.cli import main
+from acenode.execution.engine_choice import EngineChoice
 from acenode.ode.runge_kutta import Evaluations
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe
 
@@ -101,7 +102,7 @@ def test_a_run_that_fails_beside_others_ends_them_with_its_error(tiny: list[Tiny
 def test_convolutions_have_the_precision_of_the_row(tiny: list[Tiny], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     for engine in ("auto", gpu_workloads.FLOAT32):
-        monkeypatch.setattr(gpu_workloads, "engine_for", lambda *_, **__: ("graph", IdleEngine()))
+        monkeypatch.setattr(gpu_workloads, "choose_engine", lambda *_: EngineChoice("graph", IdleEngine()))
         gpu.measure_row(Workload("series", "latent-ode", engine), CPU, 1, full=True)
     assert [task.tf32 for task in tiny] == 6 * [{True}] + 6 * [{False}]
     assert torch.backends.cudnn.allow_tf32

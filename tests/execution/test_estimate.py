@@ -13,6 +13,7 @@ from acenode import SolveError, UserError, experiments
 from acenode.bench.synthetic_runs import finished_runs
 from acenode.config import Config
 from acenode.execution import estimate
+from acenode.execution.engine_choice import EngineChoice
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 
@@ -154,7 +155,8 @@ def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:
 def test_an_iteration_is_timed_by_the_engine_that_would_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     engine = IdleEngine()
-    monkeypatch.setattr(estimate, "engine_for", lambda *given: asked.append(given) or ("graph", engine))
+    monkeypatch.setattr(estimate, "choose_engine",
+                        lambda *given: asked.append(given) or EngineChoice("graph", engine))
     wanted = config(epochs=3, batch_size=512, engine="graph")
     seconds, iterations = estimate._time_iteration(wanted, tmp_path)
     ((_, device, name, _, planned),) = asked

@@ -1,1 +1,1 @@
-"""The GPU engine: steps, solves and whole passes of Algorithm 1 recorded as CUDA graphs and replayed."""
+"""Passes of Algorithm 1 recorded as CUDA graphs, and their Triton kernels."""

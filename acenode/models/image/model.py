@@ -5,7 +5,6 @@ encode (image → h(0)), evolve (h(0) → trajectory), read out (h(1) → logits
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -65,11 +64,8 @@ class ConvField(nn.Module):
         widths = [channels] + [hidden or channels] * (convolutions - 1) + [channels]
         self.norms = nn.ModuleList(group_norm(c) for c in widths)
         self.convs = nn.ModuleList(TimeConv(a, b, backend) for a, b in pairwise(widths))
-        self.fused: Callable[[Tensor, Tensor], Tensor] | None = None  # the same in few kernels, while it is recorded
 
     def forward(self, h: Tensor, t: Tensor) -> Tensor:
-        if self.fused is not None:
-            return self.fused(h, t)
         for norm, conv in zip(self.norms, self.convs, strict=False):
             h = conv(F.relu_(norm(h)), t)  # in place: the norm keeps its input, not its output
         return self.norms[-1](h)

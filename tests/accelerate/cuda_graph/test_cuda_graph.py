@@ -1,4 +1,4 @@
-"""The graph engine's passes on a GPU: the same numbers as by native steps, recorded and replayed."""
+"""Recorded passes on a GPU give the numbers of native steps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
     ("odenet", {"solver": "dopri8"}), ("ace", {"solver": "rk4", "step_size": 0.3}),
     ("odenet", {"solver": "euler", "step_size": 0.04}),
     ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv"})])
-def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str, Any]) -> None:
+def test_iterations_equal_native_steps(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
     plain, graphed = trainer(False, method, **settings), trainer(True, method, log, **settings)
     start = parameters(plain)
     expected, found = iterate(plain, 4), iterate(graphed, 4)
-    assert not graphed.engine.given_up, log  # type: ignore[union-attr]
+    assert not graphed.engine.disabled, log  # type: ignore[union-attr]
     assert apart(graphed, plain, start) < 1e-2
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.keys() == theirs.keys()
@@ -39,7 +39,7 @@ def test_iterations_equal_those_by_native_steps(method: str, settings: dict[str,
     close(graphed)
 
 
-def test_a_batch_of_another_shape_is_done_natively_and_the_next_one_by_graphs() -> None:
+def test_a_batch_of_another_shape_is_trained_natively_and_the_next_by_graphs() -> None:
     log: list[str] = []
     plain, graphed = trainer(False), trainer(True, log=log)
     start = parameters(plain)
@@ -51,15 +51,15 @@ def test_a_batch_of_another_shape_is_done_natively_and_the_next_one_by_graphs() 
         t.task.batch = usual  # type: ignore[method-assign]
         iterate(t, 2)
     assert [line for line in log if "recorded in" not in line] == [
-        "graph engine: a batch has another shape than the first: such passes are done in native steps"]
+        "graph engine: a batch has another shape than the first: it is trained in native steps"]
     assert apart(graphed, plain, start) < 1e-2
     close(graphed)
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("method", ["ace", "odenet"])
-def test_one_pass_by_graphs_is_that_by_steps_one_by_one(engine: str, method: str) -> None:
-    """To 1e-4; torchdiffeq looks back from beyond the end, so its gradient is another one, far within its own error."""
+def test_one_recorded_pass_equals_native_and_reference_steps(engine: str, method: str) -> None:
+    """To 1e-4. torchdiffeq steps beyond the end and interpolates, so its gradient differs, within its own error."""
     def once(graph: bool, tolerance: float, **given: Any) -> tuple[dict[str, float], torch.Tensor]:
         t = trainer(graph, method, rtol=tolerance, atol=tolerance, learning_rate=1e-9, **given)
         record = iterate(t, 1)[0]
@@ -78,7 +78,7 @@ def test_one_pass_by_graphs_is_that_by_steps_one_by_one(engine: str, method: str
     assert apart < 0.1 * error
 
 
-def test_a_new_learning_rate_is_honoured() -> None:
+def test_a_changed_learning_rate_is_used() -> None:
     plain, graphed = trainer(False), trainer(True)
     start = parameters(plain)
     for t in (plain, graphed):
@@ -89,27 +89,27 @@ def test_a_new_learning_rate_is_honoured() -> None:
     close(graphed)
 
 
-def test_going_on_from_a_checkpoint_changes_nothing() -> None:
+def test_resuming_from_a_checkpoint_changes_nothing() -> None:
     whole, first, again, plain = trainer(True), trainer(True), trainer(True), trainer(False)
     start = parameters(whole)
     iterate(whole, 4)
     iterate(first, 2)
-    checkpoint = copy.deepcopy(first.state_dict())  # and again for each who loads it: they go on in its tensors
+    checkpoint = copy.deepcopy(first.state_dict())  # copied for every load: a trainer updates the tensors it loads
     again.load_state_dict(copy.deepcopy(checkpoint))
     iterate(again, 2)
     assert apart(again, whole, start) < 1e-4
-    plain.load_state_dict(copy.deepcopy(checkpoint))  # and natively, from the same checkpoint
+    plain.load_state_dict(copy.deepcopy(checkpoint))  # native steps from the same checkpoint
     iterate(plain, 2)
     assert apart(plain, whole, start) < 1e-2
-    again.load_state_dict(copy.deepcopy(checkpoint))  # over recordings that are there already
+    again.load_state_dict(copy.deepcopy(checkpoint))  # into a trainer that has recordings
     iterate(again, 2)
     assert apart(again, whole, start) < 1e-4
     for t in (whole, first, again):
         close(t)
 
 
-def test_recordings_make_room_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.graph.PLACES", 1)
+def test_a_pass_is_recorded_again_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.CAPACITY", 1)
     log: list[str] = []
     plain, graphed = trainer(False), trainer(True, log=log)
     start = parameters(plain)

@@ -1,4 +1,4 @@
-"""What the graph engine's passes are made of on a GPU: kernels, what torch compiles, or torch's own operations."""
+"""What computes recorded passes on a GPU: our kernels, fields compiled by torch, or torch's own operations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from graph_training import CUDA, apart, close, iterate, parameters, trainer
 from problems import relative
 
-from acenode.accelerate.cuda_graph.accelerate import compiler
-from acenode.accelerate.cuda_graph.compiled import CompiledField
+from acenode.accelerate.cuda_graph.compiled_field import CompiledField
+from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
 from acenode.models.image.model import ConvField
 from acenode.models.initialise import initialise
 
@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 
 @pytest.mark.parametrize(("channels", "convolutions", "side"), [(64, 2, 6), (24, 1, 4), (128, 1, 8)])
 def test_kernels_equal_the_modules(channels: int, convolutions: int, side: int) -> None:
-    if not compiler(CUDA):
+    if not triton_runs(CUDA):
         pytest.skip("no Triton")
-    from acenode.accelerate.cuda_graph.kernels.fused import FusedField
+    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField
 
     field = ConvField(channels, convolutions)
     initialise(field, 0)
@@ -35,23 +35,23 @@ def test_kernels_equal_the_modules(channels: int, convolutions: int, side: int) 
     gradients = torch.autograd.grad(expected, (x, *field.parameters()), grad)
     fused = FusedField(field, x.detach(), "tf32x3")
     for layer in fused.layers:
-        layer.refresh()
-        layer.begin(1)
+        layer.load_parameters()
+        layer.begin_step(1)
     found = fused(x, t)
     assert relative(found, expected) < 1e-5
     assert relative(torch.autograd.grad(found, x, grad)[0], gradients[0]) < 1e-4
     for layer in fused.layers:
-        layer.end()
+        layer.end_step()
     own = {p: g for layer in fused.layers for p, g in layer.gradients().items()}
     for p, exact in zip(field.parameters(), gradients[1:], strict=True):
         assert relative(own[p], exact) < 1e-4
 
 
-def test_kernels_keep_what_is_no_number() -> None:
-    """As torch's own do: a maximum that loses NaN would train on without a word."""
-    if not compiler(CUDA):
+def test_kernels_propagate_nan() -> None:
+    """As torch does: a maximum that drops NaN would let training go on silently."""
+    if not triton_runs(CUDA):
         pytest.skip("no Triton")
-    from acenode.accelerate.cuda_graph.kernels.fused import FusedField
+    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField
 
     field = ConvField(64, 1)
     initialise(field, 0)
@@ -60,8 +60,8 @@ def test_kernels_keep_what_is_no_number() -> None:
     x[1, 3, 2, 2] = torch.nan
     fused = FusedField(field, x, "tf32x3")
     for layer in fused.layers:
-        layer.refresh()
-        layer.begin(1)
+        layer.load_parameters()
+        layer.begin_step(1)
     with torch.no_grad():
         t = torch.tensor(0.3, device=CUDA)
         expected, found = field(x, t).isnan(), fused(x, t).isnan()
@@ -81,8 +81,8 @@ def test_tf32_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(abs(a - b) for a, b in zip(*found.values(), strict=True)) <= 6
 
 
-def test_without_a_compiler_of_kernels_torchs_own_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.accelerate.kernels_available", lambda *_: False)
+def test_without_triton_torch_operations_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.layer_kernels.kernels_available", lambda *_: False)
     log: list[str] = []
     plain, graphed = trainer(False), trainer(True, log=log)
     start = parameters(plain)
@@ -95,9 +95,9 @@ def test_without_a_compiler_of_kernels_torchs_own_are_recorded(monkeypatch: pyte
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not compiler(CUDA):
+    if not triton_runs(CUDA):
         pytest.skip("no Triton")
-    monkeypatch.setattr("acenode.accelerate.kernel_check._failures", {})  # nothing tried yet
+    monkeypatch.setattr("acenode.accelerate.kernel_check._failures", {})  # forget earlier tests
     if refuses:
         def refuse(self: CompiledField, *_: Any) -> None:
             raise RuntimeError("no compiler")
@@ -112,15 +112,15 @@ def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch
     close(graphed)
 
 
-def test_kernels_that_do_not_run_cost_the_kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not compiler(CUDA):
+def test_kernels_that_fail_are_replaced_by_torch_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not triton_runs(CUDA):
         pytest.skip("no Triton")
-    from acenode.accelerate.cuda_graph.kernels.fused import FusedLayer
+    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedLayer
 
     def refuses(self: FusedLayer) -> None:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr(FusedLayer, "end", refuses)
+    monkeypatch.setattr(FusedLayer, "end_step", refuses)
     log: list[str] = []
     plain, graphed = trainer(False), trainer(True, log=log)
     start = parameters(plain)

@@ -1,4 +1,4 @@
-"""The parts of a recorded step by kernels on a GPU, each beside its twin in plain tensor operations."""
+"""The kernels of a recorded step on a GPU, each against its counterpart in plain tensor operations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from graph_training import CUDA
 from problems import relative
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.accelerate import compiler
-from acenode.accelerate.cuda_graph.control import RUNNING
-from acenode.accelerate.cuda_graph.operations import Operations
-from acenode.accelerate.cuda_graph.steps import Steps
+from acenode.accelerate.cuda_graph.device_steps import DeviceSteps
+from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
+from acenode.accelerate.cuda_graph.step_control import RUNNING
+from acenode.accelerate.cuda_graph.step_operations import StepOperations
 from acenode.models.image.model import ConvField
 from acenode.models.initialise import initialise
 from acenode.ode.options import Solver
@@ -23,18 +23,18 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 
 @pytest.fixture(autouse=True)
 def triton() -> None:
-    if not compiler(CUDA):
+    if not triton_runs(CUDA):
         pytest.skip("no Triton")
 
 
-def both() -> tuple[Operations, Operations]:
-    from acenode.accelerate.cuda_graph.kernels.operations import KernelOperations
+def both() -> tuple[StepOperations, StepOperations]:
+    from acenode.accelerate.cuda_graph.kernels.step_operations import KernelStepOperations
 
-    return Operations(CUDA), KernelOperations(CUDA)
+    return StepOperations(CUDA), KernelStepOperations(CUDA)
 
 
 def states(count: int, blocks: int, generator: torch.Generator) -> list[tuple[Tensor, ...]]:
-    """More numbers than a program takes at once, and not a whole number of its shares."""
+    """More values than a program handles at once, and not a multiple of its block."""
     shapes = [(5, 8, 7, 7), (5, 8, 7, 7)][:blocks]
     return [tuple(torch.randn(s, device=CUDA, generator=generator).to(memory_format=torch.channels_last)
                   for s in shapes) for _ in range(count)]
@@ -55,26 +55,26 @@ def test_combinations_and_norms(terms: int, blocks: int) -> None:
             assert given is None or found is given
             for mine, theirs in zip(found, expected, strict=True):
                 assert relative(mine, theirs) < 1e-6
-    expected, found = (o.squares(dt, weights, ks, y0, y1, 1e-3, 1e-2).sum(1)[:blocks] for o in (plain, kernels))
+    expected, found = (o.scaled_squares(dt, weights, ks, y0, y1, 1e-3, 1e-2).sum(1)[:blocks] for o in (plain, kernels))
     assert relative(found, expected) < 1e-5
 
 
-def test_states_under_numbers() -> None:
+def test_stored_states() -> None:
     generator = torch.Generator(CUDA).manual_seed(0)
     first, second, slope = states(3, 2, generator)
     for o in both():
-        kept = o.keep(first, 4)
-        number = torch.tensor(1, device=CUDA)
-        kept.write(number, first, slope)
-        kept.write(number + 1, second, first)
+        store = o.state_store(first, 4)
+        row = torch.tensor(1, device=CUDA)
+        store.write_after(row, first, slope)
+        store.write_after(row + 1, second, first)
         for at, y, k in ((2, first, slope), (3, second, first)):
-            found = kept.read(torch.tensor(at, device=CUDA))
+            found = store.read(torch.tensor(at, device=CUDA))
             for mine, theirs in zip(found[0] + found[1], y + k, strict=True):
                 assert torch.equal(mine, theirs)
 
 
-class Turning(nn.Module):
-    """h and a turn into each other, the faster the later: steps of many sizes, and some refused."""
+class Rotation(nn.Module):
+    """h and a rotate into each other, faster with time: steps of many sizes, and some rejected."""
 
     def forward(self, t: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         h, a = state
@@ -83,29 +83,30 @@ class Turning(nn.Module):
 
 
 @pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3", "adaptive_heun"])
-def test_the_control_decides_alike(method: str) -> None:
+def test_step_control_makes_the_same_decisions(method: str) -> None:
     generator = torch.Generator(CUDA).manual_seed(0)
     (y,) = states(1, 2, generator)
-    told = []
+    found_by = []
     for o in both():
-        steps = Steps(o.arrange(y), (0.0, 1.0), Solver(method, 1e-3, 1e-3), o, places=256)  # type: ignore[arg-type]
-        field = Turning()
+        steps = DeviceSteps(o.arrange(y), (0.0, 1.0), Solver(method, 1e-3, 1e-3), o, capacity=256)  # type: ignore[arg-type]
+        field = Rotation()
         steps.begin(field, y)
         while True:
             steps.attempt(field)
-            steps.control.send()
+            steps.control.send_to_host()
             torch.cuda.synchronize()
             seen = steps.control.read()
             if seen.status != RUNNING:
                 break
-        steps.turn([b.clone() for b in steps.end()])
-        steps.control.back()
-        told.append((seen, steps.end(), steps.control.times.clone(), steps.control.dt.clone()))
-    (expected, end, times, dt), (found, mine, my_times, my_dt) = told
-    assert (found.status, found.tried, found.tries) == (expected.status, expected.tried, expected.tries)
+        steps.begin_backward([b.clone() for b in steps.end_state()])
+        steps.control.previous_step()
+        found_by.append((seen, steps.end_state(), steps.control.times.clone(), steps.control.dt.clone()))
+    (expected, end, times, dt), (found, mine, my_times, my_dt) = found_by
+    assert (found.status, found.attempts, found.accepted) == (
+        expected.status, expected.attempts, expected.accepted)
     near = {"rel": 1e-2, "abs": 1e-3}  # an error estimate of dopri8 is near the rounding of its terms
-    assert found.sizes == pytest.approx(expected.sizes, **near)
-    assert len(expected.sizes) < expected.tried  # some were refused
+    assert found.step_sizes == pytest.approx(expected.step_sizes, **near)
+    assert len(expected.step_sizes) < expected.attempts  # some were rejected
     for a, b in zip(mine, end, strict=True):
         assert relative(a, b) < 1e-3
     assert my_times.tolist() == pytest.approx(times.tolist(), **near)
@@ -114,8 +115,8 @@ def test_the_control_decides_alike(method: str) -> None:
 
 @pytest.mark.parametrize(("channels", "f_convolutions", "g_convolutions", "detach"), [
     (64, 1, 2, False), (64, 2, 1, True), (128, 2, 1, False)])
-def test_f_and_g_side_by_side(channels: int, f_convolutions: int, g_convolutions: int, detach: bool) -> None:
-    from acenode.accelerate.cuda_graph.kernels.fused import FusedField, FusedPair
+def test_f_and_g_in_one_kernel(channels: int, f_convolutions: int, g_convolutions: int, detach: bool) -> None:
+    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField, FusedPair
 
     fields = [ConvField(channels, n) for n in (f_convolutions, g_convolutions)]
     for i, field in enumerate(fields):
@@ -134,15 +135,15 @@ def test_f_and_g_side_by_side(channels: int, f_convolutions: int, g_convolutions
     everything = [h, a, *(p for field in fields for p in field.parameters())]
     exact = gradients(expected, everything)
     fused = [FusedField(field, h.detach(), "tf32x3") for field in fields]
-    assert FusedPair.fits(*fused)
+    assert FusedPair.supports(*fused)
     layers = [layer for field in fused for layer in field.layers]
     for layer in layers:
-        layer.refresh()
-        layer.begin(1)
+        layer.load_parameters()
+        layer.begin_step(1)
     found = FusedPair(*fused)(t, h, a, detach)
     dh, da = gradients(found, [h, a])
     for layer in layers:
-        layer.end()
+        layer.end_step()
     own = {p: grad for layer in layers for p, grad in layer.gradients().items()}
     for mine, theirs in zip(found, expected, strict=True):
         assert relative(mine, theirs) < 1e-5

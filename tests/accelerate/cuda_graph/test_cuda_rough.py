@@ -1,9 +1,8 @@
-"""The graph engine in rough weather on a GPU, pass after pass: learning rates at which the loss jumps up and down, and
-fields so fast that steps are refused.
+"""The graph engine on a GPU under difficult conditions: large learning rates, and fast fields whose steps are rejected.
 
-Two trainings part within a hundred iterations however little they differ at first, so both start each iteration from
-where the engine stands. Where f and g are fast, a nudge of 1e-7 alone moves a gradient by up to a tenth, as another
-side of a ReLU is met: the usual distance tells whether it is the same gradient, the largest whether one was ever wrong.
+Two trainings diverge within a hundred iterations however little they differ at first, so both start each iteration from
+the engine's state. Where f and g are fast, a change of 1e-7 alone can move a gradient by a tenth, because a ReLU
+switches: the median distance shows whether it is the same gradient, the largest whether one was ever wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from graph_training import CUDA, close, follow, gradients, iterate, trainer
 from problems import hasten, relative
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.graph import engine_for
+from acenode.backend import Backend
+from acenode.execution.engine_choice import choose_engine
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 @pytest.mark.parametrize(("method", "factor", "count", "usual", "largest"), [
     ("ace", 1, 100, 1e-4, 1e-2), ("odenet", 1, 100, 1e-4, 1e-2),
     ("ace", 15, 20, 1e-2, 0.3), ("ace", 30, 20, 1e-2, 0.3), ("odenet", 200, 20, 1e-2, 0.3)])
-def test_every_iteration_is_that_by_native_steps(method: str, factor: float, count: int, usual: float,
-                                                 largest: float) -> None:
+def test_every_iteration_equals_native_steps(method: str, factor: float, count: int, usual: float,
+                                             largest: float) -> None:
     settings = {"learning_rate": 0.05 / factor, "epochs": 60}
     log: list[str] = []
     plain, graphed = (trainer(graph, method, log, **settings) for graph in (False, True))
@@ -40,24 +40,24 @@ def test_every_iteration_is_that_by_native_steps(method: str, factor: float, cou
         follow(plain, graphed)
         (expected,), (found,) = iterate(plain, 1), iterate(graphed, 1)
         costs.append((int(found["steps"]), int(found["rejected"])))
-        # an error that is the tolerance to the last digit may be refused by one and not by the other
+        # an error equal to the tolerance up to rounding may be rejected by one and accepted by the other
         if all(found[key] == expected[key] for key in found if key.startswith(("nfe_forward", "steps"))):
             assert found["L_h"] == pytest.approx(expected["L_h"], rel=1e-3)
             apart.append(relative(gradients(graphed), gradients(plain)))
     assert all("recorded in" in line for line in log), log
     assert len(apart) >= 0.9 * count
     print(f"{method}, {factor} times as fast: gradients {statistics.median(apart):.1e} to {max(apart):.1e} apart; "
-          f"{count - len(apart)} of {count} by other steps; steps and refusals {sorted(set(costs))}")
+          f"{count - len(apart)} of {count} by other steps; steps and rejections {sorted(set(costs))}")
     assert statistics.median(apart) < usual
     assert max(apart) < largest
     assert len(set(costs)) > 1
-    assert any(refused for _, refused in costs) or factor == 1
+    assert any(rejected for _, rejected in costs) or factor == 1
     close(graphed)
 
 
 @pytest.mark.realdata
-def test_along_an_epoch_the_recordings_add_nothing_to_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole schedule in one epoch of MNIST; every tenth iteration also by native steps, in TF32 and in float32."""
+def test_recordings_add_no_error_to_tf32_along_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One epoch of MNIST with the whole schedule; every tenth iteration also in native steps, in TF32 and float32."""
     root, entry = Path(os.environ.get("ACENODE_DATA") or "nowhere"), experiments.get("mnist")
     if not (root / "mnist.npz").is_file():
         pytest.skip("ACENODE_DATA has no mnist.npz")
@@ -65,7 +65,7 @@ def test_along_an_epoch_the_recordings_add_nothing_to_tf32(monkeypatch: pytest.M
     def made(graph: bool) -> Trainer:
         task = entry.make(entry.configure("ace", "full", device="cuda", epochs=1), root, CUDA)
         task.model.train()
-        engine = engine_for(task, CUDA, "auto", print)[1] if graph else None
+        engine = choose_engine(task, CUDA, "auto", Backend(log=print)).engine if graph else None
         return Trainer(task, task.recipe(), SilentListener(), engine)
 
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)

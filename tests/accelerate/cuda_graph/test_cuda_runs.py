@@ -1,4 +1,4 @@
-"""Whole runs by the graph engine on a GPU: what they say, where they fall back, and how they end."""
+"""Whole runs by the graph engine on a GPU: what they log, where they fall back, and how they end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from graph_training import CUDA, taken
+from graph_training import CUDA, reserved_bytes
 from problems import relative
 from quick import QUICK
 
 from acenode import experiments
+from acenode.execution.engine_choice import EngineChoice
 from acenode.execution.execute import Outcome, create, execute
 from acenode.experiments.image_task import ImageTask
 from acenode.runs.store import RunStore
@@ -28,10 +29,10 @@ def run(tmp_path: Path, stop: threading.Event | None = None, **given: Any) -> Ou
     return execute(create(RunStore(tmp_path), config), tmp_path, stop=stop)
 
 
-def test_a_solve_of_too_many_steps_leaves_the_run_to_native_steps(tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.graph.PLACES", 1)
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.graph.MOST_PLACES", 1)
+def test_a_solve_of_too_many_steps_falls_back_to_native_steps(tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.CAPACITY", 1)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.MAX_CAPACITY", 1)
     outcome = run(tmp_path)
     assert outcome.state == "finished", outcome.error
     assert outcome.run.description()["trained_by"] == "native"
@@ -39,7 +40,7 @@ def test_a_solve_of_too_many_steps_leaves_the_run_to_native_steps(tmp_path: Path
         outcome.run.path / "log.txt").read_text()
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_resumes_to_the_same_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, stop, batch = run(tmp_path / "whole", epochs=2), threading.Event(), ImageTask.batch
 
     def asking(self: ImageTask, epoch: int, iteration: int) -> Any:
@@ -61,15 +62,15 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypa
     assert relative(mine, theirs) < 1e-3
 
 
-def test_a_run_is_trained_by_graphs_and_says_so(tmp_path: Path) -> None:
+def test_a_run_is_trained_by_graphs_and_records_that(tmp_path: Path) -> None:
     found, plain = run(tmp_path), run(tmp_path, engine="reference")
     assert (found.state, plain.state) == ("finished", "finished"), (found.error, plain.error)
     assert found.run.description()["trained_by"] == "graph"
     assert "graph engine: pass one recorded in" in (found.run.path / "log.txt").read_text()
 
 
-def test_an_epoch_learns_as_much_by_graphs_as_by_the_reference(tmp_path: Path) -> None:
-    """Over three seeds: the accuracies of the same seed differ by less than those of the seeds do."""
+def test_accuracy_after_an_epoch_equals_the_reference(tmp_path: Path) -> None:
+    """Over three seeds: accuracies of the same seed differ less than those of different seeds."""
     found, plain = ([run(tmp_path, engine=engine, seed=seed).metrics["accuracy"] for seed in range(3)]
                     for engine in ("graph", "reference"))
     noise = max(statistics.stdev(plain), 0.01)
@@ -78,8 +79,8 @@ def test_an_epoch_learns_as_much_by_graphs_as_by_the_reference(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("settings", [{}, {"solver": "rk4", "step_size": 0.5}])
-def test_numbers_that_are_none_end_the_run_in_the_words_of_the_reference(settings: dict[str, Any], tmp_path: Path,
-                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_fails_the_run_with_the_words_of_native_steps(settings: dict[str, Any], tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     batch = ImageTask.batch
 
     def spoilt(self: ImageTask, epoch: int, iteration: int) -> Any:
@@ -88,24 +89,24 @@ def test_numbers_that_are_none_end_the_run_in_the_words_of_the_reference(setting
 
     monkeypatch.setattr(ImageTask, "batch", spoilt)
     found = run(tmp_path, **settings)
-    monkeypatch.setattr("acenode.execution.execute.engine_for", lambda *_: ("native", None))
+    monkeypatch.setattr("acenode.execution.execute.choose_engine", lambda *_: EngineChoice("native"))
     plain = run(tmp_path, **settings)
     assert (found.state, plain.state) == ("failed", "failed")
     assert found.error == plain.error
     assert "NaN" in (found.error or "")
 
 
-def test_what_cannot_be_recorded_is_trained_natively_with_a_line(tmp_path: Path,
-                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_cannot_be_recorded_is_trained_natively(tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     read_out = ImageTask.read_out
 
     def asks(self: ImageTask, h1: torch.Tensor, batch: Any) -> Any:
         loss, metrics = read_out(self, h1, batch)
-        assert loss.isfinite().item()  # the host waits for the device: no recording can hold that
+        assert loss.isfinite().item()  # reads a value of the device, which cannot be recorded
         return loss, metrics
 
-    run(tmp_path)  # what the libraries take once
-    before = taken()
+    run(tmp_path)  # allocates what the libraries keep
+    before = reserved_bytes()
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setattr(ImageTask, "read_out", asks)
@@ -114,11 +115,11 @@ def test_what_cannot_be_recorded_is_trained_natively_with_a_line(tmp_path: Path,
         log = (outcome.run.path / "log.txt").read_text()
         assert log.count("graph engine not used") == 1
         assert outcome.run.description()["trained_by"] == "native"
-        assert taken() <= before + (32 << 20)  # a recording that was broken off holds nothing
+        assert reserved_bytes() <= before + (32 << 20)  # a failed recording holds no memory
 
 
-def test_memory_that_is_short_while_recording_leaves_the_run_to_native_steps(tmp_path: Path,
-                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_while_recording_falls_back_to_native_steps(tmp_path: Path,
+                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     read_out = ImageTask.read_out
 
     def greedy(self: ImageTask, h1: torch.Tensor, batch: Any) -> Any:
@@ -133,13 +134,13 @@ def test_memory_that_is_short_while_recording_leaves_the_run_to_native_steps(tmp
     (line,) = [x for x in (outcome.run.path / "log.txt").read_text().splitlines() if "graph engine" in x]
     assert "out of memory" in line
     monkeypatch.undo()
-    assert run(tmp_path).run.description()["trained_by"] == "graph"  # nothing of it is left
+    assert run(tmp_path).run.description()["trained_by"] == "graph"  # with no effect on the next run
 
 
 @pytest.mark.parametrize(("settings", "word"), [
-    ({"solver": "rk4", "step_size": 0.5, "attention": "fixed"}, "one more than rk4 makes"),
-    ({"gradient": "adjoint"}, "torchdiffeq")])
-def test_what_the_engine_does_not_do_has_a_line(settings: dict[str, Any], word: str, tmp_path: Path) -> None:
+    ({"solver": "rk4", "step_size": 0.5, "attention": "fixed"}, "steps of rk4 would average more"),
+    ({"gradient": "adjoint"}, "without adjoint")])
+def test_the_log_says_what_the_engine_does_not_support(settings: dict[str, Any], word: str, tmp_path: Path) -> None:
     outcome = run(tmp_path, **settings)
     assert outcome.state == "finished", outcome.error
     (line,) = [x for x in (outcome.run.path / "log.txt").read_text().splitlines() if "graph engine" in x]

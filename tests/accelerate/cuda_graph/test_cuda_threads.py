@@ -1,4 +1,4 @@
-"""Runs in threads of one process on one GPU: the numbers of each alone, streams of their own, memory given back."""
+"""Runs in threads of one process on one GPU: the same numbers as alone, own streams, and memory that is freed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from problems import relative
 from quick import QUICK
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.capture import POOL, own_stream
+from acenode.accelerate.cuda_graph.streams import STREAMS_PER_DEVICE, own_stream
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore
 from acenode.training.task import SilentListener
@@ -78,18 +78,18 @@ def test_series_and_images_in_threads_equal_each_alone() -> None:
         assert relative(together[i], train(make)) < 1e-5, i
 
 
-def test_no_two_have_the_same_stream() -> None:
-    """Torch hands its streams out again from the first when it has handed out all."""
+def test_no_two_runs_share_a_stream() -> None:
+    """torch returns its first stream again after the last."""
     with contextlib.ExitStack() as stack:
         had = []
-        for _ in range(POOL + 8):
+        for _ in range(STREAMS_PER_DEVICE + 8):
             stack.enter_context(own_stream(CUDA))
             had.append(torch.cuda.current_stream().cuda_stream)
-        assert len(set(had)) == POOL
+        assert len(set(had)) == STREAMS_PER_DEVICE
         log: list[str] = []
         crowded = trainer(True, log=log)
         assert crowded.engine is None
-        assert log == ["graph engine not used: other runs have all the streams that torch has; training without it"]
+        assert log == ["graph engine not used: other runs use all CUDA streams; training without it"]
         iterate(crowded, 2)
     again = trainer(True)
     iterate(again, 2)
@@ -112,8 +112,8 @@ def test_twenty_runs_leave_no_memory_behind() -> None:
     assert reserved[-1] <= 1.1 * reserved[2]
 
 
-def test_when_twenty_whole_runs_in_threads_have_ended_the_gpu_is_given_back(tmp_path: Path) -> None:
-    """Without emptying torch's cache here."""
+def test_gpu_memory_is_freed_after_twenty_runs_in_threads(tmp_path: Path) -> None:
+    """Without emptying torch's cache in the test."""
     store, held = RunStore(tmp_path), []
 
     def train(seed: int) -> None:

@@ -1,1 +1,1 @@
-"""Triton kernels: what a step of an image model spends its time on, in few launches."""
+"""Triton kernels for the steps of image models."""

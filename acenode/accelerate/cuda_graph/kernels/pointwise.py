@@ -1,7 +1,7 @@
-"""Kernels over whole states: combinations of stages, error norms, states kept by number, and the gradient of attention.
+"""Kernels over whole states: combinations of stages, error norms, stored states, and the gradient of attention.
 
-Most take two blocks, h and a, and work on the one that the second program index names; a state of one block
-is given twice and launched once. What depends on the step is read from the device.
+Most take two blocks, h and a, and the second program index chooses between them; a state of one block is passed twice
+and launched once. Values that depend on the step are read from the device.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from acenode.accelerate.triton_support import Serialised
 @triton.jit
 def _combine(base_ptr, k0, k1, k2, k3, k4, k5, k6, k7, dt, weights_ptr, at, mask, BASE: tl.constexpr,
              TERMS: tl.constexpr):
-    """base + Σ dt w_i k_i at some places."""
+    """Return base + Σ dt w_i k_i at the given indices."""
     y = tl.load(base_ptr + at, mask=mask, other=0.0) if BASE else tl.zeros_like(at).to(tl.float32)
     y += (dt * tl.load(weights_ptr)).to(tl.float32) * tl.load(k0 + at, mask=mask, other=0.0)
     if TERMS > 1:
@@ -39,7 +39,7 @@ def _combine(base_ptr, k0, k1, k2, k3, k4, k5, k6, k7, dt, weights_ptr, at, mask
 @triton.jit
 def combine(dt_ptr, weights_ptr, base_h, base_a, out_h, out_a, h0, h1, h2, h3, h4, h5, h6, h7, a0, a1, a2, a3, a4, a5,
             a6, a7, size_h, size_a, BASE: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr):
-    """out = base + Σ dt w_i k_i for both blocks."""
+    """Write base + Σ dt w_i k_i to `out`, for both blocks."""
     dt, at = tl.load(dt_ptr), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if tl.program_id(1) == 0:
         mask = at < size_h
@@ -62,7 +62,7 @@ def _scaled_square(error, y0_ptr, y1_ptr, rtol, atol, at, mask):
 @triton.jit
 def error_squares(dt_ptr, weights_ptr, y0_h, y0_a, y1_h, y1_a, out_ptr, h0, h1, h2, h3, h4, h5, h6, h7, a0, a1, a2, a3,
                   a4, a5, a6, a7, size_h, size_a, rtol, atol, TERMS: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums of squares of Σ dt w_i k_i in units of the tolerance: a number a program, (2, programs)."""
+    """Write sums of squares of Σ dt w_i k_i in units of the tolerance, one per program, (2, programs)."""
     dt, at = tl.load(dt_ptr), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if tl.program_id(1) == 0:
         mask = at < size_h
@@ -77,33 +77,33 @@ def error_squares(dt_ptr, weights_ptr, y0_h, y0_a, y1_h, y1_a, out_ptr, h0, h1, 
 
 @Serialised
 @triton.jit
-def copy_numbered(number_ptr, offset, kept_ptr, first, second, third, fourth, size_h, size_a, WRITE: tl.constexpr,
-                  BLOCK: tl.constexpr):
-    """Between (h, a, k_h, k_a) and the place of a number that the device knows: (places, 2 size_h + 2 size_a)."""
+def copy_row(row_ptr, offset, store_ptr, first, second, third, fourth, size_h, size_a, WRITE: tl.constexpr,
+             BLOCK: tl.constexpr):
+    """Copy between (h, a, k_h, k_a) and row `row + offset` of the store, (rows, 2 size_h + 2 size_a)."""
     at, which = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1)
-    kept = kept_ptr + (tl.load(number_ptr) + offset).to(tl.int64) * 2 * (size_h + size_a) + at
+    stored = store_ptr + (tl.load(row_ptr) + offset).to(tl.int64) * 2 * (size_h + size_a) + at
     if which == 0:
-        _copy(kept, first + at, at < size_h, WRITE)
+        _copy(stored, first + at, at < size_h, WRITE)
     elif which == 1:
-        _copy(kept + size_h, second + at, at < size_a, WRITE)
+        _copy(stored + size_h, second + at, at < size_a, WRITE)
     elif which == 2:
-        _copy(kept + size_h + size_a, third + at, at < size_h, WRITE)
+        _copy(stored + size_h + size_a, third + at, at < size_h, WRITE)
     else:
-        _copy(kept + 2 * size_h + size_a, fourth + at, at < size_a, WRITE)
+        _copy(stored + 2 * size_h + size_a, fourth + at, at < size_a, WRITE)
 
 
 @triton.jit
-def _copy(kept, mine, mask, WRITE: tl.constexpr):
+def _copy(stored, mine, mask, WRITE: tl.constexpr):
     if WRITE:
-        tl.store(kept, tl.load(mine, mask=mask), mask=mask)
+        tl.store(stored, tl.load(mine, mask=mask), mask=mask)
     else:
-        tl.store(mine, tl.load(kept, mask=mask), mask=mask)
+        tl.store(mine, tl.load(stored, mask=mask), mask=mask)
 
 
 @Serialised
 @triton.jit
 def gate_backward(first_ptr, second_ptr, h_ptr, a_ptr, dh_ptr, da_ptr, size, BLOCK: tl.constexpr):
-    """The gradients of h and a from the two of h φ(a), elementwise attention."""
+    """Compute the gradients of h and a from the two gradients of h φ(a) (elementwise attention)."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < size
     grad = tl.load(first_ptr + at, mask=mask) + tl.load(second_ptr + at, mask=mask)

@@ -1,12 +1,12 @@
-"""GroupNorm–ReLU–Conv3x3 with time, and the GroupNorm that may follow, as one kernel a direction.
+"""GroupNorm–ReLU–Conv3x3 with time, and the GroupNorm that may follow, as one kernel forward and one backward.
 
-A program holds one sample's whole map, pixels down and channels across, so that both norms stay inside it. The
-convolution is nine products, one a tap, with the map moved by that tap; a program writes the map down and reads it
-back moved, which stays in the cache. Maps lie channels last.
+A program holds the whole map of one sample, pixels by channels, so that both norms are computed inside it. The
+convolution is nine matrix products, one per tap, with the map shifted by that tap; a program writes the map to memory
+and reads it back shifted, which stays in the cache. Maps are stored channels last.
 
-A layer's vectors lie behind each other: the scale and shift of its norm, its bias, the scale and shift of the norm
-that follows. The first layers of f and g are done side by side, a half of the programs each; their input is then the
-attended h φ(a), made on the way.
+The vectors of a layer are stored one after the other: scale and shift of its norm, its bias, scale and shift of the
+norm that follows. The first layers of f and g run in one launch, half of the programs each, and compute their input,
+the attended h φ(a), themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from acenode.accelerate.triton_support import Serialised
 
 @triton.jit
 def _group_mean(x, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, GROUP: tl.constexpr):
-    """The mean of x over each channel's group and all pixels, everywhere in that group."""
+    """Return the mean of x over all pixels and each channel's group, broadcast to the shape of x."""
     groups = tl.sum(tl.sum(tl.reshape(x, (ROWS, WIDE // GROUP, GROUP)), axis=2), axis=0)
     spread = tl.broadcast_to(groups[None, :, None], (ROWS, WIDE // GROUP, GROUP))
     return tl.reshape(spread, (ROWS, WIDE)) / (PIXELS * GROUP)
@@ -27,7 +27,7 @@ def _group_mean(x, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr,
 
 @triton.jit
 def _normalise(x, inside, eps, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, GROUP: tl.constexpr):
-    """x with every group at mean 0 and variance 1, and the factor that did it."""
+    """Return x with every group at mean 0 and variance 1, and the factor 1/σ."""
     centred = tl.where(inside, x - _group_mean(x, PIXELS, ROWS, WIDE, GROUP), 0.0)
     factor = 1.0 / tl.sqrt(_group_mean(centred * centred, PIXELS, ROWS, WIDE, GROUP) + eps)
     return centred * factor, factor
@@ -36,15 +36,15 @@ def _normalise(x, inside, eps, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: t
 @triton.jit
 def _norm_gradient(grad, unit, factor, PIXELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr,
                    GROUP: tl.constexpr):
-    """The gradient of x from that of its normalised self, `unit`."""
+    """Return the gradient of x from that of its normalised value, `unit`."""
     mean = _group_mean(grad, PIXELS, ROWS, WIDE, GROUP)
     along = _group_mean(grad * unit, PIXELS, ROWS, WIDE, GROUP)
     return (grad - mean - unit * along) * factor
 
 
 @triton.jit
-def _moved(maps, row, column, down, right, c, HEIGHT: tl.constexpr, SIDE: tl.constexpr, CHANNELS: tl.constexpr):
-    """A map moved by a tap, zero where it comes from outside."""
+def _shifted(maps, row, column, down, right, c, HEIGHT: tl.constexpr, SIDE: tl.constexpr, CHANNELS: tl.constexpr):
+    """Return a map shifted by a tap, zero outside its edges."""
     r, s = row + down, column + right
     known = (row < HEIGHT) & (r >= 0) & (r < HEIGHT) & (s >= 0) & (s < SIDE)
     return tl.load(maps + (r * SIDE + s)[:, None] * CHANNELS + c[None, :],
@@ -69,7 +69,7 @@ def _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_p
              HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
              ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
              GROUP2: tl.constexpr, NORM: tl.constexpr, GATED: tl.constexpr, PRECISION: tl.constexpr):
-    """u = ReLU(GN(x)), y = conv(u) + bias + t share, z = GN(y) where a norm follows."""
+    """Compute u = ReLU(GN(x)), y = conv(u) + bias + t·share and, where a norm follows, z = GN(y)."""
     PIXELS: tl.constexpr = HEIGHT * SIDE
     sample = tl.program_id(0).to(tl.int64)
     p, i, o = tl.arange(0, ROWS), tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
@@ -79,16 +79,16 @@ def _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_p
     x = _input(x_ptr, a_ptr, sample * PIXELS * INPUTS + here, inside, GATED)
     unit, _ = _normalise(x, inside, eps, PIXELS, ROWS, WIDE_IN, GROUP)
     affine = unit * _vector(vectors_ptr, i, INPUTS) + _vector(vectors_ptr + INPUTS, i, INPUTS)
-    u = tl.maximum(affine, 0.0, propagate_nan=tl.PropagateNan.ALL)  # as torch's ReLU: NaN stays
+    u = tl.maximum(affine, 0.0, propagate_nan=tl.PropagateNan.ALL)  # NaN stays NaN, as in torch's ReLU
     maps = u_ptr + sample * PIXELS * INPUTS
     tl.store(maps + here, u, mask=inside)
-    tl.debug_barrier()  # every pixel is written before a moved one is read
+    tl.debug_barrier()  # every pixel is written before a shifted one is read
     within = (p < PIXELS)[:, None] & (o < OUTPUTS)[None, :]
     there = p[:, None] * OUTPUTS + o[None, :]
     y = tl.load(share_ptr + there, mask=within, other=0.0) * tl.load(t_ptr)
     y += _vector(vectors_ptr + 2 * INPUTS, o, OUTPUTS)
     for tap in range(9):
-        a = _moved(maps, row, column, tap // 3 - 1, tap % 3 - 1, i, HEIGHT, SIDE, INPUTS)
+        a = _shifted(maps, row, column, tap // 3 - 1, tap % 3 - 1, i, HEIGHT, SIDE, INPUTS)
         w = tl.load(weight_ptr + tap * INPUTS * OUTPUTS + o[None, :] * INPUTS + i[:, None],
                     mask=(i < INPUTS)[:, None] & (o < OUTPUTS)[None, :], other=0.0)
         y = tl.dot(a, w, y, input_precision=PRECISION)
@@ -106,7 +106,7 @@ def layer_forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr
                   HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
                   ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
                   GROUP2: tl.constexpr, PRECISION: tl.constexpr, NORM: tl.constexpr):
-    """One layer of f or g."""
+    """Compute one layer of f or g."""
     _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2, HEIGHT, SIDE,
              INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM, False, PRECISION)
 
@@ -118,7 +118,7 @@ def pair_forward(h_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_
                  OUTPUTS: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
                  GROUP: tl.constexpr, GROUP2: tl.constexpr, PRECISION: tl.constexpr, NORM_F: tl.constexpr,
                  NORM_G: tl.constexpr):
-    """The first layers of f and g on the attended h."""
+    """Compute the first layers of f and g on the attended h."""
     if tl.program_id(1) == 0:
         _forward(h_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_f, eps, eps2, HEIGHT, SIDE, INPUTS,
                  OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM_F, True, PRECISION)
@@ -138,8 +138,7 @@ def _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_pt
               ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
               GROUP2: tl.constexpr, NORM: tl.constexpr, TRAINS: tl.constexpr, GATED: tl.constexpr,
               PRECISION: tl.constexpr):
-    """∂x from ∂z, and ∂y and its time, for the weights' gradient; a sample's share of the norms' gradients is added
-    up."""
+    """Compute ∂x from ∂z, and store ∂y and its time for the weight gradient; add the sample's norm gradients."""
     PIXELS: tl.constexpr = HEIGHT * SIDE
     sample = tl.program_id(0).to(tl.int64)
     p, i, o = tl.arange(0, ROWS), tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
@@ -160,10 +159,10 @@ def _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_pt
             dy = _norm_gradient(dy * scale2, unit2, factor2, PIXELS, ROWS, WIDE_OUT, GROUP2)
         maps = dy_ptr + sample * PIXELS * OUTPUTS
         tl.store(dy_ptr + there, dy, mask=within)
-        tl.debug_barrier()  # every pixel is written before a moved one is read
+        tl.debug_barrier()  # every pixel is written before a shifted one is read
     du = tl.zeros((ROWS, WIDE_IN), dtype=tl.float32)
     for tap in range(9):
-        a = _moved(maps, row, column, 1 - tap // 3, 1 - tap % 3, o, HEIGHT, SIDE, OUTPUTS)
+        a = _shifted(maps, row, column, 1 - tap // 3, 1 - tap % 3, o, HEIGHT, SIDE, OUTPUTS)
         w = tl.load(weight_ptr + tap * INPUTS * OUTPUTS + i[None, :] * OUTPUTS + o[:, None],
                     mask=(o < OUTPUTS)[:, None] & (i < INPUTS)[None, :], other=0.0)
         du = tl.dot(a, w, du, input_precision=PRECISION)
@@ -186,7 +185,7 @@ def layer_backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, 
                    eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
                    ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr,
                    GROUP2: tl.constexpr, PRECISION: tl.constexpr, NORM: tl.constexpr, TRAINS: tl.constexpr):
-    """One layer of f or g."""
+    """Differentiate one layer of f or g."""
     _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr, eps,
               eps2, HEIGHT, SIDE, INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM, TRAINS, False,
               PRECISION)
@@ -200,7 +199,7 @@ def pair_backward(h_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_
                   WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, GROUP: tl.constexpr, GROUP2: tl.constexpr,
                   PRECISION: tl.constexpr, NORM_F: tl.constexpr, NORM_G: tl.constexpr, TRAINS_F: tl.constexpr,
                   TRAINS_G: tl.constexpr):
-    """The first layers of f and g, each its own share of the gradient of the attended h."""
+    """Differentiate the first layers of f and g; each writes its own term of the gradient of the attended h."""
     if tl.program_id(1) == 0:
         _backward(dz_f, h_ptr, a_ptr, t_ptr, y_f, vectors_f, weight_f, dy_f, dx_f, affine_f, when_f, eps, eps2, HEIGHT,
                   SIDE, INPUTS, OUTPUTS, ROWS, WIDE_IN, WIDE_OUT, GROUP, GROUP2, NORM_F, TRAINS_F, True, PRECISION)
@@ -214,10 +213,10 @@ def pair_backward(h_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_
 def layer_weights(u_ptr, dy_ptr, when_ptr, sums_ptr, rows, each_stage, HEIGHT: tl.constexpr, SIDE: tl.constexpr,
                   INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
                   EACH: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
-    """Adds the gradients of one tap's weights, its time weight and the bias, over a part of all pixels, to `sums`.
+    """Add the gradients of one tap's weights, its time weight and the bias, over a part of all pixels, to `sums`.
 
-    The pixels are those of several stages, each with its time. `sums` is (parts, 9, inputs + 2, outputs); the last two
-    rows are of time and, at the middle tap, of the bias.
+    The pixels are those of several stages, each with its time. `sums` is (parts, 9, inputs + 2, outputs); its last two
+    rows are for time and, at the middle tap, for the bias.
     """
     tap, part = tl.program_id(0), tl.program_id(1)
     down, right = tap // 3 - 1, tap % 3 - 1

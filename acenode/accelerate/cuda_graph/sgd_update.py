@@ -1,4 +1,4 @@
-"""An optimiser's step as something that can be recorded: its state in place, its learning rate on the device."""
+"""A step of SGD that can be recorded: momentum in place, the learning rate in a tensor on the device."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from torch import Tensor
 
 
 def recordable(optimiser: torch.optim.Optimizer) -> bool:
-    """Whether it is SGD; without dampening, which a first step of torch's leaves out and one from zero does not."""
+    """Return True for SGD without dampening.
+
+    torch applies no dampening in the first step; `fill_momentum` would make that step one with dampening.
+    """
     return type(optimiser) is torch.optim.SGD and not any(group["dampening"] for group in optimiser.param_groups)
 
 
-def settle(optimiser: torch.optim.Optimizer) -> None:
-    """Give every parameter the momentum it would have at its first step: zero, which changes nothing."""
+def fill_momentum(optimiser: torch.optim.Optimizer) -> None:
+    """Give parameters that have no momentum yet a momentum of zero, which changes no step."""
     for group in optimiser.param_groups:
         for p in group["params"]:
             if group["momentum"] and optimiser.state[p].get("momentum_buffer") is None:
                 optimiser.state[p]["momentum_buffer"] = torch.zeros_like(p)
 
 
-def state_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """The tensors that a step changes beside the parameters."""
+def state_tensors(optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    """Return the tensors, besides the parameters, that a step changes."""
     return [v for state in optimiser.state.values() for v in state.values() if isinstance(v, Tensor)]
 
 
 @contextmanager
-def _set(optimiser: torch.optim.Optimizer, rate: Tensor) -> Iterator[None]:
+def _device_rate(optimiser: torch.optim.Optimizer, rate: Tensor) -> Iterator[None]:
     before = [dict(group) for group in optimiser.param_groups]
     for group in optimiser.param_groups:
         group.update(lr=rate, fused=True, foreach=False)
@@ -40,6 +43,6 @@ def _set(optimiser: torch.optim.Optimizer, rate: Tensor) -> Iterator[None]:
 
 
 def step(optimiser: torch.optim.Optimizer, rate: Tensor) -> None:
-    """One step with a learning rate that is read on the device."""
-    with _set(optimiser, rate):
+    """Take one step with a learning rate that is read on the device."""
+    with _device_rate(optimiser, rate):
         optimiser.step()

@@ -1,7 +1,7 @@
-"""The field of an image model by torch.compile, for those that our kernels are not made for.
+"""The field of an image model compiled by torch.compile, for shapes that our own kernels do not support.
 
-Norms, ReLUs and the shares of time become a few kernels around the library's convolutions. The parameters are
-arguments, not a module's, so that a process compiles once for all runs of the same shapes.
+Norms, ReLUs and the time terms become a few kernels around the library's convolutions. The parameters are arguments of
+the compiled function, so that a process compiles once for all runs of the same shapes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 
 from acenode.accelerate import torch_private
 
-VARIANTS = 64  # of shapes, layouts and sets of trained parameters, before torch would stop to compile
+VARIANTS = 64  # combinations of shapes, layouts and trained parameters that torch compiles at most
 
 
 class CompiledField:
-    """f or g for maps like `like`."""
+    """f or g for feature maps of the shape of `like`."""
 
     def __init__(self, field: Any, like: Tensor) -> None:
         self.norms = [(norm.weight, norm.bias) for norm in field.norms]
@@ -33,7 +33,7 @@ class CompiledField:
             return _compiled()(h, t, self.inside, self.norms, self.shapes, self.convs)
 
     def attempt(self, like: Tensor) -> None:
-        """There and back once."""
+        """Compile and run the forward and the backward pass once."""
         with torch.enable_grad():
             h = torch.zeros_like(like).requires_grad_()
             torch.autograd.grad(self(h, h.new_zeros(())).sum(), h)
@@ -41,14 +41,14 @@ class CompiledField:
 
 @cache
 def _compiled() -> Callable[..., Tensor]:
-    return torch.compile(whole, dynamic=False)
+    return torch.compile(field_function, dynamic=False)
 
 
-def whole(h: Tensor, t: Tensor, inside: Tensor, norms: list[tuple[Tensor, Tensor]], shapes: list[tuple[int, float]],
-          convs: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """`models.image.ConvField` as a function of its parameters."""
+def field_function(h: Tensor, t: Tensor, inside: Tensor, norms: list[tuple[Tensor, Tensor]],
+                   shapes: list[tuple[int, float]], convs: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+    """Compute `ConvField` of `models.image` as a function of its parameters."""
     for (scale, shift), (groups, eps), (weight, time, bias) in zip(norms, shapes, convs, strict=False):
-        share = bias.view(-1, 1) + t * (time.view(-1, 9) @ inside)
+        time_term = bias.view(-1, 1) + t * (time.view(-1, 9) @ inside)
         u = F.relu(F.group_norm(h, groups, scale, shift, eps))
-        h = F.conv2d(u, weight, padding=1) + share.view(-1, *h.shape[-2:])
+        h = F.conv2d(u, weight, padding=1) + time_term.view(-1, *h.shape[-2:])
     return F.group_norm(h, shapes[-1][0], *norms[-1], shapes[-1][1])

@@ -1,8 +1,8 @@
-"""The fields of the image models by kernels: few nodes of the autograd graph, few launches a node.
+"""The fields of the image models computed by kernels, with few autograd nodes and few kernel launches.
 
-The parameters stay where they are, in the modules. Here are what the kernels read, refreshed once a pass since the
-parameters do not change within one, and what they add up, the parameters' gradients. The weights' gradient is made for
-all stages of a step at once, from what their forward and backward passes have left in stacks.
+The parameters stay in the modules. The classes here hold what the kernels read, loaded once a pass because parameters
+do not change within a pass, and the parameter gradients that the kernels add up. The weight gradients are computed for
+all stages of a step at once, from stacks that the stages' forward and backward passes have filled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import triton
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.kernels.layer import (
+from acenode.accelerate.cuda_graph.kernels.conv_layer import (
     layer_backward,
     layer_forward,
     layer_weights,
@@ -26,34 +26,34 @@ from acenode.accelerate.cuda_graph.kernels.pointwise import gate_backward
 from acenode.accelerate.triton_support import block_size
 from acenode.models.image.layers import TimeConv
 
-LAST = torch.channels_last
-LARGEST = 64 * 128  # numbers of a padded map that a program can hold
-DEEPEST = 3  # taps that are on their way to a program at a time
-PARTS = 28  # of the pixels, in the weights' gradient: with nine taps about two programs a multiprocessor
-PIXELS = 32  # of them at a time
+CHANNELS_LAST = torch.channels_last
+MAX_MAP_SIZE = 64 * 128  # values of a padded feature map that a program can hold
+MAX_PIPELINE = 3  # taps that a program loads ahead
+PARTS = 28  # of the pixels in the weight gradient: with nine taps about two programs per multiprocessor
+PIXELS = 32  # that a program of the weight gradient handles at a time
 
 
-def depth(pixels: int, channels: int, device: torch.device) -> int:
-    """How many taps, a moved map and a matrix each, a multiprocessor's shared memory has room for."""
-    moved, matrix = 4 * block_size(pixels) * block_size(channels), 4 * block_size(channels) ** 2
+def pipeline_stages(pixels: int, channels: int, device: torch.device) -> int:
+    """Return how many taps, a shifted map and a matrix each, fit a multiprocessor's shared memory."""
+    shifted, matrix = 4 * block_size(pixels) * block_size(channels), 4 * block_size(channels) ** 2
     room = 1 << 20
     if device.type == "cuda":
         room = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)["max_shared_mem"]
-    return min(DEEPEST, (room - moved) // (moved + matrix))
+    return min(MAX_PIPELINE, (room - shifted) // (shifted + matrix))
 
 
 @dataclass(frozen=True)
-class Mark:
-    """What a layer's backward pass needs of its forward pass: its input, y, and where u was left."""
+class SavedForward:
+    """What a layer's forward pass saves for its backward pass: input x, output y, and the index of u in the stack."""
 
     x: Tensor
     y: Tensor
     stack: Tensor | None
-    place: int
+    index: int
 
 
 class FusedLayer:
-    """GroupNorm, ReLU, a convolution with time and, last in its field, another GroupNorm."""
+    """GroupNorm, ReLU, a convolution with time and, in the last layer of a field, another GroupNorm."""
 
     def __init__(self, norm: nn.GroupNorm, conv: TimeConv, after: nn.GroupNorm | None, like: Tensor,
                  precision: str) -> None:
@@ -68,7 +68,7 @@ class FusedLayer:
         self.eps = (norm.eps, last.eps)
         widest = max(self.inputs, self.outputs)
         small = block_size(widest) <= 64
-        self.warps = {"num_warps": 4 if small else 8, "num_stages": depth(height * side, widest, like.device)}
+        self.warps = {"num_warps": 4 if small else 8, "num_stages": pipeline_stages(height * side, widest, like.device)}
         self.weight_warps = {"num_warps": 2 if small and precision == "tf32" else self.warps["num_warps"],
                              "num_stages": 4 if small else 2}
         self.vectors = like.new_empty(2 * self.inputs + 3 * self.outputs)
@@ -79,20 +79,21 @@ class FusedLayer:
         self.trains, self.stages = conv.weight.requires_grad, 0
         self.affine = like.new_zeros(self.batch, 2 * self.inputs + 2 * self.outputs)
         self.sums = like.new_zeros(PARTS if self.trains else 1, 9, self.inputs + 2, self.outputs)
-        self.stack: Tensor | None = None  # of u, for the stages of the step in hand
-        self.grads = self._maps(1, self.outputs)  # of y, likewise
-        self.when = like.new_zeros(1)
+        self.stack: Tensor | None = None  # of u, for the stages of the current step
+        self.grads = self._maps(1, self.outputs)  # of y, for the same stages
+        self.stage_times = like.new_zeros(1)
         self.calls = 0
-        self.pulled: list[Mark] = []
+        self.differentiated: list[SavedForward] = []
 
     def _maps(self, stages: int, channels: int) -> Tensor:
-        return torch.empty(stages * self.batch, channels, *self.map, device=self.vectors.device, memory_format=LAST)
+        return torch.empty(stages * self.batch, channels, *self.map, device=self.vectors.device,
+                           memory_format=CHANNELS_LAST)
 
     # Once a pass --------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def refresh(self) -> None:
-        """Read the parameters."""
+    def load_parameters(self) -> None:
+        """Copy the parameters into the layout that the kernels read, and clear the gradients."""
         norm, conv, last = self.norm, self.conv, self.after or self.norm
         torch.cat((norm.weight, norm.bias, conv.bias, last.weight, last.bias), out=self.vectors)
         weight = conv.weight.flatten(2)  # (outputs, inputs, 9)
@@ -105,7 +106,7 @@ class FusedLayer:
 
     @torch.no_grad()
     def gradients(self) -> dict[nn.Parameter, Tensor]:
-        """What has been added up since the last refresh."""
+        """Return the gradients that were added up since the parameters were loaded."""
         sums, affine = self.sums.sum(0), self.affine.sum(0)
         scale, shift, scale2, shift2 = affine.split([self.inputs, self.inputs, self.outputs, self.outputs])
         found = {self.conv.weight: sums[:, :-2].permute(2, 1, 0).reshape(self.conv.weight.shape),
@@ -115,91 +116,90 @@ class FusedLayer:
 
     # Once a step --------------------------------------------------------------------------------------------------
 
-    def begin(self, stages: int) -> None:
-        """So many evaluations are remembered together."""
+    def begin_step(self, stages: int) -> None:
+        """Prepare for `stages` evaluations that are differentiated together."""
         self.calls = 0
         if self.trains:
             self.stack = self._maps(stages, self.inputs)
 
     def reserve(self, stages: int) -> None:
-        """Room for the gradients of so many evaluations, which outlives a replay."""
-        if self.trains and len(self.when) < stages:
-            self.grads, self.when = self._maps(stages, self.outputs), self.when.new_zeros(stages)
+        """Allocate the gradients of `stages` evaluations, in memory that outlives a replay."""
+        if self.trains and len(self.stage_times) < stages:
+            self.grads, self.stage_times = self._maps(stages, self.outputs), self.stage_times.new_zeros(stages)
 
-    def end(self) -> None:
-        """Add up the weights' gradients of the evaluations that were gone back over since the last time."""
-        marks, self.pulled = self.pulled, []
-        if not marks:
+    def end_step(self) -> None:
+        """Add up the weight gradients of the evaluations that were differentiated since the last call."""
+        differentiated, self.differentiated = self.differentiated, []
+        if not differentiated:
             return
-        stack = marks[0].stack
+        stack = differentiated[0].stack
         assert stack is not None
-        missing = set(range(len(stack) // self.batch)) - {mark.place for mark in marks}
-        for place in missing:  # nothing came back to them
-            self._of(self.grads, place).zero_()
+        missing = set(range(len(stack) // self.batch)) - {saved.index for saved in differentiated}
+        for index in missing:  # evaluations that no gradient reached
+            self._of(self.grads, index).zero_()
         each = self.batch * self.map[0] * self.map[1]
         rows = len(stack) * self.map[0] * self.map[1]
         share = triton.cdiv(triton.cdiv(rows, PARTS), PIXELS) * PIXELS
-        layer_weights[(9, triton.cdiv(rows, share))](stack, self.grads, self.when, self.sums, rows, each, **self.wide,
-                                                     EACH=share, BLOCK=PIXELS, **self.weight_warps)
+        layer_weights[(9, triton.cdiv(rows, share))](stack, self.grads, self.stage_times, self.sums, rows, each,
+                                                     **self.wide, EACH=share, BLOCK=PIXELS, **self.weight_warps)
 
-    def _of(self, stack: Tensor, place: int) -> Tensor:
-        return stack[place * self.batch:(place + 1) * self.batch]
+    def _of(self, stack: Tensor, index: int) -> Tensor:
+        return stack[index * self.batch:(index + 1) * self.batch]
 
     # Once an evaluation -------------------------------------------------------------------------------------------
 
-    def outputs_of(self, x: Tensor, remember: bool) -> tuple[Mark, Tensor, Tensor]:
-        """Where the forward pass of x is written: y in its mark, u, and the layer's output."""
+    def outputs_of(self, x: Tensor, keep: bool) -> tuple[SavedForward, Tensor, Tensor]:
+        """Allocate what the forward pass of x writes: what it saves, u, and the layer's output."""
         y = self._maps(1, self.outputs)
         z = torch.empty_like(y) if self.after is not None else y
-        if not (remember and self.trains):
-            return Mark(x, y, None, 0), self._maps(1, self.inputs), z
+        if not (keep and self.trains):
+            return SavedForward(x, y, None, 0), self._maps(1, self.inputs), z
         assert self.stack is not None
-        mark = Mark(x, y, self.stack, self.calls)
+        saved = SavedForward(x, y, self.stack, self.calls)
         self.calls += 1
-        return mark, self._of(self.stack, mark.place), z
+        return saved, self._of(self.stack, saved.index), z
 
-    def forward(self, x: Tensor, t: Tensor, remember: bool) -> tuple[Mark, Tensor]:
-        mark, u, z = self.outputs_of(x, remember)
-        layer_forward[(self.batch,)](x, x, t, *self.read, u, mark.y, z, *self.eps, **self.shape,
+    def forward(self, x: Tensor, t: Tensor, keep: bool) -> tuple[SavedForward, Tensor]:
+        saved, u, z = self.outputs_of(x, keep)
+        layer_forward[(self.batch,)](x, x, t, *self.read, u, saved.y, z, *self.eps, **self.shape,
                                      NORM=self.after is not None, **self.warps)
-        return mark, z
+        return saved, z
 
     @property
     def read(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.vectors, self.forward_weight, self.share
 
-    def gradients_of(self, mark: Mark, grad: Tensor) -> tuple[Tensor, ...]:
-        """What the backward pass of a mark reads and writes."""
+    def gradients_of(self, saved: SavedForward, grad: Tensor) -> tuple[Tensor, ...]:
+        """Return the tensors that the backward pass reads and writes."""
         if self.trains:
-            self.pulled.append(mark)
-            dy = self._of(self.grads, mark.place)
+            self.differentiated.append(saved)
+            dy = self._of(self.grads, saved.index)
         else:
-            dy = torch.empty_like(mark.y) if self.after is not None else grad
-        return (grad, mark.y, self.vectors, self.backward_weight, dy, self._maps(1, self.inputs), self.affine,
-                self.when[mark.place:mark.place + 1])
+            dy = torch.empty_like(saved.y) if self.after is not None else grad
+        return (grad, saved.y, self.vectors, self.backward_weight, dy, self._maps(1, self.inputs), self.affine,
+                self.stage_times[saved.index:saved.index + 1])
 
-    def backward(self, mark: Mark, t: Tensor, grad: Tensor) -> Tensor:
-        grad, *rest = self.gradients_of(mark, grad)
-        layer_backward[(self.batch,)](grad, mark.x, mark.x, t, *rest, *self.eps, **self.shape,
+    def backward(self, saved: SavedForward, t: Tensor, grad: Tensor) -> Tensor:
+        grad, *rest = self.gradients_of(saved, grad)
+        layer_backward[(self.batch,)](grad, saved.x, saved.x, t, *rest, *self.eps, **self.shape,
                                       NORM=self.after is not None, TRAINS=self.trains, **self.warps)
         return rest[4]
 
 
 class FusedField:
-    """f or g of an image model, layer after layer."""
+    """f or g of an image model, layer by layer."""
 
     def __init__(self, field: Any, like: Tensor, precision: str) -> None:
         self.layers = [FusedLayer(norm, conv, field.norms[-1] if conv is field.convs[-1] else None, like, precision)
                        for norm, conv in zip(field.norms, field.convs, strict=False)]
 
     @staticmethod
-    def fits(field: Any, like: Tensor) -> bool:
-        """Whether a program can hold a map of this field, and its channels come in fours and its groups in powers of
-        two."""
+    def supports(field: Any, like: Tensor) -> bool:
+        """Return True if a map fits a program, channels are multiples of 4 and groups are powers of two."""
         widths, pixels = [norm.num_channels for norm in field.norms], like.shape[-2] * like.shape[-1]
         even = all(n.num_channels % 4 == 0 and (n.num_channels // n.num_groups).bit_count() == 1 for n in field.norms)
-        return (even and block_size(pixels) * block_size(max(widths)) <= LARGEST
-                and depth(pixels, max(widths), like.device) > 0)
+        return (even and block_size(pixels) * block_size(max(widths)) <= MAX_MAP_SIZE
+                and pipeline_stages(pixels, max(widths), like.device) > 0)
 
     def __call__(self, h: Tensor, t: Tensor) -> Tensor:
         return _Chain.apply(self, h, t)
@@ -208,10 +208,10 @@ class FusedField:
 class _Chain(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, field: FusedField, h: Tensor, t: Tensor) -> Tensor:
-        x, ctx.field, ctx.marks = h.contiguous(memory_format=LAST), field, []
+        x, ctx.field, ctx.saved_layers = h.contiguous(memory_format=CHANNELS_LAST), field, []
         for layer in field.layers:
-            mark, x = layer.forward(x, t, ctx.needs_input_grad[1])
-            ctx.marks.append(mark)
+            saved, x = layer.forward(x, t, ctx.needs_input_grad[1])
+            ctx.saved_layers.append(saved)
         ctx.save_for_backward(t)
         return x
 
@@ -219,20 +219,20 @@ class _Chain(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (t,) = ctx.saved_tensors
-        grad = grad.contiguous(memory_format=LAST)
-        for layer, mark in zip(reversed(ctx.field.layers), reversed(ctx.marks), strict=True):
-            grad = layer.backward(mark, t, grad)
+        grad = grad.contiguous(memory_format=CHANNELS_LAST)
+        for layer, saved in zip(reversed(ctx.field.layers), reversed(ctx.saved_layers), strict=True):
+            grad = layer.backward(saved, t, grad)
         return None, grad, None
 
 
 class FusedPair:
-    """f and g on h φ(a): their first layers side by side, the attention made on the way."""
+    """f and g on h φ(a): their first layers run in one kernel, which also computes the attended h."""
 
     def __init__(self, f: FusedField, g: FusedField) -> None:
         self.f, self.g = f, g
 
     @staticmethod
-    def fits(f: FusedField, g: FusedField) -> bool:
+    def supports(f: FusedField, g: FusedField) -> bool:
         return f.layers[0].shape == g.layers[0].shape and f.layers[0].eps == g.layers[0].eps
 
     def __call__(self, t: Tensor, h: Tensor, a: Tensor, detach_attention: bool) -> tuple[Tensor, Tensor]:
@@ -243,20 +243,20 @@ class _Pair(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pair: FusedPair, t: Tensor, h: Tensor, a: Tensor,
                 detach_attention: bool) -> tuple[Tensor, Tensor]:
-        h, a = h.contiguous(memory_format=LAST), a.contiguous(memory_format=LAST)
-        remember = any(ctx.needs_input_grad)
+        h, a = h.contiguous(memory_format=CHANNELS_LAST), a.contiguous(memory_format=CHANNELS_LAST)
+        keep = any(ctx.needs_input_grad)
         f, g = pair.f.layers, pair.g.layers
-        (mark_f, u_f, k_f), (mark_g, u_g, k_g) = (first[0].outputs_of(h, remember) for first in (f, g))
-        pair_forward[(len(h), 2)](h, a, t, *f[0].read, u_f, mark_f.y, k_f, *g[0].read, u_g, mark_g.y, k_g, *f[0].eps,
+        (saved_f, u_f, k_f), (saved_g, u_g, k_g) = (first[0].outputs_of(h, keep) for first in (f, g))
+        pair_forward[(len(h), 2)](h, a, t, *f[0].read, u_f, saved_f.y, k_f, *g[0].read, u_g, saved_g.y, k_g, *f[0].eps,
                                   **f[0].shape, NORM_F=f[0].after is not None, NORM_G=g[0].after is not None,
                                   **f[0].warps)
-        ctx.marks = ([mark_f], [mark_g])
+        ctx.saved_layers = ([saved_f], [saved_g])
         for layer in f[1:]:
-            mark, k_f = layer.forward(k_f, t, remember)
-            ctx.marks[0].append(mark)
+            saved, k_f = layer.forward(k_f, t, keep)
+            ctx.saved_layers[0].append(saved)
         for layer in g[1:]:
-            mark, k_g = layer.forward(k_g, t, remember)
-            ctx.marks[1].append(mark)
+            saved, k_g = layer.forward(k_g, t, keep)
+            ctx.saved_layers[1].append(saved)
         ctx.pair, ctx.detach_attention = pair, detach_attention
         ctx.save_for_backward(t, h, a)
         return k_f, k_g
@@ -266,12 +266,12 @@ class _Pair(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         t, h, a = ctx.saved_tensors
         f, g = ctx.pair.f.layers, ctx.pair.g.layers
-        d_f, d_g = (grad.contiguous(memory_format=LAST) for grad in grads)
-        for layer, mark in zip(f[:0:-1], ctx.marks[0][:0:-1], strict=True):
-            d_f = layer.backward(mark, t, d_f)
-        for layer, mark in zip(g[:0:-1], ctx.marks[1][:0:-1], strict=True):
-            d_g = layer.backward(mark, t, d_g)
-        of_f, of_g = f[0].gradients_of(ctx.marks[0][0], d_f), g[0].gradients_of(ctx.marks[1][0], d_g)
+        d_f, d_g = (grad.contiguous(memory_format=CHANNELS_LAST) for grad in grads)
+        for layer, saved in zip(f[:0:-1], ctx.saved_layers[0][:0:-1], strict=True):
+            d_f = layer.backward(saved, t, d_f)
+        for layer, saved in zip(g[:0:-1], ctx.saved_layers[1][:0:-1], strict=True):
+            d_g = layer.backward(saved, t, d_g)
+        of_f, of_g = f[0].gradients_of(ctx.saved_layers[0][0], d_f), g[0].gradients_of(ctx.saved_layers[1][0], d_g)
         pair_backward[(len(h), 2)](h, a, t, *of_f, *of_g, *f[0].eps, **f[0].shape, NORM_F=f[0].after is not None,
                                    NORM_G=g[0].after is not None, TRAINS_F=f[0].trains, TRAINS_G=g[0].trains,
                                    **f[0].warps)

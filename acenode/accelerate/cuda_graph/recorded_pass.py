@@ -1,0 +1,291 @@
+"""One pass of Algorithm 1 as CUDA graphs that are recorded once and replayed for every batch:
+
+    encode     h(0) and a(0), the first slope and the first step size
+    attempt    one attempted step, replayed until the end of the interval is reached
+    read out   loss and metrics at h(1), and the gradient of h(1)
+    step back  the backward pass of one accepted step, replayed for each of them
+    update     the backward pass of q and the encoder, gradient norms, and the optimisers' steps
+
+With gradient "backprop" the first attempts have recordings of their own, which keep the autograd graphs for the
+backward pass. Later attempts, and all with gradient "checkpointed", are evaluated again in the backward pass. The host
+reads the device once a pass, to learn how many steps were taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acenode.accelerate import torch_private
+from acenode.accelerate.cuda_graph import sgd_update
+from acenode.accelerate.cuda_graph.device_steps import CAPACITY, DeviceSteps, StageGraphs
+from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels, step_operations
+from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder
+from acenode.accelerate.cuda_graph.step_control import RUNNING, STORE_FULL, SolveStatus
+from acenode.backend import ACCELERATED, Backend
+from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
+from acenode.training.task import PiecewiseTask
+
+MAX_KEPT = 16  # attempts that keep their autograd graphs
+SPARE = 2  # kept attempts beyond those of the first solve, for later solves that take more
+TOO_MANY_FOR_AVERAGES = f"fixed attention can average correlations only in solves of at most {MAX_KEPT} steps"
+
+
+def running_averages(layer: nn.Module) -> list[Tensor]:
+    """Return the buffers that every evaluation of the layer's field updates: fixed attention averages correlations."""
+    return list(layer.buffers()) if getattr(layer, "attention", None) == "fixed" else []
+
+
+class RecordingError(RuntimeError):
+    """The pass cannot be done by recordings; the message says why."""
+
+
+class RecordedPass:
+    """The recordings of a pass, for batches of the shapes of the one it is made with."""
+
+    def __init__(self, task: PiecewiseTask, spec: PassSpec, batch: tuple[Tensor, ...], recorder: GraphRecorder,
+                 rate: Tensor, *, capacity: int = CAPACITY, kernels: bool = True, compiles: bool = True,
+                 backend: Backend = ACCELERATED) -> None:
+        self.task, self.spec, self.rate, self.recorder = task, spec, rate, recorder
+        self.capacity = capacity  # steps that are stored
+        self.kernels, self.compiles, self.backend = kernels, compiles, backend
+        self.everything, self.buffers = list(task.model.parameters()), list(task.model.buffers())
+        self.averages = running_averages(task.layer)
+        self.batch = tuple(torch.empty_like(x) for x in batch)
+        self.graphs: dict[int, StageGraphs] = {}  # of the kept attempts, while the pass is recorded
+        self.with_gradient: set[nn.Parameter] = set()  # parameters that a gradient reaches
+        self.grads = {p: torch.zeros_like(p) for p in spec.trained}
+        self._load(batch)
+        with RECORDING:
+            self._prepare()
+        self.optimiser_state = self._optimiser_state()
+
+    # Recording ----------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Run the pass once, so that kernels are compiled and libraries loaded; undo its changes; record it."""
+        for group in self.spec.groups:
+            sgd_update.fill_momentum(group.optimiser)
+        changed = [*self.everything, *self.buffers, *self._optimiser_state()]
+        before = [x.detach().clone() for x in changed]
+        with self.recorder.on_stream(), train_only(self.spec.trained, self.everything):
+            try:
+                self._allocate()
+                self._rehearse()
+            finally:
+                with torch.no_grad():
+                    for x, value in zip(changed, before, strict=True):
+                        x.copy_(value)
+                self.recorder.mark()
+                self.recorder.wait()
+            with self.recorder.all_or_none():
+                self._record()
+        del self.field, self.state
+        self.graphs.clear()
+        for p in self.spec.trained:
+            p.grad = None
+
+    def _rehearse(self) -> None:
+        """Run every part once without recording, and learn how many attempts a solve takes."""
+        self._encode()
+        self._attempt()
+        status = self._wait_for_status()
+        while status.status == RUNNING:
+            self._attempt()
+            status = self._wait_for_status()
+        backprop = self.task.layer.solver.gradient == "backprop"  # type: ignore[union-attr]
+        spare = SPARE if self.steps.tableau.adaptive else 0
+        most = MAX_KEPT if self.averages else min(status.attempts + spare, MAX_KEPT)
+        self.expected, self.kept = status.attempts, most if backprop else 0
+        if self._averages_out_of_order(status):
+            raise RecordingError(TOO_MANY_FOR_AVERAGES)
+        self._encode()
+        self._attempt_kept(0)
+        self._read_out()
+        self._step_back_kept(0)
+        self._read_out()
+        self._step_back()
+        self._update()
+
+    def _record(self) -> None:
+        """Record every part, in an order in which no recording reuses memory that a later replay still needs."""
+        record = self.recorder.record
+        self.encode = record(self._encode)
+        self.kept_attempts = [record(partial(self._attempt_kept, i)) for i in range(self.kept)]
+        self.attempt = record(self._attempt)
+        self.read_out = record(self._read_out)
+        self.step_back = record(self._step_back)
+        kept_back = [record(partial(self._step_back_kept, i)) for i in reversed(range(self.kept))]
+        self.kept_steps_back = kept_back[::-1]
+        self.update = record(self._update)
+        self.replays = [self.encode, *self.kept_attempts, self.attempt, self.read_out, self.step_back,
+                        *self.kept_steps_back, self.update]
+
+    def _allocate(self) -> None:
+        """Allocate the tensors that outlive a replay, for states of the task's shapes."""
+        layer: Any = self.task.layer
+        _, state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
+        operations = step_operations(state, self.kernels, self.backend)
+        like = operations.arrange(tuple(b.detach() for b in state))
+        self.layer_kernels = LayerKernels(layer, like, DeviceSteps.stages(layer.solver), self.kernels, self.compiles,
+                                          self.backend)
+        self.steps = DeviceSteps(like, (0.0, 1.0), layer.solver, operations, self.capacity, self.layer_kernels)
+
+    def _encode(self) -> None:
+        torch_private.zero_all(list(self.grads.values()))
+        self.layer_kernels.load_parameters()
+        layer: Any = self.task.layer
+        field, self.state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
+        self.field = self.layer_kernels.substitute(field)
+        if self.averages:
+            layer.q(self.state[0].detach(), 0.0)  # `begin` evaluates without gradients, which updates no average
+        self.steps.begin(self.field, tuple(b.detach() for b in self.state))
+
+    def _attempt(self) -> None:
+        self.steps.attempt(self.field)
+
+    def _attempt_kept(self, number: int) -> None:
+        with self._averages_change_if(self.steps.control.running()):  # an attempt after the end has no effect
+            graphs = self.steps.attempt(self.field, keep_graphs=True)
+        assert graphs is not None
+        self.graphs[number] = graphs
+
+    @contextmanager
+    def _averages_change_if(self, condition: Tensor) -> Iterator[None]:
+        """Keep what the block does to the running averages only where the condition holds."""
+        before = [b.clone() for b in self.averages]
+        yield
+        for b, value in zip(self.averages, before, strict=True):
+            b.copy_(torch.where(condition, b, value))
+
+    def _averages_out_of_order(self, status: SolveStatus) -> bool:
+        """Return True if recomputing steps in the backward pass would update running averages out of order."""
+        return bool(self.averages) and 0 < self.kept < status.attempts
+
+    def _read_out(self) -> None:
+        """Compute loss and metrics, and start the backward pass.
+
+        Gradients are set here and added to later, so that it may be replayed when a solve needs more steps.
+        """
+        end = tuple(b.requires_grad_() for b in self.steps.end_state())
+        loss, metrics = self.task.read_out(end[0], self.batch)
+        total = loss + self.spec.penalty_term()
+        found = torch.autograd.grad(total, (*end, *self.spec.trained), allow_unused=True)
+        self.steps.begin_backward(found[:len(end)])
+        for p, grad in zip(self.spec.trained, found[len(end):], strict=True):
+            if grad is not None:
+                self.grads[p].copy_(grad)
+                self.with_gradient.add(p)
+        self.metrics = list(metrics)
+        self.values = [x.detach().reshape(()).float() for x in (loss, total, *metrics.values())]
+
+    def _step_back(self) -> None:
+        self.steps.step_back(self.field, self._field_parameters, self._add_to_field)
+
+    def _step_back_kept(self, number: int) -> None:
+        self.steps.step_back(self.field, self._field_parameters, self._add_to_field, self.graphs.pop(number))
+
+    def _update(self) -> None:
+        """Finish the backward pass through the first slope, q and the encoder, and update the parameters."""
+        with self._averages_change_if(self.rate.new_zeros((), dtype=torch.bool)):
+            start = self.steps.back_to_start(self.field, self._field_parameters, self._add_to_field)
+        pairs = [(b, g) for b, g in zip(self.state, start, strict=True) if b.requires_grad]
+        if pairs:
+            outputs, seeds = zip(*pairs, strict=True)
+            self._add(self.spec.trained,
+                      torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
+        kernels = self.layer_kernels.gradients()
+        self._add(list(kernels), list(kernels.values()))
+        for p in self.spec.trained:
+            p.grad = self.grads[p] if p in self.with_gradient else None
+        norms = [gradient_norm(group.parameters) for group in self.spec.groups]
+        for group in self.spec.groups:
+            sgd_update.step(group.optimiser, self.rate)
+        self.out = torch.stack([*self.values, *norms])
+
+    @property
+    def _field_parameters(self) -> list[nn.Parameter]:
+        return [p for p in self.field.parameters() if p in self.grads]
+
+    def _add_to_field(self, found: Sequence[Tensor | None]) -> None:
+        self._add(self._field_parameters, found)
+
+    def _add(self, parameters: Sequence[nn.Parameter], found: Sequence[Tensor | None]) -> None:
+        pairs = [(p, g) for p, g in zip(parameters, found, strict=True) if g is not None]
+        if pairs:
+            torch_private.add_all([self.grads[p] for p, _ in pairs], [g for _, g in pairs])
+            self.with_gradient.update(p for p, _ in pairs)
+
+    # Replaying ----------------------------------------------------------------------------------------------------
+
+    def _optimiser_state(self) -> list[Tensor]:
+        return [x for group in self.spec.groups for x in sgd_update.state_tensors(group.optimiser)]
+
+    def is_current(self) -> bool:
+        """Return True if the optimisers still use the recorded tensors; loading a checkpoint replaces them."""
+        now = self._optimiser_state()
+        return len(now) == len(self.optimiser_state) and all(
+            x is y for x, y in zip(now, self.optimiser_state, strict=True))
+
+    def supports(self, batch: Any) -> bool:
+        """Return True if the batch has the recorded shapes."""
+        return len(batch) == len(self.batch) and all(
+            x.shape == mine.shape and x.dtype == mine.dtype for x, mine in zip(batch, self.batch, strict=True))
+
+    def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
+        """Do the pass on a batch.
+
+        Return None if the solve takes more steps than can be stored. In that case, and if RecordingError is raised,
+        nothing has changed.
+        """
+        before = [b.clone() for b in self.buffers]
+        self._load(batch)
+        self.encode()
+        for i in range(self.expected):
+            self._replay_attempt(i)
+        status, attempts = self._read_out_and_status(), self.expected
+        while status.status == RUNNING:
+            self._replay_attempt(attempts)
+            status, attempts = self._read_out_and_status(), attempts + 1
+        status.check(self.steps.span)
+        out_of_order = self._averages_out_of_order(status)
+        if out_of_order or status.status == STORE_FULL:
+            for b, value in zip(self.buffers, before, strict=True):
+                b.copy_(value)
+            if out_of_order:
+                raise RecordingError(TOO_MANY_FOR_AVERAGES)
+            return None
+        self.expected = status.attempts
+        for i in reversed(status.accepted):
+            (self.kept_steps_back[i] if i < self.kept else self.step_back)()
+        self.update()
+        out = self.out.clone()
+        known = 2 + len(self.metrics)
+        return PassResult(out[0], out[1], dict(zip(self.metrics, out[2:known], strict=True)), list(out[known:]),
+                          self.steps.evaluations(status, self.kept))
+
+    def _load(self, batch: tuple[Tensor, ...]) -> None:
+        for mine, x in zip(self.batch, batch, strict=True):
+            mine.copy_(x)
+
+    def _replay_attempt(self, number: int) -> None:
+        (self.kept_attempts[number] if number < self.kept else self.attempt)()
+
+    def _read_out_and_status(self) -> SolveStatus:
+        """Replay the read-out and return the state of the solve; the device computes while the host waits."""
+        self.steps.control.send_to_host()
+        self.recorder.mark()
+        self.read_out()
+        self.recorder.wait()
+        return self.steps.control.read()
+
+    def _wait_for_status(self) -> SolveStatus:
+        self.steps.control.send_to_host()
+        self.recorder.mark()
+        self.recorder.wait()
+        return self.steps.control.read()

@@ -1,0 +1,110 @@
+"""A CUDA stream for every run, and GPU memory that is freed when the last run ends."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from acenode.accelerate import torch_private
+
+STREAMS_PER_DEVICE = 32  # torch creates so many, then returns the first one again
+_LOCK = threading.Lock()  # of the process: acquiring and releasing streams, and counting runs
+
+
+class StreamPool:
+    """Lends the streams of a device, each to one user at a time."""
+
+    def __init__(self, device: torch.device, create: Callable[[torch.device], torch.cuda.Stream]) -> None:
+        self.device, self.create = device, create
+        self.known: set[int] = set()
+        self.idle: list[torch.cuda.Stream] = []  # reused first: torch caches memory by stream
+
+    @property
+    def lent(self) -> int:
+        return len(self.known) - len(self.idle)
+
+    def acquire(self) -> torch.cuda.Stream | None:
+        """Return an unused stream, or None if all are in use."""
+        with _LOCK:
+            if self.idle:
+                return self.idle.pop()
+            for _ in range(STREAMS_PER_DEVICE):
+                stream = self.create(self.device)
+                if stream.cuda_stream not in self.known:
+                    self.known.add(stream.cuda_stream)
+                    return stream
+            return None
+
+    def release(self, stream: torch.cuda.Stream) -> None:
+        with _LOCK:
+            self.idle.append(stream)
+
+
+_pools: dict[int, StreamPool] = {}  # by the device's index
+_runs = 0  # runs on CUDA devices, with a stream of their own or without
+
+
+def stream_pool(device: torch.device) -> StreamPool:
+    """Return the pool of a CUDA device."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    with _LOCK:
+        if index not in _pools:
+            _pools[index] = StreamPool(torch.device("cuda", index), torch.cuda.Stream)
+        return _pools[index]
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """Run the block on a CUDA stream that no other run uses, so that runs in threads overlap; on a CPU do nothing.
+
+    A run that finds no unused stream shares the current one. When the last run ends, GPU memory that nothing uses is
+    freed. That of a failed run is freed when the next one ends: until then its exception still holds its tensors.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    pool = stream_pool(device)
+    stream = None
+    _count_run(1)
+    try:
+        stream = pool.acquire()
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        try:
+            if stream is not None:
+                stream.synchronize()
+        finally:
+            if stream is not None:
+                pool.release(stream)
+            _count_run(-1)
+            free_unused_memory()
+
+
+def _count_run(change: int) -> None:
+    global _runs
+    with _LOCK:
+        _runs += change
+
+
+def free_unused_memory() -> None:
+    """Free what torch caches on the GPUs, unless a run or a recording is left.
+
+    The cache holds freed memory, and a cuBLAS workspace (32 MB on an H200) for every pair of thread and stream that
+    used cuBLAS. Recorded CUDA graphs use these workspaces too, so none may exist or begin while they are freed.
+    """
+    if _in_use():
+        return
+    gc.collect()
+    with _LOCK:
+        if not _in_use():
+            torch_private.free_cublas_workspaces()
+            torch.cuda.empty_cache()
+
+
+def _in_use() -> bool:
+    return _runs > 0 or any(pool.lent for pool in tuple(_pools.values()))

@@ -1,0 +1,69 @@
+"""Choose what trains a run: recorded CUDA graphs, native steps, or the reference solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from acenode.backend import ACCELERATED, Backend
+from acenode.ode.options import Solver
+from acenode.training.passes import PassResult, PassSpec
+from acenode.training.task import PiecewiseTask, Task
+
+WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
+
+
+class RunEngine(Protocol):
+    """An engine that holds a device's resources until it is closed, and reports if it has to disable itself."""
+
+    on_fallback: Callable[[str], None]
+
+    def run(self, spec: PassSpec, batch: Any) -> PassResult | None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """What trains a run.
+
+    `name` is `trained_by` in config.json: graph, native or reference; None for methods without a solver. `fallback` is
+    the log line that says why the graph engine is not used, where the user asked for it or has a GPU.
+    """
+
+    name: str | None
+    engine: RunEngine | None = None
+    fallback: str | None = None
+
+
+def choose_engine(task: Task, device: torch.device, setting: str | None, backend: Backend = ACCELERATED,
+                  iterations: int | None = None) -> EngineChoice:
+    """Choose by the setting `engine`; torch compiles fields only for trainings of many iterations."""
+    if setting is None or setting == "reference":
+        return EngineChoice(setting)
+    engine, reason = _graph_engine(task, device, backend, iterations is None or iterations >= WORTH_COMPILING)
+    if engine is not None:
+        return EngineChoice("graph", engine)
+    fallback = None
+    if setting == "graph" or device.type == "cuda":
+        from acenode.accelerate.cuda_graph.engine import fallback_line
+
+        fallback = fallback_line(reason)
+        backend.log(fallback)
+    solvers = (getattr(m, "solver", None) for m in task.model.modules())
+    solver = next((s for s in solvers if isinstance(s, Solver)), None)
+    return EngineChoice("reference" if solver is not None and not solver.native else "native", fallback=fallback)
+
+
+def _graph_engine(task: Task, device: torch.device, backend: Backend,
+                  compiles: bool) -> tuple[RunEngine | None, str]:
+    """Return a graph engine, or None and the reason why there is none."""
+    from acenode.accelerate.cuda_graph.engine import make_engine, unsupported_reason
+
+    reason = unsupported_reason(task, device)
+    if reason is not None:
+        return None, reason
+    assert isinstance(task, PiecewiseTask)
+    return make_engine(task, device, backend, compiles), "other runs use all CUDA streams"

@@ -1,0 +1,112 @@
+"""Which engine trains a run, and the log line where the graph engine does not; without a GPU."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from at_once import ImmediateRecorder
+
+from acenode import experiments
+from acenode.accelerate.cuda_graph.engine import GraphEngine, unsupported_reason
+from acenode.accelerate.cuda_graph.streams import STREAMS_PER_DEVICE, StreamPool
+from acenode.backend import Backend
+from acenode.execution.engine_choice import choose_engine
+from acenode.execution.execute import create, execute
+from acenode.runs.store import RunStore
+
+CPU = torch.device("cpu")
+
+
+class FakeStream(NamedTuple):
+    cuda_stream: int
+
+
+def fake_streams(monkeypatch: pytest.MonkeyPatch) -> StreamPool:
+    """Let engines be made on a CPU, with streams that do nothing."""
+    number = itertools.count()
+    pool = StreamPool(torch.device("cuda"),
+                      lambda device: FakeStream(next(number) % STREAMS_PER_DEVICE))  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.stream_pool", lambda device: pool)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.GraphRecorder", lambda stream: ImmediateRecorder())
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.unsupported_reason", lambda task, device: None)
+    return pool
+
+
+def small_task() -> Any:
+    entry = experiments.get("mnist")
+    return entry.make(entry.configure("odenet", device="cpu"), Path(), CPU)
+
+
+def test_an_engine_that_cannot_be_made_releases_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, task = fake_streams(monkeypatch), small_task()
+
+    def short(*_: object) -> bool:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", short)
+        for _ in range(STREAMS_PER_DEVICE + 1):
+            with pytest.raises(torch.OutOfMemoryError):
+                choose_engine(task, CPU, "auto")
+    assert len(pool.idle) == 1
+    log: list[str] = []
+    names = [choose_engine(task, CPU, "graph", Backend(log=log.append)).name for _ in range(STREAMS_PER_DEVICE + 1)]
+    assert names == ["graph"] * STREAMS_PER_DEVICE + ["native"]
+    assert log == ["graph engine not used: other runs use all CUDA streams; training without it"]
+
+
+@pytest.mark.parametrize(("iterations", "compiles"), [(None, True), (4999, False), (5000, True)])
+def test_torch_compiles_only_for_long_trainings(iterations: int | None, compiles: bool,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_streams(monkeypatch)
+    engine = choose_engine(small_task(), CPU, "auto", iterations=iterations).engine
+    assert isinstance(engine, GraphEngine)
+    assert engine.compiles == compiles
+
+
+def test_the_log_says_why_the_graph_engine_is_not_used() -> None:
+    entry, log = experiments.get("mnist"), list[str]()
+
+    def chosen(method: str, **given: Any) -> str | None:
+        task = entry.make(entry.configure(method, device="cpu", **given), Path(), CPU)
+        return choose_engine(task, CPU, task.config.get("engine"), Backend(log=log.append)).name
+
+    assert [chosen("ace"), chosen("ace", engine="reference"), chosen("resnet"), chosen("rknet")] == [
+        "native", "reference", None, "reference"]
+    assert log == []
+    assert chosen("ace", engine="graph") == "native"
+    assert log == ["graph engine not used: it needs a CUDA device; training without it"]
+
+    def reason(**given: Any) -> str | None:
+        task = entry.make(entry.configure("ace", **given), Path(), CPU)
+        return unsupported_reason(task, torch.device("cuda"))
+
+    assert reason(solver="rk4", step_size=0.5) is None
+    assert reason(solver="rk4", step_size=1e-3) == "rk4 would take more than 256 steps"
+    assert reason(solver="rk4", step_size=0.5, attention="fixed", initial="conv") is None
+    assert "steps of rk4 would average more" in (reason(solver="rk4", step_size=0.5, attention="fixed") or "")
+    assert "steps of adaptive_heun would average more" in (reason(solver="adaptive_heun", attention="fixed") or "")
+    assert reason(solver="adaptive_heun") is reason(solver="bosh3", attention="fixed") is None
+
+
+@pytest.mark.parametrize(("gradient", "trained_by"), [("backprop", "native"), ("adjoint", "reference")])
+def test_time_series_do_not_use_the_graph_engine(gradient: str, trained_by: str) -> None:
+    entry, log = experiments.get("physionet"), list[str]()
+    task = entry.make(entry.configure("latent-ode", device="cpu", gradient=gradient), Path(), CPU)
+    choice = choose_engine(task, torch.device("cuda"), "auto", Backend(log=log.append))
+    assert (choice.name, choice.engine) == (trained_by, None)
+    assert log == [choice.fallback] == [
+        "graph engine not used: time series use GPU kernels of their own; training without it"]
+
+
+def test_config_json_says_what_trained_a_run(tmp_path: Path) -> None:
+    config = experiments.get("mnist").configure("odenet", device="cpu", engine="graph", epochs=1, analysis=False,
+                                                batch_size=512)
+    outcome = execute(create(RunStore(tmp_path), config), tmp_path)
+    assert outcome.state == "finished"
+    assert outcome.run.description()["trained_by"] == "native"
+    assert (outcome.run.path / "log.txt").read_text().count("graph engine not used: it needs a CUDA device") == 1
