@@ -104,7 +104,7 @@ def active(request: Request) -> Response:
     runs.sort(key=lambda run: (run["state"] != "running", run["place"]))
     devices = [{"title": d.title, "running": d.running, "workers": d.workers, "memory_used": d.memory_used,
                 "memory_total": d.memory_total, "utilisation": d.utilisation}
-               for d in (launcher.read_outs() if launcher else [])]
+               for d in (launcher.device_states() if launcher else [])]
     return JSONResponse({"runs": runs, "devices": devices}, headers=NO_CACHE)
 
 

@@ -48,7 +48,7 @@ def show() -> None:
 def _show_devices() -> None:
     """Show each device's load and how many runs it trains at a time."""
     with st.expander("Devices", icon=":material/memory:"):
-        for device in services().launcher.read_outs():
+        for device in services().launcher.device_states():
             with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
                 st.markdown(f"**{messages.escape(device.title)}**", width="content")
                 key = f"workers/{device.name}"

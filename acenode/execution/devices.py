@@ -1,4 +1,4 @@
-"""The devices that train: which there are, how busy they are, how full their memory is."""
+"""The devices that runs can use: their load and their memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-GLANCE = 0.5  # seconds over which a processor's load is taken at least: fewer ticks are noise
+MIN_INTERVAL = 0.5  # seconds over which the load is averaged at least: shorter ones are noise
 
 
 def kinds() -> list[str]:
-    """Kinds of device that runs can be queued for."""
+    """Return the kinds of device that runs can be queued for."""
     import torch
 
     return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
@@ -22,11 +22,11 @@ def kinds() -> list[str]:
 
 @dataclass(frozen=True)
 class DeviceState:
-    """A device for people to look at; None where the system does not tell."""
+    """The load and memory of a device; a value is None where the system does not report it."""
 
-    name: str  # as runs are queued for it: cpu, cuda
+    name: str  # cpu or cuda
     title: str
-    workers: int  # runs it trains at a time
+    workers: int  # runs at a time
     running: int
     memory_used: int | None  # bytes
     memory_total: int | None
@@ -34,29 +34,29 @@ class DeviceState:
 
 
 class CpuMeter:
-    """Load and memory of the processor from /proc; the load is that since the last look."""
+    """Reads load and memory of the processor from /proc; the load is an average since the last call."""
 
     def __init__(self, proc: Path = Path("/proc"), cores: set[int] | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self.proc, self.cores, self.clock = proc, own_cores() if cores is None else cores, clock
         self.lock = threading.Lock()
         self.load: float | None = None
-        self.looked, self.ticks = clock(), self._ticks()
+        self.read_at, self.ticks = clock(), self._ticks()
 
     def utilisation(self) -> float | None:
-        """The share of the cores' time that was spent working."""
+        """Return the fraction of time that the cores were busy."""
         with self.lock:
             now = self.clock()
-            if now - self.looked >= GLANCE:
+            if now - self.read_at >= MIN_INTERVAL:
                 ticks = self._ticks()
                 if ticks is not None and self.ticks is not None and ticks[1] > self.ticks[1]:
                     share = (ticks[0] - self.ticks[0]) / (ticks[1] - self.ticks[1])
                     self.load = min(1.0, max(0.0, share))
-                self.looked, self.ticks = now, ticks
+                self.read_at, self.ticks = now, ticks
             return self.load
 
     def memory(self) -> tuple[int | None, int | None]:
-        """Bytes in use and in all."""
+        """Return bytes in use and in total."""
         try:
             lines = (line.split() for line in (self.proc / "meminfo").read_text().splitlines())
             sizes = {words[0]: int(words[1]) * 1024 for words in lines if words[0] in ("MemTotal:", "MemAvailable:")}
@@ -65,19 +65,19 @@ class CpuMeter:
             return None, None
 
     def _ticks(self) -> tuple[int, int] | None:
-        """Ticks that the cores worked, and all of them."""
+        """Return the ticks that the cores were busy, and all ticks."""
         try:
             lines = (line.split() for line in (self.proc / "stat").read_text().splitlines())
             wanted = {f"cpu{core}" for core in self.cores}
             counts = [[int(word) for word in words[1:9]] for words in lines if words and words[0] in wanted]
             total = sum(map(sum, counts))
-            return total - sum(count[3] + count[4] for count in counts), total  # idle, and waiting for a disk
+            return total - sum(count[3] + count[4] for count in counts), total  # less idle and I/O wait
         except (OSError, ValueError, IndexError):
             return None
 
 
 def own_cores() -> set[int]:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))
@@ -94,10 +94,10 @@ def gpu_state(workers: int, running: int) -> DeviceState:
     import torch
 
     title, used, total, load = "GPU", None, None, None
-    with contextlib.suppress(Exception):  # a driver in trouble: its runs say so, a read-out need not
+    with contextlib.suppress(Exception):  # the driver fails: runs report that themselves
         title = torch.cuda.get_device_name()
         free, total = torch.cuda.mem_get_info()
         used = total - free
-    with contextlib.suppress(Exception):  # pynvml is not there, or not allowed to look
+    with contextlib.suppress(Exception):  # pynvml is missing or not permitted
         load = torch.cuda.utilization() / 100
     return DeviceState("cuda", title, workers, running, used, total, load)

@@ -1,4 +1,4 @@
-"""How long runs will take, one after the other: from finished runs like them, else from a timed iteration."""
+"""Estimate how long runs take one after the other, from similar finished runs or from a timed iteration."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from acenode.runs.catalogue import Catalogue, Entry
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
-# what a finished run must share to count, its device apart
-SAME = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "impute")
-NEAR = ("attention", "schedule", "solver", "gradient", "batch_size")  # what makes one of those nearer, in this order
-MOST_TIMED = 4  # kinds of run a call may time
-LONG = 3.0  # seconds: a longer iteration is not repeated, a shorter one is, as the first also warms up
+# settings that a finished run must share, besides its device
+REQUIRED = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "impute")
+PREFERRED = ("attention", "schedule", "solver", "gradient", "batch_size")  # settings it should share, in this order
+MAX_TIMED = 4  # kinds of run that a call times at most
+LONG = 3.0  # seconds: a longer iteration is timed once, a shorter one is repeated, since the first includes warm-up
 REPEATS = 4
 
 
-class Kind(NamedTuple):
-    """What decides how long an iteration takes, weightiest first."""
+class RunKind(NamedTuple):
+    """The settings that decide how long an iteration takes, the most important first."""
 
     device: str
     experiment: str
@@ -53,36 +53,36 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time of some runs on one worker; `seconds` is None where it cannot be told, and `basis` says why.
+    """Time of some runs on one worker. Where `seconds` is None, `basis` says why there is no estimate.
 
-    What comes on top of training, above all validation and the test, is known of finished runs alone.
+    Validation and testing are included where the estimate is from finished runs.
     """
 
     runs: int
     seconds: float | None
     basis: str
-    seconds_each: dict[Config, float] = field(default_factory=dict)  # of those that could be told
+    seconds_each: dict[Config, float] = field(default_factory=dict)  # of the runs with an estimate
 
 
 @dataclass(frozen=True)
 class _Pace:
-    """Seconds an epoch takes and what comes on top of all of them, and how that is known."""
+    """Seconds per epoch, seconds besides the epochs, and where these numbers are from."""
 
     epoch: float
     beside: float = 0.0
-    runs: int = 0  # finished ones it is the median of; none where an iteration was timed
+    runs: int = 0  # finished runs that it is the median of; 0 if an iteration was timed
     borrowed: bool = False  # from another kind of run
 
 
-_timed: dict[Kind, float] = {}  # seconds of an epoch, for as long as the process lives
-_timing = threading.Lock()  # one at a time: two at once would slow each other
+_timed: dict[RunKind, float] = {}  # seconds per epoch, kept while the process lives
+_timing = threading.Lock()  # timings at the same time would slow each other
 
 
 def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -> Estimate:
-    """The time that `configs` will take together."""
+    """Estimate the time that `configs` take together."""
     try:
         kinds = {config: _kind(config) for config in configs}
-    except UserError as error:  # a device that is not here
+    except UserError as error:  # there is no such device
         return Estimate(len(configs), None, str(error))
     finished = [entry for entry in catalogue.entries() if entry.state == "finished" and entry.seconds and entry.epochs]
     paces = {config: _from_runs(config, kind, finished) for config, kind in kinds.items()}
@@ -94,35 +94,35 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -
             if pace is not None}
     unknown = next((config for config in configs if config not in each), None)
     if unknown is not None:
-        reason = reasons.get(kinds[unknown], "nothing like it could be timed")
+        reason = reasons.get(kinds[unknown], "no similar run could be timed")
         return Estimate(len(configs), None, reason, each)
     return Estimate(len(configs), sum(each[config] for config in configs), _basis(paces, kinds), each)
 
 
 def forget() -> None:
-    """Time everything afresh."""
+    """Forget all timings."""
     with _timing:
         _timed.clear()
 
 
-def _kind(config: Config) -> Kind:
-    return Kind(device_of(config.device).type, **{name: config.get(name) for name in (*SAME, *NEAR)})
+def _kind(config: Config) -> RunKind:
+    return RunKind(device_of(config.device).type, **{name: config.get(name) for name in (*REQUIRED, *PREFERRED)})
 
 
 # From finished runs -------------------------------------------------------------------------------------------------
 
 
-def _from_runs(config: Config, kind: Kind, finished: Iterable[Entry]) -> _Pace | None:
-    """The median over the finished runs that are nearest."""
-    like: dict[tuple[bool, ...], list[Entry]] = {}
+def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Pace | None:
+    """Return the median over the most similar finished runs, or None if there are none."""
+    similar: dict[tuple[bool, ...], list[Entry]] = {}
     for entry in finished:
         device = "cpu" if entry.device.startswith("cpu") else "cuda"
-        if device == kind.device and all(entry.config.get(name) == config.get(name) for name in SAME):
-            nearness = tuple(entry.config.get(name) == config.get(name) for name in NEAR)
-            like.setdefault(nearness, []).append(entry)
-    if not like:
+        if device == kind.device and all(entry.config.get(name) == config.get(name) for name in REQUIRED):
+            shared = tuple(entry.config.get(name) == config.get(name) for name in PREFERRED)
+            similar.setdefault(shared, []).append(entry)
+    if not similar:
         return None
-    nearest = like[max(like)]
+    nearest = similar[max(similar)]
     beside = [entry.other_seconds for entry in nearest if entry.other_seconds is not None]
     return _Pace(median((entry.seconds or 0.0) / entry.epochs for entry in nearest), median(beside or [0.0]),
                  runs=len(nearest))
@@ -131,31 +131,31 @@ def _from_runs(config: Config, kind: Kind, finished: Iterable[Entry]) -> _Pace |
 # From a timed iteration ---------------------------------------------------------------------------------------------
 
 
-def _time(configs: Iterable[Config], kinds: dict[Config, Kind], data_root: Path) -> dict[Kind, str]:
-    """Time what was not timed yet, a few kinds at most; why some could not be."""
+def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Path) -> dict[RunKind, str]:
+    """Time kinds of run that were not timed yet, at most a few; return the reasons of those that failed."""
     with _timing:
-        new: dict[Kind, Config] = {}
+        new: dict[RunKind, Config] = {}
         for config in configs:
             if kinds[config] not in _timed:
                 new.setdefault(kinds[config], config)
-        of_data: dict[tuple[str, str], Kind] = {}
+        by_data: dict[tuple[str, str], RunKind] = {}
         for kind in new:
-            of_data.setdefault((kind.experiment, kind.data), kind)
+            by_data.setdefault((kind.experiment, kind.data), kind)
         reasons = {}
-        for kind in list(dict.fromkeys([*of_data.values(), *new]))[:MOST_TIMED]:  # one of each data set first
+        for kind in list(dict.fromkeys([*by_data.values(), *new]))[:MAX_TIMED]:  # one for each data set first
             config = new[kind]
             try:
                 seconds, iterations = _time_iteration(config, data_root)
                 _timed[kind] = seconds * iterations
-            except UserError as error:  # the full data is not there, most likely
+            except UserError as error:  # most likely the data has not been downloaded
                 reasons[kind] = str(error)
-            except Exception as trouble:  # a solve that fails, a device that is full
-                reasons[kind] = f"an iteration of {config.method} could not be timed: {' '.join(str(trouble).split())}"
+            except Exception as error:  # a failed solve, or a device without memory
+                reasons[kind] = f"an iteration of {config.method} could not be timed: {' '.join(str(error).split())}"
         return reasons
 
 
 def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
-    """Seconds of an iteration, trained as a run of it would be, and iterations an epoch."""
+    """Time an iteration, trained as in a run; return its seconds and the iterations per epoch."""
     device = device_of(config.device)
     with run_context(device, config.get("engine")) as backend, ExitStack() as at_end:
         task = experiments.get(config.experiment).make(config, data_root, device, backend)
@@ -165,20 +165,20 @@ def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
             at_end.callback(engine.close)
         trainer = Trainer(task, recipe, SilentListener(), engine)
         task.model.train()
-        return _usual(trainer, device), task.iterations
+        return _warm_seconds(trainer, device), task.iterations
 
 
-def _usual(trainer: Trainer, device: torch.device) -> float:
-    """Seconds of an iteration when all is warm."""
+def _warm_seconds(trainer: Trainer, device: torch.device) -> float:
+    """Return the seconds of an iteration after warm-up."""
     def once() -> float:
         start = time.perf_counter()
         trainer.train_batch()
-        if device.type == "cuda":  # of this thread's work alone: other threads may be recording
+        if device.type == "cuda":  # this stream only: other threads may be recording
             torch.cuda.current_stream(device).synchronize()
         return time.perf_counter() - start
 
     first = once()
-    if first >= LONG and device.type == "cpu":  # on a GPU the first also compiles and records
+    if first >= LONG and device.type == "cpu":  # on a GPU the first one compiles and records
         return first
     seconds = [once()]
     while len(seconds) < REPEATS and sum(seconds) < LONG:
@@ -186,33 +186,33 @@ def _usual(trainer: Trainer, device: torch.device) -> float:
     return median(seconds)
 
 
-def _passes(kind: Kind) -> int:
-    """How often Algorithm 1 goes over a mini-batch."""
+def _passes(kind: RunKind) -> int:
+    """Return the number of passes of Algorithm 1 over a mini-batch."""
     return 2 if kind.schedule == "alternating" and kind.attention == "evolving" else 1
 
 
-def _from_timing(kind: Kind) -> _Pace | None:
-    """Its own timing or, on the same device and data, that of the kind it shares most with."""
+def _from_timing(kind: RunKind) -> _Pace | None:
+    """Return the timing of this kind, or of the most similar kind on the same device and data."""
     known = dict(_timed)
     if kind in known:
         return _Pace(known[kind])
-    alike = [other for other in known if (other.device, other.data) == (kind.device, kind.data)]
-    if not alike:
+    candidates = [other for other in known if (other.device, other.data) == (kind.device, kind.data)]
+    if not candidates:
         return None
-    nearest = max(alike, key=lambda other: tuple(a == b for a, b in zip(other, kind, strict=True)))
+    nearest = max(candidates, key=lambda other: tuple(a == b for a, b in zip(other, kind, strict=True)))
     return _Pace(known[nearest] * _passes(kind) / _passes(nearest), borrowed=True)
 
 
-def _basis(paces: dict[Config, _Pace | None], kinds: dict[Config, Kind]) -> str:
-    """What the estimate rests on, in words."""
+def _basis(paces: dict[Config, _Pace | None], kinds: dict[Config, RunKind]) -> str:
+    """Say what the estimate is based on."""
     parts = []
     most = max((pace.runs for pace in paces.values() if pace), default=0)
     if most:
-        parts.append(f"{most} finished run{'s' if most > 1 else ''} like these")
+        parts.append(f"{most} similar finished run{'s' if most > 1 else ''}")
     timed = {kinds[config] for config, pace in paces.items() if pace and not pace.runs and not pace.borrowed}
     if timed:
         parts.append(f"a timed iteration of {len(timed)} kind{'s' if len(timed) > 1 else ''} of run")
     if any(pace and pace.borrowed for pace in paces.values()):
-        parts.append("the rest by the nearest of those that were timed")
-    said = ", and ".join(parts) or "no runs"
-    return f"{said}; testing comes on top" if timed else said
+        parts.append("for the others the most similar of these")
+    basis = ", and ".join(parts) or "no runs"
+    return f"{basis}; without testing" if timed else basis

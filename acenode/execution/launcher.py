@@ -1,7 +1,7 @@
-"""Training in background threads: one queue, some workers a device. Knows nothing of who looks on.
+"""The launcher: trains runs in background threads, from one queue, with a number of workers per device.
 
-What passes between a worker and whoever watches is the run directory alone; the launcher adds the order of the queue
-and the flags that ask a run to stop.
+Workers report through the run directory alone. The launcher adds the order of the queue and the events that ask a run
+to stop. It knows nothing of the app.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from acenode.runs.lock import is_locked
 from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run, RunStore
 
-IDLE = 0.2  # seconds between looks at an empty queue
-LEFT = "nobody trains it any more, and its last state could not be written"
+IDLE_SECONDS = 0.2  # between checks of the queue
+ABANDONED = "training ended, but its last state could not be written"
 
 
 @dataclass
 class _Job:
-    """A run that waits or runs, the device it wants, and the flag that asks it to stop."""
+    """A queued or running run, its device, and the event that asks it to stop."""
 
     run: Run
     device: str
@@ -36,7 +36,7 @@ class _Job:
 
 
 class Launcher:
-    """Start, stop, resume, delete and reorder runs; each device works through the queue on its own."""
+    """Starts, stops, resumes, deletes and reorders runs; each device takes runs from the queue independently."""
 
     def __init__(self, store: RunStore, data_root: Path) -> None:
         self.store, self.data_root = store, data_root
@@ -49,23 +49,23 @@ class Launcher:
         self.dispatcher = threading.Thread(target=self._dispatch, name="acenode-launcher", daemon=True)
         self.dispatcher.start()
 
-    # What can be asked ------------------------------------------------------------------------------------------
+    # Requests ---------------------------------------------------------------------------------------------------
 
     def start(self, config: Config) -> Run:
         """Queue a new run."""
-        with self.changed:  # nobody may take it for one that was left behind before it waits
+        with self.changed:  # until it is in the queue, others would see an abandoned run
             self._check_open()
             run = create(self.store, config)
             self._enqueue(run, device_of(config.device).type)
         return run
 
     def resume(self, run: Run) -> None:
-        """Queue a run that stopped, failed or was interrupted; it goes on from its last checkpoint."""
-        with self.changed:  # held throughout: of two who ask, one is told that it waits already
+        """Queue a run that was stopped, failed or interrupted; it continues from its last checkpoint."""
+        with self.changed:  # held throughout: of two concurrent requests one is refused
             if self._find(run.id) is not None:
-                raise UserError(f"{run.id} is already waiting or running")
+                raise UserError(f"{run.id} is already queued or running")
             state = self._state(run)
-            if state in ("finished", "running", "queued"):  # the latter two by another process
+            if state in ("finished", "running", "queued"):  # running or queued in another process
                 raise UserError(f"{run.id} is {state}: there is nothing to resume")
             device = device_of(run.config().device).type
             self._check_open()
@@ -74,11 +74,11 @@ class Launcher:
             self._enqueue(run, device)
 
     def retry(self, run: Run) -> Run:
-        """The same configuration once more, from the beginning, as a new run."""
+        """Queue a new run with the same configuration."""
         return self.start(run.config())
 
     def stop(self, run: Run) -> None:
-        """Take a run out of the queue, or ask it to stop after this iteration; asking twice does no harm."""
+        """Take a run out of the queue, or ask it to stop after the current iteration; may be called twice."""
         with self.changed:
             job = self._find(run.id)
             if job is not None and job in self.waiting:
@@ -87,42 +87,42 @@ class Launcher:
                 self.changed.notify_all()
             elif job is not None:
                 job.stop.set()
-            elif self._state(run) in BUSY:  # by another process
+            elif self._state(run) in BUSY:  # in another process
                 run.request_stop()
-            elif run.stored_state() in BUSY:  # nobody is left to hear it
-                run.set_state("interrupted", error=run.status()["error"] or LEFT)
+            elif run.stored_state() in BUSY:  # its process is gone
+                run.set_state("interrupted", error=run.status()["error"] or ABANDONED)
 
     def delete(self, run: Run) -> None:
-        """Remove a run that nobody trains."""
+        """Delete the directory of a run that is not running."""
         with self.changed:
             if run.id in self.running:
                 raise UserError(f"{run.id} is running: stop it first")
             state = "unreadable"
-            with contextlib.suppress(UserError):  # a torn run may be deleted all the same
+            with contextlib.suppress(UserError):  # a damaged run can be deleted too
                 state = self._state(run)
             if state == "running":
-                raise UserError(f"{run.id} is trained by another process: stop it first")
+                raise UserError(f"{run.id} is running in another process: stop it first")
             self.waiting = [job for job in self.waiting if job.run.id != run.id]
             self.changed.notify_all()
             try:
                 run.delete()
             except FileNotFoundError:
-                pass  # somebody else was faster
+                pass  # already deleted
             except OSError as error:
-                raise UserError(f"{run.path} cannot be deleted ({error.strerror or error}): put that right, then "
-                                "try again") from None
+                raise UserError(f"{run.path} cannot be deleted ({error.strerror or error}): correct that and try "
+                                "again") from None
 
-    def move(self, run: Run, place: int) -> None:
-        """Give a waiting run another place in the queue, counted from 0."""
+    def move(self, run: Run, position: int) -> None:
+        """Move a queued run to another position, counted from 0."""
         with self.changed:
             job = self._find(run.id)
             if job is None or job not in self.waiting:
-                raise UserError(f"{run.id} is not waiting")
+                raise UserError(f"{run.id} is not in the queue")
             self.waiting.remove(job)
-            self.waiting.insert(max(0, place), job)
+            self.waiting.insert(max(0, position), job)
 
     def set_workers(self, device: str, count: int) -> None:
-        """How many runs a device trains at a time."""
+        """Set how many runs a device trains at a time."""
         if device not in self.limits:
             raise UserError(f"there is no device {device!r}: choose one of {', '.join(self.limits)}")
         if not 1 <= count <= 64:
@@ -132,22 +132,22 @@ class Launcher:
             self.changed.notify_all()
 
     def queue(self) -> list[str]:
-        """Ids of the waiting runs, next one first."""
+        """Return the ids of the queued runs, the next one first."""
         with self.changed:
             return [job.run.id for job in self.waiting]
 
-    def place(self, run_id: str) -> int | None:
-        """A waiting run's place in the queue, counted from 0; None where it does not wait."""
+    def position(self, run_id: str) -> int | None:
+        """Return the position of a run in the queue, counted from 0, or None if it is not queued."""
         with self.changed:
             return next((i for i, job in enumerate(self.waiting) if job.run.id == run_id), None)
 
     def active(self) -> list[str]:
-        """Ids of the runs being trained by this process."""
+        """Return the ids of the runs that this process trains."""
         with self.changed:
             return list(self.running)
 
-    def read_outs(self) -> list[DeviceState]:
-        """What each device has to do and how loaded it is."""
+    def device_states(self) -> list[DeviceState]:
+        """Return load, memory and number of runs of each device."""
         with self.changed:
             limits = dict(self.limits)
             running = [job.device for job in self.running.values()]
@@ -155,12 +155,12 @@ class Launcher:
                 gpu_state(workers, running.count(name)) for name, workers in limits.items()]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until nothing waits or runs; whether that came to pass."""
+        """Wait until no run is queued or running; return False on timeout."""
         with self.changed:
             return self.changed.wait_for(lambda: not self.waiting and not self.running, timeout)
 
     def close(self, timeout: float | None = 60.0) -> None:
-        """Start nothing more, ask what runs to write a checkpoint and stop, and wait for it."""
+        """Start no more runs, ask the running ones to write a checkpoint and stop, and wait for them."""
         with self.changed:
             self.closed = True
             waiting, self.waiting = self.waiting, []
@@ -168,7 +168,7 @@ class Launcher:
             for job in jobs:
                 job.stop.set()
             for job in waiting:
-                with contextlib.suppress(UserError, OSError):  # a torn run keeps no other from being stopped
+                with contextlib.suppress(UserError, OSError):  # a damaged run does not prevent the others from stopping
                     job.run.set_state("stopped")
             self.changed.notify_all()
         for job in jobs:
@@ -176,7 +176,7 @@ class Launcher:
                 job.thread.join(timeout)
 
     def recover(self) -> list[Run]:
-        """Mark as interrupted what a dead process left waiting or running; those runs."""
+        """Mark runs that a dead process left queued or running as interrupted, and return them."""
         left = []
         for run in self.store:
             with contextlib.suppress(UserError):
@@ -186,7 +186,7 @@ class Launcher:
                     left.append(run)
         return left
 
-    # How it is done ---------------------------------------------------------------------------------------------
+    # Implementation ---------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self.closed:
@@ -202,13 +202,13 @@ class Launcher:
         return self.running.get(run_id) or next((j for j in self.waiting if j.run.id == run_id), None)
 
     def _state(self, run: Run) -> str:
-        """The state; `interrupted` too where this process was to train it and does not: its last write failed."""
+        """Return the state; `interrupted` too if no thread of this process trains the run: its last write failed."""
         status = run.status()
         here = status["state"] in BUSY and status["process"] == identity()
         return "interrupted" if here and self._find(run.id) is None and not is_locked(run) else status["state"]
 
     def _ready(self) -> Iterator[_Job]:
-        """Waiting jobs whose device has room, in order."""
+        """Yield queued jobs whose device has a free worker, in order."""
         busy = {name: sum(j.device == name for j in self.running.values()) for name in self.limits}
         for job in list(self.waiting):
             if busy[job.device] < self.limits[job.device]:
@@ -227,18 +227,18 @@ class Launcher:
                                                   daemon=True)
                     job.thread.start()
                     self.changed.notify_all()
-                self.changed.wait(IDLE)
+                self.changed.wait(IDLE_SECONDS)
 
     def _work(self, job: _Job) -> None:
         try:
             execute(job.run, self.data_root, stop=job.stop)
-        except UserError as trouble:  # in the run's status already, unless it never came to that
+        except UserError as error:  # already in status.json, unless the run never started
             with contextlib.suppress(UserError, OSError):
                 if job.run.stored_state() == "queued":
-                    job.run.set_state("failed", error=str(trouble))
-        except BaseException as trouble:  # a bug must not leave the run `running` for ever
+                    job.run.set_state("failed", error=str(error))
+        except BaseException as error:  # a bug must not leave the run in state `running`
             with contextlib.suppress(Exception):
-                job.run.set_state("failed", error=f"{type(trouble).__name__}: {trouble}".splitlines()[0])
+                job.run.set_state("failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
         finally:
             with self.changed:
                 self.running.pop(job.run.id, None)

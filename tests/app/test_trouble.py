@@ -165,7 +165,7 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert get("/lab/assets/curves.js").kind.startswith("text/javascript")
     assert len(get("/lab/plotly.js").body) > 1_000_000
     assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
-    assert services.launcher.read_outs()
+    assert services.launcher.device_states()
     assert get("/lab/active").json()["devices"]
 
 

@@ -63,7 +63,7 @@ def test_finished_runs_like_it_are_the_first_choice(catalogue: Catalogue, tmp_pa
     assert found.runs == 2
     assert found.seconds == pytest.approx(4.0 * 15)
     assert found.seconds_each[config(epochs=5)] == pytest.approx(20.0)
-    assert found.basis == "3 finished runs like these"
+    assert found.basis == "3 similar finished runs"
     assert timed == []
 
 
@@ -116,7 +116,7 @@ def test_an_iteration_of_a_kind_is_timed_once(catalogue: Catalogue, tmp_path: Pa
     found = estimate.estimate([alternating, joint, config(epochs=6, seed=9)], catalogue, tmp_path)
     assert found.seconds_each == {alternating: 30.0, joint: 30.0, config(epochs=6, seed=9): 60.0}
     assert found.seconds == 120.0
-    assert found.basis == "a timed iteration of 2 kinds of run; testing comes on top"
+    assert found.basis == "a timed iteration of 2 kinds of run; without testing"
     assert len(timed) == 2
     estimate.estimate([alternating], catalogue, tmp_path)
     assert len(timed) == 2  # remembered
@@ -131,15 +131,14 @@ def test_four_kinds_are_timed_and_the_rest_take_the_nearest(catalogue: Catalogue
     assert len(timed) == 4
     assert {c.experiment for c in timed} == {"mnist", "svhn"}  # each data set has one
     assert found.seconds == 10.0 * 4 + 10.0 + 20.0  # of the two not timed, ACE goes over each batch twice
-    assert "the rest by the nearest" in found.basis
+    assert "for the others the most similar of these" in found.basis
 
 
 def test_both_kinds_of_evidence_are_named(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
     finished_runs(catalogue.store.root, 1, seconds=12.0, epochs=12)
     found = estimate.estimate([config(epochs=1), config("odenet", epochs=1)], catalogue, tmp_path)
     assert found.seconds == pytest.approx(11.0)
-    assert found.basis == ("1 finished run like these, and a timed iteration of 1 kind of run; testing comes on "
-                           "top")
+    assert found.basis == "1 similar finished run, and a timed iteration of 1 kind of run; without testing"
 
 
 def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_runs_are_trained_in_order_one_a_device(launcher: Launcher) -> None:
     assert second.status()["state"] == "queued"
     launcher.move(third, 0)
     assert launcher.queue() == [third.id, second.id]
-    assert [launcher.place(r.id) for r in (third, second, first)] == [0, 1, None]
+    assert [launcher.position(r.id) for r in (third, second, first)] == [0, 1, None]
     launcher.stop(first)
     launcher.stop(first)  # two people press it
     assert launcher.wait(120)
@@ -76,7 +76,7 @@ def test_a_stopped_run_resumes(launcher: Launcher) -> None:
     assert launcher.wait(60)
     before = len(run.metrics()[0])
     launcher.resume(run)
-    with pytest.raises(UserError, match="already waiting or running"):
+    with pytest.raises(UserError, match="already queued or running"):
         launcher.resume(run)
     until_running(launcher, run)
     while len(run.metrics()[0]) <= before:
@@ -98,7 +98,7 @@ def test_a_waiting_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
     assert not waiting.path.exists()
     launcher.delete(waiting)  # somebody else was faster
     other = elsewhere(launcher.store.create(config(), {}), "running")
-    with pytest.raises(UserError, match="trained by another process"):
+    with pytest.raises(UserError, match="running in another process"):
         launcher.delete(other)
     (other.path / "status.json").write_text("{")
     launcher.delete(other)
@@ -257,7 +257,7 @@ def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Laun
         launcher.resume(run)  # somebody does train it
     launcher.stop(run)
     assert run.stored_state() == "interrupted"
-    assert "nobody trains it" in run.status()["error"]
+    assert "its last state could not be written" in run.status()["error"]
     run.set_state("running")
     launcher.resume(run)
     until_running(launcher, run)
@@ -362,17 +362,17 @@ def test_two_who_resume_at_once_queue_it_once(launcher: Launcher, monkeypatch: p
 # What the devices do -------------------------------------------------------------------------------------------------
 
 
-def test_read_outs_tell_what_each_device_does(launcher: Launcher) -> None:
+def test_device_states_tell_what_each_device_does(launcher: Launcher) -> None:
     launcher.set_workers("cpu", 2)
-    idle = launcher.read_outs()[0]
+    idle = launcher.device_states()[0]
     assert (idle.name, idle.workers, idle.running) == ("cpu", 2, 0)
     assert idle.title.startswith("CPU, ")
     run = launcher.start(forever())
     until_running(launcher, run)
-    cpu = launcher.read_outs()[0]
+    cpu = launcher.device_states()[0]
     assert cpu.running == 1
     if Path("/proc/meminfo").exists():
         assert cpu.memory_used is not None
         assert cpu.memory_total is not None
         assert 0 < cpu.memory_used < cpu.memory_total
-    assert [d.name for d in launcher.read_outs()] == list(launcher.limits)
+    assert [d.name for d in launcher.device_states()] == list(launcher.limits)
