@@ -356,7 +356,7 @@ def test_two_who_resume_at_once_queue_it_once(launcher: Launcher, monkeypatch: p
         thread.join()
     assert launcher.queue() == [run.id]
     assert len(refused) == 1
-    assert "already waiting" in refused[0]
+    assert "already queued" in refused[0]
 
 
 # What the devices do -------------------------------------------------------------------------------------------------
