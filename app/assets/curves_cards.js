@@ -4,7 +4,7 @@ import { CONFIG, layoutOf, tracesOf } from "./curves_figure.js";
 import { emptyReason, PANELS } from "./curves_panels.js";
 import { DrawScheduler } from "./curves_scheduler.js";
 import { adoptStyles } from "./load_plotly.js";
-import { make, sayOrHide } from "./theme.js";
+import { make, setTextOrHide } from "./theme.js";
 
 // A short piece of a curve for the key of a chart: its dash and its points.
 function keySymbol({ curve, colour, width, marker, points }) {
@@ -95,11 +95,11 @@ export class Cards {
     const { traces, key } = tracesOf(panel, this.view), runs = [...this.view.runs.values()], any = traces.some((trace) => trace.visible);
     panel.dirty = false;
     panel.version = this.versionOf(panel);
-    sayOrHide(panel.caption, panel.title(String(this.view.title)).replace(/^./, (c) => c.toUpperCase()));
+    setTextOrHide(panel.caption, panel.title(String(this.view.title)).replace(/^./, (c) => c.toUpperCase()));
     this.drawKey(panel, key);
     if (panel.two) panel.two.hidden = !runs.some((run) => run.steps.has("nfe_forward_a"));
     panel.plot.classList.toggle("empty-plot", !any);
-    sayOrHide(panel.empty, any ? "" : traces.length ? "All curves are hidden" : emptyReason(panel, runs));
+    setTextOrHide(panel.empty, any ? "" : traces.length ? "All curves are hidden" : emptyReason(panel, runs));
     if (traces.length) this.plot(panel, traces);
   }
 

@@ -1,5 +1,5 @@
 // The status strips above the charts: progress, latest values and error of each run.
-import { clamp, make, sayOrHide } from "./theme.js";
+import { clamp, make, setTextOrHide } from "./theme.js";
 
 const number = (value) => Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "–";
 
@@ -53,12 +53,12 @@ export class StatusStrips {
     const status = run.status ?? {}, error = String(status.error || ""), state = run.gone ? "deleted" : status.state ?? "…";
     part.box.hidden = !run.given.live && !error;
     part.box.dataset.state = state;
-    sayOrHide(part.label, String(run.given.label ?? run.given.id));
-    sayOrHide(part.state, state);
-    sayOrHide(part.stage, stage(run));
-    sayOrHide(part.left, state === "running" ? timeLeft(status.seconds_left) : "");
-    sayOrHide(part.values, values(run, view));
-    sayOrHide(part.error, error);
+    setTextOrHide(part.label, String(run.given.label ?? run.given.id));
+    setTextOrHide(part.state, state);
+    setTextOrHide(part.stage, stage(run));
+    setTextOrHide(part.left, state === "running" ? timeLeft(status.seconds_left) : "");
+    setTextOrHide(part.values, values(run, view));
+    setTextOrHide(part.error, error);
     const percent = Math.round(1000 * clamp(status.progress ?? 0, 0, 1)) / 10;
     part.track.hidden = !run.given.live;
     part.track.setAttribute("aria-valuenow", String(percent));

@@ -2,7 +2,7 @@
 import { paintInput } from "./colours.js";
 import { span } from "./player_draw.js";
 import { Rug } from "./player_rug.js";
-import { make, say } from "./theme.js";
+import { make, setText } from "./theme.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
@@ -99,9 +99,9 @@ export class Bar {
 
   // Show the player's position.
   showPosition({ t, epoch, probe }, epochs, playing, following) {
-    say(this.play, playing ? "❚❚ Pause" : "▶ Play");
-    say(this.timeText, t.toFixed(2));
-    say(this.epochText, epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`);
+    setText(this.play, playing ? "❚❚ Pause" : "▶ Play");
+    setText(this.timeText, t.toFixed(2));
+    setText(this.epochText, epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`);
     this.time.value = String(t);
     if (this.run) this.rug.show(this.run.jumps(probe), this.ends);
     this.epoch.value = String(Math.max(epochs.indexOf(epoch), 0));

@@ -4,7 +4,7 @@ import { CHANGE } from "./player_change.js";
 import { CHANNELS } from "./player_channels.js";
 import { FEATURES } from "./player_features.js";
 import { PLANE } from "./player_plane.js";
-import { clamp, make, say, sayOrHide } from "./theme.js";
+import { clamp, make, setText, setTextOrHide } from "./theme.js";
 
 // Each panel has title(view, state); key(view, state), which changes when it must be drawn again; draw(g, w, h, view, state,
 // theme, still); and hover(x, y, view, state) → lines of text or null. `view` has the run and the arrays of the epoch shown.
@@ -65,11 +65,11 @@ export class View {
   // Show the panels that the run has data for, and messages for what is missing.
   arrange() {
     const { meta, problem } = this.run, why = problem ?? (meta ? meta.why : "Reading the snapshots …");
-    sayOrHide(this.message, why ?? "");
+    setTextOrHide(this.message, why ?? "");
     this.panels.hidden = !meta || !meta.epochs.length;
     if (!meta) return;
     for (const panel of this.drawn) panel.node.hidden = !panel.kind.shown(meta);
-    sayOrHide(this.missing, meta.attention === null ? meta.no_attention ?? "" : "");
+    setTextOrHide(this.missing, meta.attention === null ? meta.no_attention ?? "" : "");
     this.panels.dataset.show = meta.attention === null ? "states" : meta.attention.channels ? "all" : "vectors";
     this.notes.hidden = !meta.notes.length;
     this.notes.replaceChildren(make("summary", "", meta.notes.length === 1 ? "1 note on the snapshots" : `${meta.notes.length} notes on the snapshots`),
@@ -86,7 +86,7 @@ export class View {
     const shown = block ? wanted : this.epoch, when = shown === null ? "reading …" : shown === 0 ? "before training" : `after epoch ${shown}`;
     const away = shown !== null && shown !== state.epoch ? block ? ", its nearest snapshot" : ` (reading epoch ${wanted} …)` : "";
     const probe = Math.min(state.probe, run.meta.probes - 1), prediction = shown === null ? null : run.prediction(probe, shown);
-    say(this.status, `${when}${away}${prediction ? ` · ${run.title(probe)}: ${prediction}` : ""}`);
+    setText(this.status, `${when}${away}${prediction ? ` · ${run.title(probe)}: ${prediction}` : ""}`);
   }
 
   // The range of values that a panel's colours, or its vertical axis, cover.

@@ -27,13 +27,13 @@ export function make(tag, given, ...children) {
 }
 
 // Set a node's text only if it differs, which saves a layout.
-export function say(node, words) {
-  if (node.textContent !== words) node.textContent = words;
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
 
-export function sayOrHide(node, words) {
-  say(node, words);
-  node.hidden = words === "";
+export function setTextOrHide(node, text) {
+  setText(node, text);
+  node.hidden = text === "";
 }
 
 export function duration(seconds) {
