@@ -1,86 +1,92 @@
-"""CSV: steps.csv, epochs.csv and summary.csv, and of a time series records.csv, safe to open in a spreadsheet."""
+"""CSV tables of a run: steps, epochs, a summary and, for a time series, its records. Safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from acenode.files import write_atomic
 from acenode.results import metric_records, series_charts
+from acenode.results.metric_records import MetricRecord
 from acenode.results.series_records import SeriesRecord
 from acenode.runs.store import Run
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what makes a spreadsheet compute a text
-LONGEST_LIST = 2000  # characters: a confusion matrix is a summary, two thousand points are not
-RECORDS = ("record", "variable", "kind", "t", "value", "low", "high")
-PRIVATE = frozenset({"process", "heartbeat"})  # of status.json: who trained it, of no use elsewhere
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet computes texts that start so
+LONGEST_LIST = 2000  # characters; longer lists, such as points of a curve, are left out of the summary
+RECORD_COLUMNS = ["record", "variable", "kind", "t", "value", "low", "high"]
+PRIVATE = frozenset({"process", "heartbeat"})  # keys of status.json that have no meaning outside this machine
 
 
 def write(run: Run, out: Path) -> Path:
-    """Three files in the folder `out`, and a fourth where the result has records of a time series."""
-    found, shown = metric_records.read(run), series_charts.read(run.result()).records
-    files = {
-        "steps.csv": table(found.steps),
-        "epochs.csv": table(found.epochs),
-        "summary.csv": text([("key", "value"), *summary(run)]),
-    }
-    if shown:
-        files["records.csv"] = text([RECORDS, *(row for record in shown for row in points(record))])
-    for name, content in files.items():  # all made before the first is written
-        write_atomic(out / name, content.encode("utf-8", "replace"))
+    """Write steps.csv, epochs.csv and summary.csv into the folder `out`, and records.csv if the result has records."""
+    metrics, records = metric_records.read(run), series_charts.read(run.result()).records
+    frames = {"steps.csv": metrics_frame(metrics.steps), "epochs.csv": metrics_frame(metrics.epochs),
+              "summary.csv": summary_frame(run)}
+    if records:
+        frames["records.csv"] = records_frame(records)
+    contents = {name: to_csv(frame) for name, frame in frames.items()}  # all made before the first is written
+    for name, content in contents.items():
+        write_atomic(out / name, content.encode())
     return out
 
 
-def table(rows: list[metric_records.MetricRecord]) -> str:
-    """One line a record; empty where a record lacks a column."""
-    if not rows:
-        return ""
-    names = metric_records.columns(rows)
-    return text([names, *([row.get(name, "") for name in names] for row in rows)])
+def metrics_frame(records: list[MetricRecord]) -> pd.DataFrame:
+    """Return one row for each record, with "" where it lacks a column and None where a metric is not finite."""
+    names = metric_records.columns(records)
+    return pd.DataFrame([[record.get(name, "") for name in names] for record in records], columns=names, dtype=object)
 
 
-def text(rows: Iterable[Iterable[Any]]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
-    return buffer.getvalue()
+def summary_frame(run: Run) -> pd.DataFrame:
+    """Return configuration, state and result as rows of dotted keys and values."""
+    status = {k: v for k, v in run.status().items() if k not in PRIVATE}
+    parts = {**run.description(), "status": status, "result": run.result() or {}}
+    rows = [row for name, value in parts.items() for row in flat(name, value)]
+    return pd.DataFrame(rows, columns=["key", "value"], dtype=object)
 
 
-def cell(value: Any) -> str:
-    """Numbers as they are, `nan` for the null of a metric; texts that look like formulas behind an apostrophe."""
-    if value is None:
-        return "nan"
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(FORMULA) else value
-    if type(value) is float or type(value) is int:
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False)  # true, false, [1, 2]
+def records_frame(records: list[SeriesRecord]) -> pd.DataFrame:
+    """Return the points of time series: jumps, observed and held-out values, and the model's mean and band."""
+    rows = [row for record in records for row in _points(record)]
+    return pd.DataFrame(rows, columns=RECORD_COLUMNS, dtype=object)
 
 
-def points(record: SeriesRecord) -> Iterator[tuple[Any, ...]]:
-    """A record's jumps, and what was seen, held out and said of each variable. At a jump the model speaks twice: before
-    it, then after."""
+def _points(record: SeriesRecord) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a record. A jump has two rows of the model: before it, then after it."""
     yield from ((record.id, "", "jump", t, "", "", "") for t in record.jumps)
     for v in record.variables:
-        for kind, at, x in (("observed", v.t, v.x), ("held out", v.target_t, v.target_x)):
-            yield from ((record.id, v.name, kind, t, value, "", "") for t, value in zip(at, x, strict=True))
+        for kind, times, values in (("observed", v.t, v.x), ("held out", v.target_t, v.target_x)):
+            yield from ((record.id, v.name, kind, t, x, "", "") for t, x in zip(times, values, strict=True))
         edges = zip(v.low, v.high, strict=True) if v.low else [("", "")] * len(v.grid)
         yield from ((record.id, v.name, "model", t, mean, *edge)
                     for t, mean, edge in zip(v.grid, v.mean, edges, strict=True))
 
 
-def summary(run: Run) -> Iterator[tuple[str, Any]]:
-    """Configuration, state and result under dotted names."""
-    status = {k: v for k, v in run.status().items() if k not in PRIVATE}
-    parts = {**run.description(), "status": status, "result": run.result() or {}}
-    for name, value in parts.items():
-        yield from flat(name, value)
+def to_csv(frame: pd.DataFrame) -> str:
+    """Write a frame as CSV with every value as `cell` writes it; nothing for a frame without columns."""
+    if frame.columns.empty:
+        return ""
+    cells = frame.map(cell).set_axis([cell(name) for name in frame.columns], axis=1)
+    return cells.to_csv(index=False, lineterminator="\n")
+
+
+def cell(value: Any) -> str:
+    """Write numbers in full, None as `nan`, and texts that look like formulas after an apostrophe."""
+    if value is None:
+        return "nan"
+    if isinstance(value, str):
+        text = value.encode("utf-8", "replace").decode()  # without lone surrogates, which pandas refuses
+        return f"'{text}" if text.startswith(FORMULA) else text
+    if type(value) is float or type(value) is int:
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()  # true, false, [1, 2]
 
 
 def flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield nested values under dotted names."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from flat(f"{name}.{key}", inner)

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 
 import numpy as np
 import pytest
 from export_runs import CREATED, metrics, result, step
 
-from acenode.export import export, tensorboard_events
-from acenode.export.crc32c import crc32c
+from acenode.errors import UserError
+from acenode.export import export
 
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-
-
-def test_crc32c_check_values() -> None:
-    """The check value of the catalogue of CRCs, and RFC 3720's (B.4) zeros, ones and rising bytes."""
-    blocks = [b"123456789", b"", bytes(32), b"\xff" * 32, bytes(range(32))]
-    assert crc32c(blocks).tolist() == [0xE3069283, 0, 0x8A9136AA, 0x62A8AB43, 0x46DD794E]
-    assert crc32c([]).tolist() == []
-
-
-def test_varint() -> None:
-    assert [tensorboard_events.varint(n) for n in (0, 127, 128, 300)] == [b"\0", b"\x7f", b"\x80\x01", b"\xac\x02"]
 
 
 def test_file_version_comes_first(ace) -> None:
@@ -52,13 +42,28 @@ def test_accumulator_reads_the_metrics_back(ace) -> None:
     assert [e.wall_time for e in read.Scalars("train/L_h")] == [CREATED + 0.25 * (n + 1) for n in range(8)]
 
 
-def test_exporting_again_draws_nothing_twice(ace) -> None:
+def test_without_tensorboard_one_line_says_what_to_install(ace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    with pytest.raises(UserError) as error:
+        export(ace, "tensorboard")
+    assert str(error.value) == "the tensorboard package is not installed: run `pip install 'acenode[tensorboard]'`"
+    assert not (ace.path / "export").exists()
+
+
+def test_epochs_and_the_test_have_their_times(ace) -> None:
+    read = accumulator.EventAccumulator(str(export(ace, "tensorboard"))).Reload()
+    assert [e.wall_time for e in read.Scalars("epoch/validation_accuracy")] == [CREATED + 1, CREATED + 2]
+    assert [e.wall_time for e in read.Scalars("test/accuracy")] == [CREATED + 2]
+    assert read.FirstEventTimestamp() == CREATED
+
+
+def test_exporting_again_replaces_the_file(ace) -> None:
     first = [(p.name, p.read_bytes()) for p in export(ace, "tensorboard").iterdir()]
     assert [(p.name, p.read_bytes()) for p in export(ace, "tensorboard").iterdir()] == first
 
 
 def test_not_finite_and_not_numeric(make) -> None:
-    """What JSON could not say is NaN; too large for a float is infinite; texts and flags are no scalars."""
+    """null is NaN, a number beyond float32 is infinite, and texts and flags are not written."""
     run = make(records=[{**step(0), "L_h": None, "huge": 1e300, "word": "x", "flag": True, "list": [1]}])
     read = accumulator.EventAccumulator(str(export(run, "tensorboard"))).Reload()
     assert math.isnan(read.Scalars("train/L_h")[0].value)
