@@ -1,26 +1,41 @@
 """Choose the implementation of each accelerated function. Models import this module of `accelerate` and no other.
 
 A dispatch function takes the run's `Backend` and tensors. It returns the result of the fastest implementation that
-supports them, or None: the model then runs its own plain loop. Implementations are imported inside these functions, so
+supports them, or None: the model then runs its own plain code. Implementations are imported inside these functions, so
 a run with `engine=reference` imports none of them.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from acenode.backend import ACCELERATED, COMPILED_C, GPU_KERNELS, PLAIN, TORCH_OPERATIONS, Backend
+from acenode.backend import ACCELERATED, COMPILED_C, GPU_KERNELS, PLAIN, TORCH_OPERATIONS, Backend  # noqa: F401
 
 if TYPE_CHECKING:
     from torch import Tensor  # a list of experiments does not wait for torch
 
-__all__ = ["ACCELERATED", "COMPILED_C", "GPU_KERNELS", "PLAIN", "TORCH_OPERATIONS", "Backend", "convolution",
-           "encoder_states", "time_convolution"]
+ARM = platform.machine().lower() in ("aarch64", "arm64")
+SMALL = 512  # rows of a product for which ARM's library is slow
+
+Layers = Sequence["tuple[Tensor, Tensor]"]  # weight (outputs, inputs) and bias of each linear layer of an MLP with tanh
+
+
+# Layers ---------------------------------------------------------------------------------------------------------------
+
+
+def linear(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
+    """Return x Wᵀ + b."""
+    if not (ARM and backend.accelerated and not x.is_cuda and x.numel() <= SMALL * x.shape[-1]):
+        return None
+    from acenode.accelerate.small_linear import SmallLinear
+
+    return SmallLinear.apply(x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], len(weight))
 
 
 def convolution(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-    """Return the 3×3 convolution of x with padding 1."""
+    """Return the 3×3 convolution of x (B, C, H, W) with padding 1."""
     if not backend.accelerated:
         return None
     from acenode.accelerate.convolution import Conv3x3Function
@@ -30,7 +45,7 @@ def convolution(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor | None
 
 def time_convolution(backend: Backend, x: Tensor, t: Tensor, weight: Tensor, time: Tensor, bias: Tensor,
                      inside: Tensor) -> Tensor | None:
-    """Return the 3×3 convolution of x and one more channel that is t everywhere."""
+    """Return the 3×3 convolution, with padding 1, of x (B, C, H, W) and one more channel that is t everywhere."""
     if not backend.accelerated:
         return None
     from acenode.accelerate.convolution import TimeConvFunction
@@ -38,11 +53,48 @@ def time_convolution(backend: Backend, x: Tensor, t: Tensor, weight: Tensor, tim
     return TimeConvFunction.apply(x, t, weight, time, bias, inside)
 
 
-def encoder_states(backend: Backend, given: Tensor, dt: Tensor, read: Tensor,
-                   weights: Sequence[Tensor]) -> Tensor | None:
-    """Return [μ, s] of the ODE-RNN encoder after every row, (S, B, 2r)."""
-    if not backend.accelerated:
-        return None
-    from acenode.accelerate.encoder.torch_scan import Scan
+# ODE-RNN --------------------------------------------------------------------------------------------------------------
 
-    return Scan.apply(backend, given, dt, read, *weights)
+
+class EncoderRows(NamedTuple):
+    """What an ODE-RNN reads, row by row: S rows, B series."""
+
+    x: Tensor  # (B, T, inputs) at the points of each series
+    point: Tensor  # (S, B), the point of a row
+    dt: Tensor  # (S, B, 1), length of the Euler step before it
+    read: Tensor  # (S, B, 1), whether the point is read
+
+
+class GateLayers(NamedTuple):
+    """The three networks of a Gaussian GRU, each with one hidden layer."""
+
+    update: Layers
+    reset: Layers
+    state: Layers
+
+
+class EulerDrift(Protocol):
+    """Euler steps of μ (B, r) and its attention a, if it has one."""
+
+    def initial_attention(self, mu: Tensor) -> Tensor | None: ...
+    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor, detach: bool) -> tuple[Tensor, Tensor | None]: ...
+
+
+def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | None, drift: EulerDrift,
+            detach_attention: bool) -> Tensor | None:
+    """Return [μ, s] of an ODE-RNN after every row, (S, B, 2r). `f` is the drift if that is an MLP of μ alone."""
+    if not backend.accelerated:
+        backend.report_series_by(TORCH_OPERATIONS)
+        return None
+    from acenode.accelerate.encoder.packing import pack
+
+    packed = pack(rows.x, rows.point, *cell)
+    if f is None:
+        from acenode.accelerate.encoder.autograd_rows import integrate
+
+        backend.report_series_by(TORCH_OPERATIONS)
+        return integrate(packed, rows.dt, rows.read, drift.initial_attention, drift.step, detach_attention)
+    from acenode.accelerate.encoder.scan import EncoderScan
+
+    f_weights = [p for weight, bias in f for p in (weight.t(), bias)]
+    return EncoderScan.apply(backend, packed.projected, rows.dt, rows.read, *packed.weights, *f_weights)

@@ -23,7 +23,7 @@ from acenode.bench.latent_workload import BATCH, latent_task
 from acenode.execution.environment import describe
 from acenode.experiments.series_batches import Layout, assemble
 from acenode.experiments.series_task import CLASS_WEIGHT, SeriesTask
-from acenode.models.latent.model import LatentODE
+from acenode.models.latent.latent_ode import LatentODE
 
 TRAINING_STEPS = 20  # before anything is measured
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from acenode.data.euler_steps import FIRST_GAP, STEPS_PER_SPAN
 from acenode.data.points import Points, TimeSeries
-from acenode.models.dense_layers import Perceptron
-from acenode.models.latent.elbo import divergence, evidence_bound, log_likelihood
-from acenode.models.latent.model import LatentODE
-from acenode.models.latent.recognition import ODEEncoder
+from acenode.models.dense_layers import MLP
+from acenode.models.latent.elbo import kl_to_standard_normal, log_likelihood, negative_elbo
+from acenode.models.latent.encoder import ODEEncoder
+from acenode.models.latent.latent_ode import LatentODE
 
 
 def collate(records: list[TimeSeries]) -> tuple[list[float], Tensor, Tensor]:
@@ -30,7 +30,7 @@ def collate(records: list[TimeSeries]) -> tuple[list[float], Tensor, Tensor]:
     return union.astype(np.float64).tolist(), torch.from_numpy(x), torch.from_numpy(m)
 
 
-def mlp(net: Perceptron, x: Tensor) -> Tensor:
+def mlp(net: MLP, x: Tensor) -> Tensor:
     """Apply a network layer by layer."""
     for layer in net:
         x = F.linear(x, layer.weight, layer.bias) if isinstance(layer, nn.Linear) else layer(x)
@@ -69,7 +69,7 @@ def loss(model: LatentODE, records: list[TimeSeries], labels: Tensor, noise: Ten
     path = model.ode(z0.flatten(0, 1), [*times, 1.0] if times[-1] < 1 else times)
     z = path.h[:len(times)].unflatten(1, (K, -1)).permute(1, 2, 0, 3)  # (K, B, T, d)
     target = Points(torch.tensor(times).expand(len(records), -1), x, m, m.any(-1))
-    bound = evidence_bound(log_likelihood(model.emission(z), target), divergence(mean, deviation), 0.0)
+    bound = negative_elbo(log_likelihood(model.emission(z), target), kl_to_standard_normal(mean, deviation), 0.0)
     assert model.classifier is not None
     logits = model.classifier(z0).squeeze(-1)
     return bound + weight / K * F.binary_cross_entropy_with_logits(logits, labels.expand_as(logits))

@@ -19,7 +19,7 @@ import torch
 from acenode.bench.latent_workload import latent_task
 from acenode.execution.environment import describe, device_of
 from acenode.experiments.series_task import SeriesTask
-from acenode.models.latent.model import draw
+from acenode.models.latent.latent_ode import sample_z0
 from acenode.training.passes import gradient_norm
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
@@ -61,7 +61,7 @@ def time_parts(made: SeriesTask, trainer: Trainer, timer: _PartTimer) -> None:
     batch = timer("assembly and transfer", lambda: made.batch(0, 0))
     posterior = timer("encoder forward", lambda: model.encode(batch))
     mean, deviation = (x.detach().requires_grad_() for x in posterior)
-    z0 = draw(mean, deviation, batch.noise)
+    z0 = sample_z0(mean, deviation, batch.noise)
     times = batch.target.t.expand(len(z0), -1, -1).flatten(0, 1)
     solution = timer("decoder forward", lambda: model.ode.at(z0.flatten(0, 1), times, batch.span))
     model.encode, model.ode.at = lambda *_: (mean, deviation), lambda *_, **__: solution  # reuse what was computed

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.config import KEYS, SETTINGS, Config, resolve
 from acenode.config.groups import AttentionTraining, Settings, Training, keys_of
 from acenode.errors import UserError

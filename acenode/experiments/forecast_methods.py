@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.config import Config
 from acenode.config.groups import (
     AttentionTraining,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.config import Config
 from acenode.config.groups import (
     AttentionTraining,

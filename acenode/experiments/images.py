@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
+from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
 from acenode.config.groups import ImageNetwork
 from acenode.data import images as image_data

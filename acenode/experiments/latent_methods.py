@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from acenode.accelerate.dispatch import Backend
+from acenode.backend import Backend
 from acenode.config import Config
 from acenode.config.groups import (
     AttentionTraining,
@@ -45,13 +45,15 @@ class SeriesShape:
     classes: int = 1
 
 
-def _classifier(shape: SeriesShape, inputs: int, *, linear: bool = True) -> nn.Module | None:
-    from acenode.models.dense_layers import Map
-    from acenode.models.latent.model import classifier
+def _classifier(shape: SeriesShape, inputs: int, backend: Backend, *, linear: bool = True) -> nn.Module | None:
+    from acenode.models.dense_layers import LinearLayer
+    from acenode.models.latent.latent_ode import classifier
 
     if shape.classify is None:
         return None
-    return Map(inputs, shape.classes) if linear and shape.classify == "points" else classifier(inputs, shape.classes)
+    if linear and shape.classify == "points":
+        return LinearLayer(inputs, shape.classes, backend=backend)
+    return classifier(inputs, shape.classes, backend)
 
 
 def _where(shape: SeriesShape, config: Config) -> str:
@@ -62,121 +64,129 @@ def _where(shape: SeriesShape, config: Config) -> str:
 
 
 def _encoder(shape: SeriesShape, c: Config, latent: int, backend: Backend, *, attentive: bool = False) -> nn.Module:
-    from acenode.models.dense_layers import Field
-    from acenode.models.latent.recognition import AttentiveDrift, Drift, ODEEncoder, ODERecurrence
+    from acenode.models.dense_layers import MLPField
+    from acenode.models.latent.encoder import ODEEncoder
+    from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift
 
     chosen, units = c.part(ODERecognition), c.part(SeriesNetwork).units
     r, maps = chosen.recognition, chosen.encoder_maps
-    f = Field(r, r, units, maps)
-    drift = AttentiveDrift(f, Field(r, r * r, units, maps, square=True)) if attentive else Drift(f)
-    return ODEEncoder(latent, ODERecurrence(2 * shape.variables, r, chosen.gru_units, drift, backend))
+    f = MLPField(r, r, units, maps, backend=backend)
+    g = MLPField(r, r * r, units, maps, square=True, backend=backend) if attentive else None
+    drift = Drift(f) if g is None else AttentiveDrift(f, g)
+    return ODEEncoder(latent, ODERNN(2 * shape.variables, r, chosen.gru_units, drift, backend))
 
 
-def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, size: int) -> nn.Module:
+def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, size: int,
+            backend: Backend) -> nn.Module:
     """Return a model that decodes z of `size` coordinates, and classifies all of them if it classifies points."""
-    from acenode.models.dense_layers import Map
-    from acenode.models.latent.model import LatentODE
+    from acenode.models.dense_layers import LinearLayer
+    from acenode.models.latent.latent_ode import LatentODE
 
     latent = c.part(SeriesNetwork).latent
     classified = size if shape.classify == "points" else latent
-    return LatentODE(encoder, ode, Map(size, shape.variables), _classifier(shape, classified), latent, _where(shape, c))
+    emission = LinearLayer(size, shape.variables, backend=backend)
+    return LatentODE(encoder, ode, emission, _classifier(shape, classified, backend), latent, _where(shape, c))
 
 
-def _field(c: Config, size: int) -> nn.Module:
-    from acenode.models.dense_layers import Field
+def _field(c: Config, size: int, backend: Backend) -> nn.Module:
+    from acenode.models.dense_layers import MLPField
 
     decoder = c.part(Decoder)
-    return Field(size, size, c.part(SeriesNetwork).units, decoder.f_maps, bounded=decoder.bounded)
+    return MLPField(size, size, c.part(SeriesNetwork).units, decoder.f_maps, bounded=decoder.bounded,
+                    backend=backend)
 
 
 def build_latent_ode(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.node import NODE
 
     d, solver = c.part(SeriesNetwork).latent, c.part(SolverSettings).to_solver()
-    return _latent(shape, c, _encoder(shape, c, d, backend), NODE(_field(c, d), solver), d)
+    return _latent(shape, c, _encoder(shape, c, d, backend), NODE(_field(c, d, backend), solver), d, backend)
 
 
 def build_augmented(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.node import AugmentedNODE
 
     d, extra, solver = c.part(SeriesNetwork).latent, c.part(Augmentation).augment, c.part(SolverSettings).to_solver()
-    ode = AugmentedNODE(_field(c, d + extra), extra, solver=solver)
-    return _latent(shape, c, _encoder(shape, c, d, backend), ode, d + extra)
+    ode = AugmentedNODE(_field(c, d + extra, backend), extra, solver=solver)
+    return _latent(shape, c, _encoder(shape, c, d, backend), ode, d + extra, backend)
 
 
 def build_ace(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.attention import Correlation, Dense
-    from acenode.models.dense_layers import Field
-    from acenode.models.latent.model import PerTrajectory
+    from acenode.models.dense_layers import MLPField
+    from acenode.models.latent.latent_ode import PerTrajectory
     from acenode.node import ACENODE
 
     network, decoder, chosen = c.part(SeriesNetwork), c.part(Decoder), c.part(LatentAttention)
     d, attention = network.latent, chosen.attention
-    g = Field(d, d * d, network.units, decoder.f_maps, square=True) if attention == "evolving" else None
+    g: nn.Module | None = None
+    if attention == "evolving":
+        g = MLPField(d, d * d, network.units, decoder.f_maps, square=True, backend=backend)
     q: nn.Module | None = None
     if attention != "none":
         bins = TIMES if attention == "fixed" else 1
         q = Dense((d,)) if chosen.initial == "dense" else Correlation((d,), bins=bins)
         q = PerTrajectory(q, decoder.trajectories)
-    ode = ACENODE(_field(c, d), g, q, attention=attention, solver=c.part(SolverSettings).to_solver())
-    return _latent(shape, c, _encoder(shape, c, d, backend, attentive=chosen.attention_in == "both"), ode, d)
+    ode = ACENODE(_field(c, d, backend), g, q, attention=attention, solver=c.part(SolverSettings).to_solver())
+    return _latent(shape, c, _encoder(shape, c, d, backend, attentive=chosen.attention_in == "both"), ode, d, backend)
 
 
 def build_poisson(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.dense_layers import Map, Perceptron
-    from acenode.models.latent.model import LatentPoisson, PoissonODE
+    from acenode.models.dense_layers import MLP, LinearLayer
+    from acenode.models.latent.poisson import LatentPoisson, PoissonODE
 
     network, solver = c.part(SeriesNetwork), c.part(SolverSettings).to_solver()
     d, D = network.latent, shape.variables
-    ode = PoissonODE(_field(c, 2 * d), Perceptron(d, D, network.units, 3), d, D, solver)
-    encoder, classifier = _encoder(shape, c, 2 * d, backend), _classifier(shape, 2 * d)
-    return LatentPoisson(encoder, ode, Map(d, D), classifier, 2 * d, _where(shape, c))
+    ode = PoissonODE(_field(c, 2 * d, backend), MLP(d, D, network.units, 3, backend=backend), d, D, solver)
+    encoder, classifier = _encoder(shape, c, 2 * d, backend), _classifier(shape, 2 * d, backend)
+    return LatentPoisson(encoder, ode, LinearLayer(d, D, backend=backend), classifier, 2 * d, _where(shape, c))
 
 
 def build_latent_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.latent.recognition import RNNEncoder
+    from acenode.models.latent.encoder import RNNEncoder
     from acenode.node import NODE
 
     d, chosen = c.part(SeriesNetwork).latent, c.part(GatedRecognition)
-    encoder = RNNEncoder(shape.variables, d, chosen.recognition, chosen.gru_units)
-    return _latent(shape, c, encoder, NODE(_field(c, d), c.part(SolverSettings).to_solver()), d)
+    encoder = RNNEncoder(shape.variables, d, chosen.recognition, chosen.gru_units, backend)
+    return _latent(shape, c, encoder, NODE(_field(c, d, backend), c.part(SolverSettings).to_solver()), d, backend)
 
 
 def build_rnn_vae(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.latent.model import RecurrentVAE
-    from acenode.models.latent.recognition import RNNEncoder
+    from acenode.models.latent.encoder import RNNEncoder
+    from acenode.models.latent.recurrent_vae import RecurrentVAE
 
     network = c.part(SeriesNetwork)
     d, units = network.latent, network.units
-    encoder = RNNEncoder(shape.variables, d, c.part(Recognition).recognition, units)
-    return RecurrentVAE(encoder, shape.variables, d, units, _classifier(shape, d), _where(shape, c))
+    encoder = RNNEncoder(shape.variables, d, c.part(Recognition).recognition, units, backend)
+    return RecurrentVAE(encoder, shape.variables, d, units, _classifier(shape, d, backend), _where(shape, c), backend)
 
 
-def _recurrent(**kind: bool) -> Callable[[SeriesShape, Config, Backend], nn.Module]:
-    """Return a builder of recurrent networks that treat gaps in time as `kind` says."""
+def _recurrent(*, gap: bool, impute: bool, decay: bool) -> Callable[[SeriesShape, Config, Backend], nn.Module]:
+    """Return a builder of recurrent networks with these treatments of missing values."""
     def build(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
         from acenode.models.latent.autoregressive import Autoregressive
-        from acenode.models.latent.recurrence import Recurrence
+        from acenode.models.missing_data import MissingDataGRU
 
         network = c.part(SeriesNetwork)
         d = network.latent
-        return Autoregressive(Recurrence(shape.variables, d, **kind), shape.variables, d, network.units,
-                              _classifier(shape, d), _where(shape, c))
+        gru = MissingDataGRU(shape.variables, d, gap=gap, impute=impute, decay=decay, backend=backend)
+        return Autoregressive(gru, shape.variables, d, network.units, _classifier(shape, d, backend), _where(shape, c),
+                              backend)
 
     return build
 
 
 def build_ode_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.dense_layers import Field
+    from acenode.models.dense_layers import MLPField
     from acenode.models.latent.autoregressive import Autoregressive
-    from acenode.models.latent.recognition import Drift, ODERecurrence
+    from acenode.models.latent.ode_rnn import ODERNN, Drift
 
     network, chosen = c.part(SeriesNetwork), c.part(ODERecurrenceSettings)
     d = network.latent
-    drift = Drift(Field(d, d, network.units, chosen.encoder_maps))
-    recurrence = ODERecurrence(2 * shape.variables, d, chosen.gru_units, drift, backend)
-    classifier = _classifier(shape, d, linear=False)
-    return Autoregressive(recurrence, shape.variables, d, LAST_UNITS, classifier, _where(shape, c))
+    drift = Drift(MLPField(d, d, network.units, chosen.encoder_maps, backend=backend))
+    recurrence = ODERNN(2 * shape.variables, d, chosen.gru_units, drift, backend)
+    classifier = _classifier(shape, d, backend, linear=False)
+    return Autoregressive(recurrence, shape.variables, d, LAST_UNITS, classifier, _where(shape, c), backend)
 
 
 _METHODS: tuple[Method[SeriesShape], ...] = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
+from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
 from acenode.config.groups import Normalisation, RecordingSplit
 from acenode.data.scale import Scale

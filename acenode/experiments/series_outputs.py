@@ -10,7 +10,7 @@ from torch import Tensor
 
 from acenode.data.points import SeriesBatch
 from acenode.models.latent.elbo import squared_error
-from acenode.models.latent.model import Predictions
+from acenode.models.latent.latent_ode import Predictions
 from acenode.training.metrics import binary_auc, macro_auc
 
 

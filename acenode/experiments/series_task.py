@@ -18,8 +18,8 @@ from acenode.experiments.base import recipe_of
 from acenode.experiments.series_batches import Layout, Records, SeriesBatches, SeriesSplits, assemble, cut_of
 from acenode.experiments.series_outputs import SeriesOutputs
 from acenode.models.initialise import initialise
-from acenode.models.latent.elbo import POISSON, divergence, evidence_bound, log_likelihood, squared_error
-from acenode.models.latent.model import Predictions
+from acenode.models.latent.elbo import POISSON, kl_to_standard_normal, log_likelihood, negative_elbo, squared_error
+from acenode.models.latent.latent_ode import Predictions
 from acenode.training.metrics import batch_auc
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
@@ -77,7 +77,7 @@ class SeriesTask:
         if predicted.posterior is None:
             total = -likelihood.mean()
         else:
-            total = evidence_bound(likelihood, divergence(*predicted.posterior), batch.kl)
+            total = negative_elbo(likelihood, kl_to_standard_normal(*predicted.posterior), batch.kl)
         if predicted.times is not None:
             total = total - POISSON * predicted.times.mean()
         with torch.no_grad():

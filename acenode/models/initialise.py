@@ -1,4 +1,4 @@
-"""Initial parameters from a generator of the run's own: torch's global one is shared by every thread."""
+"""Initialise parameters from a generator of the run's own: torch's global generator is shared by all threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from torch import nn
 
 @torch.no_grad()
 def initialise(model: nn.Module, seed: int) -> None:
-    """Fill every parameter by torch's default rules, on the CPU, so that every device starts from the same."""
+    """Initialise every parameter, on the CPU, so that all devices start from the same values.
+
+    A module's own method `initialise(generator)` comes first; torch's layers follow torch's default rules.
+    """
     generator = torch.Generator().manual_seed(seed)
     for module in model.modules():
         own = getattr(module, "initialise", None)

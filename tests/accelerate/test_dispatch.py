@@ -12,9 +12,9 @@ from series_problems import filled
 from sporadic_problems import STEP, D, H, several
 
 from acenode import experiments
-from acenode.accelerate.dispatch import ACCELERATED, COMPILED_C, PLAIN, TORCH_OPERATIONS, Backend
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native
 from acenode.accelerate.kernel_check import kernels_available
+from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, TORCH_OPERATIONS, Backend
 from acenode.data.points import Points, pad
 from acenode.data.sporadic import SporadicBatch
 from acenode.execution import execute

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from acenode.accelerate import kernel_check
-from acenode.accelerate.dispatch import ACCELERATED, Backend
+from acenode.backend import ACCELERATED, Backend
 
 
 @pytest.fixture(autouse=True)

@@ -20,11 +20,11 @@ from acenode.accelerate.gru_ode_bayes.torch_forward import JumpScan, Plan
 from acenode.data.points import Points
 from acenode.data.schedule import ScheduledPoints, StepSchedule, make_schedule
 from acenode.data.sporadic import NoiseSource, SporadicBatch
-from acenode.models.dense_layers import GRUCell
 from acenode.models.forecast.gaussian import Affine, Forecast, Gaussian
 from acenode.models.forecast.gru_ode import GRUODE
 from acenode.models.forecast.jump_attention import Attention
 from acenode.models.forecast.jump_walk import Walked, walk
+from acenode.models.gru import GRUCell
 from acenode.ode.runge_kutta import Evaluations
 
 OBSERVED = 0.01  # deviation of an observation, which the corrected h is to say again

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from acenode.data.sporadic import NoiseSource, SporadicBatch
-from acenode.models.dense_layers import GRUCell, Map
+from acenode.models.dense_layers import Map
 from acenode.models.forecast.forecaster import Forecaster, met
 from acenode.models.forecast.gaussian import Forecast
+from acenode.models.gru import GRUCell
 from acenode.models.latent.recurrence import Readings, Recurrence, before, held, run
 
 

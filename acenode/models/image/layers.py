@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.accelerate.dispatch import ACCELERATED, Backend, convolution, time_convolution
+from acenode.accelerate.dispatch import convolution, time_convolution
+from acenode.backend import ACCELERATED, Backend
 
 
 def groups(channels: int) -> int:

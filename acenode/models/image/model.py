@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.attention import Correlation, Dense, Elementwise
+from acenode.backend import ACCELERATED, Backend
 from acenode.errors import UserError
 from acenode.models.image.layers import Conv3x3, TimeConv, group_norm
 from acenode.node import ACENODE, NODE, Attention, AugmentedNODE, Times, Trajectory

@@ -1,1 +1,1 @@
-"""Latent ODEs and the recurrent baselines."""
+"""Latent ODEs and the recurrent baselines: interpolation, extrapolation and classification of irregular series."""

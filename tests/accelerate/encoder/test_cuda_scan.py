@@ -13,12 +13,12 @@ from problems import Refused, relative
 from torch import Tensor
 
 from acenode.accelerate import kernel_check
-from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.accelerate.encoder import cuda as scan_cuda
-from acenode.accelerate.encoder.torch_scan import Scan
+from acenode.accelerate.encoder.scan import EncoderScan
 from acenode.accelerate.gru_ode_bayes import cuda as jump_scan_cuda
 from acenode.accelerate.gru_ode_bayes.cuda import JumpScan
 from acenode.accelerate.gru_ode_bayes.events import Events, Weights
+from acenode.backend import ACCELERATED, Backend
 from acenode.bench.latent_workload import latent_task
 
 pytestmark = pytest.mark.cuda
@@ -49,7 +49,7 @@ class Problem:
 
     def run(self, dtype: torch.dtype = torch.float32, backend: Backend = ACCELERATED) -> list[Tensor]:
         given, *weights = (x.to(dtype).requires_grad_() for x in self.tensors)
-        y = Scan.apply(backend, given, self.dt.to(dtype), self.read, *weights)
+        y = EncoderScan.apply(backend, given, self.dt.to(dtype), self.read, *weights)
         return [y.detach(), *torch.autograd.grad((y * self.weighing.to(dtype)).sum(), (given, *weights))]
 
     def supported(self) -> bool:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from acenode import experiments
 from acenode.accelerate import kernel_check
-from acenode.accelerate.dispatch import ACCELERATED, Backend
 from acenode.accelerate.gru_ode_bayes import attention_cuda as attend_scan_cuda
+from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points, pad
 from acenode.data.schedule import ScheduledPoints, make_schedule
 from acenode.data.sporadic import SporadicBatch

@@ -15,9 +15,9 @@ from problems import relative
 from torch import Tensor
 
 from acenode.accelerate import c_compiler as compiled
-from acenode.accelerate.dispatch import ACCELERATED, PLAIN, Backend
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native
 from acenode.accelerate.gru_ode_bayes.torch_forward import JumpScan, Plan
+from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.data.points import TimeSeries, pad
 from acenode.data.schedule import make_schedule
 

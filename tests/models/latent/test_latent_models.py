@@ -13,16 +13,19 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from acenode import Solver, experiments
-from acenode.accelerate.dispatch import ACCELERATED
 from acenode.attention import Correlation, correlation
+from acenode.backend import ACCELERATED
 from acenode.data.points import Points
 from acenode.experiments.latent_methods import SeriesShape
-from acenode.models.dense_layers import Field, Map, Perceptron
+from acenode.models.dense_layers import MLP, LinearLayer, MLPField
 from acenode.models.latent import elbo
 from acenode.models.latent.autoregressive import Autoregressive
-from acenode.models.latent.model import LatentODE, LatentPoisson, PerTrajectory, PoissonODE, RecurrentVAE
-from acenode.models.latent.recognition import Drift, ODEEncoder, ODERecurrence, RNNEncoder
-from acenode.models.latent.recurrence import Decay, Recurrence, since
+from acenode.models.latent.encoder import ODEEncoder, RNNEncoder
+from acenode.models.latent.latent_ode import LatentODE, PerTrajectory
+from acenode.models.latent.ode_rnn import ODERNN, Drift
+from acenode.models.latent.poisson import LatentPoisson, PoissonODE
+from acenode.models.latent.recurrent_vae import RecurrentVAE
+from acenode.models.missing_data import Decay, MissingDataGRU, last_observed
 from acenode.node import ACENODE, NODE
 
 # Parameter counts -----------------------------------------------------------------------------------------------
@@ -94,11 +97,11 @@ def test_the_protocols_error_is_diluted_by_what_was_never_observed() -> None:
 def test_the_divergence_is_torchs() -> None:
     mean, deviation = torch.randn(4, 3), torch.rand(4, 3) + 0.1
     exact = kl_divergence(Normal(mean, deviation), Normal(0.0, 1.0)).mean()
-    assert elbo.divergence(mean, deviation) == pytest.approx(float(exact), rel=1e-5)
+    assert elbo.kl_to_standard_normal(mean, deviation) == pytest.approx(float(exact), rel=1e-5)
 
 
 def test_the_bound_sums_over_trajectories() -> None:
-    value = elbo.evidence_bound(torch.tensor([-1.0, -2.0]), torch.tensor(3.0), 0.5)
+    value = elbo.negative_elbo(torch.tensor([-1.0, -2.0]), torch.tensor(3.0), 0.5)
     assert value == pytest.approx(-math.log(math.exp(-2.5) + math.exp(-3.5)))
 
 
@@ -115,10 +118,10 @@ TIGHT = Solver("dopri5", rtol=1e-6, atol=1e-7)
 
 
 def latent_ode(ode: Any = None, classify: str = "start") -> LatentODE:
-    encoder = ODEEncoder(LATENT, ODERecurrence(2 * D, 4, 5, Drift(Field(4, 4, 6, 3))), hidden=7)
-    classifier = Map(LATENT, 3) if classify == "points" else Perceptron(LATENT, 1, 5, 3)
-    model = LatentODE(encoder, ode or NODE(Field(LATENT, LATENT, 6, 3), TIGHT), Map(LATENT, D), classifier, LATENT,
-                      classify)
+    encoder = ODEEncoder(LATENT, ODERNN(2 * D, 4, 5, Drift(MLPField(4, 4, 6, 3))), hidden=7)
+    classifier = LinearLayer(LATENT, 3) if classify == "points" else MLP(LATENT, 1, 5, 3)
+    ode = ode or NODE(MLPField(LATENT, LATENT, 6, 3), TIGHT)
+    model = LatentODE(encoder, ode, LinearLayer(LATENT, D), classifier, LATENT, classify)
     filled(model)
     return model
 
@@ -184,8 +187,8 @@ def test_each_trajectory_has_its_own_correlation() -> None:
 
 
 def test_attention_evolves_in_the_generative_ode() -> None:
-    g = Field(LATENT, LATENT**2, 6, 3, square=True)
-    ode = ACENODE(Field(LATENT, LATENT, 6, 3), g, PerTrajectory(Correlation((LATENT,)), 2), solver=TIGHT)
+    g = MLPField(LATENT, LATENT**2, 6, 3, square=True)
+    ode = ACENODE(MLPField(LATENT, LATENT, 6, 3), g, PerTrajectory(Correlation((LATENT,)), 2), solver=TIGHT)
     model, b = latent_ode(ode), batch(records())
     model(b).x.square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in g.parameters())
@@ -199,8 +202,8 @@ def test_attention_evolves_in_the_generative_ode() -> None:
 
 
 def test_the_poisson_integral_against_quadrature() -> None:
-    rate = Perceptron(2, D, 6, 3)
-    ode = PoissonODE(Field(4, 4, 6, 3), rate, 2, D, Solver("dopri5", rtol=1e-8, atol=1e-9)).double()
+    rate = MLP(2, D, 6, 3)
+    ode = PoissonODE(MLPField(4, 4, 6, 3), rate, 2, D, Solver("dopri5", rtol=1e-8, atol=1e-9)).double()
     filled(ode)
     z0 = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found = ode.at(z0, torch.full((3, 1), 0.5, dtype=torch.float64)).end[1] * 100
@@ -217,9 +220,9 @@ def test_the_poisson_likelihood_counts_what_was_observed() -> None:
 
 
 def test_the_poisson_model_emits_from_its_first_half() -> None:
-    ode = PoissonODE(Field(4, 4, 6, 3), Perceptron(2, D, 6, 3), 2, D, TIGHT)
-    encoder = ODEEncoder(4, ODERecurrence(2 * D, 4, 5, Drift(Field(4, 4, 6, 3))), hidden=7)
-    model = LatentPoisson(encoder, ode, Map(2, D), Perceptron(4, 1, 5, 3), 4)
+    ode = PoissonODE(MLPField(4, 4, 6, 3), MLP(2, D, 6, 3), 2, D, TIGHT)
+    encoder = ODEEncoder(4, ODERNN(2 * D, 4, 5, Drift(MLPField(4, 4, 6, 3))), hidden=7)
+    model = LatentPoisson(encoder, ode, LinearLayer(2, D), MLP(4, 1, 5, 3), 4)
     filled(model, size=0.2)
     b = batch(records(), latent=4)
     said = model(b)
@@ -236,7 +239,7 @@ def test_the_time_since_a_variable_was_seen() -> None:
     t = torch.tensor([[0.0, 0.1, 0.3, 0.7]])
     m = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]])
     x = torch.tensor([[[5.0, 0.0], [0.0, 6.0], [7.0, 0.0], [0.0, 0.0]]])
-    delta, last = since(Points(t, x, m, torch.ones(1, 4, dtype=torch.bool)))
+    delta, last = last_observed(Points(t, x, m, torch.ones(1, 4, dtype=torch.bool)))
     assert torch.allclose(delta, torch.tensor([[[0.0, 0.0], [0.1, 0.1], [0.3, 0.2], [0.4, 0.6]]]), atol=1e-6)
     assert last.tolist() == [[[0.0, 0.0], [5.0, 0.0], [5.0, 6.0], [7.0, 6.0]]]
 
@@ -252,12 +255,12 @@ def test_a_decay_never_grows() -> None:
 @pytest.mark.parametrize(("gap", "impute", "decay"), [(True, False, False), (True, True, False), (False, False, True),
                                                       (False, True, True)])
 def test_the_recurrences_are_their_equations(gap: bool, impute: bool, decay: bool) -> None:
-    recurrence = Recurrence(D, 4, gap=gap, impute=impute, decay=decay)
+    recurrence = MissingDataGRU(D, 4, gap=gap, impute=impute, decay=decay)
     filled(recurrence)
     recurrence.mean.copy_(torch.tensor([0.3, -0.2, 0.1]))
     points = batch(records((5, 3))).seen
     found = recurrence(points)
-    delta, last = since(points)
+    delta, last = last_observed(points)
     for i, n in enumerate((5, 3)):
         h = torch.zeros(4)
         for k in range(n):
@@ -278,8 +281,8 @@ def test_the_recurrences_are_their_equations(gap: bool, impute: bool, decay: boo
 
 
 def test_an_autoregressive_model_speaks_of_the_next_point() -> None:
-    recurrence = Recurrence(D, 4, gap=True, impute=False, decay=False)
-    model = Autoregressive(recurrence, D, 4, 6, Perceptron(4, 1, 5, 3), "start")
+    recurrence = MissingDataGRU(D, 4, gap=True, impute=False, decay=False)
+    model = Autoregressive(recurrence, D, 4, 6, MLP(4, 1, 5, 3), "start")
     filled(model)
     b = batch(records((5, 3)), backwards=None)
     said = model(b)
@@ -291,7 +294,7 @@ def test_an_autoregressive_model_speaks_of_the_next_point() -> None:
 
 def test_what_comes_later_does_not_change_what_was_said() -> None:
     """The ODE-RNN runs with time: its states at a record's first points are those of the record cut short."""
-    model = Autoregressive(ODERecurrence(2 * D, 4, 5, Drift(Field(4, 4, 6, 3))), D, 4, 6, None, "start")
+    model = Autoregressive(ODERNN(2 * D, 4, 5, Drift(MLPField(4, 4, 6, 3))), D, 4, 6, None, "start")
     filled(model)
     (whole,) = records((8,))
     recurrence: Any = model.recurrence
@@ -302,7 +305,7 @@ def test_what_comes_later_does_not_change_what_was_said() -> None:
 
 
 def test_a_recurrent_vae_feeds_itself() -> None:
-    model = RecurrentVAE(RNNEncoder(D, LATENT, 4, 5), D, LATENT, 6, Perceptron(LATENT, 1, 5, 3))
+    model = RecurrentVAE(RNNEncoder(D, LATENT, 4, 5), D, LATENT, 6, MLP(LATENT, 1, 5, 3))
     filled(model)
     h = torch.randn(2, LATENT)
     states, said = model.decode(h, torch.tensor([[0.1, 0.4], [0.2, 0.3]]))

@@ -9,20 +9,21 @@ import torch
 from series_problems import batch, filled, padded_more, records
 from torch import Tensor
 
-from acenode.accelerate.encoder.torch_scan import Scan
 from acenode.bench import latent_baseline
 from acenode.data.euler_steps import EulerSteps
 from acenode.data.points import SeriesBatch, schedule_from_steps
-from acenode.models.dense_layers import Field, GRUCell, Map, Perceptron, _SmallAffine
-from acenode.models.latent.recognition import GRU, AttentiveDrift, Drift, ODEEncoder, ODERecurrence, RNNEncoder, gaps
+from acenode.models.dense_layers import MLPField
+from acenode.models.latent.encoder import ODEEncoder, RNNEncoder
+from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift
+from acenode.models.missing_data import time_to_next
 
 R = 4
 
 
 def encoder(attentive: bool = False, D: int = 3) -> ODEEncoder:
-    f = Field(R, R, 6, 3)
-    drift = AttentiveDrift(f, Field(R, R * R, 6, 3, square=True)) if attentive else Drift(f)
-    made = ODEEncoder(3, ODERecurrence(2 * D, R, 5, drift), hidden=7)
+    f = MLPField(R, R, 6, 3)
+    drift = AttentiveDrift(f, MLPField(R, R * R, 6, 3, square=True)) if attentive else Drift(f)
+    made = ODEEncoder(3, ODERNN(2 * D, R, 5, drift), hidden=7)
     filled(made)
     return made
 
@@ -61,39 +62,6 @@ def test_the_ode_encoder_is_its_equations(attentive: bool) -> None:
     found, exact = made(b.seen, b.schedule), directly(made, b)
     assert torch.allclose(found[0], exact[0], atol=1e-5)
     assert torch.allclose(found[1], exact[1], atol=1e-5)
-
-
-def test_the_scan_gives_the_values_and_gradients_of_the_graphs_own_operations() -> None:
-    made, b = encoder(), batch(records())
-    recurrence = made.recurrence
-    assert b.schedule is not None
-
-    def run(by_rows: bool) -> tuple[Tensor, list[Tensor]]:
-        recurrence.zero_grad()
-        w = recurrence.cell.fuse(torch.cat((b.seen.x, b.seen.m), -1), b.schedule.point)
-        args = (w, b.schedule.dt.unsqueeze(-1), b.schedule.read.unsqueeze(-1))
-        y = recurrence._by_rows(b.seen, *args) if by_rows else recurrence(b.seen, b.schedule)
-        (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
-        return y, [p.grad.clone() for p in recurrence.parameters()]
-
-    (y, grads), (exact, exact_grads) = run(False), run(True)
-    assert torch.allclose(y, exact, atol=1e-6)
-    for g, e in zip(grads, exact_grads, strict=True):
-        assert torch.allclose(g, e, rtol=1e-3, atol=1e-4)
-
-
-def test_the_scans_gradient_against_central_differences() -> None:
-    generator = torch.Generator().manual_seed(0)
-
-    def draw(*shape: int) -> Tensor:
-        return (torch.randn(shape, generator=generator, dtype=torch.float64) * 0.7).requires_grad_()
-
-    S, B, r, u = 4, 3, 2, 3
-    given, dt = draw(S, B, 3 * u), torch.rand(S, B, 1, generator=generator, dtype=torch.float64) - 0.5
-    read = torch.rand(S, B, 1, generator=generator) > 0.3
-    weights = [draw(2 * r, 2 * u), draw(2 * u, 2 * r), draw(2 * r), draw(2 * r, u), draw(u, 2 * r), draw(2 * r),
-               draw(r, 4), draw(4), draw(4, r), draw(r)]
-    assert torch.autograd.gradcheck(lambda g, *w: Scan.apply(g, dt, read, *w), (given, *weights))
 
 
 @pytest.mark.parametrize("attentive", [False, True])
@@ -163,52 +131,14 @@ def test_the_grids_agree_better_the_closer_the_times_lie() -> None:
     assert distance(0.1) < 0.2 * distance(1.0)
 
 
-def test_a_gru_reads_only_what_is_observed() -> None:
-    gru = GRU(2, 3)
-    filled(gru)
-    x = torch.randn(2, 5, 2, generator=torch.Generator().manual_seed(1))
-    observed = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 1, 0, 0]], dtype=torch.bool)
-    found = gru(x, observed)
-    W, U, b, c = (gru.layer.weight_ih_l0, gru.layer.weight_hh_l0, gru.layer.bias_ih_l0, gru.layer.bias_hh_l0)
-    for i in range(2):
-        h = torch.zeros(3)
-        for k in range(5):
-            if observed[i, k]:
-                gi, gh = W @ x[i, k] + b, U @ h + c
-                r, z = torch.sigmoid(gi[:3] + gh[:3]), torch.sigmoid(gi[3:6] + gh[3:6])
-                h = (1 - z) * torch.tanh(gi[6:] + r * gh[6:]) + z * h
-            assert torch.allclose(found[i, k], h, atol=1e-6)
-
-
 def test_the_rnn_encoder_reads_backwards_from_the_last_point() -> None:
     made = RNNEncoder(3, 2, 4, 5)
     filled(made)
     b = batch(records((5, 3)))
-    x = torch.cat((gaps(b.seen).unsqueeze(-1), b.seen.x, b.seen.m), -1)
+    x = torch.cat((time_to_next(b.seen).unsqueeze(-1), b.seen.x, b.seen.m), -1)
     for i, n in enumerate((5, 3)):
         h = made.gru(x[i:i + 1, :n].flip(1), torch.ones(1, n, dtype=torch.bool))[:, -1]
         assert torch.allclose(made(b.seen, None)[0][i], made.out(h)[0, :2], atol=1e-6)
-
-
-def test_a_gru_cell_is_its_equations() -> None:
-    cell = GRUCell(2, 3)
-    filled(cell)
-    x, h = torch.randn(4, 2), torch.randn(4, 3)
-    gi, gh = cell.input(x), cell.hidden(h)
-    r, z = torch.sigmoid(gi[:, :3] + gh[:, :3]), torch.sigmoid(gi[:, 3:6] + gh[:, 3:6])
-    exact = (1 - z) * torch.tanh(gi[:, 6:] + r * gh[:, 6:]) + z * h
-    assert torch.allclose(cell(gi, h), exact, atol=1e-6)
-
-
-def test_a_small_product_is_the_same_and_so_is_its_gradient() -> None:
-    x, W, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((5, 3), (4, 3), (4,)))
-    assert torch.autograd.gradcheck(_SmallAffine.apply, (x, W, b))
-    layer = Map(3, 4).double()
-    assert torch.allclose(layer(x.view(5, 1, 3))[:, 0], x @ layer.weight.T + layer.bias)
-
-
-def test_a_perceptron_has_the_maps_it_is_asked_for() -> None:
-    assert [(m.in_features, m.out_features) for m in Perceptron(2, 3, 5, 4).maps()] == [(2, 5), (5, 5), (5, 5), (5, 3)]
 
 
 def test_a_walk_knows_after_which_row_a_point_was_passed() -> None:

@@ -1,0 +1,149 @@
+"""Recurrent networks for data with missing values: time gaps as inputs, decayed imputation, decayed states.
+
+Che et al., Recurrent neural networks for multivariate time series with missing values (GRU-D).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acenode.backend import ACCELERATED, Backend
+from acenode.data.points import Points
+from acenode.models.gru import GRUCell, MaskedGRU, run_recurrence
+
+MAX_EXPONENT = 1000.0  # of a decay
+
+
+class Decay(nn.Module):
+    """γ = exp(−max(0, w ⊙ δ + b)), or with one factor for all inputs exp(−max(0, w·δ + b)). Initially γ = 1."""
+
+    def __init__(self, inputs: int, each: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(inputs))
+        self.bias = nn.Parameter(torch.zeros(inputs if each else 1))
+        self.each = each  # one factor for every input, or one for all
+
+    def initialise(self, generator: torch.Generator) -> None:
+        for p in self.parameters():
+            p.data.zero_()
+
+    def exponent(self, delta: Tensor) -> Tensor:
+        y = self.weight * delta
+        return (y if self.each else y.sum(-1, keepdim=True)) + self.bias
+
+    def forward(self, delta: Tensor) -> Tensor:
+        return (-self.exponent(delta).clamp(0, MAX_EXPONENT)).exp()
+
+
+class MatrixDecay(Decay):
+    """γ = exp(−max(0, W δ + b)) with a full matrix W: one factor for each of `outputs` coordinates."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, each=False)
+        self.weight, self.bias = nn.Parameter(torch.zeros(outputs, inputs)), nn.Parameter(torch.zeros(outputs))
+
+    def exponent(self, delta: Tensor) -> Tensor:
+        return F.linear(delta, self.weight, self.bias)
+
+
+def last_observed(points: Points, start: float | None = None) -> tuple[Tensor, Tensor]:
+    """Return δ and x_last, (B, T, D): the time since each variable was last observed before a point, and its value.
+
+    Before a variable's first observation δ is the time since `start`, or since the first point, and x_last is zero.
+    """
+    t, observed = points.t.unsqueeze(-1), points.m > 0
+    index = torch.arange(t.shape[1], device=t.device).view(1, -1, 1).expand_as(points.x)
+    last = torch.where(observed, index, -1).cummax(1).values
+    last = F.pad(last[:, :-1], (0, 0, 1, 0), value=-1)  # strictly before the point
+    at = last.clamp(min=0)
+    delta = t - t.expand_as(points.x).gather(1, at)
+    delta = torch.where(last >= 0, delta, t - (t[:, :1] if start is None else start))
+    return delta, torch.where(last >= 0, points.x.gather(1, at), 0.0)
+
+
+def time_to_next(points: Points) -> Tensor:
+    """Return Δ (B, T): the time from each point to the next one of its record, zero after the last."""
+    return F.pad(points.t.diff(dim=1), (0, 1))
+
+
+@dataclass(frozen=True)
+class RecurrentInputs:
+    """What a recurrent network reads at the points of a batch."""
+
+    x: Tensor  # (B, T, D) values, zero where missing
+    m: Tensor  # (B, T, D) mask
+    delta: Tensor  # (B, T, D), δ of `last_observed`
+    last: Tensor  # (B, T, D), x_last
+    gap: Tensor  # (B, T, 1), Δ: the time to the next point, or since the previous one
+
+    def without_observations(self) -> RecurrentInputs:
+        """Return the same points with every value missing."""
+        return replace(self, x=torch.zeros_like(self.x), m=torch.zeros_like(self.m))
+
+    missing = without_observations  # former name
+
+    def split(self, at: int) -> tuple[RecurrentInputs, RecurrentInputs]:
+        """Return the first `at` points and the rest."""
+        parts = [(y[:, :at], y[:, at:]) for y in (self.x, self.m, self.delta, self.last, self.gap)]
+        first, rest = zip(*parts, strict=True)
+        return RecurrentInputs(*first), RecurrentInputs(*rest)
+
+
+class MissingDataGRU(nn.Module):
+    """A GRU over the observed points: RNN Δt, RNN-Impute, RNN-Decay and GRU-D, by three options.
+
+    With both decays it is GRU-D:
+
+        x̂ = m ⊙ x + (1−m) ⊙ (γ_x ⊙ x_last + (1−γ_x) ⊙ x̄)        h ← GRU([x̂, m], γ_h ⊙ h)
+
+    Args:
+        gap: Append Δ to the inputs.
+        impute: Replace missing values by x̂; otherwise they are zero.
+        decay: Multiply h by γ_h before each update.
+        full: Give every coordinate of h its own factor in γ_h, by a full matrix.
+    """
+
+    def __init__(self, variables: int, size: int, *, gap: bool, impute: bool, decay: bool, full: bool = False,
+                 backend: Backend = ACCELERATED) -> None:
+        super().__init__()
+        self.size, self.width, self.gap = size, size, gap
+        inputs = 2 * variables + gap
+        self.impute = Decay(variables, each=True) if impute else None
+        self.decay = (MatrixDecay(variables, size) if full else Decay(variables, each=False)) if decay else None
+        self.cell = GRUCell(inputs, size, backend) if decay else None
+        self.gru = None if decay else MaskedGRU(inputs, size)
+        self.register_buffer("mean", torch.zeros(variables))  # x̄, over the observed values of the training data
+
+    def inputs(self, r: RecurrentInputs) -> Tensor:
+        """Return [x̂, m], with Δ if it is an input."""
+        x = r.x
+        if self.impute is not None:
+            share = self.impute(r.delta)
+            x = torch.where(r.m > 0, x, share * r.last + (1 - share) * self.mean)
+        return torch.cat((x, r.m, *((r.gap,) if self.gap else ())), -1)
+
+    def step_inputs(self, r: RecurrentInputs) -> tuple[Tensor, Tensor]:
+        """Return what `step` reads beside the state, for all points: the projected inputs and γ_h."""
+        assert self.cell is not None
+        assert self.decay is not None
+        return self.cell.input(self.inputs(r)), self.decay(r.delta)
+
+    given = step_inputs  # former name
+
+    def step(self, state: Tensor, *inputs: Tensor) -> Tensor:
+        assert self.cell is not None
+        projected, decay = inputs
+        return self.cell(projected, decay * state)
+
+    def forward(self, points: Points) -> Tensor:
+        """Return h after every point, (B, T, size)."""
+        x, m = points.x, points.m
+        history = last_observed(points) if self.impute or self.decay else (x, x)
+        r = RecurrentInputs(x, m, *history, time_to_next(points).unsqueeze(-1))
+        if self.gru is not None:
+            return self.gru(self.inputs(r), points.observed)
+        return run_recurrence(self.step, self.step_inputs(r), points.observed, x.new_zeros(len(x), self.size))
