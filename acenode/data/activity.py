@@ -1,4 +1,5 @@
-"""Localization Data for Person Activity (UCI 196): four body tags of five people, an activity at every time point."""
+"""Read the Localization Data for Person Activity (UCI 196): positions of four body tags of five people, with the
+activity at every time point."""
 
 import re
 from collections import Counter
@@ -10,7 +11,7 @@ import numpy as np
 
 from acenode.data.data_source import Progress, RemoteFile
 from acenode.data.series import SeriesArrays
-from acenode.data.series_source import Reading, SeriesSource
+from acenode.data.series_source import ReadResult, SeriesSource
 from acenode.data.text_lines import lines_of
 from acenode.errors import UserError
 
@@ -33,33 +34,34 @@ WINDOW, STRIDE = 50, 25
 _RECORDING = re.compile(r"[A-Z](\d\d)")
 _TAG = {tag: number for number, tag in enumerate(TAGS)}
 
-MALFORMED, UNKNOWN, DISORDER = "malformed lines", "unknown tags or activities", "times out of order"
+MALFORMED, UNKNOWN, OUT_OF_ORDER = "malformed lines", "unknown tags or activities", "times out of order"
 SHORT = "recordings shorter than a window"
 
 
 @dataclass
 class Recording:
-    """One recording as it is read: its time points in order, and the readings at each."""
+    """One recording while it is read: its time points in order, and the readings at each of them."""
 
-    first: int  # tick
+    first: int  # tick of the first row
     bins: list[int] = field(default_factory=list)  # (R,) time points in 10 ms
     classes: list[int] = field(default_factory=list)  # (R,)
-    point: list[int] = field(default_factory=list)  # of each reading
+    point: list[int] = field(default_factory=list)  # index of each reading's time point
     tag: list[int] = field(default_factory=list)
     xyz: list[tuple[float, float, float]] = field(default_factory=list)
 
     def add(self, bin: int, tag: int, xyz: tuple[float, float, float], label: int) -> None:
+        """Add a reading at the last time point or a later one."""
         if not self.bins or bin > self.bins[-1]:
             self.bins.append(bin)
             self.classes.append(label)
-        else:  # two labels in one bin: the lower
+        else:  # of two labels in one bin, keep the lower
             self.classes[-1] = min(self.classes[-1], label)
         self.point.append(len(self.bins) - 1)
         self.tag.append(tag)
         self.xyz.append(xyz)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Values (R, 12), readings of a tag in one bin averaged, and their mask."""
+        """Return the values (R, 12), with readings of a tag in one bin averaged, and their mask."""
         R, tags = len(self.bins), len(TAGS)
         cell = np.array(self.point) * tags + np.array(self.tag)
         count = np.bincount(cell, minlength=R * tags)
@@ -69,20 +71,20 @@ class Recording:
 
 
 def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[dict[str, Recording], int]:
-    """The recordings by name, and how many rows there were."""
+    """Return the recordings by name, and the number of rows, skipped ones included."""
     recordings: dict[str, Recording] = {}
     rows = 0
     for line in lines_of(path, progress):
         rows += 1
-        if trouble := _read_row(line.split(","), recordings):
-            skipped[trouble] += 1
+        if reason := _read_row(line.split(","), recordings):
+            skipped[reason] += 1
     if not recordings:
         raise UserError(f"{path} is not the official {FILE}: delete it and get it again")
     return recordings, rows
 
 
 def _read_row(fields: list[str], recordings: dict[str, Recording]) -> str | None:
-    """Add a row to its recording; why not, where it cannot be."""
+    """Add a row to its recording; return the reason if it is skipped."""
     if len(fields) != 8 or not _RECORDING.fullmatch(fields[0]) or not fields[2].isdecimal():
         return MALFORMED
     name, tag, tick, activity = fields[0], fields[1], int(fields[2]), fields[7]
@@ -99,13 +101,13 @@ def _read_row(fields: list[str], recordings: dict[str, Recording]) -> str | None
     if recording is None:
         recording = recordings[name] = Recording(tick)
     elif bin < recording.bins[-1]:
-        return DISORDER
+        return OUT_OF_ORDER
     recording.add(bin, _TAG[tag], (x, y, z), CLASS_OF[activity])
     return None
 
 
 def windows(recordings: Mapping[str, Recording], skipped: Counter[str]) -> SeriesArrays:
-    """Half overlapping windows of 50 time points, each with its own time from 0."""
+    """Cut the recordings into half-overlapping windows of 50 time points; the time of each window starts at 0."""
     ids, group, t, x, m, label = [], [], [], [], [], []
     for name in sorted(recordings):
         recording = recordings[name]
@@ -132,33 +134,34 @@ def windows(recordings: Mapping[str, Recording], skipped: Counter[str]) -> Serie
     )
 
 
-def read(files: Mapping[str, Path], progress: Progress | None = None) -> Reading:
-    """The windows of the official file, or of a part of it."""
+def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadResult:
+    """Read the windows of the official file, or of a part of it."""
     skipped: Counter[str] = Counter()
     found, rows = read_rows(files[FILE], skipped, progress)
-    return Reading(windows(found, skipped), skipped, rows)
+    return ReadResult(windows(found, skipped), skipped, rows)
 
 
 def recordings(arrays: SeriesArrays) -> int:
-    """How many recordings the windows come from."""
+    """Count the recordings that the windows come from."""
     return len({name.partition("/")[0] for name in arrays.ids.tolist()})
 
 
 def describe(arrays: SeriesArrays) -> str:
+    """Describe the prepared set in a few words."""
     count = recordings(arrays)
-    partial = "" if count >= RECORDINGS else ", a part: its numbers do not compare with the paper's"
+    partial = "" if count >= RECORDINGS else ", a part: results are not comparable with the paper"
     return f"{len(arrays):,} windows of {count} of {RECORDINGS} recordings{partial}"
 
 
 def load(root: Path, source: SeriesSource | None = None) -> SeriesArrays:
-    """The prepared windows."""
+    """Load the prepared windows."""
     return (source or ACTIVITY).load(root)
 
 
 ACTIVITY = SeriesSource(
     name="activity",
     title="Localization data for person activity",
-    # UCI gives no checksum: the number of rows tells whether a download is whole.
+    # UCI publishes no checksum: the number of rows shows whether a download is complete.
     files=(RemoteFile(FILE, (f"https://archive.ics.uci.edu/ml/machine-learning-databases/00196/{FILE}",)),),
     read=read,
     describe=describe,

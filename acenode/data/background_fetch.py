@@ -1,4 +1,4 @@
-"""Downloads in background threads, for a page that asks again and again how far they are."""
+"""Download data sets in background threads and report their progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from acenode.files import Stamp, stamp
 
 @dataclass(frozen=True)
 class FetchState:
-    """How far a download is: `done` of `total` bytes of the file `label`. `data` is what lies on the disk."""
+    """Progress of a download: `done` of `total` bytes of the file `label`. `data` is the state of the prepared file."""
 
     name: str
     phase: Literal["idle", "running", "done", "failed"]
@@ -29,16 +29,16 @@ class FetchState:
 
 @dataclass
 class _Fetch:
-    """One download as its thread reports it."""
+    """One download and the progress that its thread reports."""
 
     phase: Literal["idle", "running", "done", "failed"] = "idle"
-    shown: tuple[int, int | None, str] = (0, None, "")  # replaced whole, so that no reader sees half of it
+    shown: tuple[int, int | None, str] = (0, None, "")  # replaced as one, so that they belong together
     error: str | None = None
     ended: threading.Event = field(default_factory=threading.Event)
 
 
 class Fetcher:
-    """Brings data sets here, one download a set at a time; threads may share one."""
+    """Prepares data sets, with at most one download of a set at a time. Threads may share one."""
 
     def __init__(self, data_root: Path, sources: Mapping[str, DataSource] = DATA_SOURCES) -> None:
         self.data_root, self.sources = data_root, sources
@@ -47,7 +47,7 @@ class Fetcher:
         self._lock, self._checking = threading.Lock(), threading.Lock()
 
     def start(self, name: str) -> None:
-        """Begin a download, unless one is under way."""
+        """Start a download, unless it is running already."""
         source = self._source(name)
         with self._lock:
             if name in self._fetches and self._fetches[name].phase == "running":
@@ -56,14 +56,14 @@ class Fetcher:
             threading.Thread(target=self._work, args=(fetch, source), name=f"acenode-fetch-{name}", daemon=True).start()
 
     def state(self, name: str) -> FetchState:
-        """How far it is; the file itself is read only where it has changed."""
+        """Return the progress; the prepared file is checked again only after it has changed."""
         data = self._data(self._source(name))
         with self._lock:
             fetch = self._fetches.get(name) or _Fetch()
             return FetchState(name, fetch.phase, *fetch.shown, fetch.error, data)
 
     def wait(self, name: str, timeout: float | None = None) -> bool:
-        """Until the download has ended, well or not; whether that came to pass."""
+        """Wait until the download has ended, successfully or not; return False on timeout."""
         with self._lock:
             fetch = self._fetches.get(name)
         return fetch is None or fetch.ended.wait(timeout)
@@ -81,16 +81,16 @@ class Fetcher:
             source.prepare(self.data_root, show)
             phase: Literal["done", "failed"] = "done"
             error = None
-        except UserError as trouble:
-            phase, error = "failed", str(trouble)
-        except Exception as trouble:  # a bug must not leave the download `running` for ever
-            phase, error = "failed", f"{type(trouble).__name__}: {trouble}".splitlines()[0]
+        except UserError as failure:
+            phase, error = "failed", str(failure)
+        except Exception as failure:  # otherwise the download would stay `running` for ever
+            phase, error = "failed", f"{type(failure).__name__}: {failure}".splitlines()[0]
         with self._lock:
             fetch.phase, fetch.error = phase, error
         fetch.ended.set()
 
     def _data(self, source: DataSource) -> DataState:
-        with self._checking:  # one reads a hundred megabytes, the others wait for its answer
+        with self._checking:  # one thread reads a hundred megabytes, the others wait for its result
             now = stamp(source.path(self.data_root))
             known = self._checked.get(source.name)
             if known is None or known[0] != now:

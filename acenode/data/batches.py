@@ -1,4 +1,4 @@
-"""An image set on the training device: shuffling, padding and random crops are done there, in whole batches."""
+"""Keep an image set on the training device, and shuffle, pad and crop whole batches there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def mixed_seed(*parts: int) -> int:
-    """One seed from several numbers, well spread, so that every epoch of every run draws its own."""
+    """Hash several numbers into one seed, so that every epoch of every run draws different numbers."""
     return int(np.random.SeedSequence(list(parts)).generate_state(1, np.uint64)[0] >> 1)
 
 
@@ -24,7 +24,7 @@ class DeviceImages:
         return len(self.x)
 
     def take(self, index: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Images in [0, 1] and labels, untouched otherwise."""
+        """Return images in [0, 1], not cropped, and labels."""
         return self.x[index].float().div_(255), self.y[index]
 
 
@@ -33,10 +33,11 @@ class TrainingBatches:
 
     def __init__(self, images: DeviceImages, batch_size: int, pad: int, crop: int, seed: int) -> None:
         self.images, self.size, self.pad, self.crop, self.seed = images, min(batch_size, len(images)), pad, crop, seed
-        self.iterations = len(images) // self.size  # the last partial batch is left out
+        self.iterations = len(images) // self.size  # the last incomplete batch is left out
         self.epoch = -1
 
     def batch(self, epoch: int, iteration: int) -> tuple[Tensor, Tensor]:
+        """Return images in [0, 1] (B, C, crop, crop) and labels (B,)."""
         if epoch != self.epoch:
             self._shuffle(epoch)
         index = self.order[iteration * self.size:(iteration + 1) * self.size]
@@ -49,7 +50,7 @@ class TrainingBatches:
         return x.float().div_(255), y
 
     def _shuffle(self, epoch: int) -> None:
-        """The order of an epoch and the corner of every crop, drawn on the CPU so that all devices agree."""
+        """Draw the order of an epoch and the corner of every crop, on the CPU so that all devices get the same."""
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch))
         room = self.images.x.shape[-1] + 2 * self.pad - self.crop + 1
         order = torch.randperm(len(self.images), generator=generator)

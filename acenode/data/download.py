@@ -1,4 +1,4 @@
-"""Downloads: from the first mirror that serves, checked while they stream, whole or not at all."""
+"""Download files: from the first mirror that works, verified while they arrive, saved completely or not at all."""
 
 import hashlib
 import http.client
@@ -24,7 +24,7 @@ _LATER = "try again later"
 
 
 class _MirrorError(Exception):
-    """Why one mirror did not serve, and what to do about it; the next mirror may serve."""
+    """Why a mirror failed, and what to do about it; the next mirror may work."""
 
     def __init__(self, what: str, advice: str) -> None:
         super().__init__(what)
@@ -40,29 +40,32 @@ def fetch(
     progress: Progress | None = None,
     timeout: float = 30.0,
 ) -> Path:
-    """Bring `target` here from the first of `urls` that serves it; one that has the checksum is kept."""
+    """Download `target` from the first of `urls` that works; a file with the right checksum is kept.
+
+    `timeout` is the time in seconds without any data after which a mirror has failed.
+    """
     wanted = {name: digest.lower() for name, digest in (("md5", md5), ("sha256", sha256)) if digest}
-    if _is_whole(target, wanted):
+    if _has_checksums(target, wanted):
         if progress is not None:
             size = target.stat().st_size
             progress(size, size, target.name)
         return target
-    troubles: list[str] = []
+    failures: list[str] = []
     advice = _AGAIN
     for url in urls:
         try:
             _download(url, target, wanted, progress, timeout)
-        except _MirrorError as trouble:
-            troubles.append(f"{urlsplit(url).netloc} {trouble}")
-            advice = trouble.advice
+        except _MirrorError as failure:
+            failures.append(f"{urlsplit(url).netloc} {failure}")
+            advice = failure.advice
         else:
             return target
-    words = f"cannot download {target.name}: {'; '.join(troubles)}: {advice}"
-    raise UserError(" ".join(words.split()))  # a server's words may hold a line break
+    words = f"cannot download {target.name}: {'; '.join(failures)}: {advice}"
+    raise UserError(" ".join(words.split()))  # a server's message may contain line breaks
 
 
-def _is_whole(path: Path, wanted: dict[str, str]) -> bool:
-    """Whether the file is there with every checksum asked for; without one nothing can be said."""
+def _has_checksums(path: Path, wanted: dict[str, str]) -> bool:
+    """Return True if the file exists and has all the checksums; False if no checksum is known."""
     if not wanted:
         return False
     try:
@@ -71,7 +74,7 @@ def _is_whole(path: Path, wanted: dict[str, str]) -> bool:
                 handle.seek(0)
                 if hashlib.file_digest(handle, partial(_digest, name)).hexdigest() != digest:
                     return False
-    except OSError:  # unreadable is as good as not there
+    except OSError:  # missing or unreadable
         return False
     return True
 
@@ -110,14 +113,14 @@ def _open(url: str, timeout: float) -> HTTPResponse:
     try:
         return urlopen(request, timeout=timeout)
     except HTTPError as error:
-        error.close()  # it is a response too
+        error.close()  # it holds the open response
         raise _MirrorError(f"answered {error.code} {error.reason}", _LATER) from error
     except (OSError, http.client.HTTPException) as error:
         raise _explain(error) from error
 
 
 def _read(response: HTTPResponse) -> bytes:
-    # The network's errors are told from the disk's here: both are OSErrors.
+    # Errors of the network are caught here, apart from those of the disk: both are OSErrors.
     try:
         return response.read(CHUNK)
     except (OSError, http.client.HTTPException) as error:
@@ -130,6 +133,7 @@ def _length(response: HTTPResponse) -> int | None:
 
 
 def _explain(error: Exception) -> _MirrorError:
+    """Describe an error of the network in plain words."""
     cause = error.reason if isinstance(error, URLError) else error
     match cause:
         case socket.gaierror():

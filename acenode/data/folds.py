@@ -1,4 +1,4 @@
-"""Forecasting: which series are trained on, and which are cut in time to be forecast."""
+"""Split series for forecasting: folds of training, validation and test series, the last two with rows to forecast."""
 
 import math
 from dataclasses import dataclass
@@ -14,10 +14,11 @@ SEED = 432
 
 
 def forecast_folds(count: int, seed: int = SEED) -> tuple[Parts, ...]:
-    """Five random splits of `count` series in the order drawn: a tenth for test, a fifth of the others for validation.
+    """Return five random splits of `count` series, in the order drawn: a tenth for test, a fifth of the others for
+    validation.
 
-    For 1,114 series these are the published folds of USHCN: a part is the head of a shuffle, its share rounded up, and
-    all shuffles come from one stream of numpy's legacy generator. Test parts of two folds may overlap.
+    For 1,114 series these are the published folds of USHCN. Each part is the beginning of a shuffle, its size rounded
+    up, and all shuffles come from one stream of numpy's legacy generator. The test series of two folds may overlap.
     """
     if count < 3:
         raise UserError(f"{count} series are too few to split into training, validation and test")
@@ -38,16 +39,16 @@ def forecast_folds(count: int, seed: int = SEED) -> tuple[Parts, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ForecastParts:
-    """A fold of a set of series, and how many of its validation and test series cannot be forecast."""
+    """A fold, and the number of validation and test series left out because they cannot be forecast."""
 
     parts: Parts
     skipped: int
 
 
 def forecast_parts(arrays: SeriesArrays, fold: int, cut: float, seed: int = SEED) -> ForecastParts:
-    """One fold by the order of the series; validation and test keep those with something on both sides of the cut."""
+    """Return one fold; its validation and test series have rows on both sides of the cut."""
     if not 0 <= fold < FOLDS:
-        raise UserError(f"there are the folds 0 to {FOLDS - 1}, not {fold}")
+        raise UserError(f"there is no fold {fold}: choose 0 to {FOLDS - 1}")
     drawn, usable = forecast_folds(len(arrays), seed)[fold], two_sided(arrays, cut)
     validation, test = (part[usable[part]] for part in (drawn.validation, drawn.test))
     for name, part in (("validation", validation), ("test", test)):
@@ -58,6 +59,6 @@ def forecast_parts(arrays: SeriesArrays, fold: int, cut: float, seed: int = SEED
 
 
 def two_sided(arrays: SeriesArrays, cut: float) -> np.ndarray:
-    """(N,) bool: whether there is a row up to the cut to forecast from and one after it to forecast."""
+    """Return a mask (N,) of the series with a row up to the cut to forecast from and one after it to forecast."""
     first, last = arrays.t[arrays.offsets[:-1]], arrays.t[arrays.offsets[1:] - 1]
     return (first <= cut) & (last > cut)

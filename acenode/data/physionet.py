@@ -1,4 +1,5 @@
-"""PhysioNet 2012: two days of 8,000 stays in intensive care, 41 variables, and for set a who died in hospital."""
+"""Read PhysioNet 2012: 41 variables over the first two days of 8,000 stays in intensive care, and for set a which
+patients died in hospital."""
 
 import gzip
 import math
@@ -14,7 +15,7 @@ import numpy as np
 
 from acenode.data.data_source import Progress, RemoteFile
 from acenode.data.series import SeriesArrays
-from acenode.data.series_source import Reading, SeriesSource
+from acenode.data.series_source import ReadResult, SeriesSource
 from acenode.errors import UserError
 
 VARIABLES = (
@@ -25,39 +26,43 @@ VARIABLES = (
 )
 CLASSES = ("survived", "died")
 HOURS = 48.0
-QUANTUM = 0.016  # hours: one minute, nearly
+QUANTUM = 0.016  # hours, about one minute: times are rounded to multiples of it
 RECORD_HEADER = "Time,Parameter,Value"
 OUTCOME_HEADER = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death"
 
 _COLUMN = {name: column for column, name in enumerate(VARIABLES)}
 _CLOCK = re.compile(r"(\d\d):([0-5]\d)")
 _MEMBER = re.compile(r"(?:\./)?set-[ab]/(\d{1,9})\.txt")
-_LARGEST = 1 << 20  # bytes of a record; the real ones have a few thousand
+_LARGEST = 1 << 20  # bytes of a record; real ones have a few thousand
 
-OVERSIZED = "records too large to be one"
-UNKNOWN, MALFORMED, NUMBERLESS = "unknown variables", "malformed lines", "values that are no number"
-DISORDER, EMPTY, TWICE = "times out of order", "empty records", "records that come twice"
+OVERSIZED = "records that are too large"
+UNKNOWN, MALFORMED, NOT_A_NUMBER = "unknown variables", "malformed lines", "values that are not numbers"
+OUT_OF_ORDER, EMPTY, DUPLICATE = "times out of order", "empty records", "duplicate records"
 OUTCOMES = "malformed outcomes"
 
 
 @dataclass(frozen=True)
 class Record:
-    """One stay: the row of each reading, its variable and its value, and the time of each row."""
+    """One stay: the time of each row, and the row, variable and value of each reading."""
 
     t: np.ndarray  # (R,) hours, 0 first
     row: list[int]
-    column: list[int]
+    column: list[int]  # index of the variable
     value: list[float]
 
 
 def read_record(text: str, q: float, skipped: Counter[str]) -> Record | None:
-    """The lines of a record as rows of equal quantised time; None where nothing can be used. ValueError: no record."""
+    """Group the lines of a record into rows of equal rounded time. Return None if no line can be used.
+
+    Raises:
+        ValueError: The text is not a record.
+    """
     lines = text.splitlines()
     if not lines or not text.strip():
         return None
     if lines[0].strip() != RECORD_HEADER:
         raise ValueError(f"its first line is not {RECORD_HEADER}")
-    ticks, row, column, value = [0], [], [], []  # times in quanta; row 0 is always there
+    ticks, row, column, value = [0], [], [], []  # times in quanta; row 0 always exists
     known: dict[str, int | None] = {}
     for line in lines[1:]:
         fields = line.split(",")
@@ -76,9 +81,9 @@ def read_record(text: str, q: float, skipped: Counter[str]) -> Record | None:
         elif name not in _COLUMN:
             skipped[UNKNOWN] += 1
         elif (reading := _number(number)) is None:
-            skipped[NUMBERLESS] += 1
+            skipped[NOT_A_NUMBER] += 1
         elif tick < ticks[-1]:
-            skipped[DISORDER] += 1
+            skipped[OUT_OF_ORDER] += 1
         else:
             if tick > ticks[-1]:
                 ticks.append(tick)
@@ -89,7 +94,7 @@ def read_record(text: str, q: float, skipped: Counter[str]) -> Record | None:
 
 
 def _quanta(clock: str, q: float) -> int | None:
-    """HH:MM to the nearest multiple of q hours, within the two days."""
+    """Round HH:MM to a multiple of q hours and return the factor; None if it is malformed or after the two days."""
     found = _CLOCK.fullmatch(clock.strip())
     if found is None:
         return None
@@ -98,23 +103,24 @@ def _quanta(clock: str, q: float) -> int | None:
 
 
 def _number(text: str) -> float | None:
+    """Return the number, or None if the text is not a finite float32 number."""
     try:
         number = float(text)
     except ValueError:
         return None
-    return number if abs(number) < np.finfo(np.float32).max else None  # neither NaN nor infinite
+    return number if abs(number) < np.finfo(np.float32).max else None  # False for NaN
 
 
 def read_archive(
     path: Path, q: float = QUANTUM, skipped: Counter[str] | None = None, progress: Progress | None = None
 ) -> dict[str, Record]:
-    """The records of a set by id, read straight out of its archive; members of other names are passed over."""
+    """Read the records of a set by id from its archive, without extracting it; members with other names are ignored."""
     skipped = Counter() if skipped is None else skipped
     records: dict[str, Record] = {}
     try:
         for name, text in _members(path, skipped, progress):
             if name in records:
-                skipped[TWICE] += 1
+                skipped[DUPLICATE] += 1
                 continue
             try:
                 record = read_record(text, q, skipped)
@@ -125,17 +131,18 @@ def read_archive(
             else:
                 records[name] = record
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise UserError(f"{path} is cut short or is not the official archive: delete it and get it again") from error
+        raise UserError(f"{path} is incomplete or not the official archive: delete it and get it again") from error
     if not records:
         raise UserError(f"{path} has no records in it: delete it and get the official archive")
     return records
 
 
 def _members(path: Path, skipped: Counter[str], progress: Progress | None) -> Iterator[tuple[str, str]]:
+    """Iterate over the ids and texts of the records in an archive, and verify that the archive is complete."""
     size = path.stat().st_size
     with open(path, "rb") as raw, gzip.open(raw, "rb") as stream:
         with tarfile.open(fileobj=stream, mode="r:") as archive:
-            for number, member in enumerate(archive):  # in the archive's own order: gzip cannot step back cheaply
+            for number, member in enumerate(archive):  # in the order of the archive: seeking backwards in gzip is slow
                 found = _MEMBER.fullmatch(member.name)
                 if found and member.isfile() and member.size > _LARGEST:
                     skipped[OVERSIZED] += 1
@@ -143,16 +150,16 @@ def _members(path: Path, skipped: Counter[str], progress: Progress | None) -> It
                     yield found[1], entry.read().decode("utf-8", errors="replace")
                 if progress is not None and number % 100 == 0:
                     progress(raw.tell(), size, f"reading {path.name}")
-            stream.seek(archive.offset)  # where the reader saw no further member
-        while tail := stream.read(1 << 20):  # to the end, where gzip keeps its checksum
+            stream.seek(archive.offset)  # where the reader found no further member
+        while tail := stream.read(1 << 20):  # to the end of the file, where gzip verifies its checksum
             if any(tail):
-                raise tarfile.ReadError("a member is torn")
+                raise tarfile.ReadError("a member is incomplete")
     if progress is not None:
         progress(size, size, f"reading {path.name}")
 
 
 def read_outcomes(path: Path, skipped: Counter[str] | None = None) -> dict[str, float]:
-    """In-hospital death by record id."""
+    """Read the outcome of each record by id: 1 if the patient died in hospital, else 0."""
     skipped = Counter() if skipped is None else skipped
     try:
         lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
@@ -171,7 +178,7 @@ def read_outcomes(path: Path, skipped: Counter[str] | None = None) -> dict[str, 
 
 
 def assemble(sets: list[dict[str, Record]], outcomes: Mapping[str, float]) -> SeriesArrays:
-    """The sets as one, sorted by id; the first has the outcomes, and `group` says which set a record is from."""
+    """Join the sets, sorted by id. Outcomes belong to the first set; `group` is the index of each record's set."""
     found = sorted((name, number) for number, records in enumerate(sets) for name in records)
     records = [sets[number][name] for name, number in found]
     offsets = np.concatenate([[0], np.cumsum([len(r.t) for r in records])]).astype(np.int64)
@@ -181,7 +188,7 @@ def assemble(sets: list[dict[str, Record]], outcomes: Mapping[str, float]) -> Se
     cell = row * D + np.fromiter((i for r in records for i in r.column), np.int64, sum(readings))
     value = np.fromiter((v for r in records for v in r.value), np.float64, sum(readings))
     count = np.bincount(cell, minlength=P * D)
-    mean = np.bincount(cell, value, minlength=P * D) / np.maximum(count, 1)  # of one variable's readings in a row
+    mean = np.bincount(cell, value, minlength=P * D) / np.maximum(count, 1)  # of the readings of one variable in a row
     label = [outcomes.get(name, math.nan) if number == 0 else math.nan for name, number in found]
     return SeriesArrays(
         ids=np.array([name for name, _ in found]), offsets=offsets,
@@ -192,18 +199,19 @@ def assemble(sets: list[dict[str, Record]], outcomes: Mapping[str, float]) -> Se
     )
 
 
-def read(files: Mapping[str, Path], progress: Progress | None = None, q: float = QUANTUM) -> Reading:
-    """Both sets and set a's outcomes from the official files."""
+def read(files: Mapping[str, Path], progress: Progress | None = None, q: float = QUANTUM) -> ReadResult:
+    """Read both sets and the outcomes of set a from the official files."""
     skipped: Counter[str] = Counter()
     outcomes = read_outcomes(files["Outcomes-a.txt"], skipped)
     sets = [read_archive(files[name], q, skipped, progress) for name in ("set-a.tar.gz", "set-b.tar.gz")]
     for name in sets[0].keys() & sets[1].keys():
         del sets[1][name]
-        skipped[TWICE] += 1
-    return Reading(assemble(sets, outcomes), skipped)
+        skipped[DUPLICATE] += 1
+    return ReadResult(assemble(sets, outcomes), skipped)
 
 
 def describe(arrays: SeriesArrays) -> str:
+    """Describe the prepared set in a few words."""
     first = arrays.group == 0
     unknown = int(np.isnan(arrays.label[first]).sum())
     without = f", {unknown:,} without an outcome," if unknown else ""
@@ -212,7 +220,7 @@ def describe(arrays: SeriesArrays) -> str:
 
 
 def load(root: Path, sets: str = "ab", source: SeriesSource | None = None) -> SeriesArrays:
-    """The prepared records of set a, or of both."""
+    """Load the prepared records of set a, or of both sets."""
     if sets not in ("a", "ab"):
         raise UserError(f"there are the sets a and ab, not {sets!r}")
     arrays = (source or PHYSIONET).load(root)

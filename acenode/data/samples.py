@@ -1,18 +1,18 @@
-"""Small image sets that need no download: scikit-learn's digits, grey or as coloured as house numbers."""
+"""Small image sets that need no download: scikit-learn's digits, grey or in random colours like house numbers."""
 
 import numpy as np
 
 from acenode.data.image_source import ImageArrays
 from acenode.data.splits import stratified_holdout
 
-SPLIT_SEED = 1797  # of the split alone, so that every run is tested on the same digits
+SPLIT_SEED = 1797  # seed of the split, so that every run is tested on the same digits
 TEST_SHARE = 0.2
 MIN_CONTRAST = 80.0  # between the luminances of digit and background, of 255
 LUMINANCE = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)
 
 
 def digits(colour: bool = False, seed: int = 0) -> ImageArrays:
-    """The 1,797 digits of 8×8 pixels, 80% for training; `seed` draws the colours and nothing else."""
+    """Return the 1,797 digits of 8×8 pixels, 80% for training; `seed` is for the colours only."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -25,7 +25,7 @@ def digits(colour: bool = False, seed: int = 0) -> ImageArrays:
 
 
 def _coloured(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Each digit in a colour of its own on a background of its own: (N, H, W, 1) -> (N, H, W, 3)."""
+    """Give each digit and its background random colours with enough contrast: (N, H, W, 1) -> (N, H, W, 3)."""
     pairs = rng.integers(0, 256, (len(ink), 2, 3))  # digit and background
     while (faint := np.abs(np.diff(pairs @ LUMINANCE)[:, 0]) < MIN_CONTRAST).any():
         pairs[faint] = rng.integers(0, 256, (faint.sum(), 2, 3))

@@ -1,4 +1,4 @@
-"""Irregular time series as flat arrays: records of any length one after another, and their file."""
+"""Irregular time series as flat arrays, with records of any length one after another, and the file they are kept in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from acenode.data.npz import read_npz, write_npz
 
 FORMAT = 1  # of the prepared file
-UNITS = ("h", "s", "")  # "" where time is in a set's own steps
+UNITS = ("h", "s", "")  # "" if time has no unit
 _STORED = ("ids", "offsets", "t", "values", "mask", "label", "group", "coupling", "about")
 
 
@@ -26,10 +26,10 @@ class SeriesArrays:
     t: np.ndarray  # (P,) float32 in `unit`, strictly increasing within a record
     x: np.ndarray  # (P, D) float32, raw units, 0 where unobserved
     m: np.ndarray  # (P, D) bool
-    label: np.ndarray  # (N,) float32, NaN where unknown; or (P,) int64, one a time point
+    label: np.ndarray  # (N,) float32, NaN if unknown; or (P,) int64, one for each time point
     names: tuple[str, ...]  # of the D variables
     classes: tuple[str, ...]
-    group: np.ndarray  # (N,) int64, which trial or set a record is from; zeros where there is none
+    group: np.ndarray  # (N,) int64, the trial or set of each record; zeros if there is none
     unit: str  # one of UNITS
     horizon: float  # the time every t is divided by before a model sees it
     coupling: np.ndarray | None = None  # (D, D) of a simulated set: [i, j] > 0 where variable j drives variable i
@@ -39,15 +39,15 @@ class SeriesArrays:
 
     @property
     def pointwise(self) -> bool:
-        """Whether there is a label a time point, not a record."""
+        """True if every time point has a label; False if every record has one."""
         return self.label.dtype.kind == "i"
 
     def fault(self) -> str | None:
-        """What is wrong with the arrays, in a few words, or None."""
+        """Describe what is wrong with the arrays, or return None."""
         return _shape_fault(self) or _value_fault(self)
 
     def take(self, indices: np.ndarray) -> SeriesArrays:
-        """The records at these places, in this order."""
+        """Return the records at these indices, in this order."""
         indices = np.asarray(indices)
         if indices.dtype == bool:
             indices = np.flatnonzero(indices)
@@ -80,10 +80,10 @@ def _value_fault(a: SeriesArrays) -> str | None:
     if a.offsets[0] != 0 or a.offsets[-1] != len(a.t) or (lengths < 1).any():
         return "offsets do not cut the points into records"
     if len(np.unique(a.ids)) != len(a.ids):
-        return "two records have one id"
+        return "two records have the same id"
     steps = np.diff(a.t)
-    steps[a.offsets[1:-1] - 1] = 1.0  # from one record to the next
-    if not (steps > 0).all() or not np.isfinite(a.t).all():  # a NaN is no step forward either
+    steps[a.offsets[1:-1] - 1] = 1.0  # steps between records do not count
+    if not (steps > 0).all() or not np.isfinite(a.t).all():  # False for NaN
         return "times do not increase within a record"
     if a.unit not in UNITS or not 0 < a.horizon < np.inf:
         return f"the horizon is {a.horizon} {a.unit}".rstrip()
@@ -100,7 +100,7 @@ def _value_fault(a: SeriesArrays) -> str | None:
 
 
 def save(path: Path, arrays: SeriesArrays, notes: Mapping[str, Any] | None = None) -> None:
-    """Write the series as one npz: observed values alone, the mask in bits, the rest and `notes` as JSON."""
+    """Write the series as one npz file: only observed values, the mask as bits, names and `notes` as JSON."""
     about = {"format": FORMAT, "names": arrays.names, "classes": arrays.classes, "unit": arrays.unit,
              "horizon": arrays.horizon, "notes": dict(notes or {})}
     coupling = np.zeros((0, 0)) if arrays.coupling is None else arrays.coupling
@@ -112,14 +112,14 @@ def save(path: Path, arrays: SeriesArrays, notes: Mapping[str, Any] | None = Non
 
 
 def load(path: Path) -> tuple[SeriesArrays, dict[str, Any]]:
-    """The series of a file and the notes kept with it. ValueError says what is wrong with the file."""
+    """Read the series and notes of a file. A ValueError says what is wrong with the file."""
     stored = read_npz(path, _STORED)
     try:
         about = json.loads(str(stored["about"]))
         version = about["format"]
         arrays, notes = _unpacked(stored, about), dict(about["notes"])
         fault = arrays.fault()
-    except (KeyError, TypeError, ValueError, IndexError) as error:  # of anything but what `save` writes
+    except (KeyError, TypeError, ValueError, IndexError) as error:  # the file was not written by `save`
         raise ValueError("its arrays do not fit together") from error
     if version != FORMAT:
         raise ValueError("it was prepared by another version")

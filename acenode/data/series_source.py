@@ -1,4 +1,4 @@
-"""A set of irregular series: from its official files, here or downloaded, to one prepared npz."""
+"""A set of irregular series: its official files, local or downloaded, are read once into one npz file."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,22 +16,22 @@ from acenode.errors import UserError
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Official files as arrays, with what was passed over in them and why."""
+class ReadResult:
+    """The arrays in official files, and how many lines or records were skipped for which reason."""
 
     arrays: SeriesArrays
     skipped: Counter[str]
-    rows: int | None = None  # all of them, skipped ones too, where their number tells that a file is whole
+    rows: int | None = None  # all rows, skipped ones included, if their number shows that a file is complete
 
 
 @dataclass(frozen=True)
 class SeriesSource:
-    """One set of series. `rows` is how many a download must have where no checksum tells that it is whole."""
+    """One set of series. `rows` is the number of rows of a complete download, for files without a checksum."""
 
     name: str
     title: str
     files: tuple[RemoteFile, ...]
-    read: Callable[[Mapping[str, Path], Progress | None], Reading]
+    read: Callable[[Mapping[str, Path], Progress | None], ReadResult]
     describe: Callable[[SeriesArrays], str]
     rows: int | None = None
 
@@ -39,19 +39,19 @@ class SeriesSource:
         return root / f"{self.name}.npz"
 
     def prepare(self, root: Path, progress: Progress | None = None) -> Path:
-        """Lay the set out as `root/name.npz`, from `root/name/` where its files are there, else from a download."""
+        """Write `root/name.npz` from the files in `root/name/`, and download those that are missing."""
         return prepare_once(self, root, progress, lambda folder: self._make(root, folder, progress))
 
     def load(self, root: Path) -> SeriesArrays:
-        """The prepared series."""
+        """Read the prepared file."""
         return read_prepared(self, root, lambda path: series.load(path)[0])
 
     def check(self, root: Path) -> DataState:
-        """Whether the set is ready. The whole file is read, so that a damaged byte is found here too."""
+        """Tell whether the set is ready. The whole file is read, so that a damaged byte is found."""
         path, get = self.path(root), f"run `acenode data get {self.name}`"
         if not is_file(path):
             here = all(is_file(place) for place in self._places(root).values())
-            words = "its files are there, not prepared yet" if here else "not downloaded yet"
+            words = "downloaded, but not prepared yet" if here else "not downloaded yet"
             return DataState(self.name, "missing", path, 0, f"{words}: {get}")
         size = path.stat().st_size
         try:
@@ -70,10 +70,10 @@ class SeriesSource:
                 places[file.name] = fetch(file.urls, folder / file.name, md5=file.md5, sha256=file.sha256,
                                           progress=progress)
         reading = self.read(places, progress)
-        own = all(place.parent != folder for place in places.values())
-        if self.rows is not None and not own and (reading.rows or 0) < self.rows:
-            raise UserError(f"the download for {self.name} is cut short ({reading.rows or 0:,} of {self.rows:,} rows): "
-                            "try again later")
+        local = all(place.parent != folder for place in places.values())
+        if self.rows is not None and not local and (reading.rows or 0) < self.rows:
+            raise UserError(f"the download for {self.name} is incomplete ({reading.rows or 0:,} of {self.rows:,} "
+                            "rows): try again later")
         if fault := reading.arrays.fault():
             raise UserError(f"the files of {self.name} cannot be used ({fault}): get the official ones")
         series.save(self.path(root), reading.arrays, {"skipped": reading.skipped})

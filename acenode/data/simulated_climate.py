@@ -1,4 +1,4 @@
-"""A simulated climate that needs no download: USHCN's five variables, from weather whose coupling is known."""
+"""A simulated climate that needs no download: the five variables of USHCN, with known coupling."""
 
 import numpy as np
 
@@ -8,22 +8,23 @@ from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
 STATIONS = 500
 STEP = 0.1  # between the times at which something may be observed
 YEAR = 365.25 / DAYS
-BEFORE, AFTER = (32, 59), (10, 22)  # how many times a series has on each side of the cut, the last not among them
-MORE = 0.05  # the chance of each further variable at a time that shows one
+BEFORE, AFTER = (32, 59), (10, 22)  # range of the number of times on each side of the cut, upper end excluded
+MORE = 0.05  # probability that a further variable is observed at a time
 
-# (driven, driver): weight of tanh(driver) in the driven variable's derivative, a unit of time. Wet air is cool and cold
-# rain is snow; snow lies until it is warm, and keeps nights cold; nights follow days.
+# (driven, driver): weight of tanh(driver) in the driven variable's derivative, per unit of time. Wet air is cool and
+# cold rain is snow; snow lies until it is warm, and keeps nights cold; nights follow days.
 DRIVES = {
     ("TMAX", "PRCP"): -0.25, ("SNOW", "PRCP"): 0.45, ("SNOW", "TMAX"): -0.45, ("SNWD", "SNOW"): 0.55,
     ("SNWD", "TMAX"): -0.30, ("TMIN", "TMAX"): 0.60, ("TMIN", "SNWD"): -0.25,
 }
-_DECAY = np.array([0.9, 0.7, 0.3, 0.4, 0.5])  # a unit of time: rain passes, snow lies
+_DECAY = np.array([0.9, 0.7, 0.3, 0.4, 0.5])  # per unit of time: rain passes, snow lies
 _NOISE = np.array([0.9, 0.3, 0.1, 0.25, 0.2])
-_SEASON = np.array([0.15, 0.0, 0.0, 0.45, 0.0])  # how hard the sun drives each
+_SEASON = np.array([0.15, 0.0, 0.0, 0.45, 0.0])  # how strongly the season drives each variable
 
 
 def climate(seed: int = 0) -> SeriesArrays:
-    """500 stations over four years, about 60 observation times each, mostly of one variable; in standard deviations."""
+    """Simulate 500 stations over four years with about 60 observation times each, mostly of one variable, in standard
+    deviations."""
     rng = np.random.default_rng([seed, 3])
     weight = drives()
     states = _weather(rng, weight, round(END / STEP) + 1)  # (T, N, D)
@@ -46,7 +47,7 @@ def climate(seed: int = 0) -> SeriesArrays:
 
 
 def drives() -> np.ndarray:
-    """(5, 5) with sign: [i, j] is how variable j drives variable i."""
+    """Return the signed coupling (5, 5): [i, j] is the weight with which variable j drives variable i."""
     weight = np.zeros((len(VARIABLES), len(VARIABLES)))
     for (driven, driver), drive in DRIVES.items():
         weight[VARIABLES.index(driven), VARIABLES.index(driver)] = drive
@@ -54,10 +55,10 @@ def drives() -> np.ndarray:
 
 
 def _weather(rng: np.random.Generator, weight: np.ndarray, steps: int) -> np.ndarray:
-    """ds/dt = own − decay·s + W tanh(s) + season + noise, by Euler steps from one of the first winters: (T, N, D)."""
+    """Integrate ds/dt = own − decay·s + W tanh(s) + season + noise with Euler steps, after a warm-up: (T, N, D)."""
     D = len(weight)
-    own = 0.15 * rng.standard_normal((STATIONS, D))  # what sets one place apart from the next
-    swing = rng.uniform(0.6, 1.4, (STATIONS, 1))  # of the year: more inland
+    own = 0.15 * rng.standard_normal((STATIONS, D))  # differs between stations
+    swing = rng.uniform(0.6, 1.4, (STATIONS, 1))  # amplitude of the seasons: larger inland
     warm_up = round(20 / STEP)
     s = own / _DECAY
     states = np.empty((steps, STATIONS, D), np.float32)
@@ -72,7 +73,7 @@ def _weather(rng: np.random.Generator, weight: np.ndarray, steps: int) -> np.nda
 
 
 def _times(rng: np.random.Generator, steps: int) -> np.ndarray:
-    """When each station is observed: (N, T), some times on either side of the cut."""
+    """Draw when each station is observed: (N, T), with times on both sides of the cut."""
     before = round(CUT / STEP) + 1
     sides = []
     for width, (low, high) in ((before, BEFORE), (steps - before, AFTER)):

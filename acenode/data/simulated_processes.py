@@ -1,6 +1,6 @@
-"""Two stochastic processes that need no download: the sporadic samples GRU-ODE-Bayes was first tried on.
+"""Two simulated stochastic processes that need no download, from the paper of GRU-ODE-Bayes.
 
-Both are drawn from numpy's legacy generator call by call as the published sets were, so that seed 0 gives those.
+Both make the same calls of numpy's legacy generator as the published code, so that seed 0 gives the published sets.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ BRUSSELATOR_SERIES, BRUSSELATOR_END, BRUSSELATOR_STEP, BRUSSELATOR_CUT = 1_000, 
 
 
 def double_ou(seed: int = 0, count: int = OU_SERIES) -> SeriesArrays:
-    """Pairs of Ornstein–Uhlenbeck processes, their noise correlated: x += θ(μ − x)dt + dW, θ = 1.
+    """Simulate pairs of Ornstein–Uhlenbeck processes with correlated noise: x += θ(μ − x)dt + dW, θ = 1.
 
-    Each has 16 to 23 times on a grid of 0.05 up to 10, four in five of them showing one of the two alone.
+    Each series has 16 to 23 times on a grid of 0.05 up to 10; at four in five of them, one of the two is observed.
     """
     rng = np.random.RandomState(PUBLISHED + seed)
     steps = int(OU_END // OU_STEP)  # 199
@@ -28,10 +28,10 @@ def double_ou(seed: int = 0, count: int = OU_SERIES) -> SeriesArrays:
 
 
 def brusselator(seed: int = 0, count: int = BRUSSELATOR_SERIES) -> SeriesArrays:
-    """Chemical clocks: dx = 1 + a x²y − (b + 1)x, dy = b x − a x²y, with a = 0.3, b = 1.4 and a little noise.
+    """Simulate Brusselators: dx = 1 + a x²y − (b + 1)x, dy = b x − a x²y, with a = 0.3, b = 1.4 and a little noise.
 
-    Each has 20 to 29 times on a grid of 0.1 up to 50, four in five of them showing both. The published noise is scaled
-    by σ twice and its correlation is −0.99.
+    Each series has 20 to 29 times on a grid of 0.1 up to 50; at four in five of them, both variables are observed. As
+    in the published code, the noise is scaled by σ twice and its correlation is −0.99.
     """
     a, b, sigma = 0.3, 1.4, 0.1
     rng = np.random.RandomState(PUBLISHED + seed)
@@ -48,7 +48,7 @@ def brusselator(seed: int = 0, count: int = BRUSSELATOR_SERIES) -> SeriesArrays:
 
 
 def _noise(rng: np.random.RandomState, shape: tuple[int, int], dt: float, rho: float, sigma: float = 0.1) -> np.ndarray:
-    """dW ~ N(0, dt σ² [[1, ρ], [ρ, 1]]): (N, T, 2)."""
+    """Draw dW ~ N(0, dt σ² [[1, ρ], [ρ, 1]]): (N, T, 2)."""
     return rng.multivariate_normal([0, 0], dt * sigma**2 * np.array([[1, rho], [rho, 1]]), size=shape)
 
 
@@ -56,14 +56,14 @@ def _observed(
     rng: np.random.RandomState, x: np.ndarray, dt: float, end: float, times: tuple[int, int], both: float,
     names: tuple[str, str], coupling: np.ndarray | None,
 ) -> SeriesArrays:
-    """Some grid times of each of the paths x (T, N, 2), showing the first, the second or both variables."""
+    """Observe the first, the second or both variables of each path of x (T, N, 2) at some times of the grid."""
     steps, count = x.shape[:2]
     up_to = np.cumsum([(1 - both) / 2, (1 - both) / 2, both])
     up_to /= up_to[-1]
     point, kind = [], []
     for _ in range(count):
         number = rng.randint(*times)
-        drawn = rng.permutation(steps)[:number]  # what `choice` does, at a third of its time
+        drawn = rng.permutation(steps)[:number]  # as `choice` does, in a third of the time
         order = drawn.argsort()
         point.append(drawn[order])
         kind.append(up_to.searchsorted(rng.random_sample(number), side="right")[order])

@@ -1,4 +1,4 @@
-"""Holding data out of training: a split of its own seed, the same for every training seed."""
+"""Split data into training, validation and test. Splits have their own seed, so every training seed gets the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from acenode.errors import UserError
 
 
 def stratified_holdout(labels: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted (train, validation) indices with exactly `count` held out, each class in its proportion."""
+    """Return sorted (train, validation) indices with exactly `count` samples held out, in proportion to the classes."""
     if not 1 <= count < len(labels):
         raise UserError(
             f"cannot hold {count} of {len(labels)} samples out for validation: "
@@ -24,16 +24,16 @@ def stratified_holdout(labels: np.ndarray, count: int, seed: int) -> tuple[np.nd
 
 
 def _quotas(sizes: np.ndarray, count: int) -> np.ndarray:
-    """`count` shared out in proportion to `sizes` by largest remainder, in whole numbers throughout."""
+    """Divide `count` in proportion to `sizes` by the largest-remainder method, in integer arithmetic."""
     quotas, remainders = np.divmod(sizes * count, sizes.sum())
     spare = count - quotas.sum()
-    quotas[np.argsort(-remainders, kind="stable")[:spare]] += 1  # a tie goes to the lower class
+    quotas[np.argsort(-remainders, kind="stable")[:spare]] += 1  # ties go to the lower class
     return quotas
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Indices of the records of each part, sorted unless a split says otherwise."""
+    """The indices of the records for training, validation and test; sorted unless the split says otherwise."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -41,8 +41,10 @@ class Parts:
 
 
 def record_split(records: np.ndarray | Sequence[str] | int, seed: int = 42) -> Parts:
-    """A fifth of the records for test, a fifth of the others for validation; ids are sorted before they are shuffled,
-    so that the order in which they come does not matter."""
+    """Use a fifth of the records for test and a fifth of the others for validation.
+
+    Ids are sorted before they are shuffled, so that the order in which they are given does not matter.
+    """
     order = np.arange(records) if isinstance(records, int | np.integer) else np.argsort(records, kind="stable")
     count = len(order)
     tested = round(count / 5)
@@ -55,9 +57,9 @@ def record_split(records: np.ndarray | Sequence[str] | int, seed: int = 42) -> P
 
 
 def trial_split(group: np.ndarray) -> Parts:
-    """Whole trials: 1 to 3 train, 4 is for validation and 5 for test, so that no recording is on two sides."""
+    """Split by whole trials: 1 to 3 for training, 4 for validation, 5 for test. No recording is in two parts."""
     parts = Parts(*(np.flatnonzero(np.isin(group, trials)) for trials in ((1, 2, 3), (4,), (5,))))
     for trials, found in (("1 to 3", parts.train), ("4", parts.validation), ("5", parts.test)):
         if not len(found):
-            raise UserError(f"there is nothing of trial {trials} to split by: get the whole data set")
+            raise UserError(f"there are no records of trial {trials}: get the whole data set")
     return parts

@@ -1,4 +1,5 @@
-"""USHCN daily: five weather variables of 1,114 stations in the United States, sporadic over four years."""
+"""Read USHCN daily: five weather variables of 1,114 stations in the United States, observed sporadically over four
+years."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ import numpy as np
 from acenode.data.data_source import Progress, RemoteFile
 from acenode.data.folds import two_sided
 from acenode.data.series import SeriesArrays
-from acenode.data.series_source import Reading, SeriesSource
+from acenode.data.series_source import ReadResult, SeriesSource
 from acenode.data.text_lines import lines_of
 from acenode.errors import UserError
 
@@ -17,13 +18,13 @@ FILE = "small_chunked_sporadic.csv"
 VARIABLES = ("PRCP", "SNOW", "SNWD", "TMAX", "TMIN")  # Value_0 to Value_4, as the recipe orders them
 HEADER = ",".join(["ID", "Time", *(f"{kind}_{k}" for kind in ("Value", "Mask") for k in range(len(VARIABLES)))])
 SERIES = 1_114
-END = 200.0  # of every series; time is in units of DAYS days
-CUT = 150.0  # forecasts begin after it
+END = 200.0  # last time of every series, in units of DAYS days
+CUT = 150.0  # models read up to this time and forecast what follows
 DAYS = 18_627 / 2_500
 
-MALFORMED, NUMBERLESS = "malformed rows", "rows with a value that is no number"
+MALFORMED, NOT_A_NUMBER = "malformed rows", "rows with a value that is not a number"
 OUTSIDE, EMPTY = f"rows outside time 0 to {END:g}", "rows with nothing observed"
-TWICE = "rows at a time that came before"
+DUPLICATE = "rows at the same time as an earlier one"
 
 _D = len(VARIABLES)
 _LARGEST = float(np.finfo(np.float32).max)
@@ -33,7 +34,7 @@ Row = tuple[int, float, list[float], list[bool]]  # series, time, values and mas
 
 
 def read_row(line: str) -> Row | str:
-    """A row of the file, or why it cannot be used."""
+    """Parse a row of the file; return the reason if it cannot be used."""
     fields = line.split(",")
     if len(fields) != 2 + 2 * _D:
         return MALFORMED
@@ -47,16 +48,16 @@ def read_row(line: str) -> Row | str:
     try:
         values = [float(field) if seen else 0.0 for field, seen in zip(fields[2:], mask, strict=False)]
     except ValueError:
-        return NUMBERLESS
-    if not all(-_LARGEST < value < _LARGEST for value in values):  # a NaN is not between them either
-        return NUMBERLESS
+        return NOT_A_NUMBER
+    if not all(-_LARGEST < value < _LARGEST for value in values):  # False for NaN
+        return NOT_A_NUMBER
     if not 0 <= time <= END:
         return OUTSIDE
     return (int(number), time, values, mask) if any(mask) else EMPTY
 
 
 def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[list[Row], int]:
-    """The rows that can be used, and how many there were."""
+    """Return the rows that can be used, and the number of all rows."""
     found: list[Row] = []
     lines, rows = lines_of(path, progress), 0
     if next(lines, "") != HEADER:
@@ -74,7 +75,7 @@ def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = Non
 
 
 def assemble(rows: list[Row], skipped: Counter[str]) -> SeriesArrays:
-    """The series by number and time, whatever the order of the rows; of two at one time the first."""
+    """Sort the rows by series and time; of two rows of a series at one time, keep the first."""
     number = np.array([row[0] for row in rows], np.int64)
     t = np.array([row[1] for row in rows], np.float32)
     order = np.lexsort((t, number))  # stable
@@ -82,7 +83,7 @@ def assemble(rows: list[Row], skipped: Counter[str]) -> SeriesArrays:
     again = np.zeros(len(order), bool)
     again[1:] = (np.diff(number) == 0) & (np.diff(t) == 0)
     if again.any():
-        skipped[TWICE] += int(again.sum())
+        skipped[DUPLICATE] += int(again.sum())
     order, number, t = order[~again], number[~again], t[~again]
     ids, lengths = np.unique(number, return_counts=True)
     return SeriesArrays(
@@ -93,26 +94,27 @@ def assemble(rows: list[Row], skipped: Counter[str]) -> SeriesArrays:
     )
 
 
-def read(files: Mapping[str, Path], progress: Progress | None = None) -> Reading:
-    """The series of the published file, or of one built from other years or stations."""
+def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadResult:
+    """Read the series of the published file, or of one built from other years or stations."""
     skipped: Counter[str] = Counter()
     rows, count = read_rows(files[FILE], skipped, progress)
     arrays = assemble(rows, skipped)
     if not two_sided(arrays, CUT).any():
         raise UserError(f"{files[FILE]} has no series with rows on both sides of time {CUT:g}: there is nothing to "
                         "forecast")
-    return Reading(arrays, skipped, count)
+    return ReadResult(arrays, skipped, count)
 
 
 def describe(arrays: SeriesArrays) -> str:
+    """Describe the prepared set in a few words."""
     words = f"{len(arrays):,} series, {arrays.m.sum():,} observations at {len(arrays.t):,} times"
     if one_sided := int((~two_sided(arrays, CUT)).sum()):
-        words += f"; for training alone: {one_sided:,} with nothing before or after time {CUT:g}"
+        words += f"; {one_sided:,} used for training only, without rows before or after time {CUT:g}"
     return words
 
 
 def load(root: Path, source: SeriesSource | None = None) -> SeriesArrays:
-    """The prepared series."""
+    """Load the prepared series."""
     return (source or USHCN).load(root)
 
 

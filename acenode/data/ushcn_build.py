@@ -1,4 +1,4 @@
-"""The sporadic climate set from NOAA's daily station files, by the published recipe with a seed of its own."""
+"""Build the sporadic climate set from NOAA's daily station files by the published recipe, with a seed of one's own."""
 
 import zlib
 from collections import Counter
@@ -10,23 +10,23 @@ import numpy as np
 
 from acenode.data.data_source import Progress
 from acenode.data.disk import locked, replacing
-from acenode.data.station_files import ONE, Form, Station, read_stations
+from acenode.data.station_files import SINGULAR, FileFormat, Station, read_stations
 from acenode.data.ushcn import CUT, DAYS, END, FILE, HEADER, USHCN, VARIABLES
 from acenode.errors import UserError
 
 START_YEAR, END_YEAR = 1950, 2000
-SHARE = 0.05  # of a station's observations of an element
-TARGETS = 3  # a series has more times than this after the cut
-EARLIEST = 20  # years after the first by which a station must have begun; it must last into the second after the last
+SHARE = 0.05  # of a station's observations of an element that are kept
+TARGETS = 3  # a series needs more times than this after the cut
+EARLIEST = 20  # a station must begin within these years of the first and last into the second year after the last
 
 OUT_OF_YEARS, TOO_FEW = "stations that do not span the years", "stations with too few times after the cut"
-SINGLE = {**ONE, OUT_OF_YEARS: "station that does not span the years",
-          TOO_FEW: "station with too few times after the cut"}
+_ONE = {**SINGULAR, OUT_OF_YEARS: "station that does not span the years",
+        TOO_FEW: "station with too few times after the cut"}
 
 
 @dataclass(frozen=True)
-class Build:
-    """What was built, and what was passed over and why."""
+class BuildResult:
+    """The file that was built, and how much was skipped for which reason."""
 
     path: Path
     stations: int  # read
@@ -36,27 +36,29 @@ class Build:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """A station's kept observations."""
+class StationSample:
+    """The observations of a station that are kept."""
 
-    element: np.ndarray  # (R,) its place among VARIABLES
-    day: np.ndarray  # (R,) since the first of the first year
+    element: np.ndarray  # (R,) index among VARIABLES
+    day: np.ndarray  # (R,) days since the first day of the first year
     value: np.ndarray  # (R,)
 
 
 def build(
     folder: Path, root: Path, start: int = START_YEAR, end: int = END_YEAR, seed: int = 0,
     progress: Progress | None = None,
-) -> Build:
-    """Write `root/ushcn/small_chunked_sporadic.csv` from the station files in a folder. The last 200 units of time
-    (four years) of `start` to `end` are kept. Nothing that is there already is replaced."""
+) -> BuildResult:
+    """Write `root/ushcn/small_chunked_sporadic.csv` from the station files in a folder.
+
+    The last 200 units of time (four years) of the years `start` to `end` are kept. Existing files are not replaced.
+    """
     last = _last_day(start, end)
     if seed < 0:
         raise UserError(f"the seed is {seed}: choose 0 or more")
     target = root / USHCN.name / FILE
     for path in (target, USHCN.path(root)):
         if path.exists():
-            raise UserError(f"{path} is there already: move it away, or set ACENODE_DATA to another folder")
+            raise UserError(f"{path} exists already: move it away, or set ACENODE_DATA to another folder")
     skipped: Counter[str] = Counter()
     samples, stations = _samples(folder, start, end, seed, skipped, progress)
     _standardise(samples)
@@ -72,29 +74,30 @@ def build(
             rows, series = rows + len(t), series + 1
         if not series:
             raise UserError(f"no station in {folder} can be used: {counts(skipped)}; {_advice(skipped, start, end)}")
-    return Build(target, stations, series, rows, +skipped)
+    return BuildResult(target, stations, series, rows, +skipped)
 
 
 def counts(skipped: Counter[str]) -> str:
-    """What was passed over, in words."""
-    return ", ".join(f"{count:,} {SINGLE[what] if count == 1 else what}" for what, count in (+skipped).items())
+    """List how many lines, values or stations were skipped for which reason."""
+    return ", ".join(f"{count:,} {_ONE[what] if count == 1 else what}" for what, count in (+skipped).items())
 
 
 def _advice(skipped: Counter[str], start: int, end: int) -> str:
+    """Say which stations or years would work."""
     needs = []
     if skipped[OUT_OF_YEARS]:
         needs.append(f"begin by {start + EARLIEST - 1} and last into {end + 2}")
     if skipped[TOO_FEW]:
         needs.append(f"keep more than {TARGETS} times in about the last year of those to {end}")
     if not needs:
-        return "give whole station files"
-    return f"a station must {' and '.join(needs)}: give other stations, or other years by --start and --end"
+        return "use complete station files"
+    return f"a station must {' and '.join(needs)}: use other stations, or other years with --start and --end"
 
 
 def _last_day(start: int, end: int) -> int:
-    """The last day of `end`, counted from the first of `start`."""
+    """Return the last day of the year `end`, counted from the first day of the year `start`."""
     if not 1700 <= start <= end <= 2200:
-        raise UserError(f"the years {start} to {end} are no span: choose a first and a later last year")
+        raise UserError(f"{start} to {end} is not a range of years: choose a first and a later last year")
     last = int((np.datetime64(f"{end + 1}-01-01") - np.datetime64(f"{start}-01-01")).astype(int)) - 1
     if last < END * DAYS:
         raise UserError(f"{start} to {end} is too short: choose five years or more")
@@ -103,19 +106,19 @@ def _last_day(start: int, end: int) -> int:
 
 def _samples(
     folder: Path, start: int, end: int, seed: int, skipped: Counter[str], progress: Progress | None
-) -> tuple[list[Sample], int]:
-    """The kept observations of every station that spans the years, by the stations' names; and how many were read."""
-    found: dict[str, Sample] = {}
+) -> tuple[list[StationSample], int]:
+    """Return the samples of all stations that span the years, sorted by name, and the number of stations read."""
+    found: dict[str, StationSample] = {}
     names: set[str] = set()
     for station in _stations(folder, skipped, progress):
         if station.name in names:
-            raise UserError(f"station {station.name} is in two files of {folder}: take one of them out")
+            raise UserError(f"station {station.name} is in two files of {folder}: remove one of them")
         names.add(station.name)
         years = station.day.astype("datetime64[Y]").astype(int) + 1970
         if not len(years) or not (years.max() > end + 1 and years.min() < start + EARLIEST):
             skipped[OUT_OF_YEARS] += 1
             continue
-        sample = draw(station, (years >= start) & (years <= end), start, seed)
+        sample = sample_station(station, (years >= start) & (years <= end), start, seed)
         if len(sample.day):
             found[station.name] = sample
         else:
@@ -124,28 +127,29 @@ def _samples(
 
 
 def _stations(folder: Path, skipped: Counter[str], progress: Progress | None) -> Iterator[Station]:
+    """Iterate over the stations in the files of a folder."""
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder: name the one with the station files")
+        raise UserError(f"{folder} is not a folder: give the folder with the station files")
     paths = sorted([*folder.glob("*.dly"), *folder.glob("state*.txt")])
     if not paths:
-        raise UserError(f"{folder} has no station files (*.dly or state*.txt) in it")
-    forms = set[Form]()
+        raise UserError(f"{folder} contains no station files (*.dly or state*.txt)")
+    formats = set[FileFormat]()
     size, done = sum(path.stat().st_size for path in paths), 0
     for path in paths:
         if progress is not None:
             progress(done, size, "reading station files")
         done += path.stat().st_size
-        stations, form = read_stations(path, VARIABLES, skipped)
-        forms |= {form} if form else set()
-        if len(forms) > 1:
+        stations, file_format = read_stations(path, VARIABLES, skipped)
+        formats |= {file_format} if file_format else set()
+        if len(formats) > 1:
             raise UserError(f"{folder} mixes station files in metric and in US units: keep those of one kind")
         yield from stations
     if progress is not None:
         progress(size, size, "reading station files")
 
 
-def draw(station: Station, within: np.ndarray, start: int, seed: int) -> Sample:
-    """A random 5% of each element's observations, by the seed and the station's name alone."""
+def sample_station(station: Station, within: np.ndarray, start: int, seed: int) -> StationSample:
+    """Draw a random 5% of the observations of each element. It depends only on the seed and the station's name."""
     rng = np.random.default_rng([seed, zlib.crc32(station.name.encode())])
     kept = []
     for element in range(len(VARIABLES)):
@@ -153,11 +157,11 @@ def draw(station: Station, within: np.ndarray, start: int, seed: int) -> Sample:
         kept.append(np.sort(rng.choice(places, round(SHARE * len(places)), replace=False)))
     chosen = np.concatenate(kept)
     day = (station.day[chosen] - np.datetime64(f"{start}-01-01")).astype(np.int64)
-    return Sample(station.element[chosen], day, station.value[chosen].astype(np.float64))
+    return StationSample(station.element[chosen], day, station.value[chosen].astype(np.float64))
 
 
-def _standardise(samples: list[Sample]) -> None:
-    """Mean 0 and standard deviation 1 of each element over all stations and years, as published: in place."""
+def _standardise(samples: list[StationSample]) -> None:
+    """Scale each element in place to mean 0 and standard deviation 1 over all stations and years, as published."""
     for element in range(len(VARIABLES)):
         value = np.concatenate([np.zeros(0), *(s.value[s.element == element] for s in samples)])
         mean = value.mean() if len(value) else 0.0
@@ -166,8 +170,9 @@ def _standardise(samples: list[Sample]) -> None:
             s.value[s.element == element] = (s.value[s.element == element] - mean) / (spread or 1.0)
 
 
-def series_of(sample: Sample, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times (R,) from 0 to 200 in tenths, values and mask (R, 5) of the last 200 units before day `last`."""
+def series_of(sample: StationSample, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the times (R,), multiples of 0.1 from 0 to 200, and values and mask (R, 5) of the last 200 units of time
+    before day `last`."""
     tenth = np.rint(10 * sample.day / DAYS).astype(np.int64) - round(10 * last / DAYS) + round(10 * END)
     here = tenth >= 0
     times, row = np.unique(tenth[here], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Human Activity from rows written by hand, sound and broken, and the real file where it is."""
+"""Human Activity from made-up rows, valid and malformed, and from the real file if it is present."""
 
 import os
 from collections import Counter
@@ -29,7 +29,7 @@ def written(folder: Path, rows: list[str]) -> Path:
 
 
 def recording(count: int, name="A01", label="walking", gap=3) -> list[str]:
-    """Time points `gap` bins apart, each a reading of the next tag."""
+    """Make rows at time points `gap` bins apart, each a reading of the next tag."""
     tags = (LEFT, RIGHT, CHEST, BELT)
     return [row(gap * i, tags[i % 4], (i, i + 0.5, -i), label, name) for i in range(count)]
 
@@ -49,7 +49,7 @@ def test_tags_and_activities_are_those_of_the_published_protocol():
     assert [CLASS_OF[a] for a in one_each] == list(range(7))
 
 
-def test_readings_of_one_bin_are_averaged_and_the_lower_label_wins(tmp_path):
+def test_readings_in_one_bin_are_averaged_and_the_lower_label_is_kept(tmp_path):
     found, count, skipped = read(tmp_path, [
         row(0, LEFT, (1, 2, 3), "sitting"),
         row(0.4, LEFT, (3, 4, 5), "falling"),  # rounds to bin 0
@@ -64,7 +64,7 @@ def test_readings_of_one_bin_are_averaged_and_the_lower_label_wins(tmp_path):
     np.testing.assert_array_equal(m.reshape(3, 4, 3).all(axis=2), [[1, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0]])
 
 
-def test_windows_overlap_by_half_and_begin_at_0(tmp_path):
+def test_windows_overlap_by_half_and_start_at_time_0(tmp_path):
     found, _, skipped = read(tmp_path, [*recording(101), *recording(50, "B04", "lying"), *recording(51, "C05")])
     data = windows(found, skipped)
     assert data.fault() is None
@@ -94,10 +94,10 @@ def test_100_points_make_two_windows(tmp_path):
     (row(2).replace(str(FIRST)[:6], "today"), activity.MALFORMED),
     (row(2, tag="020-000-000-000"), activity.UNKNOWN),
     (row(2, label="dancing"), activity.UNKNOWN),
-    (row(0), activity.DISORDER),
-    (row(-5), activity.DISORDER),
+    (row(0), activity.OUT_OF_ORDER),
+    (row(-5), activity.OUT_OF_ORDER),
 ])
-def test_a_bad_row_is_skipped_and_counted(tmp_path, line, reason):
+def test_a_malformed_row_is_skipped_and_counted(tmp_path, line, reason):
     found, count, skipped = read(tmp_path, [row(0), row(1), line, "\n", row(3)])
     assert found["A01"].bins == [0, 1, 3]
     assert count == 4
@@ -111,18 +111,18 @@ def test_another_file_is_refused(tmp_path, body):
         read_rows(tmp_path / FILE, Counter())
 
 
-def test_a_file_without_a_whole_window_is_refused(tmp_path):
+def test_a_file_without_a_complete_window_is_refused(tmp_path):
     written(tmp_path / "activity", recording(20))
     with pytest.raises(UserError, match="no recording has more than 50 time points"):
         ACTIVITY.prepare(tmp_path)
 
 
-def test_a_part_that_lies_there_is_prepared_and_said_to_be_one(tmp_path, files_under):
+def test_a_part_of_the_file_is_prepared_and_reported_as_a_part(tmp_path, files_under):
     written(tmp_path / "activity", [*recording(120), *recording(80, "A02"), row(1, name="A02")])
     ACTIVITY.prepare(tmp_path)
     state = ACTIVITY.check(tmp_path)
     assert state.state == "ready"
-    assert state.detail == ("5 windows of 2 of 25 recordings, a part: its numbers do not compare with the paper's; "
+    assert state.detail == ("5 windows of 2 of 25 recordings, a part: results are not comparable with the paper; "
                             "skipped: 1 times out of order")
     assert len(load(tmp_path)) == 5
     assert files_under(tmp_path) == ["activity.npz", f"activity/{FILE}"]
@@ -131,7 +131,7 @@ def test_a_part_that_lies_there_is_prepared_and_said_to_be_one(tmp_path, files_u
 def test_a_download_must_have_all_its_rows(tmp_path, mirror, files_under):
     body = "".join(recording(120)).encode()
     file = RemoteFile(FILE, (mirror.serve(FILE, body),))
-    with pytest.raises(UserError, match=r"cut short \(120 of 164,860 rows\): try again later"):
+    with pytest.raises(UserError, match=r"incomplete \(120 of 164,860 rows\): try again later"):
         replace(ACTIVITY, files=(file,)).prepare(tmp_path)
     assert not (tmp_path / "activity.npz").exists()
     replace(ACTIVITY, files=(file,), rows=120).prepare(tmp_path)

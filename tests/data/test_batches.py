@@ -1,4 +1,4 @@
-"""Batches on the device: padding, cropping, shuffling, all of it a function of (seed, epoch, iteration)."""
+"""Batches on the device: padded, cropped and shuffled as a function of (seed, epoch, iteration)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_crop_is_a_window_of_its_padded_image(pad: int, crop: int) -> None
                    for r in range(room) for c in range(room))
 
 
-def test_an_epoch_shows_each_sample_once_and_drops_the_rest() -> None:
+def test_an_epoch_has_each_sample_at_most_once() -> None:
     made = batches()
     assert made.iterations == 6
     seen = torch.cat([made.batch(3, i)[1] for i in range(6)])

@@ -1,4 +1,4 @@
-"""fetch: a whole, checked file or none, and words that say what went wrong."""
+"""fetch: a complete, verified file or none, and an error that says what went wrong."""
 
 import errno
 import hashlib
@@ -24,14 +24,14 @@ def target(tmp_path):
 
 @pytest.fixture
 def refused():
-    """An address at which nobody listens."""
+    """Return an address at which no server listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}/file.bin"
 
 
 def fails(urls, target, **options):
-    """The one line a failed fetch says; nothing may be left in the folder."""
+    """Return the error of a failed fetch, which must be one line and leave nothing in the folder."""
     with pytest.raises(UserError) as caught:
         fetch(urls, target, **options)
     assert not target.parent.exists() or list(target.parent.iterdir()) == []
@@ -41,7 +41,7 @@ def fails(urls, target, **options):
     return line
 
 
-def test_a_file_arrives_whole_and_progress_reaches_the_total(mirror, target):
+def test_a_file_arrives_complete_and_progress_reaches_the_total(mirror, target):
     seen = []
     url = mirror.serve("file.bin", BODY)
     assert fetch([url], target, md5=MD5, progress=lambda *call: seen.append(call)) == target
@@ -53,7 +53,7 @@ def test_a_file_arrives_whole_and_progress_reaches_the_total(mirror, target):
     assert seen[-1] == (len(BODY), len(BODY), "file.bin")
 
 
-def test_a_length_that_is_not_stated_is_not_needed(mirror, target):
+def test_the_server_need_not_state_the_length(mirror, target):
     seen = []
     url = mirror.serve("file.bin", BODY, stated=False)
     fetch([url], target, md5=MD5, progress=lambda *call: seen.append(call))
@@ -61,7 +61,7 @@ def test_a_length_that_is_not_stated_is_not_needed(mirror, target):
     assert seen[-1] == (len(BODY), None, "file.bin")
 
 
-def test_the_file_is_readable_by_whom_the_umask_allows(mirror, target):
+def test_file_permissions_follow_the_umask(mirror, target):
     before = os.umask(0o022)
     try:
         fetch([mirror.serve("file.bin", BODY)], target)
@@ -79,25 +79,25 @@ def test_a_wrong_checksum_discards_the_file(mirror, target, algorithm):
     assert wrong in line
 
 
-def test_both_checksums_must_hold(mirror, target):
+def test_both_checksums_must_match(mirror, target):
     line = fails([mirror.serve("file.bin", BODY)], target, md5=MD5, sha256="0" * 64)
     assert "sha256" in line
 
 
-def test_a_body_cut_short_is_noticed_without_a_checksum(mirror, target):
+def test_an_incomplete_body_is_noticed_without_a_checksum(mirror, target):
     line = fails([mirror.serve("file.bin", BODY, missing=5)], target)
     assert f"broke off after {len(BODY)} of {len(BODY) + 5} bytes: try again" in line
 
 
 @pytest.mark.parametrize("status", [404, 500])
-def test_an_http_error_is_told_with_its_number(mirror, target, status):
+def test_an_http_error_is_reported_with_its_number(mirror, target, status):
     line = fails([mirror.serve("file.bin", b"", status=status)], target)
     assert f"answered {status} " in line
     assert line.endswith("try again later")
 
 
 @pytest.mark.parametrize("fault", [{"status": 404}, {"status": 500}, {"missing": 5}])
-def test_the_second_mirror_is_asked_when_the_first_fails(mirror, target, fault):
+def test_the_second_mirror_is_tried_if_the_first_fails(mirror, target, fault):
     urls = [mirror.serve("bad", BODY, **fault), mirror.serve("good", BODY)]
     fetch(urls, target, md5=MD5)
     assert target.read_bytes() == BODY
@@ -105,12 +105,12 @@ def test_the_second_mirror_is_asked_when_the_first_fails(mirror, target, fault):
     assert os.listdir(target.parent) == ["file.bin"]
 
 
-def test_a_mirror_with_other_content_is_passed_over(mirror, target):
+def test_a_mirror_with_other_content_is_skipped(mirror, target):
     fetch([mirror.serve("bad", b"other"), mirror.serve("good", BODY)], target, md5=MD5)
     assert target.read_bytes() == BODY
 
 
-def test_when_every_mirror_fails_each_is_told(mirror, target, refused):
+def test_if_all_mirrors_fail_each_is_reported(mirror, target, refused):
     line = fails([mirror.serve("gone", b"", status=404), refused], target)
     assert "answered 404" in line
     assert "refused the connection: check the network" in line
@@ -145,7 +145,7 @@ def test_a_full_disk(mirror, target, full_disk):
     assert mirror.requests == ["/file.bin"]  # another mirror would not help
 
 
-def test_a_folder_that_may_not_be_written(mirror, target, monkeypatch):
+def test_a_folder_without_write_permission(mirror, target, monkeypatch):
     def denied(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
@@ -161,9 +161,9 @@ def test_a_folder_that_is_a_file(mirror, tmp_path):
     assert os.listdir(tmp_path) == ["taken"]
 
 
-def test_an_interrupt_leaves_nothing_behind(mirror, target):
+def test_an_interrupt_leaves_no_file(mirror, target):
     def interrupt(done: int, total: int | None, label: str) -> None:
-        assert len(os.listdir(target.parent)) == 1  # the part is there to be cleared away
+        assert len(os.listdir(target.parent)) == 1  # the partial file exists
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -187,7 +187,7 @@ def test_a_file_with_a_wrong_checksum_is_replaced(mirror, target):
     assert target.read_bytes() == BODY
 
 
-def test_without_a_checksum_an_old_file_is_fetched_anew(mirror, target):
+def test_without_a_checksum_an_old_file_is_downloaded_again(mirror, target):
     target.parent.mkdir()
     target.write_bytes(b"old")
     fetch([mirror.serve("file.bin", BODY)], Path(target))

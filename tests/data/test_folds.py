@@ -1,4 +1,4 @@
-"""Folds of a forecasting set: the published ones bit for bit, and what cannot be forecast kept out."""
+"""Folds of a forecasting set: equal to the published ones, and without series that cannot be forecast."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_1114_series_give_the_published_folds():
 
 
 @pytest.mark.parametrize("count", [3, 10, 57, 500, 1107, 1114])
-def test_any_number_follows_the_published_recipe(count):
+def test_any_number_of_series_follows_the_published_recipe(count):
     np.random.seed(432)  # noqa: NPY002 - the recipe's own generator
     for fold in forecast_folds(count):
         others, test = train_test_split(np.arange(count), test_size=0.1)
@@ -38,7 +38,7 @@ def test_any_number_follows_the_published_recipe(count):
         np.testing.assert_array_equal(fold.test, test)
 
 
-def test_folds_leave_the_global_generator_alone_and_do_not_depend_on_it():
+def test_folds_neither_use_nor_change_the_global_generator():
     np.random.seed(1)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     one = forecast_folds(50)
@@ -52,12 +52,12 @@ def test_two_series_are_too_few():
         forecast_folds(2)
 
 
-def test_the_cut_itself_is_before_it():
+def test_a_row_at_the_cut_counts_as_before_it():
     data = series([1, 4], [1, 4.1], [4, 5], [4.1, 5], [3])
     assert two_sided(data, 4).tolist() == [False, True, True, False, False]
 
 
-def test_what_has_one_side_is_trained_on_and_not_forecast():
+def test_series_on_one_side_of_the_cut_are_only_trained_on():
     drawn = forecast_folds(30)[2]
     one_sided = {int(drawn.test[0]), int(drawn.validation[1]), int(drawn.train[2])}
     data = series(*([1.0, 2.0] if i in one_sided else [1.0, 9.0] for i in range(30)))
@@ -75,5 +75,5 @@ def test_a_fold_with_nothing_to_forecast_is_refused():
 
 @pytest.mark.parametrize("fold", [-1, 5])
 def test_there_are_five_folds(fold):
-    with pytest.raises(UserError, match="the folds 0 to 4"):
+    with pytest.raises(UserError, match="choose 0 to 4"):
         forecast_parts(series(*([1.0, 9.0] for _ in range(10))), fold, 4.0)

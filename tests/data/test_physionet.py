@@ -1,4 +1,4 @@
-"""PhysioNet 2012 from official files written by hand, sound and broken, and the real one where it is."""
+"""PhysioNet 2012 from made-up official files, valid and damaged, and from the real ones if they are present."""
 
 import gzip
 import hashlib
@@ -59,7 +59,7 @@ def raw(tmp_path) -> Path:
 
 
 def at(arrays, record: int, name: str):
-    """Times and values at which a variable was observed."""
+    """Return the times and values at which a variable was observed."""
     here = slice(arrays.offsets[record], arrays.offsets[record + 1])
     seen, j = arrays.m[here], VARIABLES.index(name)
     return arrays.t[here][seen[:, j]].tolist(), arrays.x[here][seen[:, j], j].tolist()
@@ -89,7 +89,7 @@ def test_a_record_becomes_rows_of_equal_time(raw):
     assert (data.unit, data.horizon, data.classes) == ("h", 48.0, ("survived", "died"))
 
 
-def test_labels_are_of_set_a_alone(raw):
+def test_only_set_a_has_labels(raw):
     PHYSIONET.prepare(raw)
     data = load(raw)
     assert data.ids.tolist() == ["132539", "132540", "132541", "142675"]
@@ -101,14 +101,14 @@ def test_labels_are_of_set_a_alone(raw):
         load(raw, "c")
 
 
-def test_row_0_is_there_even_where_nothing_is_measured():
+def test_the_first_row_is_at_time_0_even_without_measurements():
     record = read_record(HEADER + "00:30,HR,70\n", QUANTUM, Counter())
     assert record is not None
     np.testing.assert_allclose(record.t, [0, round(0.5 / QUANTUM) * QUANTUM])
     assert record.row == [1]
 
 
-def test_the_quantum_decides_what_is_one_row():
+def test_times_within_a_quantum_share_a_row():
     record = read_record(RECORD, 0.1, Counter())
     assert record is not None
     np.testing.assert_allclose(record.t, [0, 0.1, 48])
@@ -125,13 +125,13 @@ def test_the_quantum_decides_what_is_one_row():
     ("-1:00,HR,70", physionet.MALFORMED),
     ("00:07,Mood,70", physionet.UNKNOWN),
     ("00:07,,70", physionet.UNKNOWN),
-    ("00:07,HR,high", physionet.NUMBERLESS),
-    ("00:07,HR,", physionet.NUMBERLESS),
-    ("00:07,HR,nan", physionet.NUMBERLESS),
-    ("00:07,HR,1e999", physionet.NUMBERLESS),
-    ("00:01,HR,70", physionet.DISORDER),
+    ("00:07,HR,high", physionet.NOT_A_NUMBER),
+    ("00:07,HR,", physionet.NOT_A_NUMBER),
+    ("00:07,HR,nan", physionet.NOT_A_NUMBER),
+    ("00:07,HR,1e999", physionet.NOT_A_NUMBER),
+    ("00:01,HR,70", physionet.OUT_OF_ORDER),
 ])
-def test_a_bad_line_is_skipped_and_counted(line, reason):
+def test_a_malformed_line_is_skipped_and_counted(line, reason):
     skipped: Counter[str] = Counter()
     text = HEADER + f"00:00,Age,54\n00:05,HR,60\n{line}\n\n00:09,HR,80\n"
     record = read_record(text, QUANTUM, skipped)
@@ -141,11 +141,11 @@ def test_a_bad_line_is_skipped_and_counted(line, reason):
 
 
 @pytest.mark.parametrize("text", ["", "\n", HEADER, HEADER + "00:00,RecordID,1\n", HEADER + "00:00,HR,x\n"])
-def test_a_record_with_nothing_in_it_is_none(text):
+def test_an_empty_record_is_none(text):
     assert read_record(text, QUANTUM, Counter()) is None
 
 
-def test_what_was_skipped_is_told_with_the_state(raw):
+def test_the_state_lists_what_was_skipped(raw):
     (raw / "physionet2012" / "set-b.tar.gz").write_bytes(archive({
         "set-b/1.txt": HEADER + "00:00,Age,60\n00:00,Mood,1\n00:00,Mood,1\n", "set-b/2.txt": HEADER,
         "set-b/132539.txt": RECORD}))
@@ -156,10 +156,10 @@ def test_what_was_skipped_is_told_with_the_state(raw):
     head, _, tail = detail.partition("; skipped: ")
     assert head.startswith("4 records, 3 of set a")
     assert set(tail.split(", ")) == {"2 malformed outcomes", "2 unknown variables", "1 empty records",
-                                     "1 records that come twice"}
+                                     "1 duplicate records"}
 
 
-def test_members_of_odd_names_are_ignored_and_nothing_is_extracted(tmp_path, monkeypatch):
+def test_members_with_other_names_are_ignored_and_nothing_is_extracted(tmp_path, monkeypatch):
     path = tmp_path / "set-a.tar.gz"
     path.write_bytes(archive({"set-a/1.txt": RECORD, "../../evil.txt": "x", "/etc/1.txt": "x", "set-a/readme.txt": "x",
                               "set-a/2.txt.gz": "x", "set-a/sub/3.txt": "x", "set-a/4.txt": "x" * (1 << 20) + "x",
@@ -169,7 +169,7 @@ def test_members_of_odd_names_are_ignored_and_nothing_is_extracted(tmp_path, mon
     assert os.listdir(tmp_path) == ["set-a.tar.gz"]
 
 
-def test_a_record_that_comes_twice_counts_once(tmp_path):
+def test_a_duplicate_record_counts_once(tmp_path):
     path, content, skipped = tmp_path / "set-a.tar.gz", io.BytesIO(), Counter()
     with tarfile.open(fileobj=content, mode="w:gz") as tar:
         for text in (RECORD, HEADER + "00:00,Age,1\n"):
@@ -178,7 +178,7 @@ def test_a_record_that_comes_twice_counts_once(tmp_path):
             tar.addfile(info, io.BytesIO(text.encode()))
     path.write_bytes(content.getvalue())
     assert len(read_archive(path, skipped=skipped)["7"].value) == 8
-    assert skipped == {physionet.TWICE: 1}
+    assert skipped == {physionet.DUPLICATE: 1}
 
 
 def many() -> bytes:
@@ -197,12 +197,12 @@ def test_a_truncated_archive_is_refused(tmp_path, share):
     assert "\n" not in str(caught.value)
 
 
-def test_a_tar_cut_before_it_was_packed_and_other_files_are_refused(tmp_path):
+def test_a_truncated_tar_inside_valid_gzip_and_other_files_are_refused(tmp_path):
     path = tmp_path / "set-a.tar.gz"
     tar = gzip.decompress(many())
     for body in (gzip.compress(tar[:5000]), b"<html>404</html>", gzip.compress(b"not a tar" * 200), tar):
         path.write_bytes(body)
-        with pytest.raises(UserError, match="cut short or is not the official archive: delete it"):
+        with pytest.raises(UserError, match="incomplete or not the official archive: delete it"):
             read_archive(path)
     flipped = bytearray(many())
     flipped[len(flipped) // 2] ^= 0x10
@@ -226,13 +226,13 @@ def test_a_wrong_header_is_refused(tmp_path):
             read_outcomes(outcomes)
 
 
-def test_files_that_lie_there_need_no_download(raw, mirror, files_under):
+def test_local_files_need_no_download(raw, mirror, files_under):
     PHYSIONET.prepare(raw)
     assert mirror.requests == []
     assert files_under(raw) == sorted([f"physionet2012/{name}" for name in official()] + ["physionet2012.npz"])
 
 
-def test_what_does_not_lie_there_is_downloaded_and_checked(tmp_path, mirror, files_under):
+def test_missing_files_are_downloaded_and_checked(tmp_path, mirror, files_under):
     (tmp_path / "physionet2012").mkdir()
     body = official()
     (tmp_path / "physionet2012" / "set-b.tar.gz").write_bytes(body["set-b.tar.gz"])
@@ -255,10 +255,10 @@ def test_a_download_with_another_checksum_is_discarded(tmp_path, mirror):
         replace(PHYSIONET, files=(file,)).prepare(tmp_path)
 
 
-def test_missing_unprepared_and_broken_are_told_apart(raw, tmp_path):
+def test_missing_unprepared_and_broken_sets_have_different_states(raw, tmp_path):
     with pytest.raises(UserError, match="run `acenode data get physionet2012`, or train with --data sample"):
         load(raw)
-    assert PHYSIONET.check(raw).detail.startswith("its files are there, not prepared yet: run")
+    assert PHYSIONET.check(raw).detail.startswith("downloaded, but not prepared yet: run")
     path = PHYSIONET.prepare(raw)
     path.write_bytes(path.read_bytes()[:-100])
     assert PHYSIONET.check(raw).state == "broken"

@@ -1,4 +1,4 @@
-"""Every data set alike: the catalogue, the commands, the downloads in the background, the experiments' sources."""
+"""All data sets: the registry, the commands, downloads in the background, and the sources of experiments."""
 
 import json
 
@@ -15,7 +15,7 @@ ROW = "A01,010-000-024-033,{},27.05.2009 14:03:25:127,1,2,3,walking\n"
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A data folder with a part of the activity file in it."""
+    """Return a data folder with a part of the activity file."""
     folder = tmp_path / "sets"
     (folder / "activity").mkdir(parents=True)
     (folder / "activity" / "ConfLongDemo_JSI.txt").write_text("".join(ROW.format(10**6 * i) for i in range(90)))
@@ -24,7 +24,7 @@ def root(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", DATA_SOURCES)
-def test_every_set_has_a_title_a_place_and_a_state(tmp_path, name):
+def test_every_set_has_a_title_a_path_and_a_state(tmp_path, name):
     source = DATA_SOURCES[name]
     assert source.name == name
     assert source.title
@@ -34,20 +34,20 @@ def test_every_set_has_a_title_a_place_and_a_state(tmp_path, name):
     assert f"run `acenode data get {name}`" in state.detail
 
 
-def test_an_unknown_set_names_the_known():
+def test_an_unknown_set_lists_the_known_ones():
     with pytest.raises(UserError, match="no data set 'imagenet': choose one of mnist, svhn, .*, activity"):
         source_of("imagenet")
 
 
-def test_every_experiment_names_a_set_that_there_is():
+def test_every_experiment_has_a_registered_set():
     for experiment in EXPERIMENTS.values():
         assert experiment.source is None or experiment.source in DATA_SOURCES
     assert EXPERIMENTS["mnist"].source == "mnist"
 
 
-def test_the_commands_serve_series_too(root, capsys):
+def test_the_commands_work_for_series(root, capsys):
     assert main(["data", "check", "activity"]) == 1
-    assert "its files are there, not prepared yet" in capsys.readouterr().out
+    assert "downloaded, but not prepared yet" in capsys.readouterr().out
     assert main(["data", "get", "activity"]) == 0
     assert capsys.readouterr().out.strip() == str(root / "activity.npz")
     assert main(["data", "check", "activity", "--json"]) == 0
@@ -58,7 +58,7 @@ def test_the_commands_serve_series_too(root, capsys):
     assert "physionet2012 missing  not downloaded yet" in capsys.readouterr().out
 
 
-def test_a_file_that_cannot_be_used_is_one_line(root, capsys):
+def test_an_unusable_file_gives_a_one_line_error(root, capsys):
     (root / "activity" / "ConfLongDemo_JSI.txt").write_text("<html>\n")
     assert main(["data", "get", "activity"]) == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_used_is_one_line(root, capsys):
     assert "is not the official ConfLongDemo_JSI.txt" in line
 
 
-def test_the_background_prepares_series_too(root):
+def test_series_are_prepared_in_the_background(root):
     fetcher = Fetcher(root)
     assert fetcher.state("activity").data.state == "missing"
     fetcher.start("activity")

@@ -21,7 +21,7 @@ def test_digits_have_the_layout_of_the_real_sets(colour, channels):
     assert data.classes == tuple("0123456789")
 
 
-def test_every_digit_is_there_once_in_the_full_range():
+def test_every_digit_appears_once_in_the_full_range():
     data = digits()
     ours = np.concatenate([data.x_train, data.x_test])[..., 0]
     assert ours.min() == 0
@@ -45,7 +45,7 @@ def test_the_split_is_the_same_for_every_seed():
     np.testing.assert_array_equal(digits(colour=True, seed=9).y_test, digits().y_test)
 
 
-def test_colours_follow_the_seed_and_nothing_else():
+def test_the_seed_changes_only_the_colours():
     np.random.seed(1)  # noqa: NPY002 - the global state is what must not matter
     one = digits(colour=True, seed=3)
     np.random.seed(2)  # noqa: NPY002
@@ -53,7 +53,7 @@ def test_colours_follow_the_seed_and_nothing_else():
     assert (one.x_train != digits(colour=True, seed=4).x_train).any()
 
 
-def test_every_coloured_digit_stands_out_from_its_background():
+def test_coloured_digits_contrast_with_their_background():
     grey, coloured = digits(), digits(colour=True)
     for image, ink in zip(coloured.x_test, grey.x_test[..., 0], strict=True):
         background, darkest = image[ink == 0], image[ink == ink.max()]
@@ -83,7 +83,7 @@ def test_holdout_keeps_each_class_within_one_of_its_share(count):
         assert abs((LABELS[held] == label).sum() - count * size / 100) < 1
 
 
-def test_holdout_gives_the_spare_to_the_largest_remainder():
+def test_holdout_rounds_by_largest_remainder():
     labels = np.repeat([0, 1, 2], [6, 3, 1])  # 5 of 10: shares 3, 1.5 and 0.5
     _, held = stratified_holdout(labels, 5, seed=0)
     assert np.bincount(labels[held], minlength=3).tolist() == [3, 2, 0]
@@ -91,7 +91,7 @@ def test_holdout_gives_the_spare_to_the_largest_remainder():
     assert np.bincount(labels[held], minlength=3).tolist() == [3, 1, 0]
 
 
-def test_holdout_follows_its_own_seed():
+def test_holdout_depends_on_its_seed():
     np.random.seed(1)  # noqa: NPY002 - the global state is what must not matter
     _, held = stratified_holdout(LABELS, 33, seed=5)
     np.random.seed(2)  # noqa: NPY002
@@ -100,6 +100,6 @@ def test_holdout_follows_its_own_seed():
 
 
 @pytest.mark.parametrize("count", [-1, 0, 100, 101])
-def test_holdout_refuses_a_count_that_leaves_one_side_empty(count):
+def test_holdout_refuses_a_count_that_empties_one_part(count):
     with pytest.raises(UserError, match=f"cannot hold {count} of 100 .*from 1 to 99"):
         stratified_holdout(LABELS, count, seed=0)

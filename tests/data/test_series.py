@@ -1,4 +1,4 @@
-"""Series as flat arrays: what they promise, parts of them, their file, their scales and their splits."""
+"""Series as flat arrays: their checks, subsets, files, scales and splits."""
 
 import re
 from dataclasses import replace
@@ -32,7 +32,7 @@ def changed(a: SeriesArrays, name: str, index, value) -> SeriesArrays:
 
 
 @pytest.mark.parametrize("pointwise", [False, True])
-def test_sound_series_have_no_fault(pointwise):
+def test_valid_series_have_no_fault(pointwise):
     assert small(pointwise).fault() is None
     assert small(pointwise).pointwise == pointwise
     assert len(small()) == 3
@@ -45,7 +45,7 @@ FAULTS = {
     "unobserved value is not 0": lambda a: changed(a, "x", (4, 1), 1),
     "none of the 2 classes": lambda a: changed(a, "label", 0, 2),
     "do not cut": lambda a: changed(a, "offsets", 1, 3),
-    "one id": lambda a: changed(a, "ids", 1, "a"),
+    "the same id": lambda a: changed(a, "ids", 1, "a"),
     "horizon": lambda a: replace(a, horizon=0.0),
     "m is uint8": lambda a: replace(a, m=a.m.astype(np.uint8)),
     r"x is float32 \(5, 2\)": lambda a: replace(a, x=a.x[:5]),
@@ -55,12 +55,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("words", FAULTS)
-def test_a_fault_is_told(words):
+def test_a_fault_is_described(words):
     assert re.search(words, FAULTS[words](small()).fault() or "")
 
 
 @pytest.mark.parametrize("pointwise", [False, True])
-def test_records_are_taken_whole_and_in_the_order_asked(pointwise):
+def test_take_returns_whole_records_in_the_given_order(pointwise):
     a = small(pointwise)
     b = a.take(np.array([2, 0]))
     assert b.fault() is None
@@ -75,7 +75,7 @@ def test_records_are_taken_whole_and_in_the_order_asked(pointwise):
 
 
 @pytest.mark.parametrize("pointwise", [False, True])
-def test_a_file_gives_back_what_was_saved(tmp_path, pointwise):
+def test_a_saved_file_loads_unchanged(tmp_path, pointwise):
     a = small(pointwise)
     series.save(tmp_path / "set.npz", a, {"skipped": {"lines": 3}})
     b, notes = series.load(tmp_path / "set.npz")
@@ -88,7 +88,7 @@ def test_a_file_gives_back_what_was_saved(tmp_path, pointwise):
     assert series.load(tmp_path / "set.npz")[0].coupling is None
 
 
-def test_a_file_that_does_not_fit_is_refused(tmp_path):
+def test_an_inconsistent_file_is_refused(tmp_path):
     path = tmp_path / "set.npz"
     series.save(path, small())
     with np.load(path) as stored:
@@ -109,7 +109,7 @@ X = np.array([[2, 0, -1, 5, 0], [4, 0, -1, 5, 0], [6, 3, 0, 5, 0]], np.float32)
 M = np.array([[1, 0, 1, 1, 0], [1, 0, 1, 1, 0], [1, 1, 0, 1, 0]], bool)
 
 
-def test_the_comparable_scale_divides_by_the_largest_value_not_the_range():
+def test_the_comparable_scale_divides_by_the_maximum_not_the_range():
     scale = Scale.comparable(X, M)
     assert scale.shift.tolist() == [2, 3, -1, 5, 0]
     assert scale.scale.tolist() == [6, 3, -1, 5, 1]
@@ -118,7 +118,7 @@ def test_the_comparable_scale_divides_by_the_largest_value_not_the_range():
     assert zero.scale.tolist() == [1]  # a largest value of 0 is replaced
 
 
-def test_the_clean_scale_gives_mean_0_and_deviation_1_to_what_it_was_fitted_on():
+def test_the_standard_scale_gives_mean_0_and_deviation_1():
     rng = np.random.default_rng(0)
     m = rng.random((500, 3)) < 0.4
     x = np.where(m, rng.normal([5, -3, 100], [2, 0.1, 30], (500, 3)), 0).astype(np.float32)
@@ -130,7 +130,7 @@ def test_the_clean_scale_gives_mean_0_and_deviation_1_to_what_it_was_fitted_on()
 
 
 @pytest.mark.parametrize("fit", [Scale.comparable, Scale.standard])
-def test_what_is_unobserved_stays_0(fit):
+def test_unobserved_values_stay_0(fit):
     y = fit(X, M).apply(X, M)
     assert y.dtype == np.float32
     assert (y[~M] == 0).all()
@@ -147,7 +147,7 @@ def test_records_are_split_by_fifths(count, sizes):
         assert (np.diff(part) > 0).all()
 
 
-def test_the_order_of_the_records_does_not_matter_to_their_split():
+def test_a_split_does_not_depend_on_the_order_of_the_records():
     ids = np.array([f"{i:03d}" for i in range(50)])
     shuffled = np.random.default_rng(3).permutation(ids)
     for part in ("train", "validation", "test"):
@@ -156,15 +156,15 @@ def test_the_order_of_the_records_does_not_matter_to_their_split():
     assert (record_split(50).test != record_split(50, seed=43).test).any()
 
 
-def test_too_few_records_are_not_split():
+def test_too_few_records_are_refused():
     with pytest.raises(UserError, match="2 records are too few"):
         record_split(2)
 
 
-def test_trials_are_split_whole():
+def test_no_trial_is_in_two_parts():
     parts = trial_split(np.array([5, 1, 4, 2, 3, 1, 5]))
     assert parts.train.tolist() == [1, 3, 4, 5]
     assert parts.validation.tolist() == [2]
     assert parts.test.tolist() == [0, 6]
-    with pytest.raises(UserError, match="nothing of trial 4"):
+    with pytest.raises(UserError, match="no records of trial 4"):
         trial_split(np.array([1, 2, 3, 5]))

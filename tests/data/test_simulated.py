@@ -1,4 +1,4 @@
-"""Simulated series: the shape of the real ones, a known coupling, labels that can be learned but not read off."""
+"""Simulated series: shaped like the real ones, with known coupling and labels that need to be learned."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_seed_gives_the_same_series_every_time(make):
 
 @pytest.mark.parametrize("make", [icu, movement])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_arrays_are_sound(make, seed):
+def test_the_arrays_are_valid(make, seed):
     data = make(seed)
     assert data.fault() is None
     assert len(data.names) == len(set(data.names)) == 12
@@ -44,7 +44,7 @@ def test_the_arrays_are_sound(make, seed):
 
 
 @pytest.mark.parametrize("make", [icu, movement])
-def test_the_coupling_is_sparse_and_not_to_oneself(make):
+def test_the_coupling_is_sparse_with_a_zero_diagonal(make):
     coupling = make().coupling
     assert coupling.shape == (12, 12)
     assert (coupling >= 0).all()
@@ -52,7 +52,7 @@ def test_the_coupling_is_sparse_and_not_to_oneself(make):
     assert (np.diag(coupling) == 0).all()
 
 
-def test_stays_are_measured_as_irregularly_as_real_ones():
+def test_stays_are_as_irregular_as_real_ones():
     data = icu()
     points = np.diff(data.offsets)
     assert len(data) == 480
@@ -77,7 +77,7 @@ def auc(features, label):
     return roc_auc_score(label, chance)
 
 
-def test_who_dies_can_be_learned_from_the_values_and_not_from_when_they_were_taken():
+def test_death_can_be_learned_from_values_but_not_from_times():
     data = icu()
     usual = data.x.sum(axis=0) / data.m.sum(axis=0)
     means = np.array([np.where(m.any(0), x.sum(0) / np.maximum(m.sum(0), 1), usual) for _, x, m in records(data)])
@@ -117,7 +117,7 @@ def test_movements_read_one_tag_at_a_time():
 
 
 def carried(data):
-    """The last place of each tag and its move since the one before; the way across is measured from their middle."""
+    """Return the last position of each tag, relative to their mean in x and y, and its change since the one before."""
     rows = []
     for _, x, m in records(data):
         last = before = np.full((4, 3), np.nan)
@@ -129,7 +129,7 @@ def carried(data):
     return np.nan_to_num(np.array(rows), nan=0.5)
 
 
-def test_activities_can_be_learned_from_where_the_tags_were_but_not_from_one_point():
+def test_activities_can_be_learned_from_several_points_but_not_from_one():
     data = movement()
     parts = trial_split(data.group)
     train, test = data.take(parts.train), data.take(parts.test)

@@ -1,4 +1,4 @@
-"""Samples of sporadic series: the published processes bit for bit, and a climate whose coupling is known."""
+"""Simulated sporadic series: the published processes, reproduced exactly, and a climate with known coupling."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_a_seed_gives_the_same_series_every_time(make, cut):
 
 @pytest.mark.parametrize(("make", "cut"), SETS)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_arrays_are_sound_and_can_be_forecast(make, cut, seed):
+def test_the_arrays_are_valid_and_can_be_forecast(make, cut, seed):
     data = make(seed)
     assert data.fault() is None
     assert data.m.any(axis=1).all()
@@ -47,7 +47,7 @@ def test_the_brusselator_is_the_published_one():
         np.array([[0.8395103216171265, 5.309178829193115]]))
 
 
-def test_the_brusselator_is_seen_as_published():
+def test_the_brusselator_is_observed_as_published():
     data = brusselator(5)
     points = np.diff(data.offsets)
     assert (points.min(), points.max()) == (20, 29)
@@ -58,7 +58,7 @@ def test_the_brusselator_is_seen_as_published():
     assert data.t.max() <= 49.81  # 499 steps
 
 
-def test_the_double_process_has_the_published_law():
+def test_the_double_process_has_the_published_distribution():
     data = double_ou()
     points = np.diff(data.offsets)
     assert len(data) == 10_000
@@ -76,7 +76,7 @@ def test_the_double_process_has_the_published_law():
     assert data.x[early, 0].mean() == pytest.approx(1 - np.exp(-1), abs=0.03)
 
 
-def test_few_pairs_can_be_asked_for():
+def test_the_number_of_pairs_can_be_chosen():
     assert len(double_ou(count=300)) == 300
 
 
@@ -97,7 +97,7 @@ def test_the_climate_is_as_sporadic_as_the_real_one():
         assert (x.mean(), x.std()) == pytest.approx((0, 1), abs=1e-4)
 
 
-def test_the_climates_coupling_is_known_sparse_and_not_to_oneself():
+def test_the_climate_coupling_is_sparse_with_a_zero_diagonal():
     coupling = climate().coupling
     assert coupling.shape == (5, 5)
     assert (np.diag(coupling) == 0).all()
@@ -115,7 +115,7 @@ def test_a_driven_variable_follows_its_driver(one, two, sign):
     assert sign * np.corrcoef(data.x[both][:, [i, k]].T)[0, 1] > 0.4
 
 
-def test_the_climate_has_years():
+def test_the_climate_has_a_yearly_cycle():
     data = climate()
     k = VARIABLES.index("TMAX")
     seen = data.m[:, k]

@@ -1,4 +1,4 @@
-"""USHCN from rows written by hand, sound and broken, and the real file where it is."""
+"""USHCN from made-up rows, valid and malformed, and from the real file if it is present."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ def written(folder: Path, rows: list[str], head: str = HEADER + "\n") -> dict[st
     return {FILE: folder / FILE}
 
 
-def test_values_and_masks_become_series_by_number(tmp_path):
+def test_rows_are_grouped_into_series_by_number(tmp_path):
     reading = read(written(tmp_path, SOUND))
     a = reading.arrays
     assert a.fault() is None
@@ -43,7 +43,7 @@ def test_values_and_masks_become_series_by_number(tmp_path):
     assert (reading.rows, dict(reading.skipped)) == (4, {})
 
 
-def test_the_order_of_rows_does_not_matter_and_numbers_may_be_written_with_a_point(tmp_path):
+def test_rows_may_be_in_any_order_and_series_numbers_have_a_point(tmp_path):
     one = read(written(tmp_path / "one", SOUND)).arrays
     pointed = [line.replace("2,", "2.0,", 1).replace(",1,", ",1.0,") for line in reversed(SOUND)]
     two = read(written(tmp_path / "two", pointed)).arrays
@@ -51,12 +51,12 @@ def test_the_order_of_rows_does_not_matter_and_numbers_may_be_written_with_a_poi
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
-def test_a_series_comes_after_one_of_a_smaller_number(tmp_path):
+def test_series_are_sorted_by_number_not_as_text(tmp_path):
     rows = [row(number, time, TMAX=1) for number in (10, 9, 100) for time in (1, 151)]
     assert read(written(tmp_path, rows)).arrays.ids.tolist() == ["9", "10", "100"]
 
 
-def test_what_is_unobserved_is_0_whatever_stands_there(tmp_path):
+def test_unobserved_values_are_0_whatever_the_file_has(tmp_path):
     line = row(5, 3, TMAX=2).replace("5,3,0,0,", "5,3,7,,")
     arrays = read(written(tmp_path, [*SOUND, line])).arrays
     assert arrays.x[-1].tolist() == [0, 0, 0, 2, 0]
@@ -74,18 +74,18 @@ def test_what_is_unobserved_is_0_whatever_stands_there(tmp_path):
     (row(2, "noon", PRCP=1), ushcn.MALFORMED),
     (row(2, "nan", PRCP=1), ushcn.MALFORMED),
     (row(2, 3, PRCP=1).replace(",1,0,0,0,0\n", ",2,0,0,0,0\n"), ushcn.MALFORMED),
-    (row(2, 3, PRCP="wet"), ushcn.NUMBERLESS),
-    (row(2, 3, PRCP=""), ushcn.NUMBERLESS),
-    (row(2, 3, PRCP="nan"), ushcn.NUMBERLESS),
-    (row(2, 3, PRCP="inf"), ushcn.NUMBERLESS),
-    (row(2, 3, PRCP="1e39"), ushcn.NUMBERLESS),
+    (row(2, 3, PRCP="wet"), ushcn.NOT_A_NUMBER),
+    (row(2, 3, PRCP=""), ushcn.NOT_A_NUMBER),
+    (row(2, 3, PRCP="nan"), ushcn.NOT_A_NUMBER),
+    (row(2, 3, PRCP="inf"), ushcn.NOT_A_NUMBER),
+    (row(2, 3, PRCP="1e39"), ushcn.NOT_A_NUMBER),
     (row(2, -0.1, PRCP=1), ushcn.OUTSIDE),
     (row(2, 200.1, PRCP=1), ushcn.OUTSIDE),
     (row(2, 3), ushcn.EMPTY),
-    (row(2, 160.1, PRCP=1), ushcn.TWICE),
-    (row(2, 160.10000000000002, PRCP=1), ushcn.TWICE),  # the same stamp, as subtraction leaves it
+    (row(2, 160.1, PRCP=1), ushcn.DUPLICATE),
+    (row(2, 160.10000000000002, PRCP=1), ushcn.DUPLICATE),  # the same time after a subtraction
 ])
-def test_a_bad_row_is_skipped_and_counted(tmp_path, line, reason):
+def test_a_malformed_row_is_skipped_and_counted(tmp_path, line, reason):
     reading = read(written(tmp_path, [*SOUND, line, "\n"]))
     assert reading.skipped == {reason: 1}
     assert reading.rows == 5
@@ -108,13 +108,13 @@ def test_a_file_without_a_series_to_forecast_is_refused(tmp_path):
         read(written(tmp_path, [row(0, 150, TMAX=1), row(1, 150.1, TMAX=1)]))
 
 
-def test_the_prepared_file_says_what_was_skipped_and_what_is_for_training_alone(tmp_path, files_under):
+def test_the_state_lists_skipped_rows_and_series_for_training_only(tmp_path, files_under):
     written(tmp_path / "ushcn", [*SOUND, row(7, 150, TMAX=1), row(8, 151, TMAX=1), "8,1\n", row(8, 151, TMIN=1)])
-    assert "its files are there" in USHCN.check(tmp_path).detail
+    assert "downloaded, but not prepared yet" in USHCN.check(tmp_path).detail
     USHCN.prepare(tmp_path)
     assert USHCN.check(tmp_path).detail == (
-        "4 series, 7 observations at 6 times; for training alone: 2 with nothing before or after time 150; "
-        "skipped: 1 malformed rows, 1 rows at a time that came before")
+        "4 series, 7 observations at 6 times; 2 used for training only, without rows before or after time 150; "
+        "skipped: 1 malformed rows, 1 rows at the same time as an earlier one")
     data = load(tmp_path)
     assert two_sided(data, CUT).tolist() == [True, True, False, False]
     assert np.isnan(data.label).all()

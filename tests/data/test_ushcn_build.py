@@ -1,4 +1,4 @@
-"""The climate set from station files written by hand: each rule of the published recipe, and the command."""
+"""The climate set built from made-up station files: each rule of the published recipe, and the command."""
 
 import json
 from collections import Counter
@@ -11,14 +11,14 @@ from acenode.cli import main
 from acenode.data import station_files, ushcn_build
 from acenode.data.station_files import read_stations
 from acenode.data.ushcn import FILE, USHCN, VARIABLES, load
-from acenode.data.ushcn_build import Sample, build, draw, series_of
+from acenode.data.ushcn_build import StationSample, build, sample_station, series_of
 from acenode.errors import UserError
 
 GHCN, OLD = "USC00011084", "011084"
 
 
 def line(year=1996, month=1, element="TMAX", days=(), station=GHCN, end="\n") -> str:
-    """A month: `days` has the first values, each a number or (number, quality flag)."""
+    """Write a month; `days` has the first values, each a number or (number, quality flag)."""
     fields = []
     for k in range(31):
         value, flag = (days[k], " ") if k < len(days) and not isinstance(days[k], tuple) else (
@@ -36,7 +36,7 @@ def stations(tmp_path, *lines):
 
 
 def century(station=GHCN, first=1960, last=2002, elements=("TMAX",), value=lambda y, m, k, d: d) -> str:
-    """Every day up to the 28th of every month."""
+    """Write every day up to the 28th of every month."""
     return "".join(line(y, m, e, [value(y, m, k, d) for d in range(28)], station)
                    for y in range(first, last + 1) for m in range(1, 13) for k, e in enumerate(elements))
 
@@ -63,17 +63,17 @@ def test_a_month_is_read_by_its_columns(tmp_path, station, form):
 
 
 @pytest.mark.parametrize("flag", "DGIKLMNORSTWXZ")
-def test_what_failed_a_check_is_dropped(tmp_path, flag):
+def test_values_that_failed_a_quality_check_are_left_out(tmp_path, flag):
     found, _, _ = stations(tmp_path, line(days=[1, (2, flag), (3, "Q"), 4]))
     assert found[0].value.tolist() == [1, 3, 4]
 
 
-def test_trailing_blanks_may_be_cut_and_line_ends_be_of_any_kind(tmp_path):
+def test_trailing_blanks_and_line_ends_may_vary(tmp_path):
     found, _, skipped = stations(tmp_path, line(days=[1]).rstrip() + "\r\n", line(month=2, days=[2], end="\r\n"))
     assert (found[0].value.tolist(), skipped) == ([1, 2], {})
 
 
-def test_other_elements_are_passed_over_and_stations_told_apart(tmp_path):
+def test_other_elements_are_ignored_and_stations_separated(tmp_path):
     found, _, skipped = stations(tmp_path, line(element="WESD", days=[9], station="USC00000002"),
                                  line(days=[1], station="USC00000003"), line(days=[2]))
     assert [(one.name, one.value.tolist()) for one in found] == [("USC00000003", [1]), (GHCN, [2])]
@@ -86,14 +86,14 @@ def test_other_elements_are_passed_over_and_stations_told_apart(tmp_path):
     (line(days=[1])[:200] + "\n", station_files.MALFORMED),
     (line(days=[1]).rstrip("\n") + "   123\n", station_files.MALFORMED),
     (line(station=OLD, days=[1]), station_files.MALFORMED),
-    (line(month=3, days=["1x"]), station_files.NUMBERLESS),
-    (line(month=3, days=["1-2"]), station_files.NUMBERLESS),
-    (line(month=3, days=["--2"]), station_files.NUMBERLESS),
-    (line(month=3, days=["1  "]), station_files.NUMBERLESS),
+    (line(month=3, days=["1x"]), station_files.NOT_A_NUMBER),
+    (line(month=3, days=["1-2"]), station_files.NOT_A_NUMBER),
+    (line(month=3, days=["--2"]), station_files.NOT_A_NUMBER),
+    (line(month=3, days=["1  "]), station_files.NOT_A_NUMBER),
     (line(1999, 2, days=[-9999] * 28 + [5]), station_files.NO_DAY),
-    (line(month=1, days=[8]), station_files.TWICE),
+    (line(month=1, days=[8]), station_files.DUPLICATE),
 ])
-def test_what_is_broken_is_skipped_and_counted(tmp_path, bad, reason):
+def test_malformed_lines_and_values_are_skipped_and_counted(tmp_path, bad, reason):
     found, _, skipped = stations(tmp_path, line(days=[7]), bad)
     assert skipped == {reason: 1}
     assert found[0].value.tolist() == [7]  # the first of two
@@ -107,9 +107,9 @@ def test_another_file_is_refused(tmp_path):
 # The recipe ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_clock_is_the_published_one():
+def test_times_are_those_of_the_published_set():
     days = np.array([0, 17136, 17137, 17138, 18254, 18255, 18627])
-    sample = Sample(np.zeros(7, int), days, np.arange(7.0))
+    sample = StationSample(np.zeros(7, int), days, np.arange(7.0))
     t, x, _ = series_of(sample, ushcn_build._last_day(1950, 2000))
     expected = np.round(2500 * days / 18627, 1) - 2300
     np.testing.assert_allclose(t, expected[expected >= -1e-9], atol=1e-9)
@@ -118,34 +118,34 @@ def test_the_clock_is_the_published_one():
     assert len(np.unique(np.rint(10 * np.arange(18628) * 2500 / 18627))) == 18628  # every day has its own stamp
 
 
-def test_a_series_has_1491_days_whatever_the_years():
+def test_a_series_spans_1491_days_for_any_years():
     for start, end in ((1950, 2000), (1990, 2015), (1996, 2000)):
         last = ushcn_build._last_day(start, end)
         days = np.arange(last + 1)
-        t, _, m = series_of(Sample(days % 5, days, days * 1.0), last)
+        t, _, m = series_of(StationSample(days % 5, days, days * 1.0), last)
         assert (len(t), t[-1]) == (1491, 200)
         assert t[0] < 0.15
         assert (m.sum(axis=1) == 1).all()
 
 
 def test_elements_of_one_day_share_a_row():
-    sample = Sample(np.array([0, 3, 4]), np.array([18627, 18627, 18626]), np.array([1.0, 2.0, 3.0]))
+    sample = StationSample(np.array([0, 3, 4]), np.array([18627, 18627, 18626]), np.array([1.0, 2.0, 3.0]))
     t, x, m = series_of(sample, 18627)
     assert t.tolist() == [199.9, 200]
     assert x.tolist() == [[0, 0, 0, 0, 3], [1, 0, 0, 2, 0]]
     assert m.sum() == 3
 
 
-def test_one_in_twenty_is_kept_of_each_element_by_seed_and_station(tmp_path):
+def test_a_twentieth_of_each_element_is_kept_by_seed_and_station(tmp_path):
     (one,), _, _ = stations(tmp_path, century(elements=("PRCP", "TMIN"), first=1990, last=1999))
     every = np.ones(len(one.day), bool)
-    sample = draw(one, every, 1990, 0)
+    sample = sample_station(one, every, 1990, 0)
     assert np.bincount(sample.element, minlength=5).tolist() == [168, 0, 0, 0, 168]  # 5% of 3,360
-    again, other = draw(one, every, 1990, 0), draw(one, every, 1990, 1)
+    again, other = sample_station(one, every, 1990, 0), sample_station(one, every, 1990, 1)
     assert sample.day.tolist() == again.day.tolist()
     assert sample.day.tolist() != other.day.tolist()
     assert len(np.unique(sample.day[sample.element == 0])) == 168
-    neighbour = draw(station_files.Station("USC9", one.element, one.day, one.value), every, 1990, 0)
+    neighbour = sample_station(station_files.Station("USC9", one.element, one.day, one.value), every, 1990, 0)
     assert sample.day.tolist() != neighbour.day.tolist()
 
 
@@ -174,16 +174,16 @@ def test_the_whole_recipe(tmp_path):
     assert 60 < np.diff(data.offsets).mean() < 220
 
 
-def test_elements_are_standardised_over_all_that_is_kept():
-    samples = [Sample(np.array([0, 0, 3]), np.arange(3), np.array([1.0, 2.0, 5.0])),
-               Sample(np.array([0, 3]), np.arange(2), np.array([6.0, 5.0]))]
+def test_elements_are_standardised_over_all_kept_values():
+    samples = [StationSample(np.array([0, 0, 3]), np.arange(3), np.array([1.0, 2.0, 5.0])),
+               StationSample(np.array([0, 3]), np.arange(2), np.array([6.0, 5.0]))]
     ushcn_build._standardise(samples)
     kept = np.concatenate([s.value[s.element == 0] for s in samples])
     np.testing.assert_allclose(kept, (np.array([1, 2, 6]) - 3) / np.sqrt(7))  # n − 1
     assert samples[1].value[1] == 0  # what does not vary is only shifted
 
 
-def test_a_seed_gives_the_same_file_whatever_the_files_are_called(tmp_path):
+def test_a_seed_gives_the_same_file_for_any_file_names(tmp_path):
     text = {name: century(station) for name, station in (("a", "USC00000001"), ("b", "USC00000002"))}
     one = build(folder_of(tmp_path / "x", **text), tmp_path / "1")
     two = build(folder_of(tmp_path / "y", z=text["a"], c=text["b"]), tmp_path / "2")
@@ -192,17 +192,17 @@ def test_a_seed_gives_the_same_file_whatever_the_files_are_called(tmp_path):
     assert three.path.read_bytes() != one.path.read_bytes()
 
 
-def test_other_years_can_be_asked_for(tmp_path):
+def test_other_years_can_be_chosen(tmp_path):
     folder = folder_of(tmp_path, a=century(first=1985, last=2017))
     built = build(folder, tmp_path / "data", start=1990, end=2015)
     assert built.series == 1
     with pytest.raises(UserError, match="can be used: 1 station that does not span the years; "
-                                        "a station must begin by 1969 and last into 2002: give other stations"):
+                                        "a station must begin by 1969 and last into 2002: use other stations"):
         build(folder, tmp_path / "other")
     assert not (tmp_path / "other" / "ushcn" / FILE).exists()
 
 
-def test_where_no_station_is_left_every_reason_is_said(tmp_path):
+def test_without_usable_stations_the_error_lists_every_reason(tmp_path):
     late = century("USC00000001", first=1998)
     folder = folder_of(tmp_path, a=late, b=late.replace("USC00000001", "USC00000002"), empty="", blank="\n",
                        c=century("USC00000003", last=1960) + line(2002, 1, "TMAX", [1], "USC00000003"),
@@ -211,29 +211,29 @@ def test_where_no_station_is_left_every_reason_is_said(tmp_path):
         build(folder, tmp_path / "data")
     said = str(error.value)
     for words in ("2 stations that do not span the years", "1 station with too few times after the cut",
-                  "2 empty files", "1 malformed line,", "1 file of malformed lines alone",
+                  "2 empty files", "1 malformed line,", "1 file with only malformed lines",
                   "1 file without any of the variables", "keep more than 3 times"):
         assert words in said
     for name in "abc":
         (folder / f"{name}.dly").unlink()
-    with pytest.raises(UserError, match="2 empty files.*; give whole station files"):
+    with pytest.raises(UserError, match="2 empty files.*; use complete station files"):
         build(folder, tmp_path / "data")
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"start": 2000, "end": 1990}, "are no span"),
+    ({"start": 2000, "end": 1990}, "is not a range of years"),
     ({"start": 1998, "end": 2000}, "too short: choose five years or more"),
     ({"seed": -1}, "the seed is -1"),
 ])
-def test_years_and_seeds_that_cannot_be_are_refused(tmp_path, given, words):
+def test_invalid_years_and_seeds_are_refused(tmp_path, given, words):
     with pytest.raises(UserError, match=words):
         build(folder_of(tmp_path, a=line(days=[1])), tmp_path / "data", **given)
 
 
-def test_folders_that_cannot_be_used_are_refused(tmp_path):
-    with pytest.raises(UserError, match="is no folder"):
+def test_unusable_folders_are_refused(tmp_path):
+    with pytest.raises(UserError, match="is not a folder"):
         build(tmp_path / "nowhere", tmp_path / "data")
-    with pytest.raises(UserError, match="has no station files"):
+    with pytest.raises(UserError, match="contains no station files"):
         build(folder_of(tmp_path), tmp_path / "data")
     folder = folder_of(tmp_path, a=line(days=[1]), b=line(days=[1], station=OLD))
     with pytest.raises(UserError, match="mixes station files in metric and in US units"):
@@ -244,11 +244,11 @@ def test_folders_that_cannot_be_used_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("there", ["ushcn.npz", f"ushcn/{FILE}"])
-def test_nothing_is_replaced(tmp_path, there):
+def test_existing_files_are_not_replaced(tmp_path, there):
     path = tmp_path / "data" / there
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    with pytest.raises(UserError, match="is there already: move it away"):
+    with pytest.raises(UserError, match="exists already: move it away"):
         build(folder_of(tmp_path, a=century()), tmp_path / "data")
     assert path.read_text() == "mine"
 
@@ -267,7 +267,7 @@ def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
     assert main(["data", "check", "ushcn"]) == 0
     assert len(load(tmp_path / "data")) == 1
     assert main(arguments) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "more"))
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["series"] == 1
@@ -280,7 +280,7 @@ def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
     (["get", "ushcn", "--from", "."], "--from goes with `acenode data build ushcn`"),
     (["check", "ushcn", "--seed", "1"], "--seed goes with"),
 ])
-def test_a_command_that_makes_no_sense_is_one_line(tmp_path, monkeypatch, capsys, words, said):
+def test_an_invalid_command_gives_one_line(tmp_path, monkeypatch, capsys, words, said):
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path))
     assert main(["data", *words]) == 2
     (error,) = capsys.readouterr().err.strip().splitlines()
