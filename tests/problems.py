@@ -1,4 +1,4 @@
-"""Problems with closed-form answers, and the yardsticks the tests share."""
+"""Problems with closed-form solutions, and helpers that tests share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIGHT = {"rtol": 1e-10, "atol": 1e-12}
 
 
 class Linear(nn.Module):
-    """d(h, a)/dt = M (h, a): the co-evolving system whose solution is a matrix exponential."""
+    """d(h, a)/dt = M (h, a), whose solution is a matrix exponential."""
 
     def __init__(self, d: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Smooth(nn.Module):
 
 
 def co_evolving(kind: str, solver: Solver, d: int = 2, seed: int = 0) -> ACENODE:
-    """A double-precision ACE layer with a learned q, so that θ_f, θ_g and θ_q all have gradients."""
+    """Build a double-precision ACE layer with a learned q, so that θ_f, θ_g and θ_q all have gradients."""
     f, g = Smooth(d, d), Smooth(d, d * d if kind == "pairwise" else d, square=kind == "pairwise")
     q = Dense((d,), kind, hidden=3)
     layer = ACENODE(f, g, q, attend=Pairwise() if kind == "pairwise" else Elementwise(), solver=solver).double()
@@ -56,7 +56,7 @@ def co_evolving(kind: str, solver: Solver, d: int = 2, seed: int = 0) -> ACENODE
 
 
 def central_difference(loss: Callable[[], Tensor], x: Tensor, eps: float = 1e-5) -> Tensor:
-    """∂loss/∂x by (loss(x+ε) − loss(x−ε)) / 2ε, coordinate by coordinate."""
+    """Compute ∂loss/∂x as (loss(x+ε) − loss(x−ε)) / 2ε, coordinate by coordinate."""
     gradient = torch.zeros_like(x)
     with torch.no_grad():
         flat, out = x.view(-1), gradient.view(-1)
@@ -72,12 +72,12 @@ def central_difference(loss: Callable[[], Tensor], x: Tensor, eps: float = 1e-5)
 
 
 def relative(x: Tensor, y: Tensor) -> float:
-    """‖x − y‖ / ‖y‖."""
+    """Return ‖x − y‖ / ‖y‖."""
     return float(torch.linalg.vector_norm((x - y).detach()) / torch.linalg.vector_norm(y.detach()))
 
 
 def hasten(layer: Any, factor: float) -> None:
-    """Make the f and g of an image model so much faster; from about 15 times on steps are refused."""
+    """Multiply the f and g of an image model by a factor; from about 15 on, steps are rejected."""
     with torch.no_grad():
         for field in filter(None, (getattr(layer, name, None) for name in "fg")):
             field.norms[-1].weight.mul_(factor)
@@ -97,10 +97,10 @@ class IdleEngine:
         self.closed += 1
 
 
-class Refused:
-    """A kernel that cannot be launched."""
+class FailingKernel:
+    """A kernel whose launch fails."""
 
     def __getitem__(self, grid: Any) -> Any:
-        def launch(*given: Any, **told: Any) -> None:
+        def launch(*given: Any, **options: Any) -> None:
             raise RuntimeError("out of resource: registers\nand more")
         return launch

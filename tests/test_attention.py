@@ -1,4 +1,4 @@
-"""Attention and its beginnings against direct mathematics."""
+"""Attention (Eqs. 4 and 5), the initial attention q, and the ODE layers, against the formulas written out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def noise(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_pairwise_is_the_sum_over_j() -> None:
+def test_pairwise_attention_is_the_softmax_weighted_sum() -> None:
     h, a = noise(5, 3), noise(5, 3, 3, seed=1)
     attended = Pairwise()(h, a)
     for b in range(5):
@@ -27,12 +27,12 @@ def test_pairwise_is_the_sum_over_j() -> None:
     assert torch.allclose(Pairwise.weights(a).sum(-1), torch.ones(5, 3, dtype=torch.float64))
 
 
-def test_elementwise_is_a_gate() -> None:
+def test_elementwise_attention_multiplies_by_a_sigmoid() -> None:
     h, a = noise(2, 3, 4, 4), noise(2, 3, 4, 4, seed=1)
     assert torch.allclose(Elementwise()(h, a), h / (1 + torch.exp(-a)))
 
 
-def test_correlation_is_numpys() -> None:
+def test_correlation_equals_numpy() -> None:
     h = noise(50, 4) @ noise(4, 4, seed=1)
     assert np.allclose(correlation(h).numpy(), np.corrcoef(h.numpy(), rowvar=False))
     assert np.allclose(mean_correlation(h).numpy(), np.corrcoef(h.numpy(), rowvar=False).mean(1))
@@ -43,7 +43,7 @@ def test_correlation_over_leading_axes() -> None:
     assert torch.allclose(correlation(h)[1], correlation(h[1]))
 
 
-def test_zero_variance_gives_the_identitys_rows() -> None:
+def test_a_constant_coordinate_has_the_row_of_the_identity() -> None:
     h = noise(10, 3)
     h[:, 1] = 7.0
     c = correlation(h)
@@ -54,7 +54,7 @@ def test_zero_variance_gives_the_identitys_rows() -> None:
     assert torch.isfinite(correlation(torch.zeros(4, 3))).all()
 
 
-def test_correlation_is_detached_and_shared() -> None:
+def test_correlation_is_detached_and_equal_for_all_samples() -> None:
     q, h = Correlation((3,)).double(), noise(6, 3).requires_grad_()
     a = q(h)
     assert a.shape == (6, 3, 3)
@@ -72,13 +72,13 @@ def test_running_average_is_the_mean_of_the_first_batches() -> None:
     assert torch.allclose(q(noise(2, 3, seed=9))[0], mean)
 
 
-def test_running_average_follows_time_where_attention_is_fixed() -> None:
+def test_running_average_is_interpolated_in_time() -> None:
     q = Correlation((2,), bins=3).double()
     early, late = noise(8, 2), noise(8, 2, seed=1)
     q(early, 0.0)
     q(late, 1.0)
     q.eval()
-    assert torch.allclose(q(early, 0.05)[0], correlation(early))  # the middle bin was never met
+    assert torch.allclose(q(early, 0.05)[0], correlation(early))  # the middle bin is empty
     q.train()
     q(late, 0.5)
     q.eval()
@@ -99,26 +99,26 @@ def ace(attention: str, q: torch.nn.Module, d: int = 3, solver: Solver | None = 
 
 @pytest.mark.parametrize("solver", [Solver("rk4", step_size=0.1), Solver(), Solver("dopri8", rtol=1e-2, atol=1e-2)])
 @pytest.mark.parametrize("attention", ["evolving", "fixed"])
-def test_a_prediction_does_not_depend_on_its_batch_mates(attention: str, solver: Solver) -> None:
+def test_a_prediction_does_not_depend_on_its_batch(attention: str, solver: Solver) -> None:
     torch.manual_seed(0)
     q = Correlation((3,), bins=1 if attention == "evolving" else 8)
     layer = ace(attention, q, solver=solver)
     for seed in range(3):
         layer(noise(16, 3, seed=seed))
-    mine, mates, others = noise(1, 3, seed=7), noise(9, 3, seed=8), noise(4, 3, seed=9) * 5
+    sample, some, others = noise(1, 3, seed=7), noise(9, 3, seed=8), noise(4, 3, seed=9) * 5
 
-    def with_mates(layer: ACENODE, mates: torch.Tensor) -> torch.Tensor:
+    def beside(layer: ACENODE, rest: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            return layer(torch.cat((mine, mates))).h[-1, 0]
+            return layer(torch.cat((sample, rest))).h[-1, 0]
 
     layer.eval()
-    assert relative(with_mates(layer, mates), with_mates(layer, others)) < 1e-12
-    layer.train()  # the property is not trivial: with the batch's own correlation it fails
-    assert relative(with_mates(layer, mates), with_mates(layer, others)) > 1e-4
+    assert relative(beside(layer, some), beside(layer, others)) < 1e-12
+    layer.train()  # not trivial: it fails with the batch's own correlation
+    assert relative(beside(layer, some), beside(layer, others)) > 1e-4
 
 
 def test_fixed_attention_reads_the_correlation_at_every_evaluation() -> None:
-    """One Euler step at a time, by hand."""
+    """Equals Euler steps written out."""
     torch.manual_seed(0)
     layer = ace("fixed", Correlation((3,), bins=4), solver=Solver("euler", step_size=0.25))
     h = noise(6, 3)
@@ -142,43 +142,43 @@ def test_no_attention_is_a_plain_node() -> None:
 def test_augmented_appends_zeros() -> None:
     seen = []
 
-    class Still(torch.nn.Module):
+    class Constant(torch.nn.Module):
         def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             seen.append(h.shape)
             return torch.ones_like(h)
 
-    out = AugmentedNODE(Still(), extra=5, dim=1)(torch.ones(2, 3, 4, 4)).h
+    out = AugmentedNODE(Constant(), extra=5, dim=1)(torch.ones(2, 3, 4, 4)).h
     assert out.shape == (2, 2, 8, 4, 4)
     assert torch.allclose(out[-1, :, 3:], torch.ones(2, 5, 4, 4))
-    assert AugmentedNODE(Still(), extra=2, dim=-1)(torch.ones(2, 3)).h.shape == (2, 2, 5)
+    assert AugmentedNODE(Constant(), extra=2, dim=-1)(torch.ones(2, 3)).h.shape == (2, 2, 5)
 
 
-def test_detached_attention_keeps_the_value_and_drops_the_path() -> None:
+def test_detached_attention_keeps_the_values_and_stops_the_gradient() -> None:
     torch.manual_seed(0)
     layer, h = ace("evolving", Dense((3,))), noise(6, 3)
-    whole, cut = layer(h), layer(h, detach_attention=True)
-    assert torch.equal(whole.h, cut.h)
-    cut.h[-1].sum().backward()
+    whole, detached = layer(h), layer(h, detach_attention=True)
+    assert torch.equal(whole.h, detached.h)
+    detached.h[-1].sum().backward()
     assert layer.f.line.weight.grad is not None
     assert all(p.grad is None or not p.grad.any() for p in [*layer.g.parameters(), *layer.q.parameters()])
 
 
-def test_g_may_read_attention_itself() -> None:
+def test_g_can_read_attention() -> None:
     class Decay(torch.nn.Module):
         def forward(self, h: torch.Tensor, t: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
             return -a
 
-    class Still(torch.nn.Module):
+    class Constant(torch.nn.Module):
         def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             return torch.zeros_like(h)
 
-    layer = ACENODE(Still(), Decay(), Dense((3,)), g_reads_attention=True,
+    layer = ACENODE(Constant(), Decay(), Dense((3,)), g_reads_attention=True,
                     solver=Solver(rtol=1e-9, atol=1e-9)).double()
     trajectory = layer(noise(2, 3))
     assert relative(trajectory.a[-1], trajectory.a[0] * math.exp(-1)) < 1e-8  # type: ignore[index]
 
 
-def test_wrong_shapes_are_named() -> None:
+def test_wrong_shapes_are_refused() -> None:
     class One(torch.nn.Module):
         def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             return h[..., :1]
@@ -196,7 +196,7 @@ def test_wrong_shapes_are_named() -> None:
         AugmentedNODE(One(), extra=0)
 
 
-def test_missing_pieces_are_named() -> None:
+def test_missing_modules_are_refused() -> None:
     f = torch.nn.Identity()
     with pytest.raises(UserError, match="needs g"):
         ACENODE(f)

@@ -19,7 +19,7 @@ def start(d: int = 2) -> torch.Tensor:
 
 
 def gradients(kind: str, times: tuple[float, ...], **settings: object) -> dict[str, torch.Tensor]:
-    """∂L/∂· for a loss that reads h at every time and a at the end."""
+    """Return the gradients of a loss that reads h at every time and a at the end."""
     layer = co_evolving(kind, Solver(**settings))  # type: ignore[arg-type]
     h0 = start().requires_grad_()
     loss_of(layer, h0, times).backward()
@@ -34,7 +34,7 @@ def loss_of(layer: torch.nn.Module, h0: torch.Tensor, times: tuple[float, ...] =
 
 @pytest.mark.parametrize("kind", ["pairwise", "elementwise"])
 def test_all_modes_agree_with_central_differences(kind: str) -> None:
-    layer, h0 = co_evolving(kind, Solver("dopri8", **TIGHT)), start()  # another method than the one under test
+    layer, h0 = co_evolving(kind, Solver("dopri8", **TIGHT)), start()  # another method than the one tested
     exact = {name: central_difference(lambda: loss_of(layer, h0), p.data) for name, p in layer.named_parameters()}
     exact["h(0)"] = central_difference(lambda: loss_of(layer, h0), h0)
     groups = {name.split(".")[0] for name in exact}
@@ -47,8 +47,8 @@ def test_all_modes_agree_with_central_differences(kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rk4", "heun3", "euler"])
-def test_checkpointed_is_backprop_to_rounding(method: str) -> None:
-    """At loose tolerances too: both are the exact gradient of the steps that were taken."""
+def test_checkpointed_equals_backprop_up_to_rounding(method: str) -> None:
+    """At loose tolerances too: both are the exact gradient of the steps taken."""
     settings = {"method": method, "rtol": 1e-3, "atol": 1e-3, "step_size": 0.2 if method in FIXED_STEP else None}
     plain = gradients("pairwise", INSIDE, gradient="backprop", **settings)
     replayed = gradients("pairwise", INSIDE, gradient="checkpointed", **settings)
@@ -79,7 +79,7 @@ def test_linear_system_gradient_is_closed_form() -> None:
     assert relative(h0.grad, torch.linalg.matrix_exp(field.M)[:3, :3].sum(0).expand(4, 3)) < 1e-9
 
 
-def test_evaluations_are_counted_both_ways() -> None:
+def test_forward_and_backward_evaluations_are_counted() -> None:
     for mode, backward in (("backprop", False), ("checkpointed", True), ("adjoint", True)):
         layer = co_evolving("pairwise", Solver(gradient=mode))  # type: ignore[arg-type]
         calls = []
@@ -91,8 +91,8 @@ def test_evaluations_are_counted_both_ways() -> None:
         assert (trajectory.evaluations.backward > 0) == backward
 
 
-class Width(torch.nn.Module):
-    """A field that would keep a hundred times its state for every evaluation."""
+class WideField(torch.nn.Module):
+    """A field whose evaluation saves a hundred times its state for the backward pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,42 +102,42 @@ class Width(torch.nn.Module):
         return (torch.sin(self.w * state[0]).mean(0),)
 
 
-class Held:
-    """A tensor kept for the backward pass, counted while it is alive."""
+class SavedTensor:
+    """A tensor saved for the backward pass; counts the elements alive."""
 
     now = most = 0
 
     def __init__(self, x: torch.Tensor) -> None:
         self.x = x
-        Held.now += x.numel()
-        Held.most = max(Held.most, Held.now)
+        SavedTensor.now += x.numel()
+        SavedTensor.most = max(SavedTensor.most, SavedTensor.now)
 
     def __del__(self) -> None:
-        Held.now -= self.x.numel()
+        SavedTensor.now -= self.x.numel()
 
 
-def kept(mode: str, steps: int) -> tuple[int, int]:
-    """Floats that are kept when forward ends, and the most at any moment, beyond one state a step."""
-    Held.now = Held.most = 0
+def saved_elements(mode: str, steps: int) -> tuple[int, int]:
+    """Return the elements saved at the end of the forward pass, and the most at any moment."""
+    SavedTensor.now = SavedTensor.most = 0
     y = torch.ones(50, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(Held, lambda held: held.x):
-        solution = solve(Width(), (y,), [0.0, 1.0], Solver("rk4", step_size=1 / steps, gradient=mode))  # type: ignore[arg-type]
-        after_forward = Held.now
+    with torch.autograd.graph.saved_tensors_hooks(SavedTensor, lambda saved: saved.x):
+        solution = solve(WideField(), (y,), [0.0, 1.0], Solver("rk4", step_size=1 / steps, gradient=mode))  # type: ignore[arg-type]
+        after_forward = SavedTensor.now
         solution.states[0][-1].sum().backward()
-    return after_forward, Held.most
+    return after_forward, SavedTensor.most
 
 
-def test_checkpointed_keeps_the_states_and_no_more() -> None:
-    """Backprop keeps every evaluation's inner tensors, checkpointed those of one step, however many steps there are."""
-    after_forward, most = kept("checkpointed", 40)
+def test_checkpointed_saves_the_tensors_of_one_step_only() -> None:
+    """Backprop saves the tensors of all evaluations, checkpointed those of one step, whatever the number of steps."""
+    after_forward, most = saved_elements("checkpointed", 40)
     assert after_forward == 0
-    assert most == kept("checkpointed", 5)[1] <= kept("backprop", 1)[1]
-    assert kept("backprop", 40)[0] >= 40 * kept("backprop", 1)[0] * 0.9
+    assert most == saved_elements("checkpointed", 5)[1] <= saved_elements("backprop", 1)[1]
+    assert saved_elements("backprop", 40)[0] >= 40 * saved_elements("backprop", 1)[0] * 0.9
 
 
 def test_checkpointed_refuses_a_second_derivative() -> None:
     y = torch.ones(3, dtype=torch.float64, requires_grad=True)
-    end = solve(Width().double(), (y,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1]
+    end = solve(WideField().double(), (y,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1]
     (grad,) = torch.autograd.grad(end.sum(), y, create_graph=True)
     with pytest.raises(RuntimeError):
         grad.sum().backward()
@@ -148,7 +148,7 @@ def test_changing_the_start_in_place_does_not_change_the_gradient() -> None:
     for change in (False, True):
         y = torch.ones(3, dtype=torch.float64, requires_grad=True)
         start_state = y * 1
-        end = solve(Width().double(), (start_state,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1]
+        end = solve(WideField().double(), (start_state,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1]
         if change:
             start_state.detach().mul_(3)
         (grad,) = torch.autograd.grad(end.sum(), y)
@@ -163,7 +163,7 @@ def test_checkpointed_frees_its_graph() -> None:
     gc.disable()
     try:
         for _ in range(5):
-            solve(Width(), (y,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1].sum().backward()
+            solve(WideField(), (y,), [0.0, 1.0], Solver(gradient="checkpointed")).states[0][-1].sum().backward()
         after = sum(type(o) is torch.Tensor for o in gc.get_objects())
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Steps of each sample's own: equal to solving every sample alone."""
+"""Steps per sample: equal to solving every sample alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def problem() -> tuple[Linear, State]:
     field = Linear(3, generator)
     with torch.no_grad():
         field.M *= 4
-    scale = torch.tensor([1e-3, 1.0, 50.0, 0.0], dtype=torch.float64)[:, None]  # samples that want different steps
+    scale = torch.tensor([1e-3, 1.0, 50.0, 0.0], dtype=torch.float64)[:, None]  # samples that need different steps
     return field, tuple(scale * torch.randn(4, 3, generator=generator, dtype=torch.float64) for _ in range(2))
 
 
@@ -37,7 +37,7 @@ def test_equals_every_sample_solved_alone(method: str, times: list[float]) -> No
         together = solve(field, y, times, solver, per_sample=True).states
         alone = [solve(field, tuple(b[i:i + 1] for b in y), times, solver).states for i in range(4)]
     for block, blocks in zip(together, zip(*alone, strict=True), strict=True):
-        assert torch.allclose(block, torch.cat(blocks, dim=1), rtol=1e-6, atol=1e-13)  # dopri8 cancels
+        assert torch.allclose(block, torch.cat(blocks, dim=1), rtol=1e-6, atol=1e-13)  # cancellation in dopri8
 
 
 @pytest.mark.parametrize("method", ADAPTIVE)
@@ -53,7 +53,7 @@ def test_matches_the_matrix_exponential(method: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pairwise", "elementwise"])
-def test_its_gradient_is_exact(kind: str) -> None:
+def test_gradient_equals_central_differences(kind: str) -> None:
     layer = co_evolving(kind, Solver(rtol=1e-9, atol=1e-9)).eval()
     h0 = torch.tensor([[0.3, -0.2], [2.0, 1.0]], dtype=torch.float64, requires_grad=True)
 
@@ -66,13 +66,13 @@ def test_its_gradient_is_exact(kind: str) -> None:
         assert torch.allclose(x.grad, central_difference(loss, x), rtol=1e-6, atol=1e-7)
 
 
-def test_counts_the_evaluations_of_the_batch() -> None:
+def test_evaluations_of_the_whole_batch_are_counted() -> None:
     field, y = problem()
     cost = solve(field, y, [0.0, 1.0], Solver(rtol=1e-3, atol=1e-3), per_sample=True).evaluations
     assert cost.forward == 2 + 6 * (cost.accepted + cost.rejected)
 
 
-def test_trouble_of_one_sample_is_named() -> None:
+def test_failure_of_one_sample_is_a_solve_error() -> None:
     def blow_up(t: Tensor, y: State) -> State:
         return (y[0] ** 2,)  # y(t) = 1 / (1/y0 - t)
 
@@ -87,8 +87,8 @@ def test_trouble_of_one_sample_is_named() -> None:
         solve(blow_up, (y[0] * torch.nan,), [0.0, 1.0], Solver(), per_sample=True)
 
 
-def test_the_step_limit_names_a_step_of_who_has_not_arrived() -> None:
-    """The still sample arrives in its first step and wants none after."""
+def test_the_step_limit_names_a_step_of_an_unfinished_sample() -> None:
+    """The constant sample finishes with its first step; the step size reported is the other one's."""
     def turn(t: Tensor, y: State) -> State:
         return (40 * torch.stack((-y[0][:, 1], y[0][:, 0]), 1),)
 
@@ -99,13 +99,13 @@ def test_the_step_limit_names_a_step_of_who_has_not_arrived() -> None:
         solve(turn, (y[0][1:],), [0.0, 2.0], Solver(max_steps=30), per_sample=True)
     assert caught.value.dt == pytest.approx(alone.value.dt)
     assert caught.value.dt > 0
-    with pytest.raises(SolveError) as back:
+    with pytest.raises(SolveError) as backward:
         solve(turn, y, [0.0, -2.0], Solver(max_steps=30), per_sample=True)
-    assert back.value.dt < 0
+    assert backward.value.dt < 0
 
 
 @pytest.mark.parametrize("times", [[0.0, 1.0], [0.0, 0.2, 0.21, 0.5, 0.9, 1.0]])
-def test_a_pass_reads_the_device_once(times: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_waits_for_the_device_once(times: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     field, y = problem()
     reads: list[str] = []
 
@@ -117,11 +117,11 @@ def test_a_pass_reads_the_device_once(times: list[float], monkeypatch: pytest.Mo
         monkeypatch.setattr(Tensor, name, counted(name))
     with torch.no_grad():
         cost = solve(field, y, times, Solver(rtol=1e-3, atol=1e-3), per_sample=True).evaluations
-    assert len(reads) == len(y) + cost.accepted + cost.rejected  # the initial state's blocks are looked at first
+    assert len(reads) == len(y) + cost.accepted + cost.rejected  # and once per block of the initial state
 
 
 def test_shared_steps_keep_a_scalar_time() -> None:
-    """For an f that cannot take one time a sample."""
+    """For an f that cannot take one time per sample."""
     class Rate(torch.nn.Module):
         def forward(self, h: Tensor, t: Tensor) -> Tensor:
             return h * float(t)
@@ -130,7 +130,7 @@ def test_shared_steps_keep_a_scalar_time() -> None:
     assert relative(layer(torch.ones(5, 2)).h[-1], torch.full((5, 2), 0.5).exp()) < 1e-4
 
 
-def test_a_convolution_takes_one_time_a_sample() -> None:
+def test_a_convolution_takes_one_time_per_sample() -> None:
     torch.manual_seed(0)
     conv = TimeConv(3, 4).double()
     conv.initialise(torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""`solve` against closed forms, against torchdiffeq, and its errors."""
+"""`solve` against closed forms and against torchdiffeq, and its errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_takes_the_steps_that_torchdiffeq_takes(method: str) -> None:
     assert ours.accepted == theirs.accepted
     assert ours.forward == theirs.forward
     assert ours.step_sizes == pytest.approx(theirs.step_sizes, rel=1e-9)
-    assert sum(ours.step_sizes) == pytest.approx(3.0)  # both land on the end
+    assert sum(ours.step_sizes) == pytest.approx(3.0)  # both end exactly at the last time
     assert relative(native.states[0][-1], field.exact(h0, a0, 3.0)[0]) < 2e-5
     assert relative(native.states[0][-1], reference.states[0][-1]) < 1e-9
 
@@ -99,18 +99,18 @@ def test_fixed_steps_equal_torchdiffeq(method: str) -> None:
 
 
 def test_error_norm_is_the_larger_of_the_blocks() -> None:
-    """A large quiet block must not drown the error of a small lively one."""
+    """A large block with a small error must not hide the error of a small block."""
     small, large = torch.full((4,), 3e-6), torch.zeros(10_000)
     ones = (torch.ones(4), torch.ones(10_000))
     assert scaled_norm((small, large), ones, ones, 1e-6, 0.0) == pytest.approx(3.0)
 
 
-def test_backwards_in_time_returns_to_the_start() -> None:
+def test_solving_backward_in_time_returns_to_the_start() -> None:
     field, h0, a0 = linear()
-    there = solve(field, (h0, a0), [0.0, 1.0], Solver(**TIGHT))
-    back = solve(field, tuple(b[-1] for b in there.states), [1.0, 0.4, 0.0], Solver(**TIGHT))
-    assert relative(back.states[0][-1], h0) < 1e-8
-    assert relative(back.states[0][1], field.exact(h0, a0, 0.4)[0]) < 1e-8
+    forward = solve(field, (h0, a0), [0.0, 1.0], Solver(**TIGHT))
+    backward = solve(field, tuple(b[-1] for b in forward.states), [1.0, 0.4, 0.0], Solver(**TIGHT))
+    assert relative(backward.states[0][-1], h0) < 1e-8
+    assert relative(backward.states[0][1], field.exact(h0, a0, 0.4)[0]) < 1e-8
 
 
 @pytest.mark.parametrize("times", [[0.0, 1 - 1e-13, 1.0], [0.0, 1e-15, 1.0], [1e6, 1e6 + 5e-10, 1e6 + 1e-9],
@@ -132,7 +132,7 @@ def test_every_requested_time_gets_a_state(times: list[float], method: str, grad
     assert torch.allclose(y.grad, exact.sum().expand(2), atol=1e-3)
 
 
-def test_many_times_do_not_use_up_the_adjoints_steps() -> None:
+def test_the_step_limit_of_the_adjoint_solve_counts_per_interval() -> None:
     y = torch.ones(1, dtype=torch.float64, requires_grad=True)
     field, _, _ = linear()
     solution = solve(field, (y.expand(1, 3), torch.zeros(1, 3, dtype=torch.float64)), torch.linspace(0, 1, 120),
@@ -141,7 +141,7 @@ def test_many_times_do_not_use_up_the_adjoints_steps() -> None:
     assert y.grad is not None
 
 
-def test_an_assertion_of_the_field_is_its_own() -> None:
+def test_an_assertion_error_of_the_field_is_raised_unchanged() -> None:
     class Strict(nn.Module):
         def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             raise AssertionError("mine")
@@ -158,36 +158,38 @@ def test_requested_times_do_not_change_the_steps() -> None:
     assert torch.equal(few.states[0][-1], many.states[0][-1])
 
 
-class Blow(nn.Module):
+class BlowUp(nn.Module):
     """y' = y²: infinite at t = 1 when y(0) = 1."""
 
     def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         return (state[0] ** 2,)
 
 
-class Nothing(nn.Module):
+class NaNLater(nn.Module):
+    """y' = 1 up to t = 0.5, NaN after."""
+
     def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         return (torch.where(t > 0.5, torch.nan, 1.0) * torch.ones_like(state[0]),)
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_trouble_names_time_step_and_remedy(engine: str) -> None:
+def test_solve_error_names_time_step_and_remedy(engine: str) -> None:
     one = torch.ones(1, dtype=torch.float64)
     solver = Solver(rtol=1e-8, atol=1e-8, engine=engine, max_steps=10_000)  # type: ignore[arg-type]
     with pytest.raises(SolveError, match=r"(underflow in dt|NaN or infinity) at t=1.* step .*: loosen rtol") as caught:
-        solve(Blow(), (one,), [0.0, 2.0], solver)
+        solve(BlowUp(), (one,), [0.0, 2.0], solver)
     assert caught.value.t == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(SolveError, match=r"NaN or infinity at t=0\.\d.*lower the learning rate"):
-        solve(Nothing(), (one,), [0.0, 1.0], solver)
+        solve(NaNLater(), (one,), [0.0, 1.0], solver)
     limited = Solver(rtol=1e-8, atol=1e-8, engine=engine, max_steps=5)  # type: ignore[arg-type]
     with pytest.raises(SolveError, match=r"step limit of 5 was reached at t=0\.\d+ .*raise max_steps"):
-        solve(Blow(), (one,), [0.0, 0.9], limited)
+        solve(BlowUp(), (one,), [0.0, 0.9], limited)
 
 
-def test_trouble_in_the_adjoint_pass_is_named_too() -> None:
-    """The forward pass is easy; the backward field is not finite."""
+def test_failure_of_the_adjoint_solve_is_a_solve_error() -> None:
+    """The forward pass succeeds; the gradient of the field is NaN."""
 
-    class OneWay(torch.autograd.Function):
+    class NaNGradient(torch.autograd.Function):
         @staticmethod
         def forward(ctx: object, y: torch.Tensor) -> torch.Tensor:
             return y.clone()
@@ -196,38 +198,38 @@ def test_trouble_in_the_adjoint_pass_is_named_too() -> None:
         def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
             return grad * torch.nan
 
-    class Trap(nn.Module):
+    class Field(nn.Module):
         def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-            return (OneWay.apply(state[0]),)
+            return (NaNGradient.apply(state[0]),)
 
     y = torch.ones(1, dtype=torch.float64, requires_grad=True)
-    solution = solve(Trap(), (y,), [0.0, 1.0], Solver(gradient="adjoint"))
+    solution = solve(Field(), (y,), [0.0, 1.0], Solver(gradient="adjoint"))
     with pytest.raises(SolveError, match=r"at t=.*lower the learning rate"):
         solution.states[0][-1].sum().backward()
 
 
-def test_fixed_steps_report_infinity_where_it_began() -> None:
+def test_fixed_steps_report_where_the_state_stopped_being_finite() -> None:
     with pytest.raises(SolveError, match=r"NaN or infinite at t=0\.[45].*smaller step_size"):
-        solve(Nothing(), (torch.ones(1, dtype=torch.float64),), [0.0, 1.0], Solver("rk4", step_size=0.1))
+        solve(NaNLater(), (torch.ones(1, dtype=torch.float64),), [0.0, 1.0], Solver("rk4", step_size=0.1))
 
 
-def test_fixed_steps_have_a_limit_too() -> None:
+def test_fixed_steps_have_a_step_limit() -> None:
     with pytest.raises(SolveError, match="step limit of 1000 steps would be needed .* larger step_size"):
-        solve(Blow(), (torch.ones(1),), [0.0, 1.0], Solver("rk4", step_size=1e-8))
+        solve(BlowUp(), (torch.ones(1),), [0.0, 1.0], Solver("rk4", step_size=1e-8))
 
 
 @pytest.mark.parametrize("state", [torch.ones(1), (torch.ones(1, dtype=torch.int64),)])
 def test_wrong_states_are_refused(state: object) -> None:
     with pytest.raises(UserError, match="a tuple of floating-point tensors"):
-        solve(Blow(), state, [0.0, 1.0])  # type: ignore[arg-type]
+        solve(BlowUp(), state, [0.0, 1.0])  # type: ignore[arg-type]
 
 
-def test_a_start_that_is_nan_is_named() -> None:
+def test_a_nan_initial_state_is_refused() -> None:
     with pytest.raises(SolveError, match="the initial state is NaN"):
-        solve(Blow(), (torch.full((1,), torch.nan),), [0.0, 1.0])
+        solve(BlowUp(), (torch.full((1,), torch.nan),), [0.0, 1.0])
 
 
-@pytest.mark.parametrize(("settings", "words"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"method": "dopri6"}, "no solver 'dopri6': choose one of dopri5"),
     ({"gradient": "none"}, "no gradient 'none'"),
     ({"rtol": 0.0}, "must be positive"),
@@ -236,8 +238,8 @@ def test_a_start_that_is_nan_is_named() -> None:
     ({"method": "implicit_adams", "gradient": "checkpointed"}, "use gradient adjoint"),
     ({"method": "scipy_solver"}, "use gradient adjoint"),
 ])
-def test_wrong_settings_say_what_to_do(settings: dict, words: str) -> None:
-    with pytest.raises(UserError, match=words):
+def test_wrong_settings_say_what_to_do(settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Solver(**settings)
 
 
@@ -245,4 +247,4 @@ def test_wrong_settings_say_what_to_do(settings: dict, words: str) -> None:
                                    torch.tensor([0.0, 1.0], requires_grad=True)])
 def test_wrong_times_are_refused(times: object) -> None:
     with pytest.raises(UserError):
-        solve(Blow(), (torch.ones(1),), times)  # type: ignore[arg-type]
+        solve(BlowUp(), (torch.ones(1),), times)  # type: ignore[arg-type]

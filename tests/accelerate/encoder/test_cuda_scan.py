@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 import torch
 from jump_problem import by_rows, events_of, weights_of
-from problems import Refused, relative
+from problems import FailingKernel, relative
 from torch import Tensor
 
 from acenode.accelerate import kernel_check
@@ -86,7 +86,7 @@ def test_a_kernel_that_does_not_run_is_left_to_the_operations(which: str, monkey
     from acenode.accelerate.encoder import kernels as scan_kernels
 
     monkeypatch.setattr(kernel_check, "_failures", {})
-    monkeypatch.setattr(scan_kernels, which, Refused())
+    monkeypatch.setattr(scan_kernels, which, FailingKernel())
     problem, lines = Problem(6, 3, 5, 4, 6, 3), list[str]()
     close(problem.run(backend=Backend(log=lines.append)), problem.run(torch.float64), 1)
     assert lines == ["GPU kernels do not run here: RuntimeError: out of resource: registers",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import Refused, relative
+from problems import FailingKernel, relative
 from series_problems import filled
 from sporadic_problems import STEP, D, H, evolving, objective, series, times
 from torch import Tensor
@@ -210,7 +210,7 @@ def test_a_kernel_that_does_not_run_is_left_to_the_operations(attentive: bool, w
     from acenode.accelerate.gru_ode_bayes import kernels as jump_kernels
 
     monkeypatch.setattr(kernel_check, "_failures", {})
-    monkeypatch.setattr(attend_scan_kernels if attentive else jump_kernels, which, Refused())
+    monkeypatch.setattr(attend_scan_kernels if attentive else jump_kernels, which, FailingKernel())
     lines: list[str] = []
     backend = Backend(log=lines.append)
     for _ in range(2):

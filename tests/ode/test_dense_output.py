@@ -1,4 +1,4 @@
-"""States at times of every sample's own: against closed forms, against ordinary solves, and their gradients."""
+"""`solve_at`: states at different times per sample, against closed forms and ordinary solves, and their gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acenode import Solver, solve
 from acenode.errors import UserError
 from acenode.ode.dense_output import solve_at
 
-LOOSER = {"rtol": 1e-8, "atol": 1e-9}  # of a method of low order
+LOOSER = {"rtol": 1e-8, "atol": 1e-9}  # for methods of low order
 
 
 def rotation(t: Tensor, y: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -26,8 +26,8 @@ def own_times(B: int = 3, T: int = 7) -> Tensor:
 
 
 @torch.no_grad()
-def along(loss: Callable[[], Tensor], p: Tensor, direction: Tensor, eps: float = 1e-5) -> float:
-    """The slope of the loss in a direction, by a central difference."""
+def directional_derivative(loss: Callable[[], Tensor], p: Tensor, direction: Tensor, eps: float = 1e-5) -> float:
+    """Return the directional derivative of the loss by a central difference."""
     start, values = p.clone(), []
     for sign in (1, -1):
         p.copy_(start + sign * eps * direction)
@@ -38,7 +38,7 @@ def along(loss: Callable[[], Tensor], p: Tensor, direction: Tensor, eps: float =
 
 @pytest.mark.parametrize("per_sample", [False, True])
 @pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8", "rk4"])
-def test_a_rotation_at_own_times(method: str, per_sample: bool) -> None:
+def test_a_rotation_at_different_times_per_sample(method: str, per_sample: bool) -> None:
     tolerance = LOOSER if method == "bosh3" else TIGHT
     solver = Solver(method, step_size=0.01) if method == "rk4" else Solver(method, **tolerance, max_steps=100_000)
     h0 = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, -1.0]], dtype=torch.float64)
@@ -52,22 +52,22 @@ def test_a_rotation_at_own_times(method: str, per_sample: bool) -> None:
 
 
 @pytest.mark.parametrize("per_sample", [False, True])
-def test_the_same_as_an_ordinary_solve_at_those_times(per_sample: bool) -> None:
-    """Dense output is the same polynomial, whoever asks for it."""
+def test_equals_an_ordinary_solve_at_those_times(per_sample: bool) -> None:
+    """Both evaluate the same interpolating polynomial."""
     layer = co_evolving("pairwise", Solver("dopri5", rtol=1e-4, atol=1e-5), d=3)
     layer.train(not per_sample)
     h0, t = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), own_times(4, 5)
-    answers = layer.at(h0, t)
+    solution = layer.at(h0, t)
     for b in range(4):
         times = [0.0, *sorted(t[b].tolist()), 1.0]
         direct = layer(h0, times).h[1:-1, b]
-        assert torch.allclose(answers.h[b][t[b].argsort()], direct, atol=1e-12)
-    assert answers.evaluations.forward == layer(h0, [0.0, 1.0]).evaluations.forward
+        assert torch.allclose(solution.h[b][t[b].argsort()], direct, atol=1e-12)
+    assert solution.evaluations.forward == layer(h0, [0.0, 1.0]).evaluations.forward
 
 
 @pytest.mark.parametrize("per_sample", [False, True])
 def test_times_that_are_the_ends_of_steps(per_sample: bool) -> None:
-    """Every step's end belongs to one step, whatever rounding does to a difference."""
+    """The end of every step belongs to exactly one step, in spite of rounding."""
     h0 = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
     sizes = solve(rotation, (h0,), [0.0, 1.0], Solver(**TIGHT), per_sample=per_sample).evaluations.step_sizes
     ends, t = [], 0.0
@@ -94,18 +94,19 @@ def test_gradients_against_central_differences(gradient: str) -> None:
     for p in layer.parameters():
         direction = torch.randn(p.shape, generator=generator, dtype=p.dtype)
         assert p.grad is not None
-        assert float((p.grad * direction).sum()) == pytest.approx(along(loss, p, direction), rel=1e-4, abs=1e-6)
+        exact = directional_derivative(loss, p, direction)
+        assert float((p.grad * direction).sum()) == pytest.approx(exact, rel=1e-4, abs=1e-6)
 
 
-def test_a_sample_in_evaluation_does_not_feel_its_batch_mates() -> None:
+def test_in_evaluation_a_sample_does_not_depend_on_its_batch() -> None:
     layer = co_evolving("pairwise", Solver("dopri5", rtol=1e-3, atol=1e-4), d=3).eval()
     h0, t = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), own_times(5, 4)
-    together = layer.at(h0, t).h
+    whole_batch = layer.at(h0, t).h
     for b in range(5):
-        assert torch.allclose(together[b], layer.at(h0[b:b + 1], t[b:b + 1]).h[0], atol=1e-13)
+        assert torch.allclose(whole_batch[b], layer.at(h0[b:b + 1], t[b:b + 1]).h[0], atol=1e-13)
 
 
-def test_solve_at_refuses_what_makes_no_sense() -> None:
+def test_wrong_spans_and_times_are_refused() -> None:
     h0 = torch.ones(2, 2, dtype=torch.float64)
     with pytest.raises(UserError, match="forward"):
         solve_at(rotation, (h0,), (1.0, 0.0), own_times(2, 2))
