@@ -1,4 +1,4 @@
-"""A run in the formats of other tools: tables for spreadsheets, one page to pass on, curves for TensorBoard."""
+"""Export a run: CSV tables, a self-contained HTML report, or TensorBoard events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FORMATS", "Format", "export"]
 
 @dataclass(frozen=True)
 class Format:
-    """How a format is written, and where below <run>/export/ it goes by default."""
+    """How a format is written, and its default place below <run>/export/."""
 
     write: Callable[[Run, Path], Path]
     place: str
@@ -30,13 +30,24 @@ FORMATS: dict[str, Format] = {
 
 
 def export(run: Run, to: str, out: Path | None = None) -> Path:
-    """Write the run as `to`; the folder (csv, tensorboard) or the file (html) that it became.
+    """Export a run.
 
-    Whole files appear at once or not at all, and an export made before is replaced.
+    Files are written completely or not at all, and replace those of an earlier export.
+
+    Args:
+        run: the run.
+        to: a key of `FORMATS`.
+        out: where to write it; below the run's own folder if None.
+
+    Returns:
+        The folder (csv, tensorboard) or the file (html) that was written.
+
+    Raises:
+        UserError: if the format is unknown, the run has no metrics yet, or `out` cannot be written.
     """
     if to not in FORMATS:
         raise UserError(f"there is no export {to!r}: choose one of {', '.join(FORMATS)}")
-    run.description()  # refuses what is no run
+    run.description()  # raises if the folder is not a run
     if not metric_records.read(run):
         raise UserError(f"{run.id} has no metrics yet ({run.status()['state']}): export it once training has begun")
     place = out if out is not None else run.path / "export" / FORMATS[to].place

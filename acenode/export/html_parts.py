@@ -1,4 +1,4 @@
-"""Pieces of a page. Every text goes through `escape` or `embedded`, so that none can be taken for markup."""
+"""Parts of an HTML page. All text passes through `escape` or `embedded`, so that none is taken for markup."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Any
 
 
 def asset(name: str) -> str:
+    """Return the text of a file of export/assets."""
     return (files("acenode.export") / "assets" / name).read_text(encoding="utf-8")
 
 
 def embedded(value: Any) -> str:
-    """JSON for a <script type="application/json">: ASCII, without a character that HTML gives a meaning to."""
+    """Write JSON for a <script type="application/json">: ASCII, without characters that are special in HTML."""
     text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _finite(value: Any) -> Any:
-    """The value with null where a number is not finite."""
+    """Replace numbers that are not finite by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -34,17 +35,17 @@ def _finite(value: Any) -> Any:
 
 
 def script(code: str) -> str:
-    """Code that cannot end its own element; inside strings and patterns the backslash changes nothing."""
+    """Escape code so that it cannot end its <script>; in strings and patterns the backslash has no effect."""
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def digest(code: str) -> str:
-    """What a content security policy calls a script that may run."""
+    """Return the hash by which a content security policy allows a script."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() + "'"
 
 
 def figure(name: str, title: str, empty: str | None, *, note: str = "", kind: str = "") -> str:
-    """A titled place for the chart `name`, or the reason why there is none."""
+    """Return a titled place for the chart `name`, or the reason why it is empty."""
     body = f'<p class="empty">{escape(empty)}</p>' if empty else f'<div class="plot" id="{escape(name)}"></div>'
     note = f'<p class="note">{escape(note)}</p>' if note else ""
     return f'<figure class="{escape(kind)}" data-figure="{escape(name)}"><h3>{escape(title)}</h3>{body}{note}</figure>'

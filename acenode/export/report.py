@@ -1,4 +1,4 @@
-"""One page that holds a whole run and needs nothing else: charts, player, configuration, plotly.js and the data."""
+"""The HTML report of a run: one self-contained page with charts, player, configuration, plotly.js and the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "player.js")
 
 
 def write(run: Run, out: Path) -> Path:
-    """The report at `out`, or in it under the run's name where `out` is a folder."""
+    """Write the report to `out`, or into it under the run's name if it is a folder."""
     if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
         out = out / f"{run.id}.html"
     write_atomic(out, render(run).encode("utf-8", "replace"))
@@ -35,6 +35,7 @@ def write(run: Run, out: Path) -> Path:
 
 
 def render(run: Run) -> str:
+    """Return the report as HTML."""
     from plotly.offline import get_plotlyjs
 
     found = metric_records.read(run)
@@ -44,17 +45,16 @@ def render(run: Run) -> str:
     steps, epochs = training_curves.over_steps(found.steps), training_curves.over_epochs(found.epochs, about.metric)
     epochs["title"] = about.measure.title
     data = embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
-                          "tsne": result.tsne, "series": result.series.to_dict(), "scale": about.measure.scale,
-                          "player": {"runs": [{"id": run.id, "label": run.id}], "embedded": {run.id: snapshots}}})
+                     "tsne": result.tsne, "series": result.series.to_dict(), "scale": about.measure.scale,
+                     "player": {"runs": [{"id": run.id, "label": about.title}], "embedded": {run.id: snapshots}}})
     plotly = script(get_plotlyjs())
     code = script("\n".join((player_assets.script(), *(asset(name) for name in SCRIPTS))))
     return Template(asset("page.html")).substitute(
         title=escape(about.title), run=escape(run.id), style=asset("style.css") + player_assets.style_sheet(),
-        data=data, plotly=plotly,
-        code=code, scripts=f"{digest(plotly)} {digest(code)}", header=_header(about),
+        data=data, plotly=plotly, code=code, scripts=f"{digest(plotly)} {digest(code)}", header=_header(about),
         curves=_curves(steps, epochs, about), player=_player(snapshots), outcome=_outcome(result, about),
-        settings=table(("setting", "value", "meaning"), about.settings),
-        environment=table(("about the run", "value"), about.environment),
+        settings=table(("Setting", "Value", "Meaning"), about.settings),
+        environment=table(("About the run", "Value"), about.environment),
     )
 
 
@@ -62,7 +62,7 @@ def _header(about: RunSummary) -> str:
     tiles = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in about.tiles)
     error = f'<p class="error">{escape(about.error)}</p>' if about.error else ""
     return (f'<p class="data{" sample" if about.sample else ""}">{escape(about.data)}</p>{error}'
-            f'<dl class="tiles"><div><dt>state</dt><dd>{escape(about.state)}</dd></div>{tiles}</dl>')
+            f'<dl class="tiles"><div><dt>State</dt><dd>{escape(about.state)}</dd></div>{tiles}</dl>')
 
 
 def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: RunSummary) -> str:
@@ -74,55 +74,54 @@ def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: RunSummary) ->
     no_metric = f"The epochs recorded no {about.measure.title}." if epochs["epoch"] else "No epoch has ended yet."
     return "".join((
         figure("losses", "Losses L_h and L_a", no_steps if "L_h" not in series and "L_a" not in series else None,
-                    note="" if "L_a" in series or no_steps else "L_a is absent: no attention is trained apart."),
+               note="" if "L_a" in series or no_steps else "No L_a: this run has no separate loss of attention."),
         figure("metric", f"Training and validation {about.measure.title}",
-                    None if epochs["series"] else no_metric),
-        figure("nfe", "Evaluations of f for one mini-batch (NFE)", no_solver),
-        figure("dt", "Step sizes of the solver", no_sizes),
-        figure("gradients", "Gradient norms of the two phases",
-                    None if "grad_h" in series or "grad_a" in series else no_steps or "No gradients were recorded."),
-        figure("seconds", "Seconds for one iteration",
-                    None if "seconds" in series else no_steps or "No times were recorded."),
+               None if epochs["series"] else no_metric),
+        figure("nfe", "Function evaluations per mini-batch (NFE)", no_solver),
+        figure("dt", "Solver step sizes", no_sizes),
+        figure("gradients", "Gradient norms",
+               None if "grad_h" in series or "grad_a" in series else no_steps or "No gradients were recorded."),
+        figure("seconds", "Time per iteration",
+               None if "seconds" in series else no_steps or "No times were recorded."),
     ))
 
 
 def _outcome(result: result_charts.ResultCharts, about: RunSummary) -> str:
-    """What there is of a time series, then of the classes; of a time series only what it has."""
-    said = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
-                     for name, value in result.silhouettes.items())
+    """Return the figures of a time series that have data, then those of classes."""
+    scores = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
+                       for name, value in result.silhouettes.items())
     bare = not result.series and about.metric == "accuracy"
     parts = [_series(result.series)]
     if not (result.series or bare or result.confusion or result.tsne):
         parts.append(figure("nothing", "Results on the test set", result.no_confusion))
     if result.confusion or bare:
-        parts += [figure("confusion", "Confusion matrix of the test set", result.no_confusion),
-                  figure("recall", "Accuracy of each class on the test set", result.no_confusion)]
+        parts += [figure("confusion", "Confusion matrix (test set)", result.no_confusion),
+                  figure("recall", "Test accuracy by class", result.no_confusion)]
     if result.tsne or bare:
-        parts.append(figure("tsne", "t-SNE of the test set’s features", result.no_tsne, kind="last",
-                                 note=f"Silhouettes of K-means clusters: {said}." if said else ""))
+        parts.append(figure("tsne", "t-SNE of the features (test set)", result.no_tsne, kind="last",
+                            note=f"Silhouette scores of K-means clusters: {scores}." if scores else ""))
     return "".join(parts)
 
 
 def _series(found: SeriesCharts) -> str:
     parts = []
     if found.roc:
-        parts.append(figure("roc", "ROC curve of the test set", None))
+        parts.append(figure("roc", "ROC curve (test set)", None))
     if found.calibration:
-        parts.append(figure("calibration", "Calibration on the test set", None,
-                                 note="A larger mark stands for more cases."))
+        parts.append(figure("calibration", "Calibration (test set)", None, note="Larger markers: more cases."))
     if found.over_time:
-        parts.append(figure("over_time", "Error by the time that was predicted for", None, kind="wide",
-                                 note=series_records.time_note(found.over_time.unit_note)))
+        parts.append(figure("over_time", "Prediction error over time", None, kind="wide",
+                            note=series_records.time_note(found.over_time.unit_note)))
     if found.records:
-        parts.append('<div class="controls wide"><label>record <select id="record"></select></label></div>'
+        parts.append('<div class="controls wide"><label>Record <select id="record"></select></label></div>'
                      + figure("records", "Records of the test set", None, kind="wide",
-                                   note=series_records.caption(found.records)))
+                              note=series_records.caption(found.records)))
     if found.bands:
         parts.append(figure("bands", "Classes over time", None, kind="wide"))
     if found.coupling:
-        both = [figure(f"coupling-{side}", f"Coupling of the variables, {side}",
-                            None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
-                            note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
+        both = [figure(f"coupling-{side}", f"{side.title()} coupling of the variables",
+                       None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
+                       note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
         parts.append(f'<div class="grid wide">{"".join(both)}</div>')
     return "".join(parts)
 

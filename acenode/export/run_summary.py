@@ -1,4 +1,4 @@
-"""What a run is, in words: its title, its data, its state and numbers, and its configuration as rows of a table."""
+"""The summary of a run: its title, data, state, main numbers, and its configuration as rows of a table."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from acenode.runs.store import Run
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Texts, none of them escaped yet."""
+    """The texts of a summary, not yet escaped for HTML."""
 
     title: str
-    data: str  # which data, in a sentence
-    sample: bool  # the bundled sample or a part of the data, whose numbers stand beside no number of the paper
+    data: str  # a sentence on the data
+    sample: bool  # the bundled sample or a part of the data, not comparable with the paper
     state: str
     error: str | None
-    metric: str  # what validation is judged by
-    measure: MetricFormat  # that metric as people read it
+    metric: str  # name of the metric
+    measure: MetricFormat  # how the metric is written
     tiles: list[tuple[str, str]]  # label, value
     settings: list[tuple[str, str, str]]  # key, value, meaning
     environment: list[tuple[str, str]]
 
 
 def read(run: Run, found: MetricRecords) -> RunSummary:
+    """Summarise a run; `found` has its metrics."""
     description, status, result = run.description(), run.status(), run.result()
     config: dict[str, Any] = description["config"]
     names = _names(config)
@@ -63,7 +64,7 @@ class _Names:
 
 
 def _names(config: dict[str, Any]) -> _Names:
-    """Titles from the registry; the bare names where this version does not know them."""
+    """Return titles, or bare names if this version does not know the experiment or method."""
     from acenode import experiments
 
     name, method = str(config.get("experiment")), str(config.get("method"))
@@ -77,12 +78,11 @@ def _names(config: dict[str, Any]) -> _Names:
 
 def _data(sample: bool, partial: bool, names: _Names) -> str:
     if not sample and partial:
-        return (f"Data: a part of the full {names.experiment} set. Numbers on a part of it are not comparable with the "
-                "paper’s.")
+        return f"Data: a part of the full {names.experiment} set. Not comparable with the paper."
     if not sample:
         return f"Data: the full {names.experiment} set."
     about = f" ({names.about_sample})" if names.about_sample else ""
-    return f"Data: the bundled sample{about}. Numbers on the sample are not comparable with the paper’s."
+    return f"Data: the bundled sample{about}. Not comparable with the paper."
 
 
 def _metric(result: dict[str, Any] | None, known: str | None, found: MetricRecords) -> str:
@@ -98,30 +98,32 @@ def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str
     experiment = str(description["config"].get("experiment"))
     if result is not None and isinstance(result.get("test"), dict):
         for key, value in sorted(result["test"].items(), key=lambda item: item[0] != metric):  # the metric first
-            yield f"test {metric_format.of(key).title}", shown(key, value, experiment)
-        yield "best epoch", str(result.get("best_epoch", "?"))
+            yield f"Test {metric_format.of(key).title}", metric_text(key, value, experiment)
+        yield "Best epoch", str(result.get("best_epoch", "?"))
     elif status.get("best") is not None:
-        yield f"best validation {metric_format.of(metric).title} so far", shown(metric, status["best"], experiment)
+        best = metric_text(metric, status["best"], experiment)
+        yield f"Best validation {metric_format.of(metric).title} so far", best
     if status.get("state") != "finished" and status.get("progress") is not None:
-        yield "progress", shown("progress", status["progress"])
+        yield "Progress", metric_text("progress", status["progress"])
     params = to_float(description.get("params"))
     if params is not None and math.isfinite(params):
-        yield "parameters", f"{int(params):,}"
+        yield "Parameters", f"{int(params):,}"
     seconds = to_float((result or status).get("seconds"))
     if seconds is not None and math.isfinite(seconds):
-        yield "training time", duration(seconds)
-    yield "seed", str(description["config"].get("seed", "?"))
+        yield "Training time", duration(seconds)
+    yield "Seed", str(description["config"].get("seed", "?"))
 
 
-def shown(key: str, value: Any, experiment: str = "") -> str:
-    """A metric as people read it."""
-    given = to_float(value)
-    if given is None or not math.isfinite(given):
+def metric_text(key: str, value: Any, experiment: str = "") -> str:
+    """Write a metric with its unit."""
+    number = to_float(value)
+    if number is None or not math.isfinite(number):
         return "not a number"
-    return metric_format.of("accuracy" if key == "progress" else key, experiment).text(given).replace("%", " %")
+    return metric_format.of("accuracy" if key == "progress" else key, experiment).text(number).replace("%", " %")
 
 
 def duration(seconds: float) -> str:
+    """Write a duration: `12.3 s`, `5 min 20 s` or `2 h 3 min`."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -137,7 +139,7 @@ def _text(value: Any) -> str:
 
 
 def _readable(key: str, value: Any) -> Any:
-    """`created` as a date; everything else as it is."""
+    """Write `created` as a date; return other values unchanged."""
     when = to_float(value) if key == "created" else None
     if when is None or not 0 <= when < 253_402_300_800:  # the year 10000
         return value

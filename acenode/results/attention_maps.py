@@ -1,4 +1,4 @@
-"""Attention as pictures: the weights that act on h, one small grey-level map for each frame and probe."""
+"""Attention weights as maps, one for each frame and probe."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SIDE = 40  # a wider map is averaged down to this
+SIDE = 40  # a wider map is averaged down to this size
 
 
 @dataclass(frozen=True)
 class MapKind:
-    """What a map shows."""
+    """What a map shows: its title and the names of its axes."""
 
     name: str
     title: str
@@ -25,7 +25,7 @@ COORDINATES = MapKind("coordinates", "sigmoid(a(t)): how much of each coordinate
 
 
 def kind_of(h: np.ndarray, a: np.ndarray) -> MapKind | None:
-    """How a (T, B, …) acts on h (T, B, …), by their shapes; None where that cannot be drawn."""
+    """Return how a (T, B, …) acts on h (T, B, …), found by their shapes; None if that cannot be drawn."""
     if h.ndim == 3 and a.shape == (*h.shape, h.shape[-1]):
         return PAIRWISE
     if a.shape != h.shape:
@@ -34,12 +34,12 @@ def kind_of(h: np.ndarray, a: np.ndarray) -> MapKind | None:
 
 
 def sigmoid(a: np.ndarray) -> np.ndarray:
-    """Without overflow."""
+    """Compute the sigmoid without overflow."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * a)))
 
 
 def weights(a: np.ndarray, kind: MapKind, widest: int = SIDE) -> np.ndarray:
-    """The map of each frame and probe, (T, B, rows, columns), averaged down where it is wider than `widest`."""
+    """Return the map of each frame and probe, (T, B, rows, columns), averaged down if wider than `widest`."""
     a = a.astype(np.float32)
     if kind is PAIRWISE:
         e = np.exp(a - a.max(-1, keepdims=True))
@@ -51,7 +51,7 @@ def weights(a: np.ndarray, kind: MapKind, widest: int = SIDE) -> np.ndarray:
 
 
 def pooled(maps: np.ndarray, widest: int = SIDE) -> np.ndarray:
-    """Neighbouring cells averaged until neither side is above `SIDE`, where one is above `widest`."""
+    """Average neighbouring cells until no side is above `SIDE`, if one is above `widest`."""
     if max(maps.shape[-2:]) <= widest:
         return maps
     for axis in (-2, -1):
@@ -65,7 +65,7 @@ def pooled(maps: np.ndarray, widest: int = SIDE) -> np.ndarray:
 
 
 def change(a: np.ndarray) -> np.ndarray:
-    """‖a(t) − a(0)‖ / ‖a(0)‖ of each frame and probe, (T, B); without the division where a(0) = 0."""
+    """Return ‖a(t) − a(0)‖ / ‖a(0)‖ of each frame and probe, (T, B); not divided if a(0) = 0."""
     flat = a.astype(np.float64).reshape(*a.shape[:2], -1)
     start = np.linalg.norm(flat[0], axis=-1)
     return np.linalg.norm(flat - flat[0], axis=-1) / np.where(start > 0, start, 1.0)

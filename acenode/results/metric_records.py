@@ -1,4 +1,4 @@
-"""metrics.jsonl as the exports read it: step and epoch records apart."""
+"""The records of metrics.jsonl, with steps and epochs apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MetricRecord = dict[str, Any]
 
 @dataclass(frozen=True)
 class MetricRecords:
-    """What training reported, in order, without the `kind` that told them apart."""
+    """The records of steps and epochs in order, without their key `kind`."""
 
     steps: list[MetricRecord]
     epochs: list[MetricRecord]
@@ -23,6 +23,7 @@ class MetricRecords:
 
 
 def read(run: Run) -> MetricRecords:
+    """Read the records of a run; records of other kinds are left out."""
     found: dict[str, list[MetricRecord]] = {"step": [], "epoch": []}
     for record in run.metrics()[0]:
         kind = record.pop("kind", None)
@@ -32,23 +33,23 @@ def read(run: Run) -> MetricRecords:
 
 
 def columns(records: list[MetricRecord]) -> list[str]:
-    """Every key that ever occurs, in order of first appearance."""
+    """List all keys of the records, in order of first appearance."""
     return list(dict.fromkeys(key for record in records for key in record))
 
 
 def to_float(value: Any) -> float | None:
-    """A numeric metric as a float, null (what JSON has no word for) as NaN; None for what is no number."""
+    """Return a number as a float, None (null in JSON, for a value that is not finite) as NaN, else None."""
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         return float(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # an integer beyond the range of floats
         return math.inf
 
 
 def axis_index(record: MetricRecord, key: str) -> int | None:
-    """A record's place on an axis, where it has one."""
+    """Return a record's position on an axis (`step` or `epoch`), or None."""
     value = record.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None

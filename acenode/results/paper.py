@@ -1,4 +1,4 @@
-"""The paper's tables as data: mean and standard deviation over five seeds, in the unit that measured values have."""
+"""The paper's tables: mean and standard deviation over five seeds, in the units of measured values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acenode.config import Config
 
 @dataclass(frozen=True)
 class Value:
-    """A number of the paper. `std` is None where it prints none."""
+    """A value of the paper. `std` is None if the paper prints none."""
 
     mean: float
     std: float | None = None
@@ -71,7 +71,7 @@ def _mse(mean: float, std: float | None = None) -> Value:
 
 
 def _share(mean: float, std: float | None = None) -> Value:
-    """Printed as a share, measured in percent."""
+    """Convert a share, as printed, to percent, as measured."""
     return Value(100 * mean, None if std is None else 100 * std, digits=1)
 
 
@@ -119,12 +119,12 @@ USHCN: dict[str, dict[str, Value]] = {
 SERIES["ushcn", None] = USHCN["mse"]
 ABLATIONS: dict[str, dict[str, Any]] = {"ace:dense": {"initial": "dense"}, "ace:fixed": {"attention": "fixed"}}
 
-# What `value` looks at itself: a run with any other setting changed is none of the paper's.
-TOLD = frozenset({"size", "task", "attention", "initial", "fold"})
+# Settings that `value` takes into account: with any other setting changed, the paper has no value for a run.
+CONSIDERED = frozenset({"size", "task", "attention", "initial", "fold"})
 
 
 def value(config: Config, metric: str | None = None) -> Value | None:
-    """The paper's value for what a configuration trains, if it has one; `metric` is one beside the experiment's own."""
+    """Return the paper's value for a configuration, or None; `metric` is another one than the experiment's own."""
     if config.experiment in ACCURACY:
         return _image(config)
     if metric is not None:
@@ -135,19 +135,19 @@ def value(config: Config, metric: str | None = None) -> Value | None:
 
 def beside(config: Config, changed: Mapping[str, Any], partial: object = False,
            metric: str | None = None) -> Value | None:
-    """The value that may stand beside a run with these settings changed: on the whole of the full data alone."""
-    return value(config, metric) if config.data == "full" and not partial and set(changed) <= TOLD else None
+    """Return the value that a run with these changed settings may be compared with: only on the whole full data."""
+    return value(config, metric) if config.data == "full" and not partial and set(changed) <= CONSIDERED else None
 
 
 def printed(experiment: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The method and the settings of every row of the time series' tables."""
+    """Yield the method and the settings of every row of the tables of time series."""
     for (name, task), table in SERIES.items():
         for row in table if name == experiment else ():
             yield row.partition(":")[0], ({"task": task} if task else {}) | ABLATIONS.get(row, {})
 
 
 def _image(config: Config) -> Value | None:
-    """Evolving attention, begun by convolutions."""
+    """Return the value of an image model: with evolving attention that starts from convolutions."""
     if config.get("attention") not in (None, "evolving") or config.get("initial") not in (None, "conv"):
         return None
     if config.get("size") == "large":
@@ -156,7 +156,7 @@ def _image(config: Config) -> Value | None:
 
 
 def _row(config: Config) -> str:
-    """The method, and the ablation that its attention makes of it; no row of the paper's for any other attention."""
+    """Return the row of a configuration: its method, with the paper's ablations of attention; empty for any other."""
     kind = (config.get("attention"), config.get("initial"))
     if config.method != "ace" or kind in ((None, None), ("evolving", None), ("evolving", "correlation")):
         return config.method

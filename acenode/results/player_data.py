@@ -60,7 +60,7 @@ CACHES: tuple[ByteCache[Any], ...] = (_LOADED, _SUMMARIES, _RECORDINGS, _BLOCKS,
 
 
 def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
-    """Describe what there is to play; `why` says why there is nothing."""
+    """Describe the snapshots of a run; `why` says why none can be played."""
     with _LOCK:
         return dict(_recording(run, limits).description)
 

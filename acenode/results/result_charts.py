@@ -1,5 +1,4 @@
-"""What result.json holds for a report: the confusion of the classes and the t-SNE, or why they are missing; series.py
-has what is said of time series."""
+"""Chart data from result.json: confusion matrix and t-SNE, or why they are missing, and the charts of time series."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from acenode.results.series_charts import SeriesCharts
 
 @dataclass(frozen=True)
 class ResultCharts:
-    """Ready to draw; a reason stands where something is None."""
+    """Data that is ready to draw; `no_confusion` and `no_tsne` say why something is missing."""
 
     classes: list[str]
     confusion: dict[str, Any] | None
@@ -25,6 +24,7 @@ class ResultCharts:
 
 
 def read(result: dict[str, Any] | None, state: str) -> ResultCharts:
+    """Read the chart data of a result; `state` is the state of a run that has none."""
     if result is None:
         why = f"The run is {state} and has no result: the test set is read once, after the last epoch."
         return ResultCharts([], None, why, None, why, {})
@@ -33,7 +33,7 @@ def read(result: dict[str, Any] | None, state: str) -> ResultCharts:
     confusion, tsne = _confusion(result.get("confusion"), len(classes)), _tsne(result.get("tsne"))
     silhouettes = result.get("silhouette")
     return ResultCharts(
-        classes, confusion, None if confusion else "This experiment's result has no classes to confuse.",
+        classes, confusion, None if confusion else "This experiment's result has no classes.",
         tsne, None if tsne else "The result has no t-SNE: the run was not asked to analyse its features.",
         {str(k): to_float(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
         series_charts.read(result),
@@ -41,7 +41,7 @@ def read(result: dict[str, Any] | None, state: str) -> ResultCharts:
 
 
 def _confusion(matrix: Any, count: int) -> dict[str, Any] | None:
-    """Counts, and each row's share that is right (None where a class has no sample)."""
+    """Return the counts and the accuracy of each class (None for a class without samples)."""
     if not isinstance(matrix, list) or count == 0 or len(matrix) != count:
         return None
     if not all(isinstance(row, list) and len(row) == count and all(type(n) is int and n >= 0 for n in row)
@@ -51,6 +51,7 @@ def _confusion(matrix: Any, count: int) -> dict[str, Any] | None:
 
 
 def _tsne(points: Any) -> dict[str, Any] | None:
+    """Return the t-SNE points with labels and indices, or None if they are malformed."""
     if not isinstance(points, dict):
         return None
     x, y, label = (points.get(k) for k in ("x", "y", "label"))

@@ -1,6 +1,6 @@
-"""What result.json holds of a time series: ROC, calibration, error over time, records, activities, coupling.
+"""Chart data of time series from result.json: ROC, calibration, error over time, records, classes, coupling.
 
-Whatever is not what it should be is left out; nothing here raises.
+Malformed data is left out; nothing here raises.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from acenode.results.checked_values import (
 )
 from acenode.results.series_records import SeriesRecord
 
-RECORDS, NAMES = 8, 64  # the most of each that is drawn
+RECORDS, NAMES = 8, 64  # most records and variables that are drawn
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ class OverTime:
     mse: Gappy
     count: list[int | None]
     unit: str
-    negll: Gappy = field(default_factory=list)  # empty where nobody said it
+    negll: Gappy = field(default_factory=list)  # empty if the result has none
     cut: float | None = None
     unit_note: str = ""
 
 
 @dataclass(frozen=True)
 class Band:
-    """Classes over time, stretches of one class as (from, to, class); nobody knows the truth everywhere."""
+    """Classes over time as intervals (start, end, class). Unlabelled times have no true class."""
 
     id: str
     unit: str
     true: list[tuple[float, float, int]]
     predicted: list[tuple[float, float, int]]
-    right: float | None  # the share of the labelled points that is right
+    right: float | None  # accuracy on the labelled points
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class Coupling:
     known: list[Gappy] | None
     learned: list[Gappy] | None
     how: str
-    titles: list[str]  # the names as people read them
+    titles: list[str]  # the names with their meaning
 
 
 @dataclass(frozen=True)
 class SeriesCharts:
-    """Ready to draw; what is None or empty is not there."""
+    """Data that is ready to draw; a chart that is None or empty is missing."""
 
     roc: Roc | None = None
     calibration: Calibration | None = None
@@ -93,6 +93,7 @@ class SeriesCharts:
 
 
 def read(result: dict[str, Any] | None) -> SeriesCharts:
+    """Read the charts of a result."""
     found = result or {}
     cut = finite(found.get("cut"))
     records = _several(found.get("records"), lambda one: series_records.read(one, cut))
@@ -129,9 +130,9 @@ def _over_time(value: Any, cut: float | None, note: str) -> OverTime | None:
     if not kept:
         return None
     count, other = counts(value.get("count"), len(t)), gappy(value.get("negll")) or []
-    said = len(other) == len(t) and any(v is not None for v in other)
+    has_negll = len(other) == len(t) and any(v is not None for v in other)
     return OverTime([t[i] or 0.0 for i in kept], [mse[i] for i in kept], [count[i] for i in kept],
-                    text(value.get("unit"), 12), [other[i] for i in kept] if said else [], cut,
+                    text(value.get("unit"), 12), [other[i] for i in kept] if has_negll else [], cut,
                     text(value.get("unit_note")) or note)
 
 
@@ -146,13 +147,13 @@ def _band(value: dict[str, Any]) -> Band | None:
     order = sorted(range(len(t)), key=lambda i: t[i] or 0.0)
     at = [t[i] or 0.0 for i in order]
     known = [(a, b) for a, b in zip(guess, truth, strict=True) if b is not None]
-    return Band(text(value.get("id")), text(value.get("unit"), 12), _stretches(at, [truth[i] for i in order]),
-                _stretches(at, [guess[i] for i in order]),
+    return Band(text(value.get("id")), text(value.get("unit"), 12), _intervals(at, [truth[i] for i in order]),
+                _intervals(at, [guess[i] for i in order]),
                 sum(a == b for a, b in known) / len(known) if known else None)
 
 
-def _stretches(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, float, int]]:
-    """A point holds from halfway to the one before it to halfway to the next."""
+def _intervals(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, float, int]]:
+    """Join points of one class into intervals; each point extends halfway to its neighbours."""
     half = (t[-1] - t[0]) / (2 * (len(t) - 1)) if t[-1] > t[0] else 0.5
     edges = [t[0] - half, *((a + b) / 2 for a, b in pairwise(t)), t[-1] + half]
     found: list[tuple[float, float, int]] = []

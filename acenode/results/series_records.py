@@ -1,6 +1,6 @@
-"""Records of a time series in result.json: what was seen, what was held out, and what the model says, with its jumps.
+"""Records of time series in result.json: observed and held-out values, and the model's predictions.
 
-A time that stands twice in a row on a grid is a jump of the state: what the model says before it, and after.
+A time that occurs twice in a row on a grid is a jump of the state, with the predictions before and after it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from acenode.results.checked_values import POINTS, Gappy, Numbers, columns, finite, gappy, items, pairs, text
 
-VARIABLES = 6  # the most of a record that is drawn
+VARIABLES = 6  # most variables of a record that are drawn
 TITLES = {"PRCP": "rain", "SNOW": "snowfall", "SNWD": "snow depth", "TMAX": "highest temperature",
           "TMIN": "lowest temperature"}
 
 
 @dataclass(frozen=True)
 class SeriesVariable:
-    """One variable of a record: what was seen, what was held out, and what the model makes of it on a grid."""
+    """One variable of a record: observed values, held-out values, and predictions on a grid."""
 
     name: str
     t: Numbers
@@ -27,30 +27,30 @@ class SeriesVariable:
     target_x: Numbers
     grid: Numbers
     mean: Gappy
-    low: Gappy  # empty where there is no spread
+    low: Gappy  # empty if the predictions have no band
     high: Gappy
-    title: str = ""  # as people read it
+    title: str = ""  # the name with its meaning
 
 
 @dataclass(frozen=True)
 class SeriesRecord:
     id: str
     unit: str
-    cut: float | None  # forecasts begin here
+    cut: float | None  # where the forecast begins
     variables: list[SeriesVariable]
-    jumps: Numbers = field(default_factory=list)  # when the state jumped
-    band: str = ""  # what the band is; without it the spread over samples
-    unit_note: str = ""  # what a unit of time is
+    jumps: Numbers = field(default_factory=list)  # times at which the state jumped
+    band: str = ""  # what the band shows; if empty, the spread over samples
+    unit_note: str = ""  # the length of a unit of time
     value_unit: str = ""
 
 
 def title(name: str) -> str:
-    """A variable's name, and what it stands for where that is known."""
+    """Return a variable's name, with its meaning if that is known."""
     return f"{name} · {TITLES[name]}" if name in TITLES else name
 
 
 def read(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
-    """A record; `cut` is the whole result's, where the record has none of its own."""
+    """Read a record; `cut` is used if the record has no cut of its own."""
     variables = [v for v in map(_variable, items(value.get("variables"))) if v][:VARIABLES]
     if not variables:
         return None
@@ -80,7 +80,7 @@ def _variable(value: Any) -> SeriesVariable | None:
 
 
 def _kept(grid: Numbers) -> list[int]:
-    """Few enough points to draw, the last one among them; of a jump both sides or none."""
+    """Choose the indices of at most about POINTS points, with the last; both sides of a jump are kept or neither."""
     every = -(-len(grid) // POINTS) or 1
     chosen = {*range(0, len(grid), every), *range(len(grid))[-1:]}
     if every > 1:
@@ -89,21 +89,21 @@ def _kept(grid: Numbers) -> list[int]:
 
 
 def caption(records: Sequence[SeriesRecord]) -> str:
-    """What the charts of these records show, in words."""
+    """Explain what the charts of these records show."""
     def first(name: str) -> str:
-        return next((said for r in records if (said := getattr(r, name))), "")
+        return next((value for r in records if (value := getattr(r, name))), "")
 
     band, note, unit = first("band"), first("unit_note"), first("value_unit")
-    lines = f"Lines are the model's mean, the bands around them {band}" if band else \
-        "Lines are the mean over the latent samples, bands their spread"
-    cut = "; left of the dotted line is what was observed." if any(r.cut is not None for r in records) else "."
-    parts = ["Points are measurements: filled ones the model saw, open ones were held out.", lines + cut]
+    lines = f"Lines: the model's mean, with a band of {band}" if band else \
+        "Lines: the mean over the latent samples, with their spread as a band"
+    cut = "; the forecast begins at the dotted line." if any(r.cut is not None for r in records) else "."
+    parts = ["Filled points were observed, open points were held out.", lines + cut]
     if any(r.jumps for r in records):
-        parts.append("Ticks along the bottom are the times at which something was observed and the state jumped.")
+        parts.append("Ticks along the bottom: times of observations, at which the state jumped.")
     parts += [f"Values are in {unit}."] * bool(unit) + [time_note(note)] * bool(note)
     return " ".join(parts)
 
 
 def time_note(note: str) -> str:
-    """What a unit of time is, as a sentence; nothing where nobody said it."""
+    """Write the length of a unit of time as a sentence; empty if it is unknown."""
     return f"Time: {note.rstrip('.')}." if note else ""

@@ -1,4 +1,4 @@
-"""One snapshot as whoever draws it needs it: read without trust, with what is fixed about its probes."""
+"""Snapshots for drawing: read with checks, and what they say of their probes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import numpy as np
 
 from acenode.runs.store import Run
 
-JUMPS, NAME = 2000, 40  # the most jumps of a probe, and letters of its name, that are shown
+JUMPS, NAME = 2000, 40  # most jumps of a probe, and characters of its name, that are shown
 
 
 @dataclass(frozen=True)
 class Snapshot:
+    """The arrays of one snapshot."""
+
     epoch: int
     arrays: dict[str, np.ndarray]
 
@@ -26,10 +28,10 @@ class Snapshot:
 
 
 def load(run: Run, path: Path, notes: list[str]) -> Snapshot | None:
-    """The snapshot, unless it is torn, foreign or not finite: then a note says so."""
+    """Read a snapshot; if it is damaged, malformed or not finite, add a note and return None."""
     try:
         arrays = run.snapshot(path)
-    except Exception:  # a torn archive fails in a dozen ways: zlib, struct, memory for a shape that is nonsense …
+    except Exception:  # a damaged archive fails in many ways: zlib, struct, memory for an absurd shape …
         notes.append(f"{path.name} cannot be read.")
         return None
     t, h, a = (arrays.get(k) for k in ("t", "h", "a"))
@@ -45,6 +47,7 @@ def load(run: Run, path: Path, notes: list[str]) -> Snapshot | None:
 
 
 def labels(arrays: dict[str, np.ndarray], probes: int) -> list[int] | None:
+    """Return the class of each probe, or None."""
     label = arrays.get("label")
     if label is None or label.ndim != 1 or len(label) < probes or label.dtype.kind not in "iu":
         return None
@@ -52,19 +55,19 @@ def labels(arrays: dict[str, np.ndarray], probes: int) -> list[int] | None:
 
 
 def names(arrays: dict[str, np.ndarray], probes: int) -> list[str] | None:
-    """What the probes are called, such as stations; one that has no name is counted."""
+    """Return the names of the probes, such as stations; a probe without a name gets a number."""
     name = arrays.get("name")
     if name is None or name.ndim != 1 or len(name) < probes or name.dtype.kind != "U":
         return None
     try:
         found = ["".join(c for c in str(x)[:NAME] if c.isprintable()).strip() for x in name[:probes]]
-    except (ValueError, SystemError):  # bytes that are no letters
+    except (ValueError, SystemError):  # not valid characters
         return None
     return [x or f"probe {i + 1}" for i, x in enumerate(found)] if any(found) else None
 
 
 def jumps(arrays: dict[str, np.ndarray], probes: int) -> list[list[float]] | None:
-    """When each probe's state jumped, within the time that is shown; the rest of a row is no number."""
+    """Return the times at which each probe's state jumped, within the range of t. Rows are padded with NaN."""
     found, t = arrays.get("jumps"), arrays["t"]
     if found is None or found.ndim != 2 or len(found) < probes or found.dtype.kind != "f":
         return None
@@ -73,17 +76,17 @@ def jumps(arrays: dict[str, np.ndarray], probes: int) -> list[list[float]] | Non
 
 
 def images(arrays: dict[str, np.ndarray], probes: int) -> dict[str, Any] | None:
-    """The probes' pixels, channels last."""
+    """Return the probes' images in base64, channels last."""
     image = arrays.get("image")
     if image is None or image.dtype != np.uint8 or image.ndim != 4:
         return None
     if image.shape[1] not in (1, 3) or len(image) < probes:
         return None
-    return {"shape": image.shape[1:], "pixels": text(image[:probes].transpose(0, 2, 3, 1))}
+    return {"shape": image.shape[1:], "pixels": to_base64(image[:probes].transpose(0, 2, 3, 1))}
 
 
 def predictions(arrays: dict[str, np.ndarray], probes: int) -> list[list[Any]] | None:
-    """What the model takes each probe for, and how surely: [class, probability]."""
+    """Return the predicted class of each probe and its probability."""
     logits = arrays.get("logits")
     if logits is None or logits.ndim != 2 or len(logits) < probes or logits.dtype.kind != "f":
         return None
@@ -94,5 +97,5 @@ def predictions(arrays: dict[str, np.ndarray], probes: int) -> list[list[Any]] |
     return [[int(row.argmax()), round(float(row.max()), 4)] for row in p]
 
 
-def text(values: np.ndarray) -> str:
+def to_base64(values: np.ndarray) -> str:
     return b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

@@ -1,4 +1,4 @@
-"""The curves of a report: few enough points to draw, many enough to see."""
+"""Training curves over steps and epochs, with few enough points to draw."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 from acenode.results import metric_records
 from acenode.results.metric_records import MetricRecord
 
-POINTS = 1500  # of a curve over steps
+POINTS = 1500  # most points of a curve over steps
 KEYS = ("L_h", "L_a", "nfe_forward", "nfe_backward", "nfe_forward_a", "nfe_backward_a", "dt_min", "dt_mean", "dt_max",
         "dt_mean_a", "grad_h", "grad_a", "seconds")
 
 
 def over_steps(steps: list[MetricRecord]) -> dict[str, Any]:
-    """The curves that there are; `every` steps make a point, their mean (of dt_min the least, of dt_max the most)."""
+    """Return the curves. A point is the mean of `every` steps; for dt_min the minimum, for dt_max the maximum."""
     every = -(-len(steps) // POINTS) or 1
     present = [key for key in KEYS if any(key in record for record in steps)]
-    places = [metric_records.axis_index(record, "step") for record in steps]
+    positions = [metric_records.axis_index(record, "step") for record in steps]
     return {
         "every": every,
-        "step": [places[i] if places[i] is not None else i for i in range(0, len(steps), every)],
+        "step": [positions[i] if positions[i] is not None else i for i in range(0, len(steps), every)],
         "series": {key: rounded(_thin(_values(steps, key), every, key)) for key in present},
     }
 
 
 def over_epochs(epochs: list[MetricRecord], metric: str) -> dict[str, Any]:
-    """The metric in training and validation by epoch, and the epoch whose parameters were kept."""
+    """Return the metric in training and validation by epoch, and the best epoch."""
     epochs = [record for record in epochs if metric_records.axis_index(record, "epoch") is not None]
     keys = [key for key in (f"train_{metric}", f"validation_{metric}") if any(key in record for record in epochs)]
     best = [metric_records.axis_index(record, "epoch") for record in epochs if record.get("best") is True]
@@ -40,7 +40,7 @@ def over_epochs(epochs: list[MetricRecord], metric: str) -> dict[str, Any]:
 
 
 def rounded(values: np.ndarray, digits: int = 5) -> list[float | None]:
-    """Numbers for JSON: five digits are more than a screen shows, and what is not finite is a gap."""
+    """Return numbers for JSON with few digits, and None for those that are not finite."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]
 
 
@@ -50,7 +50,7 @@ def _values(rows: list[MetricRecord], key: str) -> np.ndarray:
 
 
 def _thin(values: np.ndarray, every: int, key: str) -> np.ndarray:
-    """One number for each run of `every` values, those that are not finite left out."""
+    """Reduce each `every` values to one number, without those that are not finite."""
     if every == 1:
         return values
     rows = np.pad(values, (0, -len(values) % every), constant_values=np.nan).reshape(-1, every)

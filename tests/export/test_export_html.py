@@ -1,4 +1,4 @@
-"""The report: one file, nothing from outside, every section drawn or explained, no text taken for markup."""
+"""The report: one self-contained file, every section drawn or explained, no text taken for markup."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_finished_run_has_every_figure(ace) -> None:
     assert list(found.figures()) == CURVES + PLAYER + OUTCOME
     assert missing(found) == []
     for text in ("ACE-ODE-Net on MNIST", "finished", "75.00 %", "1,234", "features 0.432", "dopri5",
-                 "not comparable with the paper"):
+                 "Not comparable with the paper"):
         assert text in found.text
     assert found.data["steps"]["series"]["L_h"][:2] == [2.0, 1.0]
     assert found.data["confusion"]["accuracy"] == [1.0, 0.75, 0.5]
@@ -58,7 +58,7 @@ def test_run_without_attention_or_solver(resnet) -> None:
     assert len(found.reasons()) == 2
     assert sum("solves no ODE" in why for why in found.reasons()) == 2
     assert described(found)["no_attention"] == "This method has no attention: h(t) evolves alone."
-    assert "L_a is absent" in found.text
+    assert "No L_a" in found.text
 
 
 def test_running_run_has_no_result_yet(running) -> None:
@@ -145,7 +145,7 @@ def test_injection_is_inert(ace, make) -> None:
     assert not [e for e in found.elements if any(k.startswith("on") for k in e.attributes)]
     assert found.data["classes"] == [HOSTILE, "<b>one</b>", "%{x}"]
     assert found.data["epochs"]["metric"] == HOSTILE
-    assert found.text.count(HOSTILE) >= 5  # shown as it is, wherever it is shown
+    assert found.text.count(HOSTILE) >= 5  # shown verbatim
 
 
 def test_lone_surrogates_do_not_stop_the_export(make) -> None:

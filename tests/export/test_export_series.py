@@ -1,4 +1,4 @@
-"""Time series in a report: what there is is drawn, what is malformed is left out, nothing raises."""
+"""Time series in a report: valid data is drawn, malformed data is left out, nothing raises."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_few_enough_are_kept() -> None:
 
 
 def places(value: Any, path: tuple = ()) -> list[tuple]:
-    """Where something stands in a result: of lists the first item is enough."""
+    """Return the paths of all values in a result, with the first item of each list."""
     inner = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
     return [path, *(p for key, one in inner for p in places(one, (*path, key)))]
 
@@ -105,7 +105,7 @@ def test_a_report_has_their_figures_and_no_others(make: Any) -> None:
     assert list(found.figures())[-2:] == ["roc", "calibration"]
     assert not {"confusion", "tsne"} & set(found.figures())
     assert "0.853" in found.text
-    assert "test AUC" in found.text
+    assert "Test AUC" in found.text
     assert found.data["series"]["roc"]["auc"] > 0.5
 
 

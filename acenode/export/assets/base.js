@@ -1,10 +1,10 @@
 "use strict";
-// The data, the colours of the page, and charts that follow them.
+// The page's data and colours, and charts that follow a change of colours.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const PALETTE = ["#3b7dd8", "#e0802f", "#2f9e63", "#d1495b", "#8d6bd1", "#a0714f", "#d763b0", "#7d8894", "#a8a023", "#1fa7b8"];
 const at = (id) => document.getElementById(id);
 
-// Plotly takes some markup in texts; a text of the run must show as it is.
+// Escape text for Plotly, which interprets some markup.
 function plain(text) {
   return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
@@ -35,14 +35,14 @@ function layout(colours, x, y, more = {}) {
     xaxis: x, yaxis: y, uirevision: "kept", ...more };
 }
 
-// A tick a jump of the state along the bottom of an axis with time across, as one shape.
+// One shape with a tick for each jump of the state, along the bottom of a time axis.
 function rug(colours, jumps, suffix) {
   if (!jumps.length) return [];
   return [{ type: "path", path: jumps.map((t) => `M${t},0V0.05`).join(""), xref: "x" + suffix, yref: `y${suffix} domain`,
     line: { color: colours.muted, width: 1 } }];
 }
 
-// A chart is a function of the colours; it is drawn where the page has a place for it, and again when the colours change.
+// A chart is a function of the colours. It is drawn if the page has a place for it, and again when the colours change.
 const CHARTS = new Map();
 const OPTIONS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 function draw(id) {

@@ -2,7 +2,7 @@
 const STEPS = DATA.steps, SERIES = STEPS.series;
 let smoothing = Number(at("smoothing").value);
 
-// Exponential moving average that is fair to its beginning; gaps stay gaps and are stepped over.
+// Exponential moving average, corrected for its start; gaps stay gaps and are skipped.
 function smooth(values, weight) {
   let sum = 0, share = 0;
   return values.map((v) => {
@@ -22,42 +22,42 @@ function lines(key, name, colour, more = {}) {
   return smoothing > 0 ? [raw, main] : [main];
 }
 
-// Where there are few whole numbers, ticks on them alone.
+// If an axis covers few integers, put ticks on integers only.
 const whole = (values) => Math.max(...values) - Math.min(...values) <= 10 ? { dtick: 1 } : {};
 const overSteps = (colours, data, y, more = {}) => (
-  { data, layout: layout(colours, axis(colours, "step", whole(STEPS.step)), y, { hovermode: "x unified", ...more }) });
+  { data, layout: layout(colours, axis(colours, "Step", whole(STEPS.step)), y, { hovermode: "x unified", ...more }) });
 
 chart("losses", (c) => overSteps(c, [...lines("L_h", "L_h", c.accent), ...lines("L_a", "L_a = L_task + λ‖θ_g‖", c.warm)],
-  axis(c, "loss", { type: at("log").checked ? "log" : "linear" }), { uirevision: at("log").checked }));
+  axis(c, "Loss", { type: at("log").checked ? "log" : "linear" }), { uirevision: at("log").checked }));
 
 chart("nfe", (c) => overSteps(c, [
-  ...lines("nfe_forward", "forward", c.accent), ...lines("nfe_backward", "backward", c.ok),
-  ...lines("nfe_forward_a", "forward, phase two", c.warm, { visible: "legendonly" }),
-  ...lines("nfe_backward_a", "backward, phase two", c.muted, { visible: "legendonly" })],
-  axis(c, "evaluations", { rangemode: "tozero" })));
+  ...lines("nfe_forward", "Forward", c.accent), ...lines("nfe_backward", "Backward", c.ok),
+  ...lines("nfe_forward_a", "Forward, phase two", c.warm, { visible: "legendonly" }),
+  ...lines("nfe_backward_a", "Backward, phase two", c.muted, { visible: "legendonly" })],
+  axis(c, "Evaluations", { rangemode: "tozero" })));
 
 chart("dt", (c) => overSteps(c, [
-  ...lines("dt_max", "largest", c.ok), ...lines("dt_mean", "mean", c.accent), ...lines("dt_min", "smallest", c.warm),
-  ...lines("dt_mean_a", "mean, phase two", c.muted, { visible: "legendonly" })],
+  ...lines("dt_max", "Maximum", c.ok), ...lines("dt_mean", "Mean", c.accent), ...lines("dt_min", "Minimum", c.warm),
+  ...lines("dt_mean_a", "Mean, phase two", c.muted, { visible: "legendonly" })],
   axis(c, "Δt", { rangemode: "tozero" })));
 
 chart("gradients", (c) => overSteps(c, [...lines("grad_h", "‖∇L_h‖", c.accent), ...lines("grad_a", "‖∇L_a‖", c.warm)],
-  axis(c, "norm of the gradient", { rangemode: "tozero" })));
+  axis(c, "Gradient norm", { rangemode: "tozero" })));
 
-chart("seconds", (c) => overSteps(c, lines("seconds", "seconds", c.accent).map((t) => ({ ...t, showlegend: false })),
-  axis(c, "seconds", { rangemode: "tozero" })));
+chart("seconds", (c) => overSteps(c, lines("seconds", "Time", c.accent).map((t) => ({ ...t, showlegend: false })),
+  axis(c, "Seconds", { rangemode: "tozero" })));
 
 chart("metric", (c) => {
   const e = DATA.epochs, mode = e.epoch.length > 40 ? "lines" : "lines+markers";
-  const curves = [["train_" + e.metric, "training, mean of the epoch", c.accent], ["validation_" + e.metric, "validation", c.warm]];
+  const curves = [["train_" + e.metric, "Training (mean of the epoch)", c.accent], ["validation_" + e.metric, "Validation", c.warm]];
   const data = curves.filter(([key]) => e.series[key]).map(([key, name, colour]) => (
     { x: e.epoch, y: e.series[key], name, type: "scatter", mode, hovertemplate: "%{y:.4g}", line: { color: colour, width: 2 },
       marker: { size: 6 } }));
   const kept = e.best === null ? {} : {
     shapes: [{ type: "line", x0: e.best, x1: e.best, y0: 0, y1: 1, yref: "paper", line: { color: c.muted, width: 1, dash: "dot" } }],
-    annotations: [{ x: e.best, y: 0, yref: "paper", yanchor: "bottom", xanchor: "right", text: "best epoch ", showarrow: false,
+    annotations: [{ x: e.best, y: 0, yref: "paper", yanchor: "bottom", xanchor: "right", text: "Best epoch ", showarrow: false,
       font: { size: 12, color: c.muted } }] };
-  return { data, layout: layout(c, axis(c, "epoch", whole(e.epoch)), axis(c, brief(e.title, 40)), { hovermode: "x unified", ...kept }) };
+  return { data, layout: layout(c, axis(c, "Epoch", whole(e.epoch)), axis(c, brief(e.title, 40)), { hovermode: "x unified", ...kept }) };
 });
 
 const OVER_STEPS = ["losses", "nfe", "dt", "gradients", "seconds"];
@@ -69,4 +69,4 @@ function resmooth() {
 }
 at("smoothing").addEventListener("input", resmooth);
 at("smoothing-value").textContent = smoothing.toFixed(2);
-if (STEPS.every > 1) at("thinned").textContent = `Each point stands for ${STEPS.every} steps.`;
+if (STEPS.every > 1) at("thinned").textContent = `Each point is the mean of ${STEPS.every} steps.`;

@@ -1,7 +1,7 @@
 // Time series: ROC, calibration, error over time, records, classes over time, coupling.
 const FOUND = DATA.series;
-const TIMES = { h: "time (hours)", s: "time (seconds)", min: "time (minutes)", d: "time (days)" };
-const timeTitle = (unit) => TIMES[unit] ?? (unit ? `time (${plain(unit)})` : "time");
+const TIMES = { h: "Time (hours)", s: "Time (seconds)", min: "Time (minutes)", d: "Time (days)" };
+const timeTitle = (unit) => TIMES[unit] ?? (unit ? `Time (${plain(unit)})` : "Time");
 const shownCount = (n) => n === null ? "?" : String(n);
 const nothing = { type: "scatter", hoverinfo: "skip", showlegend: false };
 
@@ -12,22 +12,22 @@ function square(c, x, y, traces) {
   return { data: [line, ...traces], layout: layout(c, axis(c, x, unit), axis(c, y, { ...unit, scaleanchor: "x" })) };
 }
 
-chart("roc", (c) => square(c, "false positives", "true positives", [{ type: "scatter", mode: "lines", showlegend: FOUND.roc.auc !== null,
+chart("roc", (c) => square(c, "False positive rate", "True positive rate", [{ type: "scatter", mode: "lines", showlegend: FOUND.roc.auc !== null,
   x: FOUND.roc.fpr, y: FOUND.roc.tpr, name: FOUND.roc.auc === null ? "" : `AUC ${FOUND.roc.auc.toFixed(3)}`, line: { color: c.accent, width: 2 },
-  hovertemplate: "%{y:.1%} found, %{x:.1%} false alarms<extra></extra>" }]));
+  hovertemplate: "True positive rate %{y:.1%}<br>False positive rate %{x:.1%}<extra></extra>" }]));
 
 chart("calibration", (c) => {
   const { predicted, observed, count } = FOUND.calibration, most = Math.max(1, ...count.map((n) => n ?? 0));
-  return square(c, "predicted probability", "observed share", [{ type: "scatter", mode: "lines+markers", showlegend: false,
+  return square(c, "Predicted probability", "Observed frequency", [{ type: "scatter", mode: "lines+markers", showlegend: false,
     x: predicted, y: observed, line: { color: c.accent, width: 1.5 }, customdata: count.map(shownCount),
     marker: { color: c.accent, size: count.map((n) => 6 + 12 * Math.sqrt((n ?? 0) / most)) },
     hovertemplate: "predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases<extra></extra>" }]);
 });
 
-// A thin line where forecasts begin, and what it is.
+// A thin line where the forecast begins, and its label.
 const cutLine = (c, cut, suffix) => ({ type: "line", x0: cut, x1: cut, y0: 0, y1: 1, xref: "x" + suffix, yref: `y${suffix} domain`,
   line: { color: c.muted, width: 1, dash: "dot" } });
-const cutWords = (c, cut) => ({ text: "forecast from here", x: cut, y: 1, yref: "y domain", xanchor: "left", yanchor: "bottom", showarrow: false,
+const cutWords = (c, cut) => ({ text: "Forecast", x: cut, y: 1, yref: "y domain", xanchor: "left", yanchor: "bottom", showarrow: false,
   font: { color: c.muted, size: 11 } });
 
 chart("over_time", (c) => {
@@ -40,21 +40,21 @@ chart("over_time", (c) => {
     cut !== null && t[0] < cut ? { shapes: [cutLine(c, cut, "")], annotations: [cutWords(c, cut)], margin: { l: 58, r: 16, t: 24, b: 46 } } : {}) };
 });
 
-// One record at a time, a small chart a variable.
+// One record at a time, with a small chart for each variable.
 function fill(select, names) {
   names.forEach((name, i) => { const option = document.createElement("option"); option.value = i; option.textContent = name; select.append(option); });
 }
 
 function variable(c, v, suffix, first) {
   const place = { xaxis: "x" + suffix, yaxis: "y" + suffix, type: "scatter", showlegend: first };
-  const there = v.grid.map((_, i) => i).filter((i) => v.low[i] !== null && v.high[i] !== null && i < v.low.length);
+  const drawn = v.grid.map((_, i) => i).filter((i) => v.low[i] !== null && v.high[i] !== null && i < v.low.length);
   const band = { ...place, ...nothing, mode: "lines", fill: "toself", fillcolor: c.accent, opacity: 0.22, line: { width: 0 }, legendgroup: "mean",
-    x: [...there, ...[...there].reverse()].map((i) => v.grid[i]), y: [...there.map((i) => v.high[i]), ...[...there].reverse().map((i) => v.low[i])] };
+    x: [...drawn, ...[...drawn].reverse()].map((i) => v.grid[i]), y: [...drawn.map((i) => v.high[i]), ...[...drawn].reverse().map((i) => v.low[i])] };
   const hover = (name) => ({ name, legendgroup: name, hovertemplate: `%{y:.4g} at %{x:.3~f}<extra>${name}</extra>` });
-  return [...(there.length ? [band] : []),
-    { ...place, ...hover("mean"), mode: "lines", x: v.grid, y: v.mean, line: { color: c.accent, width: 2 }, connectgaps: false },
-    { ...place, ...hover("observed"), mode: "markers", x: v.t, y: v.x, marker: { color: c.muted, size: 5 } },
-    { ...place, ...hover("held out"), mode: "markers", x: v.target_t, y: v.target_x, showlegend: first && v.target_t.length > 0,
+  return [...(drawn.length ? [band] : []),
+    { ...place, ...hover("Mean"), mode: "lines", x: v.grid, y: v.mean, line: { color: c.accent, width: 2 }, connectgaps: false },
+    { ...place, ...hover("Observed"), mode: "markers", x: v.t, y: v.x, marker: { color: c.muted, size: 5 } },
+    { ...place, ...hover("Held out"), mode: "markers", x: v.target_t, y: v.target_x, showlegend: first && v.target_t.length > 0,
       marker: { color: c.warm, size: 7, symbol: "diamond-open", line: { width: 1.5 } } }];
 }
 
@@ -62,7 +62,7 @@ if (at("record")) {
   fill(at("record"), FOUND.records.map((r) => r.id));
   const show = (c) => {
     const record = FOUND.records[Number(at("record").value)], { variables, cut, jumps } = record, n = variables.length;
-    const dense = jumps.length > 0 || variables.some((v) => v.grid.length > 200);  // they need the whole width
+    const dense = jumps.length > 0 || variables.some((v) => v.grid.length > 200);  // dense charts need the full width
     const columns = dense || innerWidth <= 900 ? 1 : Math.min(n, 3), rows = Math.ceil(n / columns), gap = 0.05, rise = (dense ? 0.2 : 0.3) / rows;
     const wide = (1 - gap * (columns - 1)) / columns, high = (1 - rise * (rows - 1)) / rows, axes = {}, annotations = [], shapes = [];
     const data = variables.flatMap((v, i) => {
@@ -78,7 +78,7 @@ if (at("record")) {
       return variable(c, v, suffix, i === 0);
     });
     if (cut !== null) annotations.push(cutWords(c, cut));
-    if (jumps.length) data.push({ ...nothing, x: [null], y: [null], mode: "markers", name: "the state jumps", showlegend: true,
+    if (jumps.length) data.push({ ...nothing, x: [null], y: [null], mode: "markers", name: "State jumps", showlegend: true,
       marker: { symbol: "line-ns-open", color: c.muted, size: 9 } });
     const tall = 120 + (dense ? 190 : 220) * rows;
     at("records").style.height = `${tall}px`;
@@ -89,7 +89,7 @@ if (at("record")) {
   at("record").addEventListener("change", () => draw("records"));
 }
 
-// What was true above what the run takes it for, all records below each other.
+// The true classes above the predicted ones, for all records.
 chart("bands", (c) => {
   const records = FOUND.bands, n = records.length, height = 100 + 108 * n, data = [], axes = {}, annotations = [], named = new Set();
   at("bands").style.height = `${height}px`;
@@ -98,10 +98,10 @@ chart("bands", (c) => {
     const suffix = i ? String(i + 1) : "", top = 1 - i * part, low = top - inner;
     axes["xaxis" + suffix] = { ...axis(c, i === n - 1 ? timeTitle(r.unit) : ""), domain: [0, 1], anchor: "y" + suffix, zeroline: false, showgrid: false };
     axes["yaxis" + suffix] = { ...axis(c, ""), domain: [Math.max(0, low), top], anchor: "x" + suffix, type: "category", showgrid: false,
-      categoryorder: "array", categoryarray: ["predicted", "true"], range: [-0.5, 1.5] };
-    const right = r.right === null ? "" : `, ${(100 * r.right).toFixed(0)} % right`;
+      categoryorder: "array", categoryarray: ["Predicted", "True"], range: [-0.5, 1.5] };
+    const right = r.right === null ? "" : `, ${(100 * r.right).toFixed(0)} % correct`;
     annotations.push({ text: brief(r.id, 60) + right, x: 0, y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
-    const lanes = [["true", r.true], ["predicted", r.predicted]].flatMap(([lane, list]) => list.map(([from, to, kind]) => ({ lane, from, to, kind })));
+    const lanes = [["True", r.true], ["Predicted", r.predicted]].flatMap(([lane, list]) => list.map(([from, to, kind]) => ({ lane, from, to, kind })));
     for (const kind of [...new Set(lanes.map((s) => s.kind))].sort((a, b) => a - b)) {
       const own = lanes.filter((s) => s.kind === kind), name = plain(className(kind));
       data.push({ type: "bar", orientation: "h", xaxis: "x" + suffix, yaxis: "y" + suffix, name, legendgroup: String(kind), showlegend: !named.has(kind),
