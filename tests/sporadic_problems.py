@@ -14,15 +14,15 @@ from acenode.data.points import Points, TimeSeries, pad
 from acenode.data.schedule import make_schedule
 from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.gaussian import gaussian_nll
+from acenode.models.forecast.gru_attention import GRUAttention
 from acenode.models.forecast.gru_ode import RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
-from acenode.models.forecast.jump_attention import Attention
 
 STEP, END, H, D = 0.25, 4.0, 5, 3
 
 
 def times(n: int, seed: int, step: float = STEP) -> np.ndarray:
-    """So many distinct times on the grid of steps."""
+    """Draw n distinct times on the grid of steps."""
     rng = np.random.default_rng([seed, n])
     return np.sort(rng.choice(int(END / step) + 1, n, replace=False)) * step
 
@@ -47,25 +47,26 @@ def several(lengths: tuple[int, ...] = (4, 7, 1)) -> list[TimeSeries]:
     return [series(times(n, i), i) for i, n in enumerate(lengths)]
 
 
-def model_of(attention: Attention | None = None, seed: int = 0, **given: Any) -> GRUODEBayes:
+def model_of(attention: GRUAttention | None = None, seed: int = 0, **given: Any) -> GRUODEBayes:
     settings = {"step": STEP, "mixing": 1e-3, **given}
     model = filled(GRUODEBayes(D, H, 4, 2, attention=attention, **settings), seed).double()
     assert isinstance(model, GRUODEBayes)
     return model
 
 
-def evolving(every: int = 2, initial: str = "correlation", size: int = H, **given: Any) -> Attention:
-    return Attention(RowGRU(size), Dense((size,)) if initial == "dense" else Correlation((size,)), every=every, **given)
+def evolving(every: int = 2, initial: str = "correlation", size: int = H, **given: Any) -> GRUAttention:
+    q = Dense((size,)) if initial == "dense" else Correlation((size,))
+    return GRUAttention(RowGRU(size), q, every=every, **given)
 
 
-def fixed() -> Attention:
-    return Attention(None, Correlation((H,), bins=5))
+def fixed() -> GRUAttention:
+    return GRUAttention(None, Correlation((H,), bins=5))
 
 
 def objective(model: GRUODEBayes, of: SporadicBatch, **given: Any) -> Tensor:
-    said = model(of, **given)
-    total = (gaussian_nll(of.target.x, said.mean, said.logvar) * of.target.m).sum()
-    return total if said.extra is None else total + said.extra
+    forecast = model(of, **given)
+    total = (gaussian_nll(of.target.x, forecast.mean, forecast.logvar) * of.target.m).sum()
+    return total if forecast.extra is None else total + forecast.extra
 
 
 def with_schedule(of: SporadicBatch, step: float = STEP) -> SporadicBatch:

@@ -16,6 +16,8 @@ from acenode.backend import ACCELERATED, COMPILED_C, GPU_KERNELS, PLAIN, TORCH_O
 if TYPE_CHECKING:
     from torch import Tensor  # a list of experiments does not wait for torch
 
+    from acenode.data.gru_ode_bayes_pass import PassInputs, PassOutputs
+
 ARM = platform.machine().lower() in ("aarch64", "arm64")
 SMALL = 512  # rows of a product for which ARM's library is slow
 
@@ -98,3 +100,15 @@ def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | N
 
     f_weights = [p for weight, bias in f for p in (weight.t(), bias)]
     return EncoderScan.apply(backend, packed.projected, rows.dt, rows.read, *packed.weights, *f_weights)
+
+
+# GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------
+
+
+def gru_ode_bayes(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
+    """Return the states and predictions of GRU-ODE-Bayes, or of ACE on it, along a schedule."""
+    if not backend.accelerated:
+        return None
+    from acenode.accelerate.gru_ode_bayes.integrate import integrate
+
+    return integrate(backend, inputs)

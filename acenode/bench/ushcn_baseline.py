@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from acenode.data.points import TimeSeries
 from acenode.models.forecast.gaussian import gaussian_nll
-from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, divergence
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, kl_to_observation
 
 
 class DirectGRUODEBayes(nn.Module):
@@ -57,7 +57,7 @@ class DirectGRUODEBayes(nn.Module):
         series = np.repeat(np.arange(len(records)), [len(r.t) for r in records])[order]
         x, m = (torch.from_numpy(np.concatenate([getattr(r, k) for r in records])[order]) for k in ("x", "m"))
         times, first = np.unique(t, return_index=True)
-        h = self.model.begin(len(records), None)
+        h = self.model.initial_state(len(records), None)
         mean, logvar = self.predict(h)
         now, total = 0.0, h.new_zeros(())
         for i, time in enumerate(times):
@@ -72,5 +72,5 @@ class DirectGRUODEBayes(nn.Module):
             h = h.clone()
             h[index] = moved
             mean, logvar = self.predict(h)
-            total = total + self.model.mixing * (divergence(mean[index], logvar[index], seen) * mask).sum()
+            total = total + self.model.mixing * (kl_to_observation(mean[index], logvar[index], seen) * mask).sum()
         return total / len(records)

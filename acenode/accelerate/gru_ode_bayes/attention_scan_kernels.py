@@ -1,10 +1,10 @@
-"""The rows of `attention_cuda` as two kernels: a program takes one series through all of its windows.
+"""Forward and backward kernels of `attention_cuda`: one program integrates one series through all of its windows.
 
-Window n has the rows from 1 + n·every on, the first one row 0 as well, whose step is of length 0. h, σ(a) and the ODE's
-weights, or ∂h and those transposed, stay in registers for the rows of a window; all products of a row go down the
-columns of a matrix. What a window's end leaves for the next one passes from thread to thread through memory, hence the
-barriers. The rows between two events are a loop of their own, so that no event's work takes its registers. Sizes are
-padded as in `event_kernels`.
+Window n has the rows from 1 + n·every on; the first one also has row 0, whose step has length 0. h, σ(a) and f's
+weights, or ∂h and the transposed matrices, stay in registers for the rows of a window, and all products of a row run
+down the columns of a matrix. A window's end passes its results from thread to thread through memory, hence the
+barriers. The rows between two events are an inner loop, so that events do not take its registers. Sizes are padded as
+in `event_kernels`.
 """
 
 import triton
@@ -14,34 +14,34 @@ from triton.language.extra import libdevice
 from acenode.accelerate.encoder.kernels import down, matrix, put, vector
 from acenode.accelerate.gru_ode_bayes.attention_kernels import (
     add_products,
+    add_window_gradient,
+    attention_step,
+    attention_step_back,
     put_strip,
-    put_turned,
-    read_back,
+    put_transposed,
     softmax,
     tile,
-    turn,
-    turn_back,
 )
-from acenode.accelerate.gru_ode_bayes.event_kernels import halt, halt_back
+from acenode.accelerate.gru_ode_bayes.event_kernels import process_events, process_events_back
 from acenode.accelerate.triton_support import Serialised
 
-SHORTEST = tl.constexpr(1e-12)
+MIN_WINDOW = tl.constexpr(1e-12)
 
 
 @triton.jit
 def window(n, every, S):
-    """Its first row, and the one after its last."""
+    """Return the first row of window n, and the row after its last."""
     lo = tl.where(n == 0, 0, 1 + n * every)
     return lo, tl.minimum(1 + (n + 1) * every, S)
 
 
 @Serialised
 @triton.jit(do_not_specialize=["S", "B", "windows", "every", "row_stride", "series_stride"])
-def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, square, turned, a, soft, states,
-            attended, opened, means, shares, taus, pre, post, S, B, windows, every,
-            OWN: tl.constexpr, KEEP: tl.constexpr, M: tl.constexpr, EXACT: tl.constexpr,
-            H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPS: tl.constexpr,
-            ALWAYS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
+def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dropout, w, matrices, transposed, a, soft,
+            states, attended, gates, means, mean_terms, taus, pre, post, S, B, windows, every,
+            OWN: tl.constexpr, SAVE: tl.constexpr, M: tl.constexpr, PRECISION: tl.constexpr,
+            H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPOUT: tl.constexpr,
+            NO_READS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
     b = tl.program_id(0)
     soft += b * P * P
     a += b * H * H
@@ -49,11 +49,11 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept,
     h = vector(h0 + b * H, H, P)
     e, end = tl.load(offsets + b), tl.load(offsets + b + 1)
     for top in range(0, P, M):
-        put_turned(soft, softmax(matrix(a + top * H, H, H - top, H, M, P), top, H, M, P), top, M, P)
+        put_transposed(soft, softmax(matrix(a + top * H, H, H - top, H, M, P), top, H, M, P), top, M, P)
     for n in range(windows):
         tl.debug_barrier()
         lo, hi = window(n, every, S)
-        A, Wr, Wz, Wu = tile(soft, P), tile(square, P), tile(square + P * P, P), tile(square + 2 * P * P, P)
+        A, Wr, Wz, Wu = tile(soft, P), tile(matrices, P), tile(matrices + P * P, P), tile(matrices + 2 * P * P, P)
         mean = tl.zeros((P,), tl.float32)
         tau = 0.0
         while lo < hi:
@@ -64,50 +64,54 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept,
                 s = down(h, A)
                 r, z = tl.sigmoid(down(s, Wr)), tl.sigmoid(down(s, Wz))
                 u = libdevice.tanh(down(r * s, Wu))
-                if KEEP:
+                if SAVE:
                     put(states + at * H, h, H, P)
                     put(attended + at * H, s, H, P)
-                    put(opened + at * 3 * H, r, H, P)
-                    put(opened + at * 3 * H + H, z, H, P)
-                    put(opened + at * 3 * H + 2 * H, u, H, P)
+                    put(gates + at * 3 * H, r, H, P)
+                    put(gates + at * 3 * H + H, z, H, P)
+                    put(gates + at * 3 * H + 2 * H, u, H, P)
                 mean += step * s
                 tau += step
                 h = h + step * (1 - z) * (u - (h if OWN else s))
-            h, e = halt(h, e, end, stop - 1, rows, jumps, x, m, kept, w, pre, post, H, Q, D, F, DROPS, ALWAYS,
-                        P, PQ, PK)
+            h, e = process_events(h, e, end, stop - 1, rows, observed, x, m, dropout, w, pre, post, H, Q, D, F,
+                                  DROPOUT, NO_READS, P, PQ, PK)
             lo = stop
         if n + 1 < windows:
-            mean = mean / tl.maximum(tau, SHORTEST)
-            V = square + 2 * g
+            mean = mean / tl.maximum(tau, MIN_WINDOW)
+            V = matrices + 2 * g
             in_r, in_z = down(mean, tile(V, P)), down(mean, tile(V + P * P, P))
             in_u = down(mean, tile(V + 2 * P * P, P))
             now, after = n % 2, (n + 1) % 2
-            if KEEP:
+            if SAVE:
                 at = n * B + b
                 put(means + at * H, mean, H, P)
-                put(shares + at * 3 * H, in_r, H, P)
-                put(shares + at * 3 * H + H, in_z, H, P)
-                put(shares + at * 3 * H + 2 * H, in_u, H, P)
+                put(mean_terms + at * 3 * H, in_r, H, P)
+                put(mean_terms + at * 3 * H + H, in_z, H, P)
+                put(mean_terms + at * 3 * H + 2 * H, in_u, H, P)
                 tl.store(taus + at, tau)
                 now, after = n, n + 1
-            turn(a + now * B * H * H, a + after * B * H * H, soft, turned + g, in_r, in_z, in_u, tau, H, M, P, EXACT)
+            attention_step(a + now * B * H * H, a + after * B * H * H, soft, transposed + g, in_r, in_z, in_u, tau,
+                           H, M, P, PRECISION)
 
 
 @triton.jit
-def close_back(at, a, soft, d_a, d_s, states, start, end, stride, square, turned, shares, taus, d_shares, work, sums,
-               H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, TRAINED: tl.constexpr, EXACT: tl.constexpr):
-    """∂a before the step at the end of a window, the next one being the rows from `start` to `end`; gives the share of
-    the window's rows in it: ∂ of their mean over τ."""
+def window_end_back(at, a, soft, d_a, d_s, states, start, end, stride, matrices, transposed, mean_terms, taus,
+                    d_mean_terms, scratch, sums, H: tl.constexpr, M: tl.constexpr, P: tl.constexpr,
+                    TRAINED: tl.constexpr, PRECISION: tl.constexpr):
+    """Store ∂a before the step at the end of a window, and return ∂ of the window's mean divided by τ.
+
+    The next window has the rows from `start` to `end`.
+    """
     g = 3 * P * P
     tau = tl.load(taus + at)
     d_r, d_z, d_u = tl.zeros((P,), tl.float32), tl.zeros((P,), tl.float32), tl.zeros((P,), tl.float32)
     for top in range(0, P, M):
-        da = read_back(d_a, soft, d_s, states, start, end, stride, top, H, M, P, EXACT)
+        da = add_window_gradient(d_a, soft, d_s, states, start, end, stride, top, H, M, P, PRECISION)
         now = matrix(a + top * H, H, H - top, H, M, P)
-        in_r, in_z = vector(shares + at * 3 * H, H, P), vector(shares + at * 3 * H + H, H, P)
-        in_u = vector(shares + at * 3 * H + 2 * H, H, P)
-        da, of_r, of_z, of_u = turn_back(now, da, square + g, turned + g, in_r, in_z, in_u, tau, work, top, M, P,
-                                         TRAINED, EXACT)
+        in_r, in_z = vector(mean_terms + at * 3 * H, H, P), vector(mean_terms + at * 3 * H + H, H, P)
+        in_u = vector(mean_terms + at * 3 * H + 2 * H, H, P)
+        da, of_r, of_z, of_u = attention_step_back(now, da, matrices + g, transposed + g, in_r, in_z, in_u, tau,
+                                                   scratch, top, M, P, TRAINED, PRECISION)
         d_r += of_r
         d_z += of_z
         d_u += of_u
@@ -115,27 +119,27 @@ def close_back(at, a, soft, d_a, d_s, states, start, end, stride, square, turned
         put_strip(d_a, da, top, M, P)
     if TRAINED:
         tl.debug_barrier()
-        add_products(sums, work, P, EXACT)
-        put(d_shares + at * 3 * H, d_r, H, P)
-        put(d_shares + at * 3 * H + H, d_z, H, P)
-        put(d_shares + at * 3 * H + 2 * H, d_u, H, P)
-    V = turned + 2 * g
+        add_products(sums, scratch, P, PRECISION)
+        put(d_mean_terms + at * 3 * H, d_r, H, P)
+        put(d_mean_terms + at * 3 * H + H, d_z, H, P)
+        put(d_mean_terms + at * 3 * H + 2 * H, d_u, H, P)
+    V = transposed + 2 * g
     d_mean = down(d_r, tile(V, P)) + down(d_z, tile(V + P * P, P)) + down(d_u, tile(V + 2 * P * P, P))
-    return d_mean / tl.maximum(tau, SHORTEST)
+    return d_mean / tl.maximum(tau, MIN_WINDOW)
 
 
 @Serialised
 @triton.jit(do_not_specialize=["S", "B", "windows", "every", "row_stride", "series_stride"])
-def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, square, turned, a,
-             states, attended, opened, shares, taus, pre, arrived, soft, d_s, d_a, d_opened, d_shares, work, sums,
-             d_start, S, B, windows, every,
-             OWN: tl.constexpr, LIVE: tl.constexpr, F_TRAINED: tl.constexpr, G_TRAINED: tl.constexpr, M: tl.constexpr,
-             EXACT: tl.constexpr, H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr,
-             DROPS: tl.constexpr, ALWAYS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
+def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, observed, x, m, dropout, w, matrices,
+             transposed, a, states, attended, gates, mean_terms, taus, pre, d_post, soft, d_s, d_a, d_gates,
+             d_mean_terms, scratch, sums, d_start, S, B, windows, every,
+             OWN: tl.constexpr, GRAD_A: tl.constexpr, F_TRAINED: tl.constexpr, G_TRAINED: tl.constexpr, M: tl.constexpr,
+             PRECISION: tl.constexpr, H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr,
+             DROPOUT: tl.constexpr, NO_READS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
     b = tl.program_id(0)
     soft += b * P * P
     d_a += b * P * P
-    work += b * 5 * P * P
+    scratch += b * 5 * P * P
     sums += b * 3 * P * P
     d_s += b * (every + 1) * P
     a += b * H * H
@@ -146,27 +150,29 @@ def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, 
         n = windows - 1 - back
         lo, hi = window(n, every, S)
         d_mean = tl.zeros((P,), tl.float32)
-        if LIVE and back > 0:
+        if GRAD_A and back > 0:
             tl.debug_barrier()
             start, end = window(n + 1, every, S)
-            d_mean = close_back(n * B + b, a + n * B * H * H, soft, d_a, d_s, states + b * H, start, end, B * H, square,
-                                turned, shares, taus, d_shares, work, sums, H, M, P, G_TRAINED, EXACT)
+            d_mean = window_end_back(n * B + b, a + n * B * H * H, soft, d_a, d_s, states + b * H, start, end,
+                                     B * H, matrices, transposed, mean_terms, taus, d_mean_terms, scratch, sums, H, M,
+                                     P, G_TRAINED, PRECISION)
         tl.debug_barrier()
         for top in range(0, P, M):
             now = matrix(a + n * B * H * H + top * H, H, H - top, H, M, P)
             put_strip(soft, softmax(now, top, H, M, P), top, M, P)
         tl.debug_barrier()
-        A, Wr, Wz, Wu = tile(soft, P), tile(turned, P), tile(turned + P * P, P), tile(turned + 2 * P * P, P)
+        A, Wr = tile(soft, P), tile(transposed, P)
+        Wz, Wu = tile(transposed + P * P, P), tile(transposed + 2 * P * P, P)
         while hi > lo:
-            d, e = halt_back(d, e, first, hi - 1, rows, jumps, x, m, kept, w, pre, grad_pre, grad_post, arrived,
-                             H, Q, D, F, DROPS, ALWAYS, P, PQ, PK)
+            d, e = process_events_back(d, e, first, hi - 1, rows, observed, x, m, dropout, w, pre, grad_pre,
+                                       grad_post, d_post, H, Q, D, F, DROPOUT, NO_READS, P, PQ, PK)
             stop = tl.maximum(tl.load(rows + e, mask=e >= first, other=-1).to(tl.int32) + 1, lo)
             for last in range(hi - stop):
                 i = hi - 1 - last
                 at = i * B + b
                 step = tl.load(dt + i * row_stride + b * series_stride)
-                s, r = vector(attended + at * H, H, P), vector(opened + at * 3 * H, H, P)
-                z, u = vector(opened + at * 3 * H + H, H, P), vector(opened + at * 3 * H + 2 * H, H, P)
+                s, r = vector(attended + at * H, H, P), vector(gates + at * 3 * H, H, P)
+                z, u = vector(gates + at * 3 * H + H, H, P), vector(gates + at * 3 * H + 2 * H, H, P)
                 own = s
                 if OWN:
                     own = vector(states + at * H, H, P)
@@ -182,18 +188,18 @@ def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, 
                 else:
                     d_in = d_in - d_new
                 if F_TRAINED:
-                    put(d_opened + at * 3 * H, d_r, H, P)
-                    put(d_opened + at * 3 * H + H, d_z, H, P)
-                    put(d_opened + at * 3 * H + 2 * H, d_u, H, P)
-                if LIVE:
+                    put(d_gates + at * 3 * H, d_r, H, P)
+                    put(d_gates + at * 3 * H + H, d_z, H, P)
+                    put(d_gates + at * 3 * H + 2 * H, d_u, H, P)
+                if GRAD_A:
                     put(d_s + (i - lo) * P, d_in, P, P)
                 d = d + down(d_in, A)
             hi = stop
     put(d_start + b * H, d, H, P)
-    if LIVE:
+    if GRAD_A:
         tl.debug_barrier()
         lo, hi = window(0, every, S)
         for top in range(0, P, M):
-            da = read_back(d_a, soft, d_s, states + b * H, lo, hi, B * H, top, H, M, P, EXACT)
+            da = add_window_gradient(d_a, soft, d_s, states + b * H, lo, hi, B * H, top, H, M, P, PRECISION)
             tl.debug_barrier()
             put_strip(d_a, da, top, M, P)

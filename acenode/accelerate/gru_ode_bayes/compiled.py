@@ -1,7 +1,4 @@
-"""`torch_forward` as compiled C (the folder `kernel`), for CPUs, in single precision.
-
-Where there is no compiler, or the backend may not compile C, the pass is done in torch's operations.
-"""
+"""GRU-ODE-Bayes and ACE in C (the folder `kernel`), for CPUs in single precision."""
 
 from __future__ import annotations
 
@@ -10,44 +7,43 @@ import math
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from acenode.accelerate import c_compiler as compiled
+from acenode.accelerate import c_compiler
+from acenode.accelerate.gru_ode_bayes.packed import PackedWeights, PassPlan
 from acenode.backend import Backend
-
-if TYPE_CHECKING:
-    from acenode.accelerate.gru_ode_bayes.torch_forward import Plan, Weights
-    from acenode.data.schedule import ScheduledPoints
+from acenode.data.schedule import ScheduledPoints
 
 SOURCE = Path(__file__).parent / "kernel" / "jump.c"
-PLAIN, ATTENTIVE = 11, 15  # weights
-SERIES, ROWS = 16, 16  # that go together, and rows of a window, without attention
-ATTENTIVE_SERIES = 8
-ROOM = 2.5e9  # bytes that may be kept of g's gates; beyond, they are made again on the way back
-LANES = 8  # numbers of a vector, at most
+WEIGHTS, WEIGHTS_WITH_ATTENTION = 11, 15  # number of packed weights
+BLOCK, BLOCK_WITH_ATTENTION = 16, 8  # series that advance together
+WINDOW = 16  # rows, without attention
+SAVE_LIMIT = 2.5e9  # bytes of g's gates that are saved; beyond it the backward pass recomputes them
+MAX_LANES = 8  # floats of a vector register, at most
 _lock = Lock()
 
 
-class CHalts(ctypes.Structure):
-    """ScheduledPoints by block of series, then by row."""
+class CPoints(ctypes.Structure):
+    """Scheduled points sorted by block of series, then by row."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("first", "order", "row", "series")]
 
 
-class Job(ctypes.Structure):
-    """As in `kernel/weights.h`."""
+class CPass(ctypes.Structure):
+    """The struct `Pass` of `kernel/weights.h`, field by field."""
 
-    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "H", "D", "p", "F", "S", "block", "every", "span",
+    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "H", "D", "Q", "F", "S", "block", "every", "span",
                                                       "own_steps", "attention", "own_feedback", "detach", "threads",
                                                       "needed")),
-                *((name, ctypes.c_void_p) for name in ("dt", "h0", "a0", "x", "m", "kept")),
-                ("weights", ctypes.c_void_p * ATTENTIVE), ("jumps", CHalts), ("looks", CHalts),
-                *((name, ctypes.c_void_p) for name in ("said", "before", "after", "reads", "marks", "a_marks", "opened",
-                                                       "d_said", "d_after", "d_reads", "d_h0", "d_a0")),
-                ("d_weights", ctypes.c_void_p * ATTENTIVE)]
+                *((name, ctypes.c_void_p) for name in ("dt", "h0", "a0", "x", "m", "dropout")),
+                ("weights", ctypes.c_void_p * WEIGHTS_WITH_ATTENTION), ("observations", CPoints), ("reads", CPoints),
+                *((name, ctypes.c_void_p) for name in ("predicted", "before", "after", "read", "h_saved", "a_saved",
+                                                       "g_gates", "d_predicted", "d_after", "d_read", "d_h0",
+                                                       "d_a0")),
+                ("d_weights", ctypes.c_void_p * WEIGHTS_WITH_ATTENTION)]
 
 
 def available(backend: Backend) -> bool:
@@ -55,12 +51,12 @@ def available(backend: Backend) -> bool:
     return backend.accelerated and backend.compile_c and _kernel() is not None
 
 
-def supports(plan: Plan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]) -> bool:
-    """Whether it can take this pass."""
-    some = (v for v in (a0, plan.kept) if v is not None)
-    given = (h0, plan.x, plan.m, plan.schedule.dt, *weights, *some)
-    return (len(weights) == (PLAIN if a0 is None else ATTENTIVE) and plan.x.shape[1] > 0
-            and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in given)
+def supports(plan: PassPlan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]) -> bool:
+    """Return True if the C pass can be used for these inputs: float32 on a CPU."""
+    optional = (v for v in (a0, plan.dropout) if v is not None)
+    tensors = (h0, plan.x, plan.m, plan.schedule.dt, *weights, *optional)
+    return (len(weights) == (WEIGHTS if a0 is None else WEIGHTS_WITH_ATTENTION) and plan.x.shape[1] > 0
+            and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in tensors)
             and available(plan.backend))
 
 
@@ -71,61 +67,62 @@ def _kernel() -> ctypes.CDLL | None:
 
 @lru_cache(maxsize=1)
 def _compiled() -> ctypes.CDLL | None:
-    kernel = compiled.library(SOURCE)
-    for name in ("jump_forward", "jump_backward") if kernel is not None else ():
-        getattr(kernel, name).argtypes = [ctypes.POINTER(Job)]
+    kernel = c_compiler.library(SOURCE)
+    for name in ("pass_forward", "pass_backward") if kernel is not None else ():
+        getattr(kernel, name).argtypes = [ctypes.POINTER(CPass)]
     return kernel
 
 
-class Native:
-    """One pass over a schedule, and what it leaves for the way back."""
+class CompiledPass:
+    """One pass over a schedule, with the values that its backward pass needs."""
 
-    def __init__(self, plan: Plan, w: Weights) -> None:
+    def __init__(self, plan: PassPlan, w: PackedWeights) -> None:
         self.plan, self.w = plan, w
 
     def run(self, h0: Tensor, a0: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """p before the jumps, h after them and at the reads."""
+        """Return the predictions before the observations, h after them and h at the read points."""
         plan, w, schedule = self.plan, self.w, self.plan.schedule
         (N, D), (B, H), S = plan.x.shape, h0.shape, schedule.rows
-        block, every, span = SERIES, ROWS, 1
+        block, every, span = BLOCK, WINDOW, 1
         if a0 is not None:
-            block, every = ATTENTIVE_SERIES, plan.every
-            span = math.ceil(math.sqrt((S - 1) / every)) or 1  # as many windows between marks as there are marks
-        self.sizes = {"B": B, "H": H, "D": D, "p": w.hidden.shape[1], "F": w.features.shape[1], "S": S, "block": block,
+            block, every = BLOCK_WITH_ATTENTION, plan.every
+            span = math.ceil(math.sqrt((S - 1) / every)) or 1  # as many windows between saved states as saved states
+        self.sizes = {"B": B, "H": H, "D": D, "Q": w.hidden.shape[1], "F": w.features.shape[1], "S": S, "block": block,
                       "every": every, "span": span, "own_steps": int(schedule.dt.shape[1] == B),
                       "attention": int(a0 is not None), "own_feedback": int(plan.own_feedback),
                       "detach": int(plan.detach)}
-        new, marks = h0.new_empty, math.ceil((S - 1) / (every * span))
+        new, saved = h0.new_empty, math.ceil((S - 1) / (every * span))
         after = new(N, H)
-        given = {"dt": schedule.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "kept": plan.kept}
-        self.given = {k: v.contiguous() for k, v in given.items() if v is not None}
-        self.given |= {"before": new(N, H), "after": after, "marks": new(marks, B, H)}
+        tensors = {"dt": schedule.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "dropout": plan.dropout}
+        self.tensors = {k: v.contiguous() for k, v in tensors.items() if v is not None}
+        self.tensors |= {"before": new(N, H), "after": after, "h_saved": new(saved, B, H)}
         if a0 is not None:
-            self.given["a_marks"] = new(marks, B, H, H)
-            opened = max(S - 2, 0) // every * B * 3 * H * math.ceil(H / LANES) * LANES
-            if plan.keep and 4 * opened <= ROOM:
-                self.given["opened"] = new(opened)
-        self.halts = [_by_block(halts, B, block) for halts in (schedule.observations, schedule.reads)]
-        said, reads = new(N, 2 * D), new(len(schedule.reads), H)
-        self._call("jump_forward", said=said, reads=reads)
-        return said, after.detach(), reads  # none of them is kept here
+            self.tensors["a_saved"] = new(saved, B, H, H)
+            gates = max(S - 2, 0) // every * B * 3 * H * math.ceil(H / MAX_LANES) * MAX_LANES
+            if plan.save and 4 * gates <= SAVE_LIMIT:
+                self.tensors["g_gates"] = new(gates)
+        self.points = [_by_block(points, B, block) for points in (schedule.observations, schedule.reads)]
+        predicted, read = new(N, 2 * D), new(len(schedule.reads), H)
+        self._call("pass_forward", predicted=predicted, read=read)
+        # an output that this object holds would be a reference cycle through its grad_fn
+        return predicted, after.detach(), read
 
-    def back(self, grads: tuple[Tensor, ...], needed: tuple[bool, ...]) -> list[Any]:
-        """∂h(0), ∂a(0), ∂weights; None for those that are not trained."""
+    def backward(self, grads: tuple[Tensor, ...], needed: tuple[bool, ...]) -> list[Any]:
+        """Return ∂h(0), ∂a(0) and ∂weights, None for weights that need no gradient."""
         found = [torch.empty_like(w) if w is not None and wanted else None
                  for w, wanted in zip(self.w, needed, strict=False)]
-        out = {"d_h0": torch.empty_like(self.given["h0"])}
-        if "a0" in self.given:
-            out["d_a0"] = torch.zeros_like(self.given["a0"])
-        d_said, d_after, d_reads = (g.contiguous() for g in grads)
-        opened = {"opened": self.given.pop("opened")} if "opened" in self.given else {}  # gradients will take its place
-        self._call("jump_backward", found, d_said=d_said, d_after=d_after, d_reads=d_reads, **out, **opened)
+        out = {"d_h0": torch.empty_like(self.tensors["h0"])}
+        if "a0" in self.tensors:
+            out["d_a0"] = torch.zeros_like(self.tensors["a0"])
+        d_predicted, d_after, d_read = (g.contiguous() for g in grads)
+        gates = {"g_gates": self.tensors.pop("g_gates")} if "g_gates" in self.tensors else {}  # will be overwritten
+        self._call("pass_backward", found, d_predicted=d_predicted, d_after=d_after, d_read=d_read, **out, **gates)
         return [out["d_h0"], out.get("d_a0"), *found]
 
     def _call(self, name: str, found: list[Tensor | None] | None = None, **more: Tensor) -> None:
-        job = Job(**self.sizes, **{k: v.data_ptr() for k, v in (self.given | more).items()})
+        job = CPass(**self.sizes, **{k: v.data_ptr() for k, v in (self.tensors | more).items()})
         job.threads = torch.get_num_threads()
-        job.jumps, job.looks = (CHalts(*(v.data_ptr() for v in halts)) for halts in self.halts)
+        job.observations, job.reads = (CPoints(*(v.data_ptr() for v in points)) for points in self.points)
         for i, w in enumerate(self.w):
             job.weights[i] = None if w is None else w.data_ptr()
         for i, d in enumerate(found or []):
@@ -136,9 +133,9 @@ class Native:
             raise MemoryError("there is no memory left for a pass over the series")
 
 
-def _by_block(halts: ScheduledPoints, B: int, size: int) -> tuple[Tensor, ...]:
-    """Where the halts of each block of series begin in their order by block, that order, and their rows and series."""
-    block, count = halts.series.div(size, rounding_mode="floor"), -(-B // size)
+def _by_block(points: ScheduledPoints, B: int, size: int) -> tuple[Tensor, ...]:
+    """Sort points by block of `size` series; return where each block starts, the order, and the rows and series."""
+    block, count = points.series.div(size, rounding_mode="floor"), -(-B // size)
     first = torch.zeros(count + 1, dtype=torch.int64)
     first[1:] = torch.bincount(block, minlength=count).cumsum(0)
-    return first, torch.argsort(block, stable=True), halts.row.contiguous(), halts.series.contiguous()
+    return first, torch.argsort(block, stable=True), points.row.contiguous(), points.series.contiguous()

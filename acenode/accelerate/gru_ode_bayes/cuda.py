@@ -1,12 +1,11 @@
-"""A state that follows a gated ODE and jumps where it is observed, all rows in one launch on a CUDA device.
+"""GRU-ODE-Bayes without attention on a CUDA device, all rows in one launch.
 
-Row by row, for every series by itself:
+Row by row, for every series separately:
 
     r, z = σ(h W_rz)        u = tanh((r ⊙ h) W_u)        h ← h + dt (1−z) ⊙ (u−h)
 
-and after the row of an event a jump (`events`). Backward, the gradient passes through all rows in
-one launch again, from nothing but h before every row; what it is after each jump is kept, and the jumps' weights'
-gradients are those of one batch of all jumps.
+and at an observation the jump (`events`). The backward pass is one launch again, from h before every row. It keeps the
+gradient of h after each jump, from which the gradients of the jump's weights follow as those of one batch.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ import torch
 from torch import Tensor
 
 from acenode.accelerate.gru_ode_bayes.events import (
-    LARGEST,
-    OF_ROWS,
+    F_WEIGHTS,
+    MAX_WIDTH,
     REGISTERS,
     WARPS,
-    Events,
-    Weights,
-    largest,
-    settle,
+    KernelEvents,
+    KernelWeights,
+    jump_gradients,
+    max_width,
     sizes,
 )
 from acenode.accelerate.kernel_check import kernels_available, runs
@@ -35,21 +34,23 @@ from acenode.backend import Backend
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedStates:
+    """Inputs and values of the forward pass that the backward pass needs."""
+
     dt: Tensor
-    events: Events
-    weights: Weights
+    events: KernelEvents
+    weights: KernelWeights
     states: Tensor  # (S, B, H), h before every row
     pre: Tensor  # (N, H)
 
 
-def supports(backend: Backend, h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> bool:
-    """Whether the kernels take a scan of this kind."""
+def supports(backend: Backend, h0: Tensor, dt: Tensor, events: KernelEvents, weights: KernelWeights) -> bool:
+    """Return True if the kernels support these inputs and run on this device."""
     if not h0.is_cuda or any(x.dtype != torch.float32 for x in (h0, dt, events.x, events.m, *weights)):
         return False
-    widest = largest(weights)
+    widest = max_width(weights)
     most = max(dt.shape[0] * h0.numel(), len(events.row) * widest)
-    if widest > LARGEST or len(h0) == 0 or most >= MAX_ELEMENTS or not kernels_available(backend, h0.device.index):
+    if widest > MAX_WIDTH or len(h0) == 0 or most >= MAX_ELEMENTS or not kernels_available(backend, h0.device.index):
         return False
     back = torch.is_grad_enabled()
     kind = "jumps", h0.device, back, *sizes(events, weights).values()
@@ -57,53 +58,53 @@ def supports(backend: Backend, h0: Tensor, dt: Tensor, events: Events, weights: 
 
 
 @torch.no_grad()
-def _attempt(h0: Tensor, dt: Tensor, events: Events, weights: Weights, back: bool) -> None:
-    """There, and back."""
+def _attempt(h0: Tensor, dt: Tensor, events: KernelEvents, weights: KernelWeights, back: bool) -> None:
+    """Run the forward pass and, if `back`, the backward pass."""
     pre, post, saved = forward(h0, dt, events, weights)
     if back:
         backward(pre, post, saved)
 
 
-def _launch(kernel: Any, first: tuple[Tensor, ...], dt: Tensor, events: Events, weights: Weights,
+def _launch(kernel: Any, first: tuple[Tensor, ...], dt: Tensor, events: KernelEvents, weights: KernelWeights,
             last: tuple[Tensor, ...], S: int, B: int) -> None:
     with torch.cuda.device(dt.device):
         kernel[(B,)](*first, dt, *dt.stride(), *events.arguments(), torch.cat([w.flatten() for w in weights]), *last,
                      S, B, **sizes(events, weights), num_warps=WARPS, maxnreg=REGISTERS)
 
 
-def forward(h0: Tensor, dt: Tensor, events: Events, weights: Weights) -> tuple[Tensor, Tensor, Saved]:
-    """h0 (B, H) and dt (S, B), which may be one number expanded → h before and after each event, (N, H)."""
-    from acenode.accelerate.gru_ode_bayes import kernels as jump_kernels
+def forward(h0: Tensor, dt: Tensor, events: KernelEvents, weights: KernelWeights) -> tuple[Tensor, Tensor, SavedStates]:
+    """Return h before and after each event, (N, H), from h0 (B, H) and dt (S, B), which may be an expanded tensor."""
+    from acenode.accelerate.gru_ode_bayes import kernels
 
     (B, H), S = h0.shape, len(dt)
     states = h0.new_empty(S, B, H)
     pre, post = h0.new_empty(len(events.row), H), h0.new_empty(len(events.row), H)
-    _launch(jump_kernels.forward, (h0.contiguous(),), dt, events, weights, (states, pre, post), S, B)
-    return pre, post, Saved(dt, events, weights, states, pre)
+    _launch(kernels.forward, (h0.contiguous(),), dt, events, weights, (states, pre, post), S, B)
+    return pre, post, SavedStates(dt, events, weights, states, pre)
 
 
-def backward(grad_pre: Tensor, grad_post: Tensor, saved: Saved,
-             needed: Sequence[bool] = (True,) * len(Weights._fields)) -> tuple[Tensor, Weights]:
-    """The gradients of h0 and of the weights."""
-    from acenode.accelerate.gru_ode_bayes import kernels as jump_kernels
+def backward(grad_pre: Tensor, grad_post: Tensor, saved: SavedStates,
+             needed: Sequence[bool] = (True,) * len(KernelWeights._fields)) -> tuple[Tensor, KernelWeights]:
+    """Return the gradients of h0 and of the weights."""
+    from acenode.accelerate.gru_ode_bayes import kernels
 
     S, B, H = saved.states.shape
-    arrived = torch.zeros_like(saved.pre)  # the gradient of h after each jump
+    d_post = torch.zeros_like(saved.pre)  # the gradient of h after each jump
     d_start, each = grad_pre.new_empty(B, H), grad_pre.new_empty(B, 3 * H * H)
-    _launch(jump_kernels.backward, (grad_pre.contiguous(), grad_post.contiguous()), saved.dt, saved.events,
-            saved.weights, (saved.states, saved.pre, arrived, d_start, each), S, B)
+    _launch(kernels.backward, (grad_pre.contiguous(), grad_post.contiguous()), saved.dt, saved.events,
+            saved.weights, (saved.states, saved.pre, d_post, d_start, each), S, B)
     total = each.sum(0)
     d_rz, d_u = total[:2 * H * H].view(H, 2 * H), total[2 * H * H:].view(H, H)
-    found: Any = settle(saved.pre, saved.events, saved.weights, arrived, needed[OF_ROWS:])
-    return d_start, Weights(d_rz, d_u, *found)
+    found: Any = jump_gradients(saved.pre, saved.events, saved.weights, d_post, needed[F_WEIGHTS:])
+    return d_start, KernelWeights(d_rz, d_u, *found)
 
 
-class JumpScan(torch.autograd.Function):
-    """h before and after each event as one node: `JumpScan.apply(h0, dt, events, *weights)`."""
+class KernelPass(torch.autograd.Function):
+    """`KernelPass.apply(h0, dt, events, *weights)`: h before and after each event."""
 
     @staticmethod
-    def forward(ctx: Any, h0: Tensor, dt: Tensor, events: Events, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        pre, post, saved = forward(h0, dt, events, Weights(*weights))
+    def forward(ctx: Any, h0: Tensor, dt: Tensor, events: KernelEvents, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        pre, post, saved = forward(h0, dt, events, KernelWeights(*weights))
         ctx.dt, ctx.events = dt, events
         ctx.save_for_backward(saved.states, pre, *weights)
         return pre, post
@@ -112,6 +113,6 @@ class JumpScan(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         states, pre, *weights = ctx.saved_tensors
-        saved = Saved(ctx.dt, ctx.events, Weights(*weights), states, pre)
+        saved = SavedStates(ctx.dt, ctx.events, KernelWeights(*weights), states, pre)
         d_start, found = backward(grads[0], grads[1], saved, ctx.needs_input_grad[3:])
         return d_start, None, None, *found

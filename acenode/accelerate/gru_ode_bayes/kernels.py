@@ -1,8 +1,7 @@
-"""The rows of `cuda` as two kernels: a program takes one series through all of its rows.
+"""Forward and backward kernels of `cuda`: one program integrates one series.
 
-h, or its gradient, and the ODE's weights stay in registers from row to row, and so does the sum of the ODE's weights'
-gradients. Sizes are padded as in `event_kernels`. The weights are flat, one after another, in the
-order of `Weights`.
+h, or its gradient, f's weights and the sums of their gradients stay in registers. Sizes are padded as in
+`event_kernels`. The weights w are flat, one after another, in the order of `events.KernelWeights`.
 """
 
 import triton
@@ -10,15 +9,15 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from acenode.accelerate.encoder.kernels import across, down, matrix, put, vector
-from acenode.accelerate.gru_ode_bayes.event_kernels import halt, halt_back
+from acenode.accelerate.gru_ode_bayes.event_kernels import process_events, process_events_back
 from acenode.accelerate.triton_support import Serialised
 
 
 @Serialised
 @triton.jit(do_not_specialize=["S", "B", "row_stride", "series_stride"])
-def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, states, pre, post, S, B,
-            H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPS: tl.constexpr,
-            ALWAYS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
+def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dropout, w, states, pre, post, S, B,
+            H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPOUT: tl.constexpr,
+            NO_READS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
     b = tl.program_id(0)
     Wr, Wz = matrix(w, 2 * H, H, H, P, P), matrix(w + H, 2 * H, H, H, P, P)
     Wu = matrix(w + 2 * H * H, H, H, H, P, P)
@@ -29,16 +28,16 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept,
         r, z = tl.sigmoid(down(h, Wr)), tl.sigmoid(down(h, Wz))
         u = libdevice.tanh(down(r * h, Wu))
         h = h + tl.load(dt + i * row_stride + b * series_stride) * (1 - z) * (u - h)
-        h, e = halt(h, e, end, i, rows, jumps, x, m, kept, w + 3 * H * H, pre, post, H, Q, D, F, DROPS, ALWAYS,
-                    P, PQ, PK)
+        h, e = process_events(h, e, end, i, rows, observed, x, m, dropout, w + 3 * H * H, pre, post, H, Q, D, F,
+                              DROPOUT, NO_READS, P, PQ, PK)
 
 
 @Serialised
 @triton.jit(do_not_specialize=["S", "B", "row_stride", "series_stride"])
-def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, jumps, x, m, kept, w, states, pre,
-             arrived, d_start, d_weights, S, B,
-             H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPS: tl.constexpr,
-             ALWAYS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
+def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, observed, x, m, dropout, w, states, pre,
+             d_post, d_start, d_weights, S, B,
+             H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPOUT: tl.constexpr,
+             NO_READS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
     b = tl.program_id(0)
     Wr, Wz = matrix(w, 2 * H, H, H, P, P), matrix(w + H, 2 * H, H, H, P, P)
     Wu = matrix(w + 2 * H * H, H, H, H, P, P)
@@ -49,8 +48,8 @@ def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, 
     d = tl.zeros((P,), tl.float32)
     for back in range(S):
         i = S - 1 - back
-        d, e = halt_back(d, e, first, i, rows, jumps, x, m, kept, w + 3 * H * H, pre, grad_pre, grad_post, arrived,
-                         H, Q, D, F, DROPS, ALWAYS, P, PQ, PK)
+        d, e = process_events_back(d, e, first, i, rows, observed, x, m, dropout, w + 3 * H * H, pre, grad_pre,
+                                   grad_post, d_post, H, Q, D, F, DROPOUT, NO_READS, P, PQ, PK)
         h = vector(states + (i * B + b) * H, H, P)
         step = tl.load(dt + i * row_stride + b * series_stride)
         r, z = tl.sigmoid(down(h, Wr)), tl.sigmoid(down(h, Wz))

@@ -1,4 +1,4 @@
-"""What a forecasting model says: a normal distribution of every variable at every target, and how it is judged."""
+"""Gaussian predictions of every variable at every target, and their likelihood."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from torch import Tensor, nn
 
 from acenode.ode.runge_kutta import Evaluations
 
-BIAS = 0.05  # at the start
+INITIAL_BIAS = 0.05
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Mean and log-variance at the targets, and what the objective has beside their likelihood, summed over a batch."""
+    """Predicted distribution N(μ, σ²) at the targets."""
 
-    mean: Tensor  # (B, T, D)
-    logvar: Tensor  # (B, T, D)
-    extra: Tensor | None = None
-    evaluations: Evaluations | None = None  # what the ODE cost, where there is one
+    mean: Tensor  # (B, T, D), μ
+    logvar: Tensor  # (B, T, D), log σ²
+    extra: Tensor | None = None  # what the loss adds to the negative log-likelihood, summed over the batch
+    evaluations: Evaluations | None = None  # of f, for models with an ODE
 
 
 def gaussian_nll(x: Tensor, mean: Tensor, logvar: Tensor) -> Tensor:
-    """−log N(x; μ, σ²), entry by entry."""
+    """Return −log N(x; μ, σ²) of every entry."""
     return 0.5 * ((x - mean).square() * torch.exp(-logvar) + logvar + math.log(2 * math.pi))
 
 
 class Affine(nn.Linear):
-    """A linear map, or `blocks` of them side by side, that begin by Glorot's rule; the bias, if any, at 0.05."""
+    """A linear layer, or `blocks` of them side by side, with Glorot's uniform initialisation and biases of 0.05."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, blocks: int = 1) -> None:
         super().__init__(inputs, outputs, bias)
@@ -39,7 +39,7 @@ class Affine(nn.Linear):
         for block in self.weight.data.chunk(self.blocks):
             nn.init.xavier_uniform_(block, generator=generator)
         if self.bias is not None:
-            self.bias.data.fill_(BIAS)
+            self.bias.data.fill_(INITIAL_BIAS)
 
 
 class Gaussian(nn.Module):
@@ -49,8 +49,8 @@ class Gaussian(nn.Module):
         super().__init__()
         self.hidden, self.out = Affine(size, units), Affine(units, 2 * variables)
 
-    def forward(self, h: Tensor, kept: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """`kept` (…, units) are the units that dropout leaves, raised to keep the mean."""
+    def forward(self, h: Tensor, dropout: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return mean and log-variance, (…, D). `dropout` is the mask of the hidden layer, (…, units)."""
         y = torch.relu(self.hidden(h))
-        mean, logvar = self.out(y if kept is None else y * kept).chunk(2, -1)
+        mean, logvar = self.out(y if dropout is None else y * dropout).chunk(2, -1)
         return mean, logvar

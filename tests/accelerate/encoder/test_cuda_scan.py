@@ -8,16 +8,16 @@ from itertools import pairwise
 
 import pytest
 import torch
-from jump_problem import by_rows, events_of, weights_of
+from kernel_problem import by_rows, events_of, weights_of
 from problems import FailingKernel, relative
 from torch import Tensor
 
 from acenode.accelerate import kernel_check
 from acenode.accelerate.encoder import cuda as scan_cuda
 from acenode.accelerate.encoder.scan import EncoderScan
-from acenode.accelerate.gru_ode_bayes import cuda as jump_scan_cuda
-from acenode.accelerate.gru_ode_bayes.cuda import JumpScan
-from acenode.accelerate.gru_ode_bayes.events import Events, Weights
+from acenode.accelerate.gru_ode_bayes import cuda as gru_ode_bayes_cuda
+from acenode.accelerate.gru_ode_bayes.cuda import KernelPass
+from acenode.accelerate.gru_ode_bayes.events import KernelEvents, KernelWeights
 from acenode.backend import ACCELERATED, Backend
 from acenode.bench.latent_workload import latent_task
 
@@ -163,10 +163,10 @@ def test_a_batch_arrives_whole() -> None:
 # The jumps ------------------------------------------------------------------------------------------------------------
 
 
-def jumps(h0: Tensor, dt: Tensor, events: Events, weights: Weights, kernel: bool) -> list[Tensor]:
+def jumps(h0: Tensor, dt: Tensor, events: KernelEvents, weights: KernelWeights, kernel: bool) -> list[Tensor]:
     leaves = [x.detach().clone().requires_grad_() for x in (h0, *weights)]
-    found = (JumpScan.apply(leaves[0], dt, events, *leaves[1:]) if kernel
-             else by_rows(leaves[0], dt, events, Weights(*leaves[1:])))
+    found = (KernelPass.apply(leaves[0], dt, events, *leaves[1:]) if kernel
+             else by_rows(leaves[0], dt, events, KernelWeights(*leaves[1:])))
     weighing = torch.linspace(-1, 1, found[0].numel(), dtype=h0.dtype, device=h0.device).view_as(found[0])
     loss = (found[0] * weighing).sum() + (found[1] * weighing.flip(0)).sum()
     return [*(x.detach() for x in found), *torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)]
@@ -182,19 +182,19 @@ def test_the_jumps_kernel_is_its_equations(S: int, counts: tuple[int, ...], size
     h0 = torch.randn(len(counts), sizes[0], generator=generator, dtype=torch.float64).cuda()
     dt = torch.full((), 0.05, dtype=torch.float64).cuda().expand(S, len(counts)) if drops else (
         0.1 * torch.rand(S, len(counts), generator=generator, dtype=torch.float64).cuda())
-    small = Weights(*(w.float() for w in weights))
-    assert jump_scan_cuda.supports(ACCELERATED, h0.float(), dt.float(), single(events), small)
+    small = KernelWeights(*(w.float() for w in weights))
+    assert gru_ode_bayes_cuda.supports(ACCELERATED, h0.float(), dt.float(), single(events), small)
     close(jumps(h0.float(), dt.float(), single(events), small, True), jumps(h0, dt, events, weights, False), 2)
 
 
-def single(events: Events) -> Events:
-    return Events(events.offsets, events.row, events.x.float(), events.m.float(),
-                  None if events.kept is None else events.kept.float(), events.jumps)
+def single(events: KernelEvents) -> KernelEvents:
+    return KernelEvents(events.offsets, events.row, events.x.float(), events.m.float(),
+                  None if events.dropout is None else events.dropout.float(), events.observed)
 
 
 def test_the_jumps_are_the_same_every_time_and_for_every_thread() -> None:
     sizes, counts = (50, 25, 5, 10), (20, 60, 3) * 8
-    weights = Weights(*(w.float() for w in weights_of(*sizes, device="cuda")))
+    weights = KernelWeights(*(w.float() for w in weights_of(*sizes, device="cuda")))
     events = single(events_of(60, counts, *sizes, True, False, device="cuda"))
     h0 = torch.zeros(len(counts), 50, device="cuda")
     dt = torch.full((), 0.05, device="cuda").expand(60, len(counts))
@@ -207,10 +207,10 @@ def test_the_jumps_are_the_same_every_time_and_for_every_thread() -> None:
 
 def test_series_without_any_event_only_drift() -> None:
     sizes = (50, 25, 5, 10)
-    weights = Weights(*(w.float() for w in weights_of(*sizes, device="cuda")))
+    weights = KernelWeights(*(w.float() for w in weights_of(*sizes, device="cuda")))
     events = single(events_of(9, (0, 0), *sizes, False, False, device="cuda"))
-    pre, post, saved = jump_scan_cuda.forward(torch.ones(2, 50, device="cuda"), torch.full((9, 2), 0.1, device="cuda"),
-                                              events, weights)
+    pre, post, saved = gru_ode_bayes_cuda.forward(torch.ones(2, 50, device="cuda"),
+                                                  torch.full((9, 2), 0.1, device="cuda"), events, weights)
     assert pre.shape == post.shape == (0, 50)
-    d_start, found = jump_scan_cuda.backward(pre, post, saved)
+    d_start, found = gru_ode_bayes_cuda.backward(pre, post, saved)
     assert all(not d.any() for d in (d_start, *found))

@@ -1,4 +1,4 @@
-"""Forecasting models on a GPU: the same numbers as on the CPU, whatever path they take there."""
+"""Forecasting models on a GPU: the same numbers as on the CPU, by whichever implementation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from acenode import experiments
 from acenode.accelerate import kernel_check
-from acenode.accelerate.gru_ode_bayes import attention_cuda as attend_scan_cuda
+from acenode.accelerate.gru_ode_bayes import attention_cuda, integrate
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points, pad
 from acenode.data.schedule import ScheduledPoints, make_schedule
@@ -43,7 +43,7 @@ def batch(forecast: bool, lengths: tuple[int, ...] = (4, 9, 1, 6)) -> SporadicBa
 
 @pytest.mark.parametrize("attentive", [False, True])
 @pytest.mark.parametrize("forecast", [False, True])
-def test_a_model_is_the_same_on_both(attentive: bool, forecast: bool) -> None:
+def test_loss_and_gradients_are_those_of_the_cpu(attentive: bool, forecast: bool) -> None:
     found: dict[str, Any] = {}
     for device in ("cpu", "cuda"):
         attention = evolving() if attentive else None
@@ -60,7 +60,7 @@ def test_a_model_is_the_same_on_both(attentive: bool, forecast: bool) -> None:
 
 
 @pytest.mark.parametrize("attentive", [False, True])
-def test_what_is_looked_at_is_the_same_on_both(attentive: bool) -> None:
+def test_trajectories_are_those_of_the_cpu(attentive: bool) -> None:
     frames, found = [0.0, 0.25, 1.0, 2.5, 5.0], []
     for device in ("cpu", "cuda"):
         attention = evolving() if attentive else None
@@ -69,26 +69,26 @@ def test_what_is_looked_at_is_the_same_on_both(attentive: bool) -> None:
         with torch.no_grad():
             around = model.around(of, frames)[:3]
             found.append([*(v.cpu() for v in model.trajectory(of, frames) if v is not None),
-                          *(said.mean.cpu() for said in around)])
+                          *(forecast.mean.cpu() for forecast in around)])
     assert len(found[0]) == 4 + attentive
     assert all(relative(mine, exact) < 1e-5 for exact, mine in zip(*found, strict=True))
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What `GRUODEBayes.scan` is given: five series, one of them without any event, with h(0) and a(0) of their own."""
+    """Inputs of one integration: five series, one of them without any point, each with its own h(0) and a(0)."""
 
     H: int
     every: int = 4
     own_feedback: bool = False
     detach: bool = False
     own_steps: bool = False
-    jumps: bool = True
+    observations: bool = True
     reads: bool = True
-    drops: bool = False
+    dropout: bool = False
     frozen: tuple[str, ...] = ()
-    when: str = "any"  # together: reads at the jumps' own times, the first at 0; start: all at 0, in one row
-    broken: int | None = None  # a series that observes what is no number
+    when: str = "any"  # together: read points at the observations, the first at 0; start: all points at 0, in one row
+    broken: int | None = None  # the index of a series whose observations are NaN
     attentive: bool = True
     backend: Backend = ACCELERATED
 
@@ -105,10 +105,10 @@ class Pass:
         return pad(found)
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Outputs and gradients, in double precision on the CPU."""
-        seen = self.records((11, 0, 5, 20, 1) if self.jumps else (0,) * 5, 1)
-        looked = seen if self.when == "together" else self.records((3, 0, 9, 1, 6), 2)
-        schedule = make_schedule(seen, looked if self.reads else None, 0.1)
+        """Return outputs and gradients, in double precision on the CPU."""
+        seen = self.records((11, 0, 5, 20, 1) if self.observations else (0,) * 5, 1)
+        targets = seen if self.when == "together" else self.records((3, 0, 9, 1, 6), 2)
+        schedule = make_schedule(seen, targets if self.reads else None, 0.1)
         assert schedule.dt.shape[1] == (5 if self.own_steps else 1)
         assert (schedule.rows == 1) == (self.when == "start")
         at = schedule.observations
@@ -128,14 +128,16 @@ class Pass:
 
         h0 = torch.tanh(drawn(5, self.H)).requires_grad_()
         a0 = drawn(5, self.H, self.H).requires_grad_() if self.attentive else None
-        kept = (drawn(len(x), 7) > -0.5).to(x) / 0.7 if self.drops else None
+        dropout = (drawn(len(x), 7) > -0.5).to(x) / 0.7 if self.dropout else None
         schedule = replace(schedule, dt=schedule.dt.to(device, dtype), observations=sent(schedule.observations, device),
                            reads=sent(schedule.reads, device))
-        outputs = model.scan(schedule, h0, a0, x, m, kept, self.detach)
+        out = model._integrate(schedule, h0, a0, x, m, 5.0, dropout=dropout, detach=self.detach)
+        outputs = out.predicted, out.updated, out.read
         torch.autograd.backward(outputs, [drawn(*y.shape) for y in outputs])
         gradients = {"h0": h0.grad, "a0": None if a0 is None else a0.grad}
         gradients |= {k: p.grad for k, p in model.named_parameters()}
-        return ({name: y.detach().cpu().double() for name, y in zip(("said", "after", "reads"), outputs, strict=True)},
+        names = "predicted", "updated", "read"
+        return ({name: y.detach().cpu().double() for name, y in zip(names, outputs, strict=True)},
                 {k: d.cpu().double() for k, d in gradients.items() if d is not None})
 
     def check(self) -> None:
@@ -148,93 +150,92 @@ class Pass:
                 assert torch.linalg.vector_norm(mine[name] - y) <= tolerance * torch.linalg.vector_norm(y), name
 
 
-def sent(halts: ScheduledPoints, device: str) -> ScheduledPoints:
-    return ScheduledPoints(halts.offsets, *(v.to(device) for v in (halts.row, halts.series, halts.point)))
+def sent(points: ScheduledPoints, device: str) -> ScheduledPoints:
+    return ScheduledPoints(points.offsets, *(v.to(device) for v in (points.row, points.series, points.point)))
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each pass on a GPU was the kernels'."""
+def by_kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Record for each pass on a GPU whether kernels integrated it."""
     found: list[bool] = []
-    launched = GRUODEBayes._launched
+    original = integrate.integrate_by_kernels
 
-    def watched(self: GRUODEBayes, *given: Any) -> Any:
-        outputs = launched(self, *given)
+    def watched(*args: Any) -> Any:
+        outputs = original(*args)
         found.append(outputs is not None)
         return outputs
 
-    monkeypatch.setattr(GRUODEBayes, "_launched", watched)
+    monkeypatch.setattr(integrate, "integrate_by_kernels", watched)
     return found
 
 
 @pytest.mark.parametrize("attentive", [False, True])
-def test_the_kernels_are_taken(attentive: bool, taken: list[bool]) -> None:
+def test_kernels_are_used(attentive: bool, by_kernels: list[bool]) -> None:
     model = filled(GRUODEBayes(D, H, 4, 2, step=STEP, attention=evolving() if attentive else None)).to(CUDA)
     objective(model, batch(False).to(CUDA)).backward()  # type: ignore[arg-type]
     with torch.no_grad():
         objective(model, batch(True).to(CUDA))  # type: ignore[arg-type]
-    assert taken == [True, True]
+    assert by_kernels == [True, True]
 
 
 @pytest.mark.parametrize("own_feedback", [False, True])
 @pytest.mark.parametrize("detach", [False, True])
 @pytest.mark.parametrize("own_steps", [False, True])
-def test_attention_in_kernels_is_its_equations(own_feedback: bool, detach: bool, own_steps: bool,
-                                               taken: list[bool]) -> None:
+def test_kernels_with_attention_match_the_cpu(own_feedback: bool, detach: bool, own_steps: bool,
+                                               by_kernels: list[bool]) -> None:
     Pass(5, own_feedback=own_feedback, detach=detach, own_steps=own_steps).check()
-    assert taken == [True]
+    assert by_kernels == [True]
 
 
 @pytest.mark.parametrize("of", [
-    Pass(50, every=10), Pass(50, every=7, own_feedback=True, own_steps=True), Pass(20, every=3, jumps=False),
-    Pass(20, every=100, reads=False, drops=True), Pass(5, every=1), Pass(40, every=60, own_steps=True, detach=True)])
-def test_attention_in_kernels_of_any_size(of: Pass, taken: list[bool]) -> None:
+    Pass(50, every=10), Pass(50, every=7, own_feedback=True, own_steps=True), Pass(20, every=3, observations=False),
+    Pass(20, every=100, reads=False, dropout=True), Pass(5, every=1), Pass(40, every=60, own_steps=True, detach=True)])
+def test_kernels_with_attention_of_several_sizes(of: Pass, by_kernels: list[bool]) -> None:
     of.check()
-    assert taken == [True]
+    assert by_kernels == [True]
 
 
 @pytest.mark.parametrize("of", [
-    Pass(5, when="together"), Pass(5, when="together", own_steps=True, drops=True), Pass(5, when="start"),
+    Pass(5, when="together"), Pass(5, when="together", own_steps=True, dropout=True), Pass(5, when="start"),
     Pass(5, when="start", reads=False), Pass(5, every=3, broken=3), Pass(5, when="together", broken=0)])
 @pytest.mark.parametrize("attentive", [False, True])
-def test_kernels_where_events_meet_or_are_no_numbers(of: Pass, attentive: bool, taken: list[bool]) -> None:
+def test_kernels_with_coinciding_points_or_nan(of: Pass, attentive: bool, by_kernels: list[bool]) -> None:
     replace(of, attentive=attentive).check()
-    assert taken == [True]
+    assert by_kernels == [True]
 
 
 @pytest.mark.parametrize("which", ["forward", "backward"])
 @pytest.mark.parametrize("attentive", [False, True])
-def test_a_kernel_that_does_not_run_is_left_to_the_operations(attentive: bool, which: str, taken: list[bool],
-                                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    from acenode.accelerate.gru_ode_bayes import attention_scan_kernels as attend_scan_kernels
-    from acenode.accelerate.gru_ode_bayes import kernels as jump_kernels
+def test_torch_replaces_a_kernel_that_does_not_run(attentive: bool, which: str, by_kernels: list[bool],
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.accelerate.gru_ode_bayes import attention_scan_kernels, kernels
 
     monkeypatch.setattr(kernel_check, "_failures", {})
-    monkeypatch.setattr(attend_scan_kernels if attentive else jump_kernels, which, FailingKernel())
+    monkeypatch.setattr(attention_scan_kernels if attentive else kernels, which, FailingKernel())
     lines: list[str] = []
     backend = Backend(log=lines.append)
     for _ in range(2):
         Pass(5, attentive=attentive, backend=backend).check()
-    assert taken == [False, False]
+    assert by_kernels == [False, False]
     assert lines == ["GPU kernels do not run here: RuntimeError: out of resource: registers",
                      "series are integrated by torch's operations, row by row"]
 
 
 @pytest.mark.parametrize("frozen", [("attention.g",), ("f", "p", "jump"), ("f",), ("p", "attention.g.new_in")])
-def test_what_is_not_trained_has_no_gradient(frozen: tuple[str, ...], taken: list[bool]) -> None:
+def test_frozen_parameters_have_no_gradient(frozen: tuple[str, ...], by_kernels: list[bool]) -> None:
     Pass(5, frozen=frozen).check()
-    assert taken == [True]
+    assert by_kernels == [True]
 
 
-def test_what_the_kernels_have_no_room_for_is_left_to_the_operations(taken: list[bool],
+def test_torch_replaces_kernels_without_memory_or_for_wide_layers(by_kernels: list[bool],
                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attend_scan_cuda, "SHARE", 0)
+    monkeypatch.setattr(attention_cuda, "MEMORY_SHARE", 0)
     Pass(5).check()
     Pass(70).check()
-    assert taken == [False, False]
+    assert by_kernels == [False, False]
 
 
-def test_attention_in_kernels_is_the_same_every_time() -> None:
+def test_kernels_with_attention_are_deterministic() -> None:
     first = Pass(50, every=10).run("cuda", torch.float32)
     for _ in range(3):
         for mine, right in zip(Pass(50, every=10).run("cuda", torch.float32), first, strict=True):
@@ -242,7 +243,7 @@ def test_attention_in_kernels_is_the_same_every_time() -> None:
 
 
 @pytest.mark.parametrize("method", ["node-vae-mask", "seq-vae", "gru-d", "t-lstm", "gru-ode-bayes", "augmented", "ace"])
-def test_every_kind_trains(method: str, tmp_path: Path) -> None:
+def test_every_method_trains(method: str, tmp_path: Path) -> None:
     config = experiments.get("ushcn").configure(method, device="cuda", epochs=1, batch_size=400)
     outcome = execute(create(RunStore(tmp_path), config), tmp_path)
     assert outcome.state == "finished", outcome.error

@@ -1,4 +1,4 @@
-"""The continuous GRU, g on the rows of a, the jump and the terms of the objective, against the equations."""
+"""GRU-ODE, g on the rows of a, the GRU-Bayes update and the terms of the loss, against the equations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributions import Normal, kl_divergence
 
 from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode import GRUODE, RowGRU
-from acenode.models.forecast.gru_ode_bayes import Jump, divergence
+from acenode.models.forecast.gru_ode_bayes import GRUBayes, kl_to_observation
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -25,7 +25,7 @@ def randn(*shape: int) -> Tensor:
 
 @pytest.mark.parametrize("inputs", [0, 3])
 @pytest.mark.parametrize("minimal", [False, True])
-def test_the_continuous_cell(minimal: bool, inputs: int) -> None:
+def test_both_gru_ode_cells(minimal: bool, inputs: int) -> None:
     cell = filled(GRUODE(H, inputs, minimal)).double()
     h, x = randn(4, H), randn(4, inputs)
     gates = [cell.update] if minimal else [cell.reset, cell.update]
@@ -38,14 +38,14 @@ def test_the_continuous_cell(minimal: bool, inputs: int) -> None:
     assert torch.allclose(cell(h, x if inputs else None), (1 - opened[-1]) * (u - h))
 
 
-def test_feedback_of_another_state() -> None:
+def test_feedback_from_another_state() -> None:
     cell = filled(GRUODE(H)).double()
     h, own = randn(2, H), randn(2, H)
     z = torch.sigmoid(h @ cell.update.weight.T)
     assert torch.allclose(cell(h, own=own), cell(h) + (1 - z) * (h - own))
 
 
-def test_g_is_a_continuous_gru_on_every_row() -> None:
+def test_g_is_a_gru_ode_on_every_row() -> None:
     g = filled(RowGRU(H)).double()
     attended, a = randn(2, H), randn(2, H, H)
     for b in range(2):
@@ -56,7 +56,7 @@ def test_g_is_a_continuous_gru_on_every_row() -> None:
 
 
 def test_an_exponential_step_of_a() -> None:
-    """What is linear in a is solved exactly; a short step is g's own rate, and no step leaves [−1, 1]."""
+    """The linear part is solved exactly, a short step follows g, and no step leaves [−1, 1]."""
     g = filled(RowGRU(H)).double()
     attended, a, tau = randn(2, H), randn(2, H, H).tanh(), torch.tensor([0.7, 3.0], dtype=torch.float64).view(2, 1, 1)
     for b in range(2):
@@ -70,8 +70,8 @@ def test_an_exponential_step_of_a() -> None:
     assert (g.step(attended, a, tau * 1e6).abs() <= 1).all()
 
 
-def test_the_jump() -> None:
-    jump = filled(Jump(H, D, 2)).double()
+def test_the_gru_bayes_update() -> None:
+    jump = filled(GRUBayes(H, D, 2)).double()
     h, mean, logvar, x = randn(3, H), randn(3, D), randn(3, D), randn(3, D)
     m = torch.tensor([[1.0, 0, 1], [0, 1, 0], [1, 1, 1]], dtype=torch.float64)
     cell = nn.GRUCell(2 * D, H).double()
@@ -82,14 +82,14 @@ def test_the_jump() -> None:
     for n in range(3):
         for d in range(D):
             error = (x[n, d] - mean[n, d]) / torch.exp(logvar[n, d] / 2)
-            told = torch.stack((x[n, d], mean[n, d], logvar[n, d], error))
-            features[n, d] = m[n, d] * torch.relu(told @ jump.weight[d] + jump.bias[d])
+            inputs = torch.stack((x[n, d], mean[n, d], logvar[n, d], error))
+            features[n, d] = m[n, d] * torch.relu(inputs @ jump.weight[d] + jump.bias[d])
     assert torch.allclose(jump(h, mean, logvar, x, m), cell(features.flatten(1), h))
 
 
-def test_likelihood_and_divergence_are_torchs() -> None:
+def test_likelihood_and_divergence_agree_with_torch() -> None:
     mean, logvar, x = randn(5), randn(5), randn(5)
-    said = Normal(mean, torch.exp(logvar / 2))
-    assert torch.allclose(gaussian_nll(x, mean, logvar), -said.log_prob(x))
-    seen = Normal(x, torch.full_like(x, 0.01))
-    assert torch.allclose(divergence(mean, logvar, x), kl_divergence(said, seen))
+    predicted = Normal(mean, torch.exp(logvar / 2))
+    assert torch.allclose(gaussian_nll(x, mean, logvar), -predicted.log_prob(x))
+    observed = Normal(x, torch.full_like(x, 0.01))
+    assert torch.allclose(kl_to_observation(mean, logvar, x), kl_divergence(predicted, observed))

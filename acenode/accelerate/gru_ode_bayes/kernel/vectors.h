@@ -1,6 +1,6 @@
-/* Vectors of single-precision numbers, the functions that a gated unit is made of, and products of small matrices.
+/* Vectors of floats, the functions of a gated unit, and products of small matrices.
  *
- * Every matrix has rows of a whole number of vectors, filled up with zeros. A NaN stays one.
+ * Rows of matrices are padded with zeros to a whole number of vectors. A NaN stays a NaN.
  */
 
 #include <stdint.h>
@@ -24,7 +24,7 @@ typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-static long whole(long n) { return (n + LANES - 1) / LANES * LANES; }
+static long round_up(long n) { return (n + LANES - 1) / LANES * LANES; }
 
 INLINE vec load(const float *p) { return *(const loose *)p; }
 INLINE void store(float *p, vec v) { *(loose *)p = v; }
@@ -34,7 +34,7 @@ INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)(((ivec)yes & mask) 
 #ifdef __ARM_NEON
 INLINE vec at_most(vec x, float most) { return vminq_f32(x, all(most)); }
 INLINE vec at_least(vec x, float least) { return vmaxq_f32(x, all(least)); }
-INLINE vec reciprocal(vec x) {  /* an estimate of 8 bits, twice improved: at a lower price than a quotient */
+INLINE vec reciprocal(vec x) {  /* an 8-bit estimate with two Newton steps, faster than a division */
     vec y = vrecpeq_f32(x);
     y *= vrecpsq_f32(x, y);
     return y * vrecpsq_f32(x, y);
@@ -45,9 +45,9 @@ INLINE vec at_least(vec x, float least) { return choose(x < all(least), all(leas
 INLINE vec reciprocal(vec x) { return 1.0f / x; }
 #endif
 
-/* e^x = 2^n e^f, |f| <= log(2)/2, for x whose power is a normal number */
-INLINE vec power(vec x) {
-    const float magic = 12582912.0f;  /* 1.5 · 2^23: rounds, and leaves n in the lowest bits */
+/* e^x = 2^n e^f, |f| <= log(2)/2, for x where e^x is a normal number */
+INLINE vec exp_in_range(vec x) {
+    const float magic = 12582912.0f;  /* 1.5 · 2^23: adding it rounds and leaves n in the lowest bits */
     vec n = x * 1.44269504088896341f + magic;
     ivec scale = (((ivec)n) << 23) + (127 << 23);
     n -= magic;
@@ -62,15 +62,16 @@ INLINE vec power(vec x) {
 }
 
 INLINE vec exponential(vec x) {
-    vec y = power(at_least(at_most(x, 88.0f), -87.0f));
+    vec y = exp_in_range(at_least(at_most(x, 88.0f), -87.0f));
     y = choose(x > all(88.72f), all(__builtin_inff()), y);
     return choose(x < all(-87.33f), all(0.0f), y);
 }
 
-#define TO_OPEN -1.44269504088896341f  /* σ(x) = opened(TO_OPEN x); weights of gates are packed with it */
+/* σ(x) = sigmoid_scaled(SIGMOID_SCALE x); packed weights of gates contain the factor */
+#define SIGMOID_SCALE -1.44269504088896341f
 
 /* 1 / (1 + 2^y), 2^y = 2^n 2^f, |f| <= 1/2 */
-INLINE vec opened(vec y) {
+INLINE vec sigmoid_scaled(vec y) {
     const float magic = 12582912.0f + 127.0f;
     y = at_least(at_most(y, 120.0f), -120.0f);
     vec n = y + magic;
@@ -81,40 +82,40 @@ INLINE vec opened(vec y) {
     return reciprocal(p * scale + 1.0f);
 }
 
-/* n of them, a whole number of vectors, several on their way at once */
-static void open_all(float *x, long n) {
+/* apply sigmoid_scaled to n numbers, a whole number of vectors, four vectors at a time */
+static void sigmoid_all_scaled(float *x, long n) {
     long i = 0;
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
         vec y[4];
         UNROLL for (int k = 0; k < 4; k++) y[k] = load(x + i + k * LANES);
-        UNROLL for (int k = 0; k < 4; k++) y[k] = opened(y[k]);
+        UNROLL for (int k = 0; k < 4; k++) y[k] = sigmoid_scaled(y[k]);
         UNROLL for (int k = 0; k < 4; k++) store(x + i + k * LANES, y[k]);
     }
-    for (; i < n; i += LANES) store(x + i, opened(load(x + i)));
+    for (; i < n; i += LANES) store(x + i, sigmoid_scaled(load(x + i)));
 }
 
-INLINE vec sigmoid(vec x) { return opened(x * TO_OPEN); }
-INLINE vec tanh_of(vec opened_twice) { return 2.0f * opened_twice - 1.0f; }  /* tanh(x) = 2 σ(2x) − 1 */
+INLINE vec sigmoid(vec x) { return sigmoid_scaled(x * SIGMOID_SCALE); }
+INLINE vec tanh_of(vec sigmoid_of_2x) { return 2.0f * sigmoid_of_2x - 1.0f; }  /* tanh(x) = 2 σ(2x) − 1 */
 INLINE vec positive(vec x) { return at_least(x, 0.0f); }
 INLINE vec where_positive(vec x, vec d) { return choose(x <= all(0.0f), all(0.0f), d); }
 INLINE vec through_sigmoid(vec d, vec y) { return d * y * (1.0f - y); }
 INLINE vec through_tanh(vec d, vec y) { return d * (1.0f - y * y); }
 
 #ifdef __ARM_NEON
-#define BY_LANE 1  /* the processor multiplies by one number of a vector, which saves a load a number */
+#define BY_LANE 1  /* the processor can multiply by one lane of a vector, which saves loads */
 #else
 #define BY_LANE 0
 #endif
 
 #if defined(__ARM_NEON) || defined(__AVX512VL__)
-#define TALL 5  /* rows and vectors of a tile, at most: with what is read they fill 32 registers, or 16 */
+#define TALL 5  /* rows and vectors of a tile, at most: with the operands they fill 32 registers, or 16 */
 #define WIDE 4
 #else
 #define TALL 4
 #define WIDE 3
 #endif
 
-/* C = C0 + A B for M rows and V vectors of columns, the sums in registers */
+/* C = C0 + A B for M rows and V vectors of columns, with the sums in registers */
 INLINE void tile(const int M, const int V, long K, const float *A, long lda, const float *B, long ldb,
                  const float *C0, long ld0, float *C, long ldc) {
     vec sum[TALL][8];
@@ -156,13 +157,13 @@ static void tiles(long M, long V, long K, const float *A, long lda, const float 
     }
 }
 
-/* the widths of the panels that the vectors left are cut into differ by at most one */
+/* divide the remaining vectors into panels whose widths differ by at most one */
 INLINE long width(long left, long most) {
     long panels = (left + most - 1) / most;
     return (left + panels - 1) / panels;
 }
 
-/* C (M, N) = C0 + A (M, K) B (K, N); C0 may be none, C itself, or one row for all (ld0 = 0) */
+/* C (M, N) = C0 + A (M, K) B (K, N); C0 may be NULL, C itself, or one row for all (ld0 = 0) */
 static void product(long M, long K, long N, const float *A, long lda, const float *B, const float *C0, long ld0,
                     float *C, long ldc) {
     long most = M == 1 ? 7 : M == 2 ? 6 : WIDE;
@@ -192,7 +193,7 @@ INLINE void outer_tile(const int V, long R, const float *X, long ldx, const floa
         UNROLL for (int j = 0; j < V; j++) store(G + i * ldg + j * LANES, sum[i][j]);
 }
 
-/* G (K, N) += Xᵀ Y, both of R rows; K is a whole number of vectors too */
+/* G (K, N) += Xᵀ Y for X and Y of R rows; K is a whole number of vectors too */
 static void outer(long R, long K, long N, const float *X, long ldx, const float *Y, long ldy, float *G) {
     for (long j = 0, n = N / LANES, V; j < n; j += V) {
         V = width(n - j, WIDE);
@@ -217,8 +218,8 @@ static void sums(long R, long N, const float *Y, float *g) {
 static void copy(float *to, const float *from, long n) { memcpy(to, from, (size_t)n * sizeof(float)); }
 static void clear(float *to, long n) { memset(to, 0, (size_t)n * sizeof(float)); }
 
-/* zeros; NULL where there is no memory */
-static float *room(long n) {
+/* allocate zeros; NULL if there is no memory */
+static float *allocate(long n) {
     long bytes = (n * 4 + 127) / 64 * 64;
     float *p = aligned_alloc(64, (size_t)bytes);
     if (p) memset(p, 0, (size_t)bytes);
@@ -230,7 +231,7 @@ typedef struct {
     long size;
 } Place;
 
-/* gives each its place from `base` on, if that is one, and says how many numbers they take */
+/* assign consecutive memory from `base` on, unless it is NULL; return how many floats are needed */
 static long lay(const Place *places, long n, float *base) {
     long used = 0;
     EACH(i, n) {

@@ -1,4 +1,4 @@
-"""GRU-ODE-Bayes and ACE on it, against the equations written out and against what must not matter."""
+"""GRU-ODE-Bayes and ACE on it, against the equations written out and against invariances."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ from sporadic_problems import (
 from torch import Tensor, nn
 
 from acenode import experiments
-from acenode.accelerate.gru_ode_bayes import torch_forward as jump_scan
+from acenode.accelerate import dispatch
+from acenode.accelerate.gru_ode_bayes import torch_forward
 from acenode.attention import correlation
+from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.data.points import TimeSeries
 from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.gaussian import Gaussian, gaussian_nll
+from acenode.models.forecast.gru_attention import AttentionState
 from acenode.models.forecast.gru_ode import GRUODE
-from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, divergence
-from acenode.models.forecast.jump_attention import Moving
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, kl_to_observation
 from acenode.models.initialise import initialise
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -47,8 +49,8 @@ def randn(*shape: int) -> Tensor:
 # One step after another -----------------------------------------------------------------------------------------------
 
 def by_hand(model: GRUODEBayes, of: TimeSeries) -> Tensor:
-    """The objective of one series, step by step on a clock."""
-    p, h, total = model.p, model.begin(1, None), torch.zeros((), dtype=torch.float64)
+    """Return the loss of one series, step by step on a shared time grid."""
+    p, h, total = model.p, model.initial_state(1, None), torch.zeros((), dtype=torch.float64)
     a = torch.eye(model.latent, dtype=torch.float64)[None]
     attention, rows, kept, weights = model.attention, 0, [], torch.softmax(a, -1)
     for step in range(round(END / STEP) + 1):
@@ -71,7 +73,7 @@ def by_hand(model: GRUODEBayes, of: TimeSeries) -> Tensor:
                 mean, logvar = p(h)
                 total = total + (m * gaussian_nll(x, mean, logvar)).sum()
                 h = model.jump(h, mean, logvar, x, m)
-                total = total + model.mixing * (m * divergence(*p(h), x)).sum()
+                total = total + model.mixing * (m * kl_to_observation(*p(h), x)).sum()
     return total
 
 
@@ -79,16 +81,16 @@ KINDS: dict[str, Any] = {"plain": lambda: None, "ace": lambda: evolving(every=3)
                          "own": lambda: evolving(every=1, own_feedback=True)}
 
 
+@pytest.mark.parametrize("backend", [ACCELERATED, PLAIN], ids=["fused", "plain"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_objective_of_a_batch_is_that_of_its_series_by_hand(kind: str) -> None:
-    """So every series on its own steps is the same as one clock for all, to rounding."""
-    model, of = model_of(KINDS[kind]()), several()
-    assert model.fused
+def test_the_loss_of_a_batch_is_the_sum_over_its_series(kind: str, backend: Backend) -> None:
+    """Stepping through each series' own times agrees with one time grid for all, to rounding."""
+    model, of = model_of(KINDS[kind](), backend=backend), several()
     assert torch.allclose(objective(model, batch(of)), sum(by_hand(model, r) for r in of), rtol=1e-12)  # type: ignore[arg-type]
 
 
-def test_attention_in_longer_steps_goes_to_that_of_every_step_at_first_order() -> None:
-    """What is held for a window lags behind by half of it: halving the window halves the error."""
+def test_attention_in_windows_converges_at_first_order() -> None:
+    """a lags behind by half a window, so halving the window halves the error."""
     of, found = [series(np.array([0.5, 2.0, 4.5])), series(np.array([1.0, 3.0, 3.5]), 1)], {}
     for every in (1, 10, 20, 40):
         model = model_of(evolving(every=every), seed=5, step=0.00625)
@@ -105,15 +107,14 @@ def test_attention_in_longer_steps_goes_to_that_of_every_step_at_first_order() -
 
 @pytest.mark.parametrize("detach", [False, True])
 @pytest.mark.parametrize("kind", [*KINDS, "dense"])
-@pytest.mark.parametrize("room", [6e9, 0], ids=["kept", "taken again"])
-def test_the_fused_pass_has_the_gradients_of_the_graph(kind: str, detach: bool, room: float,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jump_scan, "ROOM", room)
+@pytest.mark.parametrize("limit", [6e9, 0], ids=["saved", "recomputed"])
+def test_the_fused_pass_has_the_gradients_of_the_plain_loop(kind: str, detach: bool, limit: float,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_forward, "SAVE_LIMIT", limit)
     attention = evolving(every=3, initial="dense") if kind == "dense" else KINDS[kind]()
     model = model_of(attention, dropout=0.3).train()
     found = []
-    for fused in (True, False):
-        monkeypatch.setattr(GRUODEBayes, "fused", property(lambda self, fused=fused: fused))
+    for model.backend in (ACCELERATED, PLAIN):
         model.zero_grad()
         loss = objective(model, batch(several()), detach_attention=detach)
         loss.backward()
@@ -128,7 +129,7 @@ def test_the_fused_pass_has_the_gradients_of_the_graph(kind: str, detach: bool, 
 
 
 @pytest.mark.parametrize("kind", ["plain", "ace"])
-def test_the_gradient_is_the_limit_of_differences(kind: str) -> None:
+def test_the_gradient_against_central_differences(kind: str) -> None:
     model, of = model_of(KINDS[kind]()), batch(several())
     objective(model, of).backward()
     for name, p in model.named_parameters():
@@ -145,7 +146,7 @@ def test_the_gradient_is_the_limit_of_differences(kind: str) -> None:
         assert abs(float((p.grad * direction).sum() - exact)) < 1e-5 * max(1.0, abs(float(exact))), name
 
 
-def test_only_what_trains_gets_a_gradient() -> None:
+def test_frozen_parameters_get_no_gradient() -> None:
     model = model_of(evolving())
     assert model.attention is not None
     assert model.attention.g is not None
@@ -158,7 +159,7 @@ def test_only_what_trains_gets_a_gradient() -> None:
     assert grads == {name for name, _ in model.named_parameters() if name.startswith("attention.g.")}
 
 
-# What must not matter -------------------------------------------------------------------------------------------------
+# Invariances ----------------------------------------------------------------------------------------------------------
 
 ANY: dict[str, Any] = {**KINDS, "fixed": fixed, "recompute": lambda: evolving(at_jump="recompute"),
                        "observed": lambda: evolving(at_jump="observed")}
@@ -166,18 +167,18 @@ ANY: dict[str, Any] = {**KINDS, "fixed": fixed, "recompute": lambda: evolving(at
 
 def forecasts(model: GRUODEBayes, of: SporadicBatch) -> Tensor:
     with torch.no_grad():
-        said = model.eval()(of)
-    return torch.cat((said.mean, said.logvar), -1)
+        forecast = model.eval()(of)
+    return torch.cat((forecast.mean, forecast.logvar), -1)
 
 
 @pytest.mark.parametrize("kind", ANY)
 @pytest.mark.parametrize("step", [STEP, 0.4], ids=["grid", "own steps"])
-def test_batch_mates_and_padding_do_not_matter(kind: str, step: float) -> None:
+def test_predictions_do_not_depend_on_padding_or_the_rest_of_the_batch(kind: str, step: float) -> None:
     model = model_of(ANY[kind](), step=step)
     seen = [series(times(n, i)[times(n, i) <= 2.0], i) for i, n in enumerate((5, 9, 3))]
     after = [series(np.array([2.5, 3.75][:k]), 10 + i) for i, k in enumerate((2, 1, 2))]
     if kind in ("fixed", "recompute", "observed"):
-        objective(model.train(), batch(seen))  # the running average has seen something
+        objective(model.train(), batch(seen))  # fills the running average
     together = forecasts(model, batch(seen, after))
     for i in range(3):
         alone = forecasts(model, batch(seen[i:i + 1], after[i:i + 1]))
@@ -189,8 +190,7 @@ def test_batch_mates_and_padding_do_not_matter(kind: str, step: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_gap_may_be_split_in_two(kind: str) -> None:
-    """A halt where nothing is asked and nothing seen changes nothing."""
+def test_a_read_point_changes_no_later_prediction(kind: str) -> None:
     model = model_of(KINDS[kind]())
     seen, after = [series(np.array([0.5, 1.5]))], [series(np.array([3.5]), 1)]
     split = [series(np.array([2.0, 2.75, 3.5]), 1)]
@@ -199,7 +199,7 @@ def test_a_gap_may_be_split_in_two(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_prediction_does_not_know_what_it_predicts(kind: str) -> None:
+def test_a_prediction_does_not_depend_on_its_target(kind: str) -> None:
     model = model_of(KINDS[kind](), seed=4)
     of = several((6,))
     changed = [TimeSeries(of[0].t, of[0].x.copy(), of[0].m)]
@@ -212,8 +212,8 @@ def test_a_prediction_does_not_know_what_it_predicts(kind: str) -> None:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_h_stays_within_one_where_it_feeds_back_on_itself(own: bool) -> None:
-    """Steps of h of at most 1, those of a of any length, and gates of any size; fed back on h', the bound is lost."""
+def test_h_is_bounded_by_one_with_its_own_feedback(own: bool) -> None:
+    """For steps of h up to 1, steps of a of any length and gates of any size; not so with feedback from h'."""
     model = model_of(evolving(every=4, own_feedback=own), seed=5, step=1.0)
     with torch.no_grad():
         for p in (*model.f.parameters(), *model.attention.g.parameters()):  # type: ignore[union-attr]
@@ -227,7 +227,7 @@ def test_h_stays_within_one_where_it_feeds_back_on_itself(own: bool) -> None:
     assert (float(h.abs().max()) <= 1 + 1e-12) == own
 
 
-def test_the_autonomous_cell_alone_is_bounded_too() -> None:
+def test_h_is_bounded_by_one_without_attention() -> None:
     model = model_of(step=1.0)
     with torch.no_grad():
         for p in model.f.parameters():
@@ -240,33 +240,32 @@ def test_the_autonomous_cell_alone_is_bounded_too() -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, "dense", "long"])
 @pytest.mark.parametrize("own_steps", [False, True])
-def test_what_is_looked_at_is_that_of_a_walk(kind: str, own_steps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """h and a at common times, and what is said around jumps, by the fused pass and row by row."""
+def test_trajectories_of_the_fused_pass_are_those_of_the_plain_loop(kind: str, own_steps: bool) -> None:
+    """h and a at common times, and the predictions around jumps."""
     attention = {"dense": lambda: evolving(every=3, initial="dense"), "long": lambda: evolving(every=100)}.get(
         kind, KINDS.get(kind))()  # type: ignore[misc]
     model, frames = model_of(attention).eval(), [0.0, 0.25, 1.0, 1.75, 2.5, 5.0]
     of = batch([series(np.array([0.0, 0.75, 1.0, 2.5]) + 0.01 * own_steps), series(np.array([1.75, 5.0]), 1)])
     found = []
-    for fused in (True, False):
-        monkeypatch.setattr(GRUODEBayes, "fused", property(lambda self, fused=fused: fused))
+    for model.backend in (ACCELERATED, PLAIN):
         with torch.no_grad():
             around = model.around(of, frames)[:3]
             found.append([*(v for v in model.trajectory(of, frames) if v is not None),
-                          *(v for said in around for v in (said.mean, said.logvar))])
+                          *(v for forecast in around for v in (forecast.mean, forecast.logvar))])
     assert len(found[0]) == len(found[1]) == 7 + (attention is not None)
     assert all(torch.allclose(a, b, rtol=1e-11, atol=1e-13) for a, b in zip(*found, strict=True))
 
 
 # The rest of the model ------------------------------------------------------------------------------------------------
 
-def test_attention_begins_as_the_identity() -> None:
-    """h(0) is the same for all: nothing varies, so nothing is correlated."""
+def test_attention_starts_as_the_identity() -> None:
+    """h(0) is equal for all series: without variance the correlation is the identity."""
     _, a = model_of(evolving()).trajectory(batch(several()), [0.0])
     assert a is not None
     assert torch.equal(a[0], torch.eye(H, dtype=torch.float64).expand(3, H, H))
 
 
-def test_a_is_kept_or_begins_anew_at_a_jump() -> None:
+def test_attention_is_kept_or_recomputed_at_a_jump() -> None:
     found = {}
     for at_jump in ("keep", "recompute", "observed"):
         model = model_of(evolving(every=1, at_jump=at_jump)).train()
@@ -282,31 +281,31 @@ def test_a_is_kept_or_begins_anew_at_a_jump() -> None:
 
 
 @pytest.mark.parametrize("at_jump", ["recompute", "observed"])
-def test_a_new_a_has_not_lived_through_the_window_before(at_jump: str) -> None:
-    """Made anew after three steps of four, it is the correlation itself, and moves by what follows alone."""
+def test_recomputed_attention_starts_a_new_window(at_jump: str) -> None:
+    """Recomputed after three steps of four, a is the correlation, and only later steps move it."""
     attention, f = evolving(every=4, at_jump=at_jump), filled(GRUODE(H)).double()
     g = filled(attention, 2).double().train().g
     start, dt = torch.zeros(3, H, H, dtype=torch.float64), torch.full((1, 1), STEP, dtype=torch.float64)
-    moving, h, attended = Moving(attention, start, END, False), randn(3, H), []
+    state, h, attended = AttentionState(attention, start, END, False), randn(3, H), []
     for _ in range(3):
         attended.append(h.mean(1, keepdim=True).expand(3, H))  # σ(0) is the mean
-        h = moving.step(f, h, None, dt)
+        h = state.step(f, h, None, dt)
     who = torch.tensor([0, 1])
     h = randn(3, H)
-    moving.jumped(h, who)
+    state.observe(h, who)
     new = correlation(h)
-    assert torch.allclose(moving.a[:2], new.expand(2, H, H))  # type: ignore[index]
-    assert torch.allclose(moving.a[2], new if at_jump == "recompute" else start[2])  # type: ignore[index]
-    last = (torch.softmax(moving.a, -1) * h.unsqueeze(1)).sum(-1)  # type: ignore[arg-type]
-    moving.step(f, h, None, dt)
+    assert torch.allclose(state.a[:2], new.expand(2, H, H))  # type: ignore[index]
+    assert torch.allclose(state.a[2], new if at_jump == "recompute" else start[2])  # type: ignore[index]
+    last = (torch.softmax(state.a, -1) * h.unsqueeze(1)).sum(-1)  # type: ignore[arg-type]
+    state.step(f, h, None, dt)
     if at_jump == "recompute":
-        assert torch.allclose(moving.a, new.expand(3, H, H))  # type: ignore[arg-type]
-        assert moving.rows == 1
+        assert torch.allclose(state.a, new.expand(3, H, H))  # type: ignore[arg-type]
+        assert state.rows == 1
         return
     mean, tau = torch.stack([*attended, last]).mean(0), torch.tensor([1.0, 1.0, 4.0], dtype=torch.float64) * STEP
     mean[:2] = last[:2]
     before = torch.stack((new, new, start[2]))
-    assert torch.allclose(moving.a, g.step(mean, before, tau.view(3, 1, 1)))  # type: ignore[arg-type]
+    assert torch.allclose(state.a, g.step(mean, before, tau.view(3, 1, 1)))  # type: ignore[arg-type]
 
 
 def test_augmented_zeros_are_part_of_the_state() -> None:
@@ -317,19 +316,19 @@ def test_augmented_zeros_are_part_of_the_state() -> None:
     assert h[1, :, H:].any()
 
 
-def test_what_is_said_around_a_jump() -> None:
+def test_predictions_around_a_jump() -> None:
     model = model_of(evolving()).eval()
     of = batch([series(np.array([1.0, 2.0]))])
     with torch.no_grad():
         before, after, between, points = model.around(of, [0.0, 1.0, 1.5])
-        said = model(of)
-    assert torch.allclose(before.mean, said.mean)
-    assert torch.allclose(between.mean[0, 1], before.mean[0, 0])  # a read comes before the jump
+        forecast = model(of)
+    assert torch.allclose(before.mean, forecast.mean)
+    assert torch.allclose(between.mean[0, 1], before.mean[0, 0])  # read points come before the jump
     assert not torch.allclose(after.mean, before.mean)
     assert points.t[0].tolist() == [0.0, 1.0, 1.5]
 
 
-def test_dropout_is_the_batchs_own() -> None:
+def test_dropout_depends_on_the_batchs_seed() -> None:
     model = model_of(dropout=0.5).train()
     first, again, other = (objective(model, batch(several(), seed=s)) for s in (1, 1, 2))
     assert first == again
@@ -337,12 +336,11 @@ def test_dropout_is_the_batchs_own() -> None:
     assert objective(model.eval(), batch(several(), seed=1)) == objective(model, batch(several(), seed=2))
 
 
-def test_imputing_feeds_the_cell() -> None:
+def test_imputed_inputs_reach_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(dispatch, "gru_ode_bayes")  # the plain loop is the only implementation
     model = model_of(impute=True).eval()
-    assert not model.fused
     of = several((3,))
-    said = objective(model, batch(of))
-    assert torch.isfinite(said)
+    assert torch.isfinite(objective(model, batch(of)))
     with torch.no_grad():
         model.p.out.bias.add_(0.5)
     fed = model.trajectory(batch(of), [END])[0]
@@ -351,7 +349,7 @@ def test_imputing_feeds_the_cell() -> None:
     assert not torch.allclose(fed, model.trajectory(batch(of), [END])[0])
 
 
-def test_a_course_given_with_the_batch_is_the_one_that_is_made() -> None:
+def test_a_schedule_given_with_the_batch_equals_the_computed_one() -> None:
     model = model_of()
     assert objective(model, with_schedule(batch(several()))) == objective(model, batch(several()))
 
@@ -359,7 +357,7 @@ def test_a_course_given_with_the_batch_is_the_one_that_is_made() -> None:
 # Sizes ----------------------------------------------------------------------------------------------------------------
 
 def test_sizes_of_the_parts() -> None:
-    """As published, less a second jump and a classifier that nothing there ever reads."""
+    """As published, without the second jump and the classifier that the published code never uses."""
     model = GRUODEBayes(5, 50, 25, 10)
     sizes = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_children()}
     assert sizes == {"start": 2_650, "f": 7_500, "p": 1_535, "jump": 250 + 15_300}
@@ -374,7 +372,7 @@ def test_sizes_of_the_methods(method: str, size: int) -> None:
     assert experiment.count(experiment.configure(method, "full")) == size
 
 
-def test_it_begins_as_published() -> None:
+def test_initialisation_is_as_published() -> None:
     model = GRUODEBayes(5, 50, 25, 10)
     initialise(model, 0)
     bound = math.sqrt(6 / 100)

@@ -1,9 +1,7 @@
-"""The compiled pass of GRU-ODE-Bayes against the one in torch's operations, and what happens where it cannot be had."""
+"""The pass in C against the one in torch operations, and the fallback without a C compiler."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,22 +12,22 @@ import torch
 from problems import relative
 from torch import Tensor
 
-from acenode.accelerate import c_compiler as compiled
-from acenode.accelerate.gru_ode_bayes import compiled as jump_native
-from acenode.accelerate.gru_ode_bayes.torch_forward import JumpScan, Plan
+from acenode.accelerate.gru_ode_bayes import compiled
+from acenode.accelerate.gru_ode_bayes.integrate import FusedPass
+from acenode.accelerate.gru_ode_bayes.packed import PassPlan
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.data.points import TimeSeries, pad
 from acenode.data.schedule import make_schedule
 
-UNITS, EACH = 5, 3  # of the MLP, and features of a variable
-native = pytest.mark.skipif(not jump_native.available(ACCELERATED), reason="no C compiler that makes the kernel")
+UNITS, EACH = 5, 3  # units of p's hidden layer, and features per variable
+native = pytest.mark.skipif(not compiled.available(ACCELERATED), reason="no working C compiler")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Series, weights and what the outputs weigh in the objective."""
+    """Series and packed weights; the seed draws the weights of the outputs in the loss."""
 
-    plan: Plan
+    plan: PassPlan
     h0: Tensor
     weights: tuple[Tensor, ...]
     a0: Tensor | None = None
@@ -37,7 +35,7 @@ class Problem:
 
     def double(self) -> Problem:
         plan = replace(self.plan, x=self.plan.x.double(), m=self.plan.m.double(),
-                       kept=None if self.plan.kept is None else self.plan.kept.double())
+                       dropout=None if self.plan.dropout is None else self.plan.dropout.double())
         return replace(self, plan=plan, h0=self.h0.double(), weights=tuple(w.double() for w in self.weights),
                        a0=None if self.a0 is None else self.a0.double())
 
@@ -63,25 +61,25 @@ def problem(B: int, H: int, D: int, *, own_steps: bool = False, dropout: bool = 
     assert schedule.dt.shape[1] == (B if own_steps else 1)
     at = schedule.observations
     x, m = (v[at.series, at.point] for v in (pad(seen).x, pad(seen).m))
-    kept = (torch.rand(len(x), UNITS, generator=generator) > 0.3).float() / 0.7 if dropout else None
+    mask = (torch.rand(len(x), UNITS, generator=generator) > 0.3).float() / 0.7 if dropout else None
     F = D * EACH
     weights = (drawn(H, H), drawn(H, H), drawn(H, H), drawn(H, UNITS), drawn(UNITS), drawn(UNITS, 4 * D), drawn(4 * D),
                drawn(4 * D, F), drawn(F), drawn(F + H, 4 * H), drawn(4 * H))
     h0 = torch.tanh(drawn(B, H))
     if not attention:
-        return Problem(Plan(schedule, x, m, kept), h0, weights, seed=seed)
+        return Problem(PassPlan(schedule, x, m, mask), h0, weights, seed=seed)
     weights += drawn(H, 2 * H), drawn(H, H), drawn(H, 2 * H), drawn(H, H)
     a0 = torch.rand(B, H, H, generator=generator) * 2 - 1
-    return Problem(Plan(schedule, x, m, kept, every, own_feedback, detach), h0, weights, a0, seed)
+    return Problem(PassPlan(schedule, x, m, mask, every, own_feedback, detach), h0, weights, a0, seed)
 
 
 def solved(of: Problem, needed: tuple[int, ...] | None = None) -> tuple[list[Tensor], list[Tensor]]:
-    """Outputs, and gradients of their weighted sum: of h(0), a(0) and of the weights that are needed, or all."""
+    """Return the outputs and the gradients of their weighted sum: of h(0), a(0) and the weights `needed`, or all."""
     h0 = of.h0.clone().requires_grad_()
     a0 = None if of.a0 is None else of.a0.clone().requires_grad_()
     needed = tuple(range(len(of.weights))) if needed is None else needed
     weights = [w.clone().requires_grad_(i in needed) for i, w in enumerate(of.weights)]
-    outputs = list(JumpScan.apply(of.plan, h0, a0, *weights))
+    outputs = list(FusedPass.apply(of.plan, h0, a0, *weights))
     generator = torch.Generator().manual_seed(of.seed)
     total = sum((y * torch.randn(y.shape, generator=generator).to(y)).sum() for y in outputs)
     assert isinstance(total, Tensor)
@@ -100,7 +98,7 @@ def assert_close(found: list[Tensor], exact: list[Tensor], tolerance: float) -> 
 
 def in_torch(of: Problem) -> tuple[list[Tensor], list[Tensor]]:
     plan = replace(of.plan, backend=Backend(compile_c=False))
-    assert not jump_native.available(plan.backend)
+    assert not compiled.available(plan.backend)
     return solved(replace(of, plan=plan))
 
 
@@ -108,10 +106,10 @@ def in_torch(of: Problem) -> tuple[list[Tensor], list[Tensor]]:
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("own_steps", [False, True])
 @pytest.mark.parametrize(("B", "H", "D"), [(1, 7, 1), (5, 7, 3), (9, 7, 1), (19, 12, 3), (2, 1, 2), (34, 18, 5)])
-def test_it_says_what_torch_says_and_so_do_its_gradients(B: int, H: int, D: int, own_steps: bool,
+def test_outputs_and_gradients_are_those_of_the_torch_pass(B: int, H: int, D: int, own_steps: bool,
                                                          dropout: bool) -> None:
     of = problem(B, H, D, own_steps=own_steps, dropout=dropout)
-    assert jump_native.supports(of.plan, of.h0, None, of.weights)
+    assert compiled.supports(of.plan, of.h0, None, of.weights)
     found = solved(of)
     for exact, tolerance in ((in_torch(of), 1e-5), (solved(of.double()), 1e-5)):
         assert_close(found[0], exact[0], tolerance)
@@ -123,11 +121,11 @@ def test_it_says_what_torch_says_and_so_do_its_gradients(B: int, H: int, D: int,
 @pytest.mark.parametrize("own_feedback", [False, True])
 @pytest.mark.parametrize(("B", "H", "D", "every", "own_steps"), [
     (1, 7, 1, 10, False), (5, 7, 3, 4, True), (9, 6, 1, 1, False), (19, 12, 3, 7, False), (2, 1, 2, 100, True)])
-def test_with_attention_too(B: int, H: int, D: int, every: int, own_steps: bool, own_feedback: bool,
+def test_outputs_and_gradients_with_attention(B: int, H: int, D: int, every: int, own_steps: bool, own_feedback: bool,
                             detach: bool) -> None:
     of = problem(B, H, D, own_steps=own_steps, dropout=own_steps, attention=True, every=every,
                  own_feedback=own_feedback, detach=detach)
-    assert jump_native.supports(of.plan, of.h0, of.a0, of.weights)
+    assert compiled.supports(of.plan, of.h0, of.a0, of.weights)
     found = solved(of)
     for exact in (in_torch(of), solved(of.double())):
         assert_close(found[0], exact[0], 1e-5)
@@ -137,7 +135,7 @@ def test_with_attention_too(B: int, H: int, D: int, every: int, own_steps: bool,
 @native
 @pytest.mark.parametrize("rows", [1, 2, 4, 5, 6, 9])
 @pytest.mark.parametrize("B", [8, 17])
-def test_courses_that_end_anywhere_in_a_window(B: int, rows: int) -> None:
+def test_schedules_that_end_anywhere_in_a_window(B: int, rows: int) -> None:
     of = problem(B, 7, 3, attention=True, every=4, rows=rows)
     assert of.plan.schedule.rows == rows
     found, exact = solved(of), in_torch(of)
@@ -147,18 +145,18 @@ def test_courses_that_end_anywhere_in_a_window(B: int, rows: int) -> None:
 
 @native
 @pytest.mark.parametrize("B", [5, 19])
-def test_the_gates_of_attention_are_kept_or_made_again(B: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same gradient to the last bit, a second time too, when they are gone."""
+def test_gates_of_attention_are_saved_or_recomputed(B: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both give the same gradient to the last bit, also in a second backward pass."""
     of = problem(B, 7, 3, attention=True, every=3)
-    found, kept = [], []
+    found, saved = [], []
     for room in (2e9, 0.0):
-        monkeypatch.setattr(jump_native, "ROOM", room)
+        monkeypatch.setattr(compiled, "SAVE_LIMIT", room)
         weights = [w.clone().requires_grad_() for w in of.weights]
-        outputs = JumpScan.apply(of.plan, of.h0, of.a0, *weights)
-        kept.append("opened" in outputs[0].grad_fn.scan.given)
+        outputs = FusedPass.apply(of.plan, of.h0, of.a0, *weights)
+        saved.append("g_gates" in outputs[0].grad_fn.run.tensors)
         loss = torch.stack([y.square().sum() for y in outputs]).sum()
         found += [torch.autograd.grad(loss, weights, retain_graph=True) for _ in range(2)]
-    assert kept == [True, False]
+    assert saved == [True, False]
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
@@ -166,7 +164,7 @@ def test_the_gates_of_attention_are_kept_or_made_again(B: int, monkeypatch: pyte
 @native
 @pytest.mark.parametrize(("jumps", "reads"), [(False, True), (True, False), (False, False)])
 @pytest.mark.parametrize("attention", [False, True])
-def test_there_may_be_no_jumps_or_no_reads(jumps: bool, reads: bool, attention: bool) -> None:
+def test_schedules_without_observations_or_read_points(jumps: bool, reads: bool, attention: bool) -> None:
     of = problem(5, 7, 3, jumps=jumps, reads=reads, attention=attention)
     found, exact = solved(of), in_torch(of)
     assert_close(found[0], exact[0], 1e-5)
@@ -174,7 +172,7 @@ def test_there_may_be_no_jumps_or_no_reads(jumps: bool, reads: bool, attention: 
 
 
 @native
-def test_weights_that_are_not_trained_have_no_gradient_and_change_no_other() -> None:
+def test_frozen_weights_have_no_gradient_and_change_no_other() -> None:
     of, some = problem(5, 7, 3, attention=True), (1, 2, 6, 9, 13)
     everything = solved(of)[1]
     chosen = solved(of, some)[1]
@@ -184,7 +182,7 @@ def test_weights_that_are_not_trained_have_no_gradient_and_change_no_other() -> 
 
 @native
 @pytest.mark.parametrize("attention", [False, True])
-def test_a_nan_stays_in_its_series_and_shows_there(attention: bool) -> None:
+def test_a_nan_stays_in_its_series(attention: bool) -> None:
     of = problem(30, 7, 3, attention=attention)
     x = of.plan.x.clone()
     x[of.plan.schedule.observations.series == 4] = float("nan")
@@ -206,7 +204,7 @@ def test_large_values_saturate_as_in_torch() -> None:
 
 
 @native
-def test_the_result_is_the_same_for_any_number_of_threads_and_from_many_at_once() -> None:
+def test_results_do_not_depend_on_the_number_of_threads_or_concurrent_passes() -> None:
     all_of = [problem(40, 7, 3, attention=seed % 2 > 0, seed=seed) for seed in range(6)]
     threads = torch.get_num_threads()
     try:
@@ -222,83 +220,27 @@ def test_the_result_is_the_same_for_any_number_of_threads_and_from_many_at_once(
 
 
 @native
-def test_other_kinds_of_numbers_go_through_torch() -> None:
+def test_other_dtypes_and_devices_are_not_supported() -> None:
     of = problem(5, 7, 3)
-    assert not jump_native.supports(of.plan, of.h0.double(), None, of.weights)
-    assert not jump_native.supports(of.plan, of.h0.to("meta"), None, of.weights)
-
-
-# The compiler -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    source = tmp_path / "tiny.c"
-    source.write_text("int answer(void) { return 42; }")
-    return source
-
-
-def script(folder: Path, body: str) -> None:
-    folder.mkdir()
-    (folder / "cc").write_text(f"#!/bin/sh\n{body}\n")
-    (folder / "cc").chmod(0o755)
-
-
-def kept(tmp_path: Path) -> list[Path]:
-    return sorted((tmp_path / "cache" / "acenode" / "kernels").iterdir())
-
-
-def answers(library: ctypes.CDLL | None) -> bool:
-    return library is not None and library.answer() == 42
-
-
-@pytest.mark.parametrize("body", [None, "exit 1", "kill -9 $$",
-                                  'while [ "$1" != -o ]; do shift; done; echo rubbish > "$2"'])
-def test_without_a_compiler_that_works_there_is_no_library(tiny: Path, tmp_path: Path, body: str | None,
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    script(tmp_path / "bin", body) if body is not None else (tmp_path / "bin").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert compiled.library(tiny) is None
+    assert not compiled.supports(of.plan, of.h0.double(), None, of.weights)
+    assert not compiled.supports(of.plan, of.h0.to("meta"), None, of.weights)
 
 
 @native
-def test_the_reference_is_torchs_pass() -> None:
+def test_a_plain_backend_does_not_use_c() -> None:
     of = problem(5, 7, 3)
-    assert jump_native.supports(of.plan, of.h0, None, of.weights)
+    assert compiled.supports(of.plan, of.h0, None, of.weights)
     plain = replace(of, plan=replace(of.plan, backend=PLAIN))
-    assert not jump_native.supports(plain.plan, of.h0, None, of.weights)
+    assert not compiled.supports(plain.plan, of.h0, None, of.weights)
     found = solved(plain)
     exact = in_torch(of)
     assert all(torch.equal(a, b) for a, b in zip(found[0] + found[1], exact[0] + exact[1], strict=True))
 
 
-def test_without_a_library_the_pass_is_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_torch_pass_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = problem(5, 7, 3)
     exact = in_torch(of)
-    monkeypatch.setattr(jump_native, "_compiled", lambda: None)
-    assert not jump_native.available(ACCELERATED)
+    monkeypatch.setattr(compiled, "_compiled", lambda: None)
+    assert not compiled.available(ACCELERATED)
     found = solved(of)
     assert all(torch.equal(a, b) for a, b in zip(found[0] + found[1], exact[0] + exact[1], strict=True))
-
-
-@native
-def test_a_library_is_made_once_and_a_torn_one_again(tiny: Path, tmp_path: Path,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answers(compiled.library(tiny))
-    (path,) = kept(tmp_path)
-    content, stamp = path.read_bytes(), path.stat().st_mtime_ns
-    assert answers(compiled.library(tiny))
-    assert path.stat().st_mtime_ns == stamp
-    part = tmp_path / "part"
-    part.write_bytes(content[: len(content) // 2])
-    os.replace(part, path)
-    assert answers(compiled.library(tiny))
-    assert answers(compiled._load(path.parent, path.name.split("-")[0]))
-
-
-@native
-def test_without_a_folder_to_write_in_it_is_made_for_this_process(tiny: Path, tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").write_text("a file where a folder would be")
-    assert answers(compiled.library(tiny))

@@ -1,0 +1,70 @@
+"""Compile C at run time: the cache of libraries, and what happens without a working compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+import pytest
+
+from acenode.accelerate import c_compiler
+from acenode.accelerate.gru_ode_bayes import compiled
+from acenode.backend import ACCELERATED
+
+compiler = pytest.mark.skipif(not compiled.available(ACCELERATED), reason="no working C compiler")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "tiny.c"
+    source.write_text("int answer(void) { return 42; }")
+    return source
+
+
+def script(folder: Path, body: str) -> None:
+    folder.mkdir()
+    (folder / "cc").write_text(f"#!/bin/sh\n{body}\n")
+    (folder / "cc").chmod(0o755)
+
+
+def cached(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "cache" / "acenode" / "kernels").iterdir())
+
+
+def answers(library: ctypes.CDLL | None) -> bool:
+    return library is not None and library.answer() == 42
+
+
+@pytest.mark.parametrize("body", [None, "exit 1", "kill -9 $$",
+                                  'while [ "$1" != -o ]; do shift; done; echo rubbish > "$2"'])
+def test_without_a_compiler_that_works_there_is_no_library(tiny: Path, tmp_path: Path, body: str | None,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "bin", body) if body is not None else (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert c_compiler.library(tiny) is None
+
+
+
+
+@compiler
+def test_a_library_is_made_once_and_a_torn_one_again(tiny: Path, tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answers(c_compiler.library(tiny))
+    (path,) = cached(tmp_path)
+    content, stamp = path.read_bytes(), path.stat().st_mtime_ns
+    assert answers(c_compiler.library(tiny))
+    assert path.stat().st_mtime_ns == stamp
+    part = tmp_path / "part"
+    part.write_bytes(content[: len(content) // 2])
+    os.replace(part, path)
+    assert answers(c_compiler.library(tiny))
+    assert answers(c_compiler._load(path.parent, path.name.split("-")[0]))
+
+
+@compiler
+def test_without_a_folder_to_write_in_it_is_made_for_this_process(tiny: Path, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").write_text("a file where a folder would be")
+    assert answers(c_compiler.library(tiny))
