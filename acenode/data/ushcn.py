@@ -1,8 +1,11 @@
 """Read USHCN daily: five weather variables of 1,114 stations in the United States, observed sporadically over four
 years."""
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,8 @@ from acenode.errors import UserError
 
 FILE = "small_chunked_sporadic.csv"
 VARIABLES = ("PRCP", "SNOW", "SNWD", "TMAX", "TMIN")  # Value_0 to Value_4, as the recipe orders them
-HEADER = ",".join(["ID", "Time", *(f"{kind}_{k}" for kind in ("Value", "Mask") for k in range(len(VARIABLES)))])
+_COLUMNS = ["ID", "Time", *(f"{kind}_{k}" for kind in ("Value", "Mask") for k in range(len(VARIABLES)))]
+HEADER = ",".join(_COLUMNS)
 SERIES = 1_114
 END = 200.0  # last time of every series, in units of DAYS days
 CUT = 150.0  # models read up to this time and forecast what follows
@@ -26,71 +30,67 @@ MALFORMED, NOT_A_NUMBER = "malformed rows", "rows with a value that is not a num
 OUTSIDE, EMPTY = f"rows outside time 0 to {END:g}", "rows with nothing observed"
 DUPLICATE = "rows at the same time as an earlier one"
 
-_D = len(VARIABLES)
 _LARGEST = float(np.finfo(np.float32).max)
-_MASK = {"0": False, "1": True, "0.0": False, "1.0": True}
-
-Row = tuple[int, float, list[float], list[bool]]  # series, time, values and mask of the variables
+_MASK = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0}
 
 
-def read_row(line: str) -> Row | str:
-    """Parse a row of the file; return the reason if it cannot be used."""
-    fields = line.split(",")
-    if len(fields) != 2 + 2 * _D:
-        return MALFORMED
-    try:
-        number, time = float(fields[0]), float(fields[1])
-        mask = [_MASK[field.strip()] for field in fields[2 + _D:]]
-    except (ValueError, KeyError):
-        return MALFORMED
-    if not 0 <= number < 2**53 or number != int(number) or time != time:
-        return MALFORMED
-    try:
-        values = [float(field) if seen else 0.0 for field, seen in zip(fields[2:], mask, strict=False)]
-    except ValueError:
-        return NOT_A_NUMBER
-    if not all(-_LARGEST < value < _LARGEST for value in values):  # False for NaN
-        return NOT_A_NUMBER
-    if not 0 <= time <= END:
-        return OUTSIDE
-    return (int(number), time, values, mask) if any(mask) else EMPTY
+@dataclass(frozen=True, eq=False)
+class ObservationRows:
+    """The usable rows of the file, in its order."""
+
+    number: np.ndarray  # (R,) int64, the series
+    t: np.ndarray  # (R,) float32
+    x: np.ndarray  # (R, 5) float32, 0 where unobserved
+    m: np.ndarray  # (R, 5) bool
 
 
-def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[list[Row], int]:
+def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[ObservationRows, int]:
     """Return the rows that can be used, and the number of all rows."""
-    found: list[Row] = []
-    lines, rows = lines_of(path, progress), 0
+    import pandas as pd
+
+    lines = lines_of(path, progress)
     if next(lines, "") != HEADER:
         raise UserError(f"{path} does not begin with {HEADER}: delete it and get it again")
-    for line in lines:
-        rows += 1
-        row = read_row(line)
-        if isinstance(row, str):
-            skipped[row] += 1
-        else:
-            found.append(row)
-    if not found:
+    rows = list(lines)
+    complete = "\n".join(row for row in rows if row.count(",") == len(_COLUMNS) - 1)
+    table = pd.read_csv(io.StringIO(complete), header=None, names=_COLUMNS, dtype=object, na_filter=False,
+                        quoting=csv.QUOTE_NONE, lineterminator="\n")  # fields as text, so that every fault is seen
+    skipped[MALFORMED] += len(rows) - len(table)
+    number, t = (pd.to_numeric(table[name], errors="coerce").to_numpy(float) for name in ("ID", "Time"))
+    mask = np.stack([table[f"Mask_{k}"].str.strip().map(_MASK).to_numpy(float) for k in range(len(VARIABLES))], axis=1)
+    values = np.stack([pd.to_numeric(table[f"Value_{k}"], errors="coerce") for k in range(len(VARIABLES))], axis=1)
+    m = mask == 1
+    x = np.where(m, values, 0.0)
+    reasons = {  # the first that applies counts; comparisons with NaN are False
+        MALFORMED: (~((number >= 0) & (number < 2**53) & (number == np.floor(number)))
+                    | np.isnan(t) | np.isnan(mask).any(axis=1)),
+        NOT_A_NUMBER: ~(np.abs(x) < _LARGEST).all(axis=1),
+        OUTSIDE: ~((t >= 0) & (t <= END)),
+        EMPTY: ~m.any(axis=1),
+    }
+    usable = np.ones(len(table), bool)
+    for reason, found in reasons.items():
+        skipped[reason] += int((usable & found).sum())
+        usable &= ~found
+    if not usable.any():
         raise UserError(f"{path} has no rows that can be used: delete it and get it again")
-    return found, rows
+    return ObservationRows(number[usable].astype(np.int64), t[usable].astype(np.float32),
+                           x[usable].astype(np.float32), m[usable]), len(rows)
 
 
-def assemble(rows: list[Row], skipped: Counter[str]) -> SeriesArrays:
+def assemble(rows: ObservationRows, skipped: Counter[str]) -> SeriesArrays:
     """Sort the rows by series and time; of two rows of a series at one time, keep the first."""
-    number = np.array([row[0] for row in rows], np.int64)
-    t = np.array([row[1] for row in rows], np.float32)
-    order = np.lexsort((t, number))  # stable
-    number, t = number[order], t[order]
-    again = np.zeros(len(order), bool)
-    again[1:] = (np.diff(number) == 0) & (np.diff(t) == 0)
-    if again.any():
-        skipped[DUPLICATE] += int(again.sum())
-    order, number, t = order[~again], number[~again], t[~again]
+    order = np.lexsort((rows.t, rows.number))  # stable
+    number, t = rows.number[order], rows.t[order]
+    repeated = np.zeros(len(order), bool)
+    repeated[1:] = (np.diff(number) == 0) & (np.diff(t) == 0)
+    skipped[DUPLICATE] += int(repeated.sum())
+    order, number, t = order[~repeated], number[~repeated], t[~repeated]
     ids, lengths = np.unique(number, return_counts=True)
     return SeriesArrays(
         ids=ids.astype(str), offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), t=t,
-        x=np.array([row[2] for row in rows], np.float32)[order], m=np.array([row[3] for row in rows], bool)[order],
-        label=np.full(len(ids), np.nan, np.float32), names=VARIABLES, classes=(), group=np.zeros(len(ids), np.int64),
-        unit="", horizon=END,
+        x=rows.x[order], m=rows.m[order], label=np.full(len(ids), np.nan, np.float32), names=VARIABLES, classes=(),
+        group=np.zeros(len(ids), np.int64), unit="", horizon=END,
     )
 
 
@@ -102,7 +102,7 @@ def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadRes
     if not two_sided(arrays, CUT).any():
         raise UserError(f"{files[FILE]} has no series with rows on both sides of time {CUT:g}: there is nothing to "
                         "forecast")
-    return ReadResult(arrays, skipped, count)
+    return ReadResult(arrays, +skipped, count)
 
 
 def describe(arrays: SeriesArrays) -> str:

@@ -66,6 +66,9 @@ def test_unobserved_values_are_0_whatever_the_file_has(tmp_path):
 @pytest.mark.parametrize(("line", "reason"), [
     ("2,3\n", ushcn.MALFORMED),
     (row(2, 3, PRCP=1).replace("\n", ",1\n"), ushcn.MALFORMED),
+    (row(2, 3, PRCP=1).replace("\n", ",\n"), ushcn.MALFORMED),
+    (row(2, 3, PRCP=1).replace("\n", ",1" * 9 + "\n"), ushcn.MALFORMED),
+    (row('"2"', 3, PRCP=1), ushcn.MALFORMED),
     (row("two", 3, PRCP=1), ushcn.MALFORMED),
     (row(1.5, 3, PRCP=1), ushcn.MALFORMED),
     (row(-1, 3, PRCP=1), ushcn.MALFORMED),
