@@ -1,1 +1,1 @@
-"""Data sets: where they lie, how they are fetched and checked, and the small ones that need no download."""
+"""Data sets: download, check, prepare and split them; small simulated ones that need no download."""

@@ -1,1 +1,1 @@
-"""The run directory."""
+"""The run directory: read it, write it, list all runs of a folder."""

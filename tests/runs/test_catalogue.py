@@ -1,4 +1,4 @@
-"""The catalogue of runs: what it tells, how little it reads, and what it makes of a damaged folder."""
+"""The catalogue of runs: its entries, how few files it reads, and damaged folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Train = Callable[..., Outcome]
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the JSON files that were parsed."""
+    """Collect the names of the JSON files that are parsed."""
     seen: list[str] = []
     whole = runs.read_json
 
@@ -44,7 +44,7 @@ def edit(run: Run, name: str, **change: Any) -> None:
     (run.path / name).write_text(json.dumps(json.loads((run.path / name).read_text()) | change))
 
 
-def test_a_trained_run_tells_all_that_a_list_shows(train: Train, tmp_path: Path, reads: list[str]) -> None:
+def test_the_entry_of_a_trained_run_is_complete(train: Train, tmp_path: Path, reads: list[str]) -> None:
     outcome = train("ace", epochs=2, seed=3)
     catalogue = Catalogue(RunStore(tmp_path / "runs"))
     reads.clear()
@@ -72,7 +72,7 @@ def test_a_trained_run_tells_all_that_a_list_shows(train: Train, tmp_path: Path,
     assert catalogue.entry("../runs") is None
 
 
-def test_hundreds_of_runs_cost_two_small_files_each_and_nothing_again(tmp_path: Path, reads: list[str]) -> None:
+def test_only_two_small_files_of_each_run_are_read_and_only_once(tmp_path: Path, reads: list[str]) -> None:
     made = finished_runs(tmp_path, 60)
     for run in made:
         edit(run, "status.json", test_last={"accuracy": 0.5})
@@ -94,7 +94,7 @@ def test_hundreds_of_runs_cost_two_small_files_each_and_nothing_again(tmp_path: 
     assert len(reads) == 3
 
 
-def test_older_runs_are_read_from_their_results(tmp_path: Path, reads: list[str]) -> None:
+def test_test_values_of_older_runs_come_from_their_results(tmp_path: Path, reads: list[str]) -> None:
     finished_runs(tmp_path, 2, old=True)
     (newer, older) = Catalogue(RunStore(tmp_path)).entries()
     assert (newer.metric, newer.value, older.value) == ("accuracy", 0.901, 0.9)
@@ -103,7 +103,7 @@ def test_older_runs_are_read_from_their_results(tmp_path: Path, reads: list[str]
     assert reads.count("result.json") == 2
 
 
-def test_a_result_that_is_not_the_one_trained_is_read(tmp_path: Path) -> None:
+def test_a_changed_result_is_read(tmp_path: Path) -> None:
     lost, changed, before = finished_runs(tmp_path, 3)
     (lost.path / "result.json").unlink()
     edit(changed, "result.json", test={"accuracy": 0.5})
@@ -113,7 +113,7 @@ def test_a_result_that_is_not_the_one_trained_is_read(tmp_path: Path) -> None:
     assert entry is not None
     assert (entry.state, entry.value, entry.test) == ("finished", None, {})
     assert (entry.last_value, entry.test_last) == (None, {})
-    entry = catalogue.entry(before.id)  # its status tells nothing of the last parameters, its result does
+    entry = catalogue.entry(before.id)  # the status has no test values at the last parameters, the result does
     assert entry is not None
     assert (entry.value, entry.last_value) == (0.902, 0.902)
     edit(before, "result.json", test_last=[1])
@@ -134,7 +134,7 @@ def test_a_result_that_is_not_the_one_trained_is_read(tmp_path: Path) -> None:
     ("status.json", None, "it has no status.json"),
     ("result.json", b"{}", "is not a file of a run"),
 ])
-def test_a_damaged_folder_is_an_entry_with_its_reason(name: str, content: bytes | None, words: str,
+def test_a_damaged_folder_has_an_entry_with_the_reason(name: str, content: bytes | None, words: str,
                                                       tmp_path: Path) -> None:
     good, bad = finished_runs(tmp_path, 2)
     if content is None:
@@ -150,7 +150,7 @@ def test_a_damaged_folder_is_an_entry_with_its_reason(name: str, content: bytes 
     assert "\n" not in str(entries[bad.id].error)
 
 
-def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
+def test_values_that_are_not_numbers_are_none(tmp_path: Path) -> None:
     (run,) = finished_runs(tmp_path, 1)
     edit(run, "status.json", seconds="long", best=[1], epoch=None, last="x", epochs=float("nan"))
     (entry,) = Catalogue(RunStore(tmp_path)).entries()
@@ -158,13 +158,13 @@ def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
     assert (entry.seconds, entry.best, entry.epoch, entry.last, entry.epochs) == (None, None, 0, None, 0)
 
 
-def test_a_run_deleted_while_it_is_listed_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_deleted_while_listing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, gone = finished_runs(tmp_path, 2)
     whole = runs.read_json
 
     def slow(path: Path) -> Any:
         if path == gone.path / "status.json":
-            (gone.path / "status.json").unlink()  # half of it is gone already
+            (gone.path / "status.json").unlink()  # deleted in part
         return whole(path)
 
     monkeypatch.setattr("acenode.runs.store.read_json", slow)
@@ -177,7 +177,7 @@ def test_a_run_deleted_while_it_is_listed_does_no_harm(tmp_path: Path, monkeypat
     assert catalogue.entries() == []
 
 
-def test_a_run_whose_process_dies_is_interrupted_without_a_file_changing(tmp_path: Path,
+def test_a_run_of_a_dead_process_is_interrupted_although_no_file_changed(tmp_path: Path,
                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     store = RunStore(tmp_path)
     run = store.create(experiments.get("mnist").configure("odenet", **QUICK), {})
@@ -190,8 +190,8 @@ def test_a_run_whose_process_dies_is_interrupted_without_a_file_changing(tmp_pat
     assert run.stored_state() == "queued"
 
 
-def test_a_change_of_the_same_length_within_a_tick_is_seen(tmp_path: Path) -> None:
-    """`running` and `stopped` are as long, and a clock may stand still between two writes."""
+def test_a_change_of_equal_length_within_a_clock_tick_is_noticed(tmp_path: Path) -> None:
+    """`running` and `stopped` have equal length, and two writes may have the same time stamp."""
     store = RunStore(tmp_path)
     run = store.create(experiments.get("mnist").configure("odenet", **QUICK), {})
     run.set_state("running", heartbeat=1.5e9)
@@ -230,14 +230,14 @@ def test_threads_may_list_while_runs_change(tmp_path: Path) -> None:
     assert [e.id for e in catalogue.entries()] == [made[0].id]
 
 
-def test_a_resumed_run_keeps_what_it_had_and_begins_anew(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_progress_and_gets_a_new_start_time(tmp_path: Path) -> None:
     from acenode.execution.execute import create, execute
 
     store = RunStore(tmp_path)
     run = create(store, experiments.get("mnist").configure("resnet", **QUICK | {"epochs": 3}))
 
     class AfterEpoch:
-        """Stops once the first epoch's checkpoint is there."""
+        """A stop event that is set once the first epoch's checkpoint exists."""
 
         def is_set(self) -> bool:
             return any(r["kind"] == "epoch" for r in run.metrics()[0])
@@ -246,7 +246,7 @@ def test_a_resumed_run_keeps_what_it_had_and_begins_anew(tmp_path: Path) -> None
     (stopped,) = Catalogue(store).entries()
     assert (stopped.state, stopped.epoch, stopped.epochs, stopped.value) == ("stopped", 1, 3, None)
     assert stopped.last == stopped.best is not None
-    run.request_stop()  # before its first iteration: nothing new to tell
+    run.request_stop()  # before its first iteration, so that nothing changes
     assert execute(run, tmp_path).state == "stopped"
     (again,) = Catalogue(store).entries()
     assert (again.epoch, again.epochs, again.last, again.best) == (1, 3, stopped.last, stopped.best)

@@ -1,4 +1,4 @@
-"""The run directory: what is written, what survives, what is refused."""
+"""The run directory: what is written, what survives failures, and what is refused."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Train = Callable[..., Outcome]
 
 
 def steps(run: Run) -> list[dict]:
-    """Metrics without what the clock wrote."""
+    """Return the metrics without measured times."""
     return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
 
 
-def test_a_finished_run_has_everything(train: Train) -> None:
+def test_a_finished_run_has_all_files(train: Train) -> None:
     outcome = train("ace", epochs=2)
     run = outcome.run
     assert outcome.state == run.status()["state"] == "finished", outcome.error
@@ -57,7 +57,7 @@ def test_a_finished_run_has_everything(train: Train) -> None:
     assert len(result["class_accuracy"]) == 10
 
 
-def test_best_parameters_are_what_was_tested(train: Train) -> None:
+def test_the_best_parameters_are_tested(train: Train) -> None:
     from safetensors.torch import load_file
 
     outcome = train("odenet", epochs=2, batch_size=64)
@@ -103,8 +103,8 @@ def test_the_same_seed_gives_the_same_numbers(train: Train) -> None:
     assert steps(train("ace").run) != steps(train("ace", seed=1).run)
 
 
-def test_threads_do_not_disturb_each_other(train: Train, tmp_path: Path) -> None:
-    """The same seed alone, and beside other runs that start and seed at other times."""
+def test_runs_in_other_threads_do_not_change_the_numbers(train: Train, tmp_path: Path) -> None:
+    """Train the same seed alone and while other runs start and seed their generators."""
     alone = steps(train("ace", epochs=2).run)
     outcomes: dict[int, Outcome] = {}
 
@@ -121,7 +121,7 @@ def test_threads_do_not_disturb_each_other(train: Train, tmp_path: Path) -> None
 
 
 def test_stop_and_resume_equal_one_run(tmp_path: Path) -> None:
-    """Stopped by a file in mid-epoch, resumed twice: the metrics of a run that was never stopped."""
+    """A run stopped in mid-epoch and resumed twice has the metrics of a run that was never stopped."""
     config = experiments.get("mnist").configure("ace", epochs=2, analysis=False, snapshots=2, batch_size=256)
     store = RunStore(tmp_path)
     whole = create(store, config)
@@ -143,7 +143,7 @@ def test_stop_and_resume_equal_one_run(tmp_path: Path) -> None:
 
 
 class CountDown:
-    """A stop event that is set after a number of looks."""
+    """A stop event that is set after a number of checks."""
 
     def __init__(self, looks: int | None) -> None:
         self.looks = looks
@@ -155,14 +155,14 @@ class CountDown:
         return self.looks < 0
 
 
-def test_a_failed_run_says_why(train: Train) -> None:
+def test_a_failed_run_states_its_reason(train: Train) -> None:
     outcome = train("ace", max_steps=1, rtol=1e-6, atol=1e-6)
     assert outcome.state == outcome.run.status()["state"] == "failed"
     assert "the step limit of 1 was reached at t=" in outcome.run.status()["error"]
     assert "loosen rtol and atol" in outcome.run.status()["error"]
 
 
-def test_a_run_that_fails_later_keeps_its_curves_and_checkpoint(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_later_keeps_curves_and_checkpoint(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.experiments.image_task import ImageTask
 
     whole, calls = ImageTask.loss, []
@@ -183,7 +183,7 @@ def test_a_run_that_fails_later_keeps_its_curves_and_checkpoint(train: Train, mo
     assert [r["step"] for r in run.metrics()[0] if r["kind"] == "step"] == [0, 1, 2, 3]
 
 
-def test_a_full_disk_ends_the_run_in_words(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_user_error(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: RunWriter, *args: object, **values: object) -> None:
         monkeypatch.setattr(RunWriter, "status", full)  # nothing can be written any more
         raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
@@ -194,7 +194,7 @@ def test_a_full_disk_ends_the_run_in_words(train: Train, monkeypatch: pytest.Mon
     assert "No space left on device" in str(outcome.error)
 
 
-def test_the_result_stands_without_its_analysis(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_analysis_does_not_lose_the_result(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.experiments.image_task import ImageTask
 
     def fails(self: ImageTask) -> dict:
@@ -207,7 +207,7 @@ def test_the_result_stands_without_its_analysis(train: Train, monkeypatch: pytes
     assert "no analysis" in (outcome.run.path / "log.txt").read_text()
 
 
-def test_a_stop_asked_before_the_start_is_heard(tmp_path: Path) -> None:
+def test_a_stop_requested_before_the_start_stops_the_run(tmp_path: Path) -> None:
     run = create(RunStore(tmp_path), experiments.get("mnist").configure("resnet", **QUICK))
     run.request_stop()
     assert execute(run, tmp_path).state == "stopped"
@@ -215,7 +215,7 @@ def test_a_stop_asked_before_the_start_is_heard(tmp_path: Path) -> None:
     assert execute(run, tmp_path).state == "finished"
 
 
-def test_lost_best_parameters_are_written_again(train: Train) -> None:
+def test_deleted_best_parameters_are_written_again(train: Train) -> None:
     from safetensors.torch import load
 
     run = train("resnet").run
@@ -243,7 +243,7 @@ def test_a_run_whose_loss_is_nan_fails_with_advice(train: Train, monkeypatch: py
     assert outcome.run.metrics()[0][0]["L_h"] is None  # JSON has no NaN
 
 
-def test_two_writers_are_refused(train: Train, tmp_path: Path) -> None:
+def test_a_second_writer_is_refused(train: Train, tmp_path: Path) -> None:
     config = experiments.get("mnist").configure("ace", epochs=1)
     run = create(RunStore(tmp_path), config)
     first = RunWriter(run)
@@ -271,7 +271,7 @@ def test_the_model_is_freed_when_a_run_ends(train: Train, monkeypatch: pytest.Mo
         gc.enable()
 
 
-def test_a_torn_last_line_waits(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_read_when_complete(tmp_path: Path) -> None:
     run = Run(tmp_path)
     (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
     records, offset = run.metrics()
@@ -292,7 +292,7 @@ def test_a_torn_last_line_waits(tmp_path: Path) -> None:
     (json.dumps({"format": FORMAT, "config": {"experiment": "mnist", "method": "ace", "speed": 1}}).encode(),
      "no setting 'speed'.* did you mean seed"),
 ])
-def test_foreign_folders_are_refused_in_words(content: bytes | None, words: str, tmp_path: Path) -> None:
+def test_folders_that_are_not_runs_are_refused(content: bytes | None, words: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(UserError, match=words):
