@@ -1,6 +1,7 @@
-"""Explicit Runge–Kutta methods as data: the coefficients, nothing that runs.
+"""The coefficients of explicit Runge–Kutta methods, with their references.
 
-A step from (t, y) of size s is k_i = F(t + c_i s, y + s Σ_j a_ij k_j) and y(t + s) = y + s Σ_i b_i k_i.
+A step of size s from (t, y) computes the stages k_i = F(t + c_i s, y + s Σ_j a_ij k_j) and from them
+y(t + s) = y + s Σ_i b_i k_i. The explicit Euler method (Eq. 2 of the paper) has one stage. Names are torchdiffeq's.
 """
 
 from dataclasses import dataclass
@@ -8,10 +9,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tableau:
-    """Butcher tableau. `c` and `a` start at the second stage; `error` is b minus the embedded b̂.
+    """A Butcher tableau.
 
-    `mid` gives y at the middle of the step, which fixes a quartic for dense output; without it the output is
-    the cubic Hermite polynomial.
+    Args:
+        order: the order of the method.
+        c: the times of the stages as fractions of the step, from the second stage on.
+        a: the weights of earlier stages in each stage, from the second stage on.
+        b: the weights of the stages in the result.
+        error: b minus the embedded method's weights; None for fixed-step methods.
+        mid: the weights of the stages at the middle of the step, for a quartic as dense output; without them dense
+            output is the cubic Hermite polynomial.
     """
 
     order: int
@@ -23,15 +30,17 @@ class Tableau:
 
     @property
     def adaptive(self) -> bool:
+        """True if the method estimates its error and chooses its own steps."""
         return self.error is not None
 
     @property
     def fsal(self) -> bool:
-        """First same as last: the last stage is F at the end of the step, so the next step starts with it."""
+        """True if the last stage is F at the end of the step, which the next step reuses (first same as last)."""
         return bool(self.a) and self.b[-1] == 0 and self.a[-1] == self.b[:-1]
 
 
-# Dormand & Prince 1980; error weights and midpoint by Shampine 1986.
+# Dormand & Prince, A family of embedded Runge–Kutta formulae, J. Comput. Appl. Math. 6, 1980.
+# Error weights and midpoint: Shampine, Some practical Runge–Kutta formulas, Math. Comput. 46, 1986.
 DOPRI5 = Tableau(
     order=5,
     c=(1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1),
@@ -64,7 +73,8 @@ DOPRI5 = Tableau(
     ),
 )
 
-# Tsitouras 2011; the midpoint is his free fourth-order interpolant at 1/2.
+# Tsitouras, Runge–Kutta pairs of order 5(4) satisfying only the first column simplifying assumption,
+# Comput. Math. Appl. 62, 2011. The midpoint is the paper's fourth-order interpolant at 1/2.
 TSIT5 = Tableau(
     order=5,
     c=(0.161, 0.327, 0.9, 0.9800255409045097, 1, 1),
@@ -97,7 +107,7 @@ TSIT5 = Tableau(
     ),
 )
 
-# Bogacki & Shampine 1989.
+# Bogacki & Shampine, A 3(2) pair of Runge–Kutta formulas, Appl. Math. Lett. 2, 1989.
 BOSH3 = Tableau(
     order=3,
     c=(1 / 2, 3 / 4, 1),
@@ -106,7 +116,7 @@ BOSH3 = Tableau(
     error=(2 / 9 - 7 / 24, 1 / 3 - 1 / 4, 4 / 9 - 1 / 3, -1 / 8),
 )
 
-# Fehlberg 1969.
+# Fehlberg, Low-order classical Runge–Kutta formulas with stepsize control, NASA TR R-315, 1969.
 FEHLBERG2 = Tableau(
     order=2,
     c=(1 / 2, 1),
@@ -115,17 +125,20 @@ FEHLBERG2 = Tableau(
     error=(-1 / 512, 0, 1 / 512),
 )
 
+# Heun's method with Euler's as the embedded one.
 ADAPTIVE_HEUN = Tableau(order=2, c=(1,), a=((1,),), b=(1 / 2, 1 / 2), error=(1 / 2, -1 / 2))
+# Fixed steps: Hairer, Nørsett & Wanner, Solving Ordinary Differential Equations I, section II.1.
 EULER = Tableau(order=1, c=(), a=(), b=(1,))
 MIDPOINT = Tableau(order=2, c=(1 / 2,), a=((1 / 2,),), b=(0, 1))
 HEUN2 = Tableau(order=2, c=(1,), a=((1,),), b=(1 / 2, 1 / 2))
 HEUN3 = Tableau(order=3, c=(1 / 3, 2 / 3), a=((1 / 3,), (0, 2 / 3)), b=(1 / 4, 0, 3 / 4))
-# Kutta's 3/8 rule, which is what torchdiffeq calls rk4.
+# Kutta's 3/8 rule, as torchdiffeq's rk4.
 RK4 = Tableau(
     order=4, c=(1 / 3, 2 / 3, 1), a=((1 / 3,), (-1 / 3, 1), (1, -1, 1)), b=(1 / 8, 3 / 8, 3 / 8, 1 / 8)
 )
 
-# Prince & Dormand 1981, 8(7)13M, with F at the end of the step as a fourteenth stage for dense output.
+# 8(7)13M of Prince & Dormand, High order embedded Runge–Kutta formulae, J. Comput. Appl. Math. 7, 1981,
+# with F at the end of the step as a fourteenth stage. The midpoint weights are torchdiffeq's.
 _B8 = (
     14005451 / 335480064, 0, 0, 0, 0, -59238493 / 1068277825, 181606767 / 758867731, 561292985 / 797845732,
     -1041891430 / 1371343529, 760417239 / 1151165299, 118820643 / 751138087, -528747749 / 2220607170, 1 / 4,
