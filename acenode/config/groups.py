@@ -76,12 +76,12 @@ class FeatureRecording(RecordingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineChoice(Settings):
+class EngineSettings(Settings):
     engine: Engine
 
 
 @dataclass(frozen=True, kw_only=True)
-class SolverSettings(EngineChoice):
+class SolverSettings(EngineSettings):
     """How an ODE layer is integrated."""
 
     solver: str

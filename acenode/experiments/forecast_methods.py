@@ -11,7 +11,7 @@ from acenode.config.groups import (
     AttentionTraining,
     Augmentation,
     DecayTraining,
-    EngineChoice,
+    EngineSettings,
     ForecastData,
     ForecastNetwork,
     JumpAttention,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # needs torch, which a list of methods does not
     from torch import nn
 
 COMMON = (DecayTraining, ForecastNetwork, ForecastData, RecordingSettings)
-JUMPS = (*COMMON, JumpNetwork, EngineChoice)
+JUMPS = (*COMMON, JumpNetwork, EngineSettings)
 BASELINE = {"learning_rate": 1e-3}
 TIMES = 41  # at which the correlation of fixed attention keeps its running averages
 

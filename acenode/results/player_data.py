@@ -39,7 +39,7 @@ File = tuple[Path, files.Stamp]  # the stamp changes with the content
 
 
 @dataclass(frozen=True)
-class Recording:
+class PlayerRecording:
     """The snapshots that a run has so far: their description for the player, and how their arrays are made."""
 
     description: dict[str, Any]
@@ -53,7 +53,7 @@ _LOCK = threading.RLock()  # of two requests at once the second waits and finds 
 _LOADED: ByteCache[Snapshot | str] = ByteCache(
     lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, CACHE_BYTES)
 _SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, CACHE_BYTES)
-_RECORDINGS: ByteCache[Recording] = ByteCache(lambda r: r.basis.nbytes + 100_000, CACHE_BYTES)
+_RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, CACHE_BYTES)
 _BLOCKS: ByteCache[bytes] = ByteCache(len, CACHE_BYTES)
 _BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, CACHE_BYTES)  # the last one of each run
 CACHES: tuple[ByteCache[Any], ...] = (_LOADED, _SUMMARIES, _RECORDINGS, _BLOCKS, _BASES)
@@ -94,7 +94,7 @@ def _load(run: Run, file: File) -> Snapshot | str:
 
 # A run --------------------------------------------------------------------------------------------------------------
 
-def _recording(run: Run, limits: Limits) -> Recording:
+def _recording(run: Run, limits: Limits) -> PlayerRecording:
     stamps = ((path, files.stamp(path)) for path in run.snapshots())
     found = [(path, stamp) for path, stamp in stamps if stamp is not None]  # None: deleted since
     names = repr([(path.name, stamp) for path, stamp in found])
@@ -110,7 +110,7 @@ def _spread(items: list[Any], most: int | None) -> list[Any]:
     return [items[i] for i in np.rint(np.linspace(0, len(items) - 1, most)).astype(int)]
 
 
-def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -> Recording:
+def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -> PlayerRecording:
     summaries = [_summary(run, file, limits) for file in found]
     notes = [s.note for s in summaries if s.note is not None]
     good = {s.epoch: (s, file) for s, file in zip(summaries, found, strict=True) if s.note is None}
@@ -121,7 +121,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
     last = _load(run, good[max(good)][1]) if good else "nothing"
     if newest is None or isinstance(last, str):
         why = "No snapshot of this run can be drawn." if notes else "No snapshot has been taken yet."
-        return Recording(_description(version, notes, why=why))
+        return PlayerRecording(_description(version, notes, why=why))
     epochs = sorted(good)
     own = [good[e][0] for e in epochs]
     arrays = last.arrays
@@ -140,7 +140,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         attention=_describe_attention(kind, parts, ranges, arrays) if kind else None,
         features=_describe_features(parts, ranges, arrays) if "features" in parts else None,
         state={"size": parts["state"][2], **_ends(ranges["state"])} if "state" in parts else None)
-    return Recording(description, {e: good[e][1] for e in epochs}, frames, centre, basis)
+    return PlayerRecording(description, {e: good[e][1] for e in epochs}, frames, centre, basis)
 
 
 def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:
@@ -229,7 +229,7 @@ def _range_of_all(found: list[Range]) -> Range:
 
 # The block of an epoch ----------------------------------------------------------------------------------------------
 
-def _block(run: Run, recording: Recording, epoch: int, limits: Limits) -> bytes:
+def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> bytes:
     found = _load(run, recording.files[epoch])
     if isinstance(found, str):
         raise UserError(found)

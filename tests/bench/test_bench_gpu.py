@@ -152,7 +152,7 @@ def test_user_errors_are_one_line(arguments: list[str], message: str, capsys: py
 def test_workloads_have_the_batch_sizes_of_their_families() -> None:
     made = ushcn_task("gru-ode-bayes", count=3, seed=1)
     assert made.batch(0, 0).seen.x.shape[::2] == (3, 5)
-    assert made.arrays.fault() is None
+    assert made.data.arrays.fault() is None
     assert made.iterations == 1
     assert latent_task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
     image = gpu_workloads.image_task("odenet", "cpu", seed=0).batch(0, 0)[0]
