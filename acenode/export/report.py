@@ -46,7 +46,8 @@ def render(run: Run) -> str:
     epochs["title"] = about.measure.title
     data = embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
                      "tsne": result.tsne, "series": result.series.to_dict(), "scale": about.measure.scale,
-                     "player": {"runs": [{"id": run.id, "label": about.title}], "embedded": {run.id: snapshots}}})
+                     "player": {"runs": [{"id": run.id, "label": about.title}], "embedded": {run.id: snapshots},
+                                "always": True}})
     plotly = script(get_plotlyjs())
     code = script("\n".join((player_assets.script(), *(asset(name) for name in SCRIPTS))))
     return Template(asset("page.html")).substitute(

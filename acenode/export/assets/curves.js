@@ -57,7 +57,7 @@ chart("metric", (c) => {
     shapes: [{ type: "line", x0: e.best, x1: e.best, y0: 0, y1: 1, yref: "paper", line: { color: c.muted, width: 1, dash: "dot" } }],
     annotations: [{ x: e.best, y: 0, yref: "paper", yanchor: "bottom", xanchor: "right", text: "Best epoch ", showarrow: false,
       font: { size: 12, color: c.muted } }] };
-  return { data, layout: layout(c, axis(c, "Epoch", whole(e.epoch)), axis(c, brief(e.title, 40)), { hovermode: "x unified", ...kept }) };
+  return { data, layout: layout(c, axis(c, "Epoch", whole(e.epoch)), axis(c, brief(e.title.charAt(0).toUpperCase() + e.title.slice(1), 40)), { hovermode: "x unified", ...kept }) };
 });
 
 const OVER_STEPS = ["losses", "nfe", "dt", "gradients", "seconds"];

@@ -1,7 +1,8 @@
 // The trajectory player: one time, one epoch and one probe drive every panel of every run.
 //
 //   mount(element, data) → { update(data), destroy() }
-//   data = { runs: [{ id, label, colour, live }], base: "lab/", embedded: { id: { description, blocks } } }
+//   data = { runs: [{ id, label, colour, live }], base: "lab/", embedded: { id: { description, blocks } },
+//            always: true to draw a player that is not visible, for a page that may be printed }
 //
 // The snapshots of a run come from `embedded`, or else from the server: `${base}film/${id}` describes them and
 // `${base}film/${id}/${epoch}` has the arrays of one epoch (acenode/results/player_data.py makes both). The position
@@ -139,6 +140,7 @@ class Player {
   // The runs ----------------------------------------------------------------------------------------------------------
 
   update(data) {
+    this.clock.always = data.always ?? false;
     const sourceOf = (id) => data.embedded?.[id] ? embeddedIn(data.embedded[id]) : servedBy(data.base ?? "", id);
     const runs = data.runs ?? [], kept = new Map(this.views.map((view) => [view.run.spec.id, view]));
     this.views = runs.map((spec) => {

@@ -5,9 +5,10 @@ const LONGEST = 0.25;  // seconds that t may advance at once, after the page was
 const REMEMBERED = 120;  // frames that fps() and cost() look at
 
 export class Clock {
-  // advance(seconds) moves t while playing; paint() draws and returns the number of panels drawn.
+  // advance(seconds) moves t while playing; paint() draws and returns the number of panels drawn. If `always` is set, hidden
+  // players are drawn as well.
   constructor(node, advance, paint) {
-    Object.assign(this, { advance, paint, playing: false, ended: false, seen: false, request: null, last: null, due: 0, painted: [] });
+    Object.assign(this, { advance, paint, playing: false, ended: false, seen: false, always: false, request: null, last: null, due: 0, painted: [] });
     this.look = () => this.wake();
     document.addEventListener("visibilitychange", this.look);
     this.observer = new IntersectionObserver((entries) => {
@@ -37,7 +38,7 @@ export class Clock {
       this.last = now;
       this.advance(passed);
     }
-    if (this.seen && !document.hidden) {
+    if (this.always || (this.seen && !document.hidden)) {
       const begun = performance.now();
       if (this.paint()) this.painted.push({ now, took: performance.now() - begun });
       if (this.painted.length > REMEMBERED) this.painted.shift();
