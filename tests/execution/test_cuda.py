@@ -1,4 +1,4 @@
-"""The same mathematics on a GPU."""
+"""Solutions, models and runs on a GPU equal those on a CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cuda
 
 
 @pytest.mark.parametrize("gradient", ["backprop", "checkpointed", "adjoint"])
-def test_solution_and_gradient_equal_the_cpus(gradient: str) -> None:
+def test_solution_and_gradient_equal_those_of_the_cpu(gradient: str) -> None:
     found = {}
     for device in ("cpu", "cuda"):
         generator = torch.Generator().manual_seed(0)
@@ -35,7 +35,7 @@ def test_solution_and_gradient_equal_the_cpus(gradient: str) -> None:
     assert found["cuda"][2] == found["cpu"][2]
 
 
-def test_image_model_equals_the_cpus() -> None:
+def test_image_model_equals_the_cpu() -> None:
     torch.backends.cudnn.allow_tf32 = False
     shape = ImageShape(1, 28, 10, 64, 0)
     x = torch.rand(8, 1, 28, 28, generator=torch.Generator().manual_seed(0)).double()
@@ -63,9 +63,9 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("experiment", "method", "settings"), [
     ("mnist", "ace", {"analysis": False}), ("mnist", "ace", {"analysis": False, "engine": "reference"}),
     ("mnist", "resnet", {"analysis": False}), ("physionet", "ace", {}), ("ushcn", "ace", {})])
-def test_the_same_seed_gives_the_same_bits(experiment: str, method: str, settings: dict[str, Any], tmp_path: Path,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a run is, with whatever torch does by default."""
+def test_the_same_seed_gives_the_same_parameters(experiment: str, method: str, settings: dict[str, Any],
+                                                 tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a run, starting from torch's default settings."""
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
     config = experiments.get(experiment).configure(method, device="cuda", epochs=2, **settings)
     last = []
@@ -88,7 +88,7 @@ def test_device_memory_is_freed(tmp_path: Path) -> None:
     assert taken[2] <= taken[0]
 
 
-def test_out_of_memory_ends_the_run_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_fails_the_run_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.experiments.image_task import ImageTask
 
     def greedy(self: ImageTask, batch: object) -> None:
@@ -105,7 +105,7 @@ def test_out_of_memory_ends_the_run_in_words(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(("experiment", "method"), [
     ("physionet", "ace"), ("physionet", "gru-d"), ("activity", "ode-rnn"), ("physionet-vitals", "latent-poisson"),
     ("physionet", "rnn-vae")])
-def test_a_series_loss_and_its_gradient_equal_the_cpus(experiment: str, method: str) -> None:
+def test_a_series_loss_and_its_gradient_equal_those_of_the_cpu(experiment: str, method: str) -> None:
     found = []
     for device in ("cpu", "cuda"):
         entry = experiments.get(experiment)

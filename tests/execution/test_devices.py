@@ -1,4 +1,4 @@
-"""How busy and how full the devices are, as far as the system tells."""
+"""Load and memory of the devices, as far as the system reports them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from acenode.execution.devices import CpuMeter, gpu_state
 
 
 def proc(folder: Path, busy: int, idle: int) -> None:
-    """A /proc with two cores that have worked and rested for so many ticks each."""
+    """Write a /proc with two cores that were busy and idle for these numbers of ticks."""
     line = f"{busy} 0 0 {idle} 0 0 0 0 0 0"
     folder.mkdir(exist_ok=True)
     (folder / "stat").write_text(f"cpu  {2 * busy} 0 0 {2 * idle} 0 0 0 0 0 0\ncpu0 {line}\ncpu1 {line}\nctxt 5\n")
     (folder / "meminfo").write_text("MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:  400 kB\n")
 
 
-def test_the_processor_is_busy_for_the_share_of_ticks_since_the_last_look(tmp_path: Path) -> None:
+def test_utilisation_is_the_fraction_of_busy_ticks_since_the_last_call(tmp_path: Path) -> None:
     clock = iter(range(100))
     proc(tmp_path / "proc", 100, 100)
     meter = CpuMeter(tmp_path / "proc", cores={0, 1}, clock=lambda: float(next(clock)))
@@ -29,8 +29,8 @@ def test_the_processor_is_busy_for_the_share_of_ticks_since_the_last_look(tmp_pa
     assert meter.memory() == (600 * 1024, 1000 * 1024)
 
 
-def test_looks_in_quick_succession_share_an_answer(tmp_path: Path) -> None:
-    """Two tabs that ask in the same moment must not see the noise of one tick."""
+def test_calls_in_quick_succession_return_the_same_value(tmp_path: Path) -> None:
+    """Two browser tabs that update at the same time must not show the noise of one tick."""
     now = [0.0]
     proc(tmp_path / "proc", 100, 100)
     meter = CpuMeter(tmp_path / "proc", cores={0, 1}, clock=lambda: now[0])
@@ -44,7 +44,7 @@ def test_looks_in_quick_succession_share_an_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "cpu0 x y\n", "cpu0 1\n"])
-def test_without_a_readable_proc_nothing_is_told(content: str | None, tmp_path: Path) -> None:
+def test_without_a_readable_proc_values_are_none(content: str | None, tmp_path: Path) -> None:
     if content is not None:
         for name in ("stat", "meminfo"):
             (tmp_path / name).write_text(content)
@@ -53,7 +53,7 @@ def test_without_a_readable_proc_nothing_is_told(content: str | None, tmp_path: 
     assert meter.memory() == (None, None)
 
 
-def test_a_gpu_is_told_as_far_as_it_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_values_that_cannot_be_read_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_pynvml() -> int:
         raise ModuleNotFoundError("pynvml")
 

@@ -61,7 +61,7 @@ def test_an_engine_that_cannot_be_made_releases_its_stream(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("iterations", "compiles"), [(None, True), (4999, False), (5000, True)])
 def test_torch_compiles_only_for_long_trainings(iterations: int | None, compiles: bool,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
     fake_streams(monkeypatch)
     engine = choose_engine(small_task(), CPU, "auto", iterations=iterations).engine
     assert isinstance(engine, GraphEngine)

@@ -1,4 +1,4 @@
-"""How long runs will take: from finished runs where there are any, else from timed iterations."""
+"""Time estimates from finished runs or, where there are none, from timed iterations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from acenode.runs.store import RunStore
 
 
 @pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    """Nothing remembered from another test."""
+def _no_timings() -> Iterator[None]:
+    """Forget the timings of other tests."""
     estimate.forget()
     yield
     estimate.forget()
@@ -33,7 +33,7 @@ def catalogue(tmp_path: Path) -> Catalogue:
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
-    """Configurations whose iteration was timed; a second each, ten to an epoch."""
+    """Configurations whose iteration was timed; each takes a second, with ten per epoch."""
     seen: list[Config] = []
 
     def iteration(config: Config, data_root: Path) -> tuple[float, int]:
@@ -49,14 +49,14 @@ def config(method: str = "ace", **given: Any) -> Config:
 
 
 def add(catalogue: Catalogue, count: int, **given: Any) -> None:
-    """More finished runs, beside those that are there."""
+    """Add finished runs."""
     root = catalogue.store.root
     for run in finished_runs(root.parent / "new", count, **given):
         root.mkdir(exist_ok=True)
         run.path.rename(root / f"{run.id}-{len(list(root.iterdir()))}")
 
 
-def test_finished_runs_like_it_are_the_first_choice(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
+def test_similar_finished_runs_are_used_first(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
     for seconds in (20.0, 40.0, 1000.0):  # one was disturbed
         add(catalogue, 1, seconds=seconds, epochs=10)
     found = estimate.estimate([config(epochs=5), config(epochs=10, seed=4)], catalogue, tmp_path)
@@ -67,7 +67,7 @@ def test_finished_runs_like_it_are_the_first_choice(catalogue: Catalogue, tmp_pa
     assert timed == []
 
 
-def test_what_runs_took_beside_training_comes_once(catalogue: Catalogue, tmp_path: Path) -> None:
+def test_time_besides_training_counts_once(catalogue: Catalogue, tmp_path: Path) -> None:
     for run, later in zip(finished_runs(catalogue.store.root, 3, seconds=20.0, epochs=10), (5, 9, -4), strict=True):
         run.set_state("finished", heartbeat=run.status()["heartbeat"] + later)  # the last one was resumed
     found = estimate.estimate([config(epochs=5), config(epochs=1)], catalogue, tmp_path)
@@ -84,7 +84,7 @@ def test_runs_with_the_same_schedule_are_preferred(catalogue: Catalogue, tmp_pat
 
 
 @pytest.mark.parametrize("other", [{"method": "odenet"}, {"size": "large"}, {"experiment": "svhn"}])
-def test_other_runs_say_nothing(other: dict[str, Any], catalogue: Catalogue, tmp_path: Path,
+def test_other_runs_are_ignored(other: dict[str, Any], catalogue: Catalogue, tmp_path: Path,
                                 timed: list[Config]) -> None:
     finished_runs(catalogue.store.root, 2)
     estimate.estimate([config(**other)], catalogue, tmp_path)
@@ -94,14 +94,14 @@ def test_other_runs_say_nothing(other: dict[str, Any], catalogue: Catalogue, tmp
 @pytest.mark.parametrize(("other", "new"), [
     ({}, 0), ({"engine": "reference"}, 1), ({"sample": "ou"}, 1), ({"at_jump": "recompute"}, 1),
     ({"attention_every": 1}, 1), ({"impute": True}, 1)])
-def test_runs_whose_passes_are_of_another_length_say_nothing(other: dict[str, Any], new: int, catalogue: Catalogue,
-                                                             tmp_path: Path, timed: list[Config]) -> None:
+def test_runs_whose_passes_differ_in_length_are_ignored(other: dict[str, Any], new: int, catalogue: Catalogue,
+                                                        tmp_path: Path, timed: list[Config]) -> None:
     finished_runs(catalogue.store.root, 2, experiment="ushcn")
     estimate.estimate([config(experiment="ushcn", **other)], catalogue, tmp_path)
     assert len(timed) == new
 
 
-def test_unfinished_runs_and_other_devices_say_nothing(catalogue: Catalogue, tmp_path: Path,
+def test_unfinished_runs_and_other_devices_are_ignored(catalogue: Catalogue, tmp_path: Path,
                                                        timed: list[Config]) -> None:
     stopped, on_gpu = finished_runs(catalogue.store.root, 2)
     stopped.set_state("stopped")
@@ -111,7 +111,7 @@ def test_unfinished_runs_and_other_devices_say_nothing(catalogue: Catalogue, tmp
     assert len(timed) == 1
 
 
-def test_an_iteration_of_a_kind_is_timed_once(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
+def test_each_kind_of_run_is_timed_once(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
     alternating, joint = config(epochs=3), config(epochs=3, schedule="joint")
     found = estimate.estimate([alternating, joint, config(epochs=6, seed=9)], catalogue, tmp_path)
     assert found.seconds_each == {alternating: 30.0, joint: 30.0, config(epochs=6, seed=9): 60.0}
@@ -124,8 +124,8 @@ def test_an_iteration_of_a_kind_is_timed_once(catalogue: Catalogue, tmp_path: Pa
     assert estimate.estimate([fixed], catalogue, tmp_path).seconds == 10.0
 
 
-def test_four_kinds_are_timed_and_the_rest_take_the_nearest(catalogue: Catalogue, tmp_path: Path,
-                                                            timed: list[Config]) -> None:
+def test_four_kinds_are_timed_and_the_others_use_the_most_similar(catalogue: Catalogue, tmp_path: Path,
+                                                                  timed: list[Config]) -> None:
     methods = [config(m, epochs=1) for m in ("resnet", "rknet", "odenet", "augmented", "ace")]
     found = estimate.estimate([*methods, config("resnet", experiment="svhn", epochs=1)], catalogue, tmp_path)
     assert len(timed) == 4
@@ -134,14 +134,14 @@ def test_four_kinds_are_timed_and_the_rest_take_the_nearest(catalogue: Catalogue
     assert "for the others the most similar of these" in found.basis
 
 
-def test_both_kinds_of_evidence_are_named(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
+def test_the_basis_names_finished_runs_and_timings(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
     finished_runs(catalogue.store.root, 1, seconds=12.0, epochs=12)
     found = estimate.estimate([config(epochs=1), config("odenet", epochs=1)], catalogue, tmp_path)
     assert found.seconds == pytest.approx(11.0)
     assert found.basis == "1 similar finished run, and a timed iteration of 1 kind of run; without testing"
 
 
-def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:
+def test_an_iteration_is_timed(catalogue: Catalogue, tmp_path: Path) -> None:
     quick = config("resnet", epochs=2, batch_size=512)
     found = estimate.estimate([quick], catalogue, tmp_path)
     assert found.seconds is not None
@@ -151,7 +151,7 @@ def test_the_timing_itself(catalogue: Catalogue, tmp_path: Path) -> None:
     assert seconds > 0
 
 
-def test_an_iteration_is_timed_by_the_engine_that_would_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iteration_is_timed_with_the_engine_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     engine = IdleEngine()
     monkeypatch.setattr(estimate, "choose_engine",
@@ -165,7 +165,7 @@ def test_an_iteration_is_timed_by_the_engine_that_would_train(tmp_path: Path, mo
     assert seconds > 0
 
 
-def test_data_that_is_not_there_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> None:
+def test_missing_data_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> None:
     full = config("resnet", data="full")
     found = estimate.estimate([full, config("resnet", batch_size=512)], catalogue, tmp_path)
     assert found.runs == 2
@@ -174,17 +174,17 @@ def test_data_that_is_not_there_is_the_reason(catalogue: Catalogue, tmp_path: Pa
     assert full not in found.seconds_each
 
 
-@pytest.mark.parametrize("trouble", [SolveError("underflow in dt", 0.5, 1e-9, "loosen rtol and atol"),
+@pytest.mark.parametrize("error", [SolveError("underflow in dt", 0.5, 1e-9, "loosen rtol and atol"),
                                      RuntimeError("out of\nmemory"), UserError("no CUDA device")])
-def test_what_cannot_be_timed_is_the_reason(trouble: Exception, catalogue: Catalogue, tmp_path: Path,
-                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_timing_is_the_reason(error: Exception, catalogue: Catalogue, tmp_path: Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(config: Config, data_root: Path) -> tuple[float, int]:
-        raise trouble
+        raise error
 
     monkeypatch.setattr(estimate, "_time_iteration", fails)
     found = estimate.estimate([config()], catalogue, tmp_path)
     assert found.seconds is None
-    assert str(trouble).split()[0] in found.basis
+    assert str(error).split()[0] in found.basis
     assert "\n" not in found.basis
 
 

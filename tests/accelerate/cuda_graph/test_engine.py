@@ -47,7 +47,7 @@ def test_a_pass_is_recorded_again_for_solves_of_more_steps(monkeypatch: pytest.M
     (False, "graph engine: kernels do not run here (RuntimeError: no such kernel): torch's operations are recorded"),
     (True, "graph engine not used: OutOfMemoryError: CUDA out of memory; training without it")])
 def test_kernels_that_fail_are_replaced_by_torch_operations(short: bool, line: str,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", lambda *_: True)
     encode = RecordedPass._encode
 

@@ -12,15 +12,16 @@ from graph_training import gradients
 from problems import co_evolving, hasten, relative
 from torch import Tensor, nn
 
-from acenode import SolveError, Solver, solve
+from acenode import ACENODE, Elementwise, SolveError, Solver, solve
 from acenode.accelerate.cuda_graph.compiled_field import CompiledField, field_function
 from acenode.accelerate.cuda_graph.device_steps import DeviceSteps
 from acenode.accelerate.cuda_graph.engine import GraphEngine
+from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels
 from acenode.accelerate.cuda_graph.recorded_pass import MAX_KEPT
 from acenode.accelerate.cuda_graph.step_control import RUNNING, SolveStatus
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
 from acenode.accelerate.torch_private import add_all
-from acenode.models.image.model import ConvField
+from acenode.models.image.model import ConvAttention, ConvField
 from acenode.models.initialise import initialise
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import OptimiserGroup
@@ -108,6 +109,26 @@ def test_the_compiled_function_equals_the_field(channels: int) -> None:
     gradients = [torch.autograd.grad(y.sin().sum(), (h, *field.parameters())) for y in (expected, found)]
     for exact, mine in zip(*gradients, strict=True):
         assert relative(mine, exact) < 1e-12
+
+
+def test_kernels_replace_the_fields_of_a_system_and_not_of_the_layer() -> None:
+    layer = ACENODE(ConvField(4), ConvField(4), ConvAttention(4), attend=Elementwise(), solver=Solver("euler"))
+    f, g, h0 = layer.f, layer.g, torch.zeros(2, 4, 3, 3)
+    kernels = LayerKernels(layer, (h0, h0), stages=1, kernels=False, compiles=False)
+    assert (kernels.fields, kernels.fields_by) == ([f, g], "torch")
+    kernels.implementations = {f: lambda h, t: torch.full_like(h, 2.0), g: lambda h, t: torch.full_like(h, 3.0)}
+    field, state = layer.system(h0, False)
+    plain = list(field.parameters())
+    for substituted in (kernels.substitute(field), _with_pair(kernels).substitute(layer.system(h0, False)[0])):
+        assert [float(k.mean().detach()) for k in substituted(torch.zeros(()), state)] == [2.0, 3.0]
+        assert all(a is b for a, b in zip(substituted.parameters(), plain, strict=True))
+    assert (layer.f, layer.g) == (f, g)
+
+
+def _with_pair(kernels: LayerKernels) -> LayerKernels:
+    kernels.implementations = {}
+    kernels.pair = lambda t, h, a, detach_attention: (torch.full_like(h, 2.0), torch.full_like(a, 3.0))
+    return kernels
 
 
 @pytest.mark.parametrize(("method", "settings"), [

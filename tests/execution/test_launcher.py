@@ -1,4 +1,4 @@
-"""The launcher: queue, threads, stop, resume, delete, and what a dead process leaves."""
+"""The launcher: queue, threads, stop, resume, delete, and runs that a dead process left."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def config(method: str = "odenet", **given: Any) -> Config:
 
 
 def forever(**given: Any) -> Config:
-    """A run that is not done before it is stopped."""
+    """A run that lasts until it is stopped."""
     return config(epochs=10_000, batch_size=64, **given)
 
 
 def elsewhere(run: Run, state: str) -> Run:
-    """The run as another living process, the one that started this, would have marked it."""
+    """Mark the run as if another living process, the parent of this one, had it."""
     run.set_state(state, process=identity() | {"pid": os.getppid(), "started": _started(os.getppid())})
     return run
 
@@ -53,7 +53,7 @@ def until_running(launcher: Launcher, run: Run) -> None:
         assert launcher.changed.wait_for(lambda: run.id in launcher.running, 30)
 
 
-def test_runs_are_trained_in_order_one_a_device(launcher: Launcher) -> None:
+def test_runs_are_trained_in_order_one_per_device(launcher: Launcher) -> None:
     first = launcher.start(forever())
     until_running(launcher, first)
     second, third = launcher.start(config(seed=1)), launcher.start(config(seed=2))
@@ -63,7 +63,7 @@ def test_runs_are_trained_in_order_one_a_device(launcher: Launcher) -> None:
     assert launcher.queue() == [third.id, second.id]
     assert [launcher.position(r.id) for r in (third, second, first)] == [0, 1, None]
     launcher.stop(first)
-    launcher.stop(first)  # two people press it
+    launcher.stop(first)  # twice, as two users may
     assert launcher.wait(120)
     assert [r.status()["state"] for r in (first, second, third)] == ["stopped", "finished", "finished"]
     assert third.result()["seconds"] > 0  # type: ignore[index]
@@ -86,7 +86,7 @@ def test_a_stopped_run_resumes(launcher: Launcher) -> None:
     assert run.status()["state"] == "stopped"
 
 
-def test_a_waiting_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
+def test_a_queued_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
     busy = launcher.start(forever())
     until_running(launcher, busy)
     waiting = launcher.start(config())
@@ -96,7 +96,7 @@ def test_a_waiting_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
     assert waiting.status()["state"] == "stopped"
     launcher.delete(waiting)
     assert not waiting.path.exists()
-    launcher.delete(waiting)  # somebody else was faster
+    launcher.delete(waiting)  # already deleted
     other = elsewhere(launcher.store.create(config(), {}), "running")
     with pytest.raises(UserError, match="running in another process"):
         launcher.delete(other)
@@ -105,7 +105,7 @@ def test_a_waiting_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
     assert not other.path.exists()
 
 
-def test_more_workers_train_side_by_side(launcher: Launcher) -> None:
+def test_several_workers_train_at_the_same_time(launcher: Launcher) -> None:
     launcher.set_workers("cpu", 2)
     one, two = launcher.start(forever()), launcher.start(forever(seed=1))
     until_running(launcher, one)
@@ -115,7 +115,7 @@ def test_more_workers_train_side_by_side(launcher: Launcher) -> None:
             launcher.set_workers(device, count)
 
 
-def test_closing_checkpoints_what_runs(tmp_path: Path) -> None:
+def test_closing_writes_checkpoints_of_running_runs(tmp_path: Path) -> None:
     launcher = Launcher(RunStore(tmp_path), tmp_path)
     run = launcher.start(forever())
     until_running(launcher, run)
@@ -127,7 +127,7 @@ def test_closing_checkpoints_what_runs(tmp_path: Path) -> None:
     for ask in (lambda: launcher.start(config()), lambda: launcher.resume(waiting)):
         with pytest.raises(UserError, match="closing"):
             ask()
-    assert {r.id for r in launcher.store} == before  # nothing is left behind
+    assert {r.id for r in launcher.store} == before  # no run was created
     assert waiting.status()["state"] == "stopped"
     again = Launcher(launcher.store, tmp_path)
     try:
@@ -138,7 +138,7 @@ def test_closing_checkpoints_what_runs(tmp_path: Path) -> None:
         again.close()
 
 
-def test_closing_goes_on_past_a_torn_run(tmp_path: Path) -> None:
+def test_a_damaged_run_does_not_prevent_closing(tmp_path: Path) -> None:
     launcher = Launcher(RunStore(tmp_path), tmp_path)
     run = launcher.start(forever())
     until_running(launcher, run)
@@ -148,7 +148,7 @@ def test_closing_goes_on_past_a_torn_run(tmp_path: Path) -> None:
     assert run.status()["state"] == waiting.status()["state"] == "stopped"
 
 
-def test_failure_ends_one_run_alone(launcher: Launcher) -> None:
+def test_an_error_fails_one_run_only(launcher: Launcher) -> None:
     stuck = {**QUICK, "device": "cpu", "max_steps": 1, "rtol": 1e-6, "atol": 1e-6}
     bad = launcher.start(experiments.get("mnist").configure("ace", **stuck))
     good = launcher.start(config())
@@ -158,10 +158,10 @@ def test_failure_ends_one_run_alone(launcher: Launcher) -> None:
     assert good.status()["state"] == "finished"
 
 
-def test_a_run_that_cannot_begin_does_not_wait_for_ever(launcher: Launcher) -> None:
+def test_a_run_that_cannot_start_fails(launcher: Launcher) -> None:
     run = launcher.store.create(config(), {})
     run.set_state("stopped")
-    (run.path / "lock").mkdir()  # no lock can be had here
+    (run.path / "lock").mkdir()  # so the run cannot be locked
     launcher.resume(run)
     assert launcher.wait(60)
     status = run.status()
@@ -173,7 +173,7 @@ def test_a_run_that_cannot_begin_does_not_wait_for_ever(launcher: Launcher) -> N
     assert run.status()["state"] == "finished"
 
 
-def test_recovery_marks_the_dead_and_leaves_the_living(tmp_path: Path) -> None:
+def test_recovery_marks_runs_of_dead_processes_only(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     dead, alive = store.create(config(), {}), store.create(config(), {})
     (tmp_path / "foreign").mkdir()
@@ -220,22 +220,22 @@ def test_a_failed_run_resumes_from_its_checkpoint_and_retries_from_the_beginning
     assert again.result()["test"] == run.result()["test"]  # type: ignore[index]
 
 
-def test_what_cannot_be_resumed_stays_as_it_is(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits_elsewhere = elsewhere(launcher.store.create(config(), {}), "queued")
+def test_a_refused_resume_changes_nothing(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued_elsewhere = elsewhere(launcher.store.create(config(), {}), "queued")
     with pytest.raises(UserError, match="is queued: there is nothing to resume"):
-        launcher.resume(waits_elsewhere)
+        launcher.resume(queued_elsewhere)
     needs_gpu = launcher.store.create(config(device="cuda"), {})
     needs_gpu.set_state("stopped")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match="no CUDA device"):
         launcher.resume(needs_gpu)
-    assert needs_gpu.status()["state"] == "stopped"  # not queued for ever
+    assert needs_gpu.status()["state"] == "stopped"  # and not queued
     assert launcher.queue() == []
 
 
-def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Launcher,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk keeps `stopped` from being written, at the end of training and in the queue."""
+def test_a_run_whose_last_state_could_not_be_written_can_be_resumed(launcher: Launcher,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when `stopped` is written, at the end of training and in the queue."""
     run = launcher.start(forever())
     until_running(launcher, run)
     waiting = launcher.start(config())
@@ -254,7 +254,7 @@ def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Laun
     monkeypatch.undo()
     assert (run.status()["state"], waiting.status()["state"]) == ("running", "queued")
     with FileLock(run.path / "lock"), pytest.raises(UserError, match="is running: there is nothing to resume"):
-        launcher.resume(run)  # somebody does train it
+        launcher.resume(run)  # another thread trains it
     launcher.stop(run)
     assert run.stored_state() == "interrupted"
     assert "its last state could not be written" in run.status()["error"]
@@ -276,7 +276,7 @@ def test_a_run_whose_last_state_could_not_be_written_is_not_stuck(launcher: Laun
 
 
 @pytest.mark.parametrize("state", ["running", "queued"])
-def test_a_run_of_another_living_process_is_asked_to_stop(state: str, launcher: Launcher) -> None:
+def test_a_run_of_another_process_is_asked_to_stop(state: str, launcher: Launcher) -> None:
     run = elsewhere(launcher.store.create(config(), {}), state)
     with pytest.raises(UserError, match=f"is {state}: there is nothing to resume"):
         launcher.resume(run)
@@ -285,10 +285,10 @@ def test_a_run_of_another_living_process_is_asked_to_stop(state: str, launcher: 
     assert run.stored_state() == state
 
 
-def test_threads_that_stop_resume_and_delete_the_same_runs_break_nothing(launcher: Launcher) -> None:
-    """Six threads press every button of three runs; each is refused in words or leaves a sound state."""
+def test_threads_may_stop_resume_and_delete_the_same_runs(launcher: Launcher) -> None:
+    """Six threads send random requests for three runs; each raises UserError or leaves a valid state."""
     made = [launcher.start(forever(seed=i)) for i in range(3)]
-    troubles: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def press(seed: int) -> None:
         rng = random.Random(seed)
@@ -299,18 +299,18 @@ def test_threads_that_stop_resume_and_delete_the_same_runs_break_nothing(launche
             try:
                 action(run)
                 queue = launcher.queue()
-                assert len(set(queue)) == len(queue), "a run waits twice"
+                assert len(set(queue)) == len(queue), "a run is queued twice"
             except UserError:
                 pass
-            except BaseException as trouble:
-                troubles.append(trouble)
+            except BaseException as error:
+                errors.append(error)
 
     threads = [threading.Thread(target=press, args=(i,)) for i in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert troubles == []
+    assert errors == []
     for run in made:
         with contextlib.suppress(UserError):  # the deleted one
             launcher.stop(run)
@@ -318,7 +318,7 @@ def test_threads_that_stop_resume_and_delete_the_same_runs_break_nothing(launche
     for run in made[:2]:
         assert run.status()["state"] == "stopped"
         launcher.resume(run)
-        until_running(launcher, run)  # it still can be trained
+        until_running(launcher, run)  # it can still be trained
         launcher.stop(run)
         assert launcher.wait(60)
         launcher.delete(run)
@@ -327,7 +327,7 @@ def test_threads_that_stop_resume_and_delete_the_same_runs_break_nothing(launche
     assert list(launcher.store) == []
 
 
-def test_two_who_resume_at_once_queue_it_once(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_resumes_queue_a_run_once(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = launcher.start(forever())
     until_running(launcher, busy)
     run = launcher.start(config())
@@ -339,7 +339,7 @@ def test_two_who_resume_at_once_queue_it_once(launcher: Launcher, monkeypatch: p
         status = whole(self)
         if self.id == run.id and threading.current_thread().name.startswith("resumer"):
             with contextlib.suppress(threading.BrokenBarrierError):
-                inside.wait(0.3)  # both have looked before either goes on, unless a lock forbids it
+                inside.wait(0.3)  # both read the state before either continues, unless a lock prevents it
         return status
 
     def resume() -> None:
@@ -362,7 +362,7 @@ def test_two_who_resume_at_once_queue_it_once(launcher: Launcher, monkeypatch: p
 # What the devices do -------------------------------------------------------------------------------------------------
 
 
-def test_device_states_tell_what_each_device_does(launcher: Launcher) -> None:
+def test_device_states_count_running_runs(launcher: Launcher) -> None:
     launcher.set_workers("cpu", 2)
     idle = launcher.device_states()[0]
     assert (idle.name, idle.workers, idle.running) == ("cpu", 2, 0)
