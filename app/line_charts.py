@@ -46,9 +46,11 @@ def show_over_time(runs: list[ChartedRun], key: str) -> None:
         which = st.segmented_control("Error", list(ERRORS), default="mse", format_func=lambda e: ERRORS[e].short,
                                      key=f"{key}/error", required=True, label_visibility="collapsed") or "mse"
     note = next((over_time.unit_note for over_time in found if over_time.unit_note), "")
+    is_forecast = any(over_time.cut is not None for over_time in found)
+    forecast = "The test metric uses only the first few points of a forecast. " * is_forecast
     draw(over_time(runs, which), f"{key}/{which}",
-         f"{ERRORS[which].title} by the time of the predicted value, over all predicted points. The test metric of a "
-         f"forecast uses only the first few of them. {messages.escape(time_note(note))}",
+         f"{ERRORS[which].title} by the time of the predicted value, over all predicted points. {forecast}"
+         f"{messages.escape(time_note(note))}",
          [r for r in runs if not (r.series.over_time and getattr(r.series.over_time, which))])
 
 

@@ -117,7 +117,7 @@ def _settings(entry: Entry) -> str:
     return " ".join(f"{k}={v}" for k, v in labels.settings(entry).items() if k != "epochs")
 
 
-def film_meta(request: Request) -> Response:
+def player_description(request: Request) -> Response:
     """Return the description of a run's snapshots."""
     run = services().store.find(request.path_params["run"])
     if run is None:
@@ -126,7 +126,7 @@ def film_meta(request: Request) -> Response:
     return Response(content, media_type="application/json", headers=NO_CACHE)
 
 
-def film_frames(request: Request) -> Response:
+def player_epoch(request: Request) -> Response:
     """Return the arrays of one snapshot."""
     run = services().store.find(request.path_params["run"])
     try:
@@ -143,6 +143,6 @@ ROUTES = [
     Route("/lab/plotly.js", plotly),
     Route("/lab/live", live),
     Route("/lab/active", active),
-    Route("/lab/film/{run}", film_meta),
-    Route("/lab/film/{run}/{epoch:int}", film_frames),
+    Route("/lab/film/{run}", player_description),
+    Route("/lab/film/{run}/{epoch:int}", player_epoch),
 ]

@@ -1,4 +1,4 @@
-"""Runs side by side."""
+"""Compare runs side by side."""
 
 from acenode_app.compare import show
 

@@ -1,4 +1,4 @@
-"""One experiment: set up, train, watch."""
+"""The page of one experiment: configure, train, watch."""
 
 import streamlit as st
 from acenode_app.experiment import show

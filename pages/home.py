@@ -1,4 +1,4 @@
-"""Home: what ACE-NODE is, what runs now, the latest results."""
+"""Home: what ACE-NODE is, a demo, and the latest results."""
 
 from acenode_app.home import show
 

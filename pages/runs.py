@@ -1,4 +1,4 @@
-"""All runs: filter, annotate, export, delete."""
+"""List all runs: filter, annotate, export, delete."""
 
 from acenode_app.runs import show
 

@@ -82,7 +82,7 @@ export class Cards {
   // A text that changes whenever the data of a panel does.
   versionOf(panel) {
     return [...this.view.runs.values()].map((run) =>
-      [run[panel.of].version, run.steps.length > 0, run.answered, run.gone, run.status?.state].join(" ")).join(",");
+      [run[panel.of].version, run.steps.length > 0, run.loaded, run.gone, run.status?.state].join(" ")).join(",");
   }
 
   // New records have arrived: marks the panels that they change.

@@ -145,8 +145,8 @@ export function mount(element, data) {
     c.fillText("da/dt = g(h ⊙ σ(a), t)", right.x, right.y - 10);
     c.font = "12px system-ui, sans-serif";
     c.globalAlpha = 0.75;
-    c.fillText("States h(t) of ten digits, two principal components", left.x, left.y + left.h + 18);
-    c.fillText("Attention σ(a(t)): dark suppresses, bright passes", right.x, right.y + right.h + 18);
+    c.fillText("States h(t) of ten digits, two principal components", left.x, left.y + left.h + 18, left.w);
+    c.fillText("Attention σ(a(t)): dark suppresses, bright passes", right.x, right.y + right.h + 18, right.w);
     c.globalAlpha = 1;
     c.fillStyle = colours.border;
     const length = element.clientWidth - 82;
