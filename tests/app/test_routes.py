@@ -1,0 +1,74 @@
+"""The HTTP routes that the charts read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from acenode_app.routes import ROUTES
+from acenode_app.services import Services
+from conftest import RunFolder
+from starlette.applications import Starlette
+
+
+@dataclass
+class Answer:
+    """The response of a route."""
+
+    status: int = 0
+    kind: str = ""
+    body: bytes = b""
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def get(target: str) -> Answer:
+    """Request one of the app's routes without a server."""
+    path, _, query = target.partition("?")
+    answer = Answer()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.kind = dict(message["headers"]).get(b"content-type", b"").decode()
+        else:
+            answer.body += message.get("body", b"")
+
+    scope = {"type": "http", "method": "GET", "path": unquote(path), "raw_path": path.encode(), "headers": [],
+             "query_string": query.encode(), "root_path": "", "http_version": "1.1", "scheme": "http",
+             "server": ("127.0.0.1", 80)}
+    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
+        other.submit(lambda: asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))).result()
+    return answer
+
+
+def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    run_folder.foreign("torn", config_json="{", status_json="{")
+    answer = get(f"/lab/live?runs={run.id}@0,gone@5,..%2F..@0,torn@0").json()["runs"]
+    assert answer[run.id]["status"]["state"] == "finished"
+    assert json.loads(answer[run.id]["lines"].splitlines()[0])["kind"] == "step"
+    assert answer["gone"] == answer["../.."] == {"gone": True}
+    assert answer["torn"]["status"]["state"] == "unreadable"
+    again = get(f"/lab/live?runs={run.id}@{answer[run.id]['offset']}").json()["runs"][run.id]
+    assert again["lines"] == ""
+    shorter = get(f"/lab/live?runs={run.id}@{10**9}").json()["runs"][run.id]
+    assert shorter["offset"] == answer[run.id]["offset"]  # the file is shorter than that: from the beginning
+    assert get("/lab/film/gone").status == 404
+    assert get(f"/lab/film/{run.id}").json()["epochs"]
+    assert get(f"/lab/film/{run.id}/0").status == 200
+    assert get(f"/lab/film/{run.id}/999").status == 404
+    assert get("/lab/assets/..%2Fservices.py").status == 404
+    assert get("/lab/assets/curves.js").kind.startswith("text/javascript")
+    assert len(get("/lab/plotly.js").body) > 1_000_000
+    assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
+    assert services.launcher.device_states()
+    assert get("/lab/active").json()["devices"]
