@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from acenode.cli import _parser
+from acenode.cli.parser import make_parser
 from acenode.config import SETTINGS
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def test_quoted_source_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", sorted(EVERYTHING))
 def test_commands_parse(name: str) -> None:
     for line in re.findall(r"^(?:\.venv/bin/)?acenode ([^#\n]*)", EVERYTHING[name], re.M):
-        _parser().parse_args(line.split())
+        make_parser().parse_args(line.split())
 
 
 def test_commands_are_shown() -> None:

@@ -1,4 +1,4 @@
-"""What the settings of an experiment are where nobody says otherwise, by data, method and size of the network."""
+"""The default settings of an experiment by data, method and size of the network."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from acenode.config import SETTINGS
 Defaults = dict[str, dict[Any, list[str]]]  # by data and value: the methods that have it
 
 
-def usual(experiment: str) -> dict[str, Defaults]:
-    """The defaults by setting; no setting that none of its methods has."""
+def defaults_by_method(experiment: str) -> dict[str, Defaults]:
+    """Return the defaults of every setting that a method of the experiment has."""
     entry, found = experiments.get(experiment), dict[str, Defaults]()
     for data in ("sample", "full"):
         for method in entry.methods:
@@ -23,24 +23,24 @@ def usual(experiment: str) -> dict[str, Defaults]:
     return {name: found[name] for name in SETTINGS if name in found}
 
 
-def words(experiment: str, name: str, default: Defaults) -> str:
-    """On the sample and on the full data, as one where they are the same."""
-    each = {data: _of_methods(values) for data, values in default.items() if values}
+def describe(experiment: str, name: str, default: Defaults) -> str:
+    """Describe a default in one line: on the sample and on the full data, or once if they are the same."""
+    each = {data: _most_common_first(values) for data, values in default.items() if values}
     if len(each) == 2 and len(set(each.values())) == 1:
-        said = each["full"]
+        text = each["full"]
     else:
-        said = "; ".join(f"{value} ({data})" for data, value in each.items())
-    return "; ".join([said, *_of_sizes(experiment, name)])
+        text = "; ".join(f"{value} ({data})" for data, value in each.items())
+    return "; ".join([text, *_other_sizes(experiment, name)])
 
 
-def _of_methods(values: dict[Any, list[str]]) -> str:
-    """The value that most methods have, and those of the others with their names."""
+def _most_common_first(values: dict[Any, list[str]]) -> str:
+    """Name the value that most methods have, then the others with their methods."""
     most, *others = sorted(values, key=lambda value: -len(values[value]))
     return ", ".join([str(most).lower(), *(f"{str(v).lower()} for {' and '.join(values[v])}" for v in others)])
 
 
-def _of_sizes(experiment: str, name: str) -> list[str]:
-    """What a default becomes in a network of another size."""
+def _other_sizes(experiment: str, name: str) -> list[str]:
+    """Return what a default becomes in a network of another size."""
     entry, found = experiments.get(experiment), dict[str, None]()
     for size in entry.choices("size"):
         for method in entry.methods:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class _Closing:
-    """A bar that is closed when its block ends, if it was ever drawn."""
+    """A progress bar that is closed at the end of its `with` block, if it was drawn."""
 
     bar: Any = None
 
@@ -22,26 +22,26 @@ class _Closing:
 
 
 def brief(value: float) -> str:
-    """Four digits after the point, or four that count where those would be nothing."""
+    """Format with four decimals, or four significant digits below 0.1."""
     return f"{value:.4g}" if 0 < abs(value) < 0.1 else f"{value:.4f}"
 
 
 class Bar(_Closing):
-    """Training: epochs done, the losses, the best validation value, the time left; a line an epoch in a log file."""
+    """Show training: epochs, losses, best validation value, time left. Prints one line per epoch if not a terminal."""
 
     def __init__(self, title: str, quiet: bool = False) -> None:
         self.title, self.quiet, self.terminal = title, quiet, sys.stderr.isatty()
 
     def _begin(self) -> None:
-        """Once training has begun: a run that never did is not announced."""
+        """Print the title and draw the bar; called once training has started."""
         from tqdm import tqdm
 
         print(self.title, file=sys.stderr if self.quiet else sys.stdout, flush=True)
         self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
                         bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
 
-    def say(self, line: str) -> None:
-        """A line of its own, above the bar."""
+    def write(self, line: str) -> None:
+        """Print a line above the bar."""
         self.bar.write(line, file=sys.stderr)
 
     def show(self, status: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Bar(_Closing):
 
 
 class DownloadBar(_Closing):
-    """Downloads: one bar a file."""
+    """Show downloads, one bar per file."""
 
     label = ""
 

@@ -56,7 +56,8 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     (["train", "mnist", "--method", "vit"], "no method 'vit'"),
     (["train", "mnist"], "--method"),
     (["train", "mnist", "--method", "resnet", "--set", "attention=fixed"], "attention has no meaning for resnet"),
-    (["train", "mnist", "--method", "ace", "--set", "lr=1"], "no setting 'lr'"),
+    (["train", "mnist", "--method", "ace", "--set", "lr=1"],
+     "no setting 'lr': ace in mnist has epochs, batch_size, learning_rate"),
     (["train", "ushcn", "--method", "ace", "--set", "sample=ou", "--set", "sample=climate"], "sample is given twice"),
     (["settings", "imagenet"], "no experiment 'imagenet'"),
     (["train", "mnist", "--method", "ace", "--set", "epochs"], "KEY=VALUE"),
@@ -168,7 +169,7 @@ def test_a_stopped_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureF
     run = create(RunStore(tmp_path / "runs"), experiments.get("mnist").configure("resnet"))
     run.set_state("stopped")
     assert main(["show", "last", "--runs", str(tmp_path / "runs")]) == 0
-    assert f"0% done; to go on: acenode resume {run.id}" in capsys.readouterr().out
+    assert f"0% done; continue with: acenode resume {run.id}" in capsys.readouterr().out
 
 
 def without_clock(records: list[dict]) -> list[dict]:

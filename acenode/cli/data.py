@@ -1,0 +1,62 @@
+"""The command `data`: list, download, check and build data sets."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from acenode.cli.common import print_json
+from acenode.cli.progress import DownloadBar
+from acenode.errors import UserError
+
+
+def data(options: Namespace) -> int:
+    """List, download, check or build data sets."""
+    from acenode.data.folder import data_dir
+    from acenode.data.registry import DATA_SOURCES, source_of
+
+    root: Path = data_dir()
+    if options.action == "build":
+        return _build(options, root)
+    if options.action != "list" and options.name is None:
+        raise UserError(f"name the data set: acenode data {options.action} {'|'.join(DATA_SOURCES)}")
+    sources = list(DATA_SOURCES.values()) if options.name is None else [source_of(options.name)]
+    for name in ("folder", "start", "end", "seed"):
+        if getattr(options, name) is not None:
+            raise UserError(f"--{name.replace('folder', 'from')} goes with `acenode data build ushcn`")
+    if options.action == "get":
+        with DownloadBar() as bar:
+            path = sources[0].prepare(root, bar.show)
+        print(path)
+        return 0
+    states = [source.check(root) for source in sources]
+    if options.json:
+        print_json([{"name": s.name, "state": s.state, "path": str(s.path), "bytes": s.bytes, "detail": s.detail}
+                     for s in states])
+    else:
+        for s in states:
+            print(f"{s.name:<13} {s.state:<8} {s.detail}")
+    return 0 if options.action == "list" or all(s.state == "ready" for s in states) else 1
+
+
+def _build(options: Namespace, root: Path) -> int:
+    """Build the USHCN set from NOAA's daily station files."""
+    from acenode.data import ushcn_build
+    from acenode.data.ushcn import USHCN
+
+    if options.name != USHCN.name:
+        raise UserError(f"only {USHCN.name} can be built: acenode data build {USHCN.name} --from DIR")
+    if options.folder is None:
+        raise UserError(f"--from is missing: acenode data build {USHCN.name} --from DIR, a folder of station files")
+    given = {name: value for name in ("start", "end", "seed") if (value := getattr(options, name)) is not None}
+    with DownloadBar() as bar:
+        built = ushcn_build.build(options.folder, root, **given, progress=bar.show)
+        USHCN.prepare(root, bar.show)
+    if options.json:
+        print_json({"path": str(built.path), "stations": built.stations, "series": built.series, "rows": built.rows,
+                     "skipped": built.skipped})
+        return 0
+    skipped = f"; skipped: {counts}" if (counts := ushcn_build.counts(built.skipped)) else ""
+    read = f"{built.stations:,} station{'s' * (built.stations != 1)}"
+    print(f"{built.path}: {built.series:,} series of {read}, {built.rows:,} rows{skipped}")
+    return 0

@@ -1,0 +1,120 @@
+"""Arguments and help texts of every command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
+from acenode.cli import data, programs, registry, runs, training
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An ArgumentParser that prints an error in one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        print(f"acenode: {message}: see `{self.prog} --help`", file=sys.stderr)
+        raise SystemExit(2)
+
+
+class _Commands:
+    """Adds commands to the parser."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND",
+                                                parser_class=OneLineParser)
+
+    def add(self, name: str, run: Callable[[argparse.Namespace], int], help: str, *, runs: bool = False,
+            json: bool = False) -> argparse.ArgumentParser:
+        p = self.subparsers.add_parser(name, help=help, description=help)
+        p.set_defaults(run=run)
+        if runs:
+            p.add_argument("--runs", metavar="DIR", help="folder of runs (default: ACENODE_RUNS, or runs/)")
+        if json:
+            p.add_argument("--json", action="store_true", help="print JSON")
+        return p
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of `acenode`; a parsed command has its function in `run`."""
+    parser = OneLineParser(prog="acenode", description="ACE-NODE Lab: attentive co-evolving neural ODEs")
+    commands = _Commands(parser)
+    _add_training(commands)
+    _add_runs(commands)
+    _add_registry(commands)
+    _add_data(commands)
+    _add_programs(commands)
+    commands.add("demo", training.demo, "train ACE on the bundled digits and print the measured table", runs=True)
+    return parser
+
+
+def _add_training(commands: _Commands) -> None:
+    p = commands.add("train", training.train, "train one method and test it once", runs=True, json=True)
+    p.add_argument("experiment", help="a name from `acenode experiments`")
+    p.add_argument("--method", required=True, help="a name from `acenode methods EXPERIMENT`")
+    p.add_argument("--data", choices=("sample", "full"), default="sample",
+                   help="sample: bundled, no download (default); full: the paper's data set")
+    p.add_argument("--seed", type=int, default=0, help="seed of parameters and data order (default: 0)")
+    p.add_argument("--epochs", type=int, help="default: the paper's on the full data, fewer on the sample")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
+                   help="auto uses the GPU if there is one (default)")
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                   help="change a setting; `acenode settings EXPERIMENT` lists them; may be repeated")
+    p = commands.add("resume", training.resume, "continue a run from its last checkpoint", runs=True, json=True)
+    _add_run_argument(p)
+    p = commands.add("stop", training.stop, "stop a running run; it can be resumed", runs=True)
+    _add_run_argument(p)
+
+
+def _add_runs(commands: _Commands) -> None:
+    commands.add("list", runs.list_runs, "list all runs and their state", runs=True, json=True)
+    p = commands.add("show", runs.show, "show one run: configuration, state, results", runs=True, json=True)
+    _add_run_argument(p)
+    p = commands.add("table", runs.table, "print measured mean ± std over seeds beside the paper's values", runs=True,
+                     json=True)
+    p.add_argument("experiment", help="a name from `acenode experiments`")
+    p = commands.add("export", runs.export, "export a run as CSV, as an HTML report or for TensorBoard", runs=True)
+    _add_run_argument(p)
+    p.add_argument("--to", required=True, metavar="csv|html|tensorboard", help="format")
+    p.add_argument("--out", type=Path, metavar="PATH", help="where to write (a folder, or a file for html)")
+
+
+def _add_registry(commands: _Commands) -> None:
+    commands.add("experiments", registry.experiments, "list the experiments", json=True)
+    p = commands.add("methods", registry.methods, "list an experiment's methods with their parameter counts", json=True)
+    p.add_argument("experiment", help="a name from `acenode experiments`")
+    p = commands.add("settings", registry.settings, "list the settings with their bounds and meaning", json=True)
+    p.add_argument("experiment", nargs="?", help="list only the settings of this experiment, with their defaults")
+
+
+def _add_data(commands: _Commands) -> None:
+    p = commands.add("data", data.data, "list, get (download and prepare), check or build data sets", json=True)
+    p.add_argument("action", choices=("list", "get", "check", "build"))
+    p.add_argument("name", nargs="?", help="name of the data set")
+    p.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="build ushcn: NOAA's daily station files")
+    p.add_argument("--start", type=int, metavar="YEAR", help="build ushcn: first year (default: 1950)")
+    p.add_argument("--end", type=int, metavar="YEAR", help="build ushcn: last year (default: 2000)")
+    p.add_argument("--seed", type=int, help="build ushcn: seed of the choice of the 5%% that are kept (default: 0)")
+
+
+def _add_programs(commands: _Commands) -> None:
+    p = commands.add("bench", programs.bench, "measure speed, side by side in one run", json=True)
+    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
+    p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
+    p.add_argument("--repeats", type=int, help="all but app and epoch: measurements of each (default: 3)")
+    p.add_argument("--batch", type=int, help="image: samples per batch (default: 128)")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), help="image, latent, epoch (default: auto)")
+    p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILY_NAMES} (default: all)")
+    p.add_argument("--full", action="store_true", default=None, help="gpu: five runs at a time of the slow ones too")
+    p.add_argument("--seeds", metavar="LIST", help="epoch: such as 0,1,5 or 0-8 (default: 0-2)")
+    p.add_argument("--engines", metavar="NAMES", help="epoch: some of graph,float32,native,reference")
+    p.add_argument("--jobs", type=int, metavar="N", help="epoch: processes at the same time (default: 1)")
+    p = commands.add("app", programs.app, "open the lab in the browser", runs=True)
+    p.add_argument("--port", type=int, metavar="N", help="default: 8501, or the next free port")
+    p.add_argument("--headless", action="store_true", help="do not open a browser window")
+
+
+def _add_run_argument(p: argparse.ArgumentParser) -> None:
+    p.add_argument("run_id", metavar="RUN", help="id of the run, an unambiguous beginning of it, or `last`")

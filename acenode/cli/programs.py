@@ -1,0 +1,33 @@
+"""Commands that start other programs of the package: app, bench."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from argparse import Namespace
+
+from acenode.cli.common import run_store
+from acenode.errors import UserError
+
+
+def app(options: Namespace) -> int:
+    """Replace this process by the app's server; the library does not import the app."""
+    if importlib.util.find_spec("acenode_app") is None or importlib.util.find_spec("streamlit") is None:
+        raise UserError("the app is not installed: run `make app` in the repository, or install acenode[app]")
+    if options.port is not None and not 1 <= options.port <= 65535:
+        raise UserError(f"--port takes a number from 1 to 65535, not {options.port}")
+    root = run_store(options).root.resolve()
+    words = [sys.executable, "-P", "-m", "acenode_app", "--runs", str(root)]
+    words += ["--port", str(options.port)] if options.port is not None else []
+    os.execv(sys.executable, words + (["--headless"] if options.headless else []))
+
+
+def bench(options: Namespace) -> int:
+    """Run one benchmark."""
+    from acenode.bench import settle
+
+    settle(options)
+    module = importlib.import_module(f"acenode.bench.{options.what}")
+    return module.run(options)

@@ -1,0 +1,111 @@
+"""Commands that read runs: list, show, table, export."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from acenode.cli.common import print_json, run_store
+from acenode.cli.progress import brief
+
+if TYPE_CHECKING:
+    from acenode.runs.catalogue import Entry
+
+
+def _summary(entry: Entry) -> dict[str, Any]:
+    """Return one line of `list`; a folder that is not a run is listed as unreadable."""
+    from acenode.results.run_groups import changed_in
+
+    if entry.state == "unreadable":
+        return {"run": entry.id, "state": entry.state, "error": entry.error}
+    return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
+            "data": entry.data, "sample": entry.config.get("sample"), "seed": entry.seed, "progress": entry.progress,
+            "metric": entry.value, "metric_name": entry.metric, "changed": changed_in(entry.config),
+            "created": entry.created, "error": entry.error}
+
+
+def list_runs(options: Namespace) -> int:
+    """Print all runs, the latest first."""
+    from acenode.runs.catalogue import Catalogue
+
+    store = run_store(options)
+    lines = [_summary(entry) for entry in reversed(Catalogue(store).entries())]
+    if options.json:
+        print_json(lines)
+        return 0
+    if not lines:
+        print(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
+    width = max((len(x["run"]) for x in lines), default=0)
+    if lines:
+        print(f"{'run':<{width}}  {'state':<11}  {'data':<18}  {'seed':<6}  {'test':<16}  settings")
+    for x in lines:
+        if x["state"] == "unreadable":
+            print(f"{x['run']:<{width}}  unreadable   {x['error']}")
+            continue
+        value = (f"{x['metric_name']} {brief(x['metric'])}" if x["metric"] is not None
+                 else f"{100 * (x['progress'] or 0):.0f}% done")
+        data = f"{x['data']} {x['sample'] or ''}"
+        changed = " ".join(f"{k}={v}" for k, v in x["changed"].items() if k != "sample")
+        print(f"{x['run']:<{width}}  {x['state']:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {changed}"
+              .rstrip() + (f"  {x['error']}" if x["error"] else ""))
+    return 0
+
+
+def show(options: Namespace) -> int:
+    """Print one run: configuration, state and results."""
+    run = run_store(options).open(options.run_id)
+    description, status, result = run.description(), run.status(), run.result()
+    if options.json:
+        print_json({**description, "status": status, "result": result})
+        return 0
+    print(f"{run.id}: {status['state']}" + (f" ({status['error']})" if status.get("error") else ""))
+    print(f"  {run.path}")
+    print(f"  created {time.strftime('%Y-%m-%d %H:%M', time.localtime(description.get('created', 0)))}, "
+          f"{description.get('params', 0):,} parameters, {_where(description.get('environment', {}))}")
+    for key, value in description["config"].items():
+        if key != "format":
+            print(f"  {key:<20} {value}")
+        if key == "engine" and "trained_by" in description:
+            print(f"  trained by           {description['trained_by']}")
+            if "series_by" in description:
+                print(f"  series by            {description['series_by']}")
+    if status.get("seconds"):
+        print(f"  training             {float(status['seconds']):.1f} s")
+    if result:
+        for key, value in result["test"].items():
+            print(f"  test {key:<15} {value:.6g}")
+        print(f"  best epoch           {result['best_epoch']}")
+    elif status["state"] in ("stopped", "interrupted", "failed"):
+        print(f"  {100 * float(status.get('progress') or 0):.0f}% done; continue with: acenode resume {run.id}")
+    return 0
+
+
+def _where(environment: dict[str, Any]) -> str:
+    """Return what a run was trained on; on a CPU the number of threads affects the last digits."""
+    device, threads = environment.get("device", "?"), environment.get("threads")
+    return f"{device}, {threads} thread{'s' * (threads != 1)}" if threads and device.startswith("cpu") else device
+
+
+def table(options: Namespace) -> int:
+    """Print measured means and standard deviations beside the paper's values."""
+    from acenode import experiments
+    from acenode.results.table import measured, render, to_records
+    from acenode.runs.catalogue import Catalogue
+
+    experiment = experiments.get(options.experiment)
+    entries = Catalogue(run_store(options)).entries()
+    found = [measured(experiment, entries, metric) for metric in (experiment.metric.name, *experiment.also)]
+    if options.json:
+        print_json([row for table in found for row in to_records(table)])
+    else:
+        print("\n\n".join(render(experiment, table) for table in found))
+    return 0
+
+
+def export(options: Namespace) -> int:
+    """Write a run as CSV, HTML or TensorBoard files and print where."""
+    from acenode.export import export as write
+
+    print(write(run_store(options).open(options.run_id), options.to, options.out))
+    return 0
