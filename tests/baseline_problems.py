@@ -1,4 +1,4 @@
-"""Small sporadic series, and one of each forecasting baseline large enough to feel every weight."""
+"""Small sporadic series, and one of each forecasting baseline in which every weight has an effect."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def forecasting(of: list[TimeSeries]) -> SporadicBatch:
 MODES = pytest.mark.parametrize("mode", [training, forecasting])
 
 
-def objective(said: Forecast, target: Points) -> Tensor:
-    total = (target.m * gaussian_nll(target.x, said.mean, said.logvar)).sum()
-    return total if said.extra is None else total + said.extra
+def objective(forecast: Forecast, target: Points) -> Tensor:
+    total = (target.m * gaussian_nll(target.x, forecast.mean, forecast.logvar)).sum()
+    return total if forecast.extra is None else total + forecast.extra
 
 
-def assert_says(said: Forecast, i: int, k: int, exact: tuple[Tensor, Tensor]) -> None:
-    assert torch.allclose(said.mean[i, k], exact[0], atol=1e-9)
-    assert torch.allclose(said.logvar[i, k], exact[1], atol=1e-9)
+def assert_predicts(forecast: Forecast, i: int, k: int, exact: tuple[Tensor, Tensor]) -> None:
+    assert torch.allclose(forecast.mean[i, k], exact[0], atol=1e-9)
+    assert torch.allclose(forecast.logvar[i, k], exact[1], atol=1e-9)

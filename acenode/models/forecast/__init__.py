@@ -1,1 +1,1 @@
-"""Forecasts from sporadic observations."""
+"""Forecasting sporadic series: GRU-ODE-Bayes, ACE on it, and the baselines."""

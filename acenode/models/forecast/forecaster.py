@@ -1,4 +1,4 @@
-"""What the forecasting baselines share: a Gaussian read off a state, and how points and targets are met in time."""
+"""Base class of the forecasting baselines, and the inputs of their recurrences."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from acenode.models.latent.recurrence import Readings, since
 
 
 class Forecaster(nn.Module):
-    """A model with a state of `latent` coordinates, off which every variable's mean and log-variance are read."""
+    """A model whose Gaussian head maps a state (…, latent) to the mean and log-variance of every variable."""
 
     def __init__(self, latent: int, variables: int, units: int, dropout: float) -> None:
         super().__init__()
         self.latent, self.units, self.dropout = latent, units, dropout
         self.head = Gaussian(latent, variables, units)
 
-    def say(self, h: Tensor, draws: NoiseSource, extra: Tensor | None = None) -> Forecast:
-        """The forecast from the states (B, T, latent) at the targets."""
+    def predict(self, h: Tensor, noise: NoiseSource, extra: Tensor | None = None) -> Forecast:
+        """Return the forecast from the states (B, T, latent) at the targets."""
         drop = self.training and self.dropout > 0
-        kept = draws.dropout_mask(self.dropout, *h.shape[:-1], self.units).to(h) if drop else None
-        mean, logvar = self.head(h, kept)
+        dropout = noise.dropout_mask(self.dropout, *h.shape[:-1], self.units).to(h) if drop else None
+        mean, logvar = self.head(h, dropout)
         return Forecast(mean, logvar, extra)
 
 
 def elapsed(t: Tensor) -> Tensor:
-    """Δ (B, T, 1): the time since the point before, since 0 at the first."""
+    """Return Δ (B, T, 1): the time since the previous point, or since 0 at the first."""
     return t.diff(dim=1, prepend=torch.zeros_like(t[:, :1])).clamp(min=0).unsqueeze(-1)
 
 
-def met(batch: SporadicBatch) -> tuple[Readings, Readings]:
-    """What is read at the seen points, and what is asked: the targets with nothing observed there."""
+def seen_and_targets(batch: SporadicBatch) -> tuple[Readings, Readings]:
+    """Return what a recurrence reads at the seen points and at the targets, where nothing is observed."""
     seen, target = batch.seen, batch.target
     if batch.training:
         read = Readings(seen.x, seen.m, *since(seen, 0.0), elapsed(seen.t))

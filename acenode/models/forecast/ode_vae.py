@@ -1,4 +1,4 @@
-"""A neural ODE in a variational autoencoder: all seen points make z(0), and z(t) alone says what is observed."""
+"""A neural ODE in a variational autoencoder: the seen points determine z(0), and z(t) the predictions."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class ODEVAE(Forecaster):
         self.ode = NODE(Field(latent, latent, units, 2), solver)
 
     def encode(self, points: Points) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of q(z0)."""
+        """Return mean and log-variance of q(z0)."""
         x = torch.cat((points.x, *((points.m,) if self.mask else ()), elapsed(points.t)), -1)
         mean, logvar = self.out(self.gru(x.flip(1), points.valid.flip(1))[:, -1]).chunk(2, -1)
         return mean, logvar
 
     def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
-        """`detach_attention` is there so that all models are called alike; there is none here."""
+        """Predict the targets. `detach_attention` is unused; all forecasting models share this signature."""
         mean, logvar = self.encode(batch.seen)
-        draws = NoiseSource(batch.seed, mean.device)
+        noise = NoiseSource(batch.seed, mean.device)
         z0 = mean
         if self.training:
-            z0 = torch.addcmul(mean, (0.5 * logvar).exp(), draws.normal(*mean.shape).to(mean))
+            z0 = torch.addcmul(mean, (0.5 * logvar).exp(), noise.normal(*mean.shape).to(mean))
         found = self.ode.at(z0, batch.target.t / batch.horizon)
         extra = 0.5 * (logvar.exp() + mean.square() - 1 - logvar).sum()
-        return replace(self.say(found.h, draws, extra), evaluations=found.evaluations)
+        return replace(self.predict(found.h, noise, extra), evaluations=found.evaluations)
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
-        """z from the posterior's mean at common times."""
+        """Return z at common times, from the posterior's mean."""
         mean, _ = self.encode(batch.seen)
         times = torch.tensor(t, dtype=mean.dtype, device=mean.device) / batch.horizon
         return self.ode.at(mean, times.expand(len(mean), -1)).h.transpose(0, 1), None

@@ -1,4 +1,4 @@
-"""What no forecasting baseline may depend on or look at."""
+"""Invariances of the forecasting baselines: padding, batches, targets and seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from acenode.data.points import Points
 from acenode.data.sporadic import SporadicBatch
-from acenode.models.forecast.forecaster import met
+from acenode.models.forecast.forecaster import seen_and_targets
 from acenode.models.forecast.sequential_vae import SequentialVAE
 from acenode.models.initialise import initialise
 
@@ -49,7 +49,7 @@ def padded(p: Points, extra: int, rubbish: float) -> Points:
 
 @MODES
 @pytest.mark.parametrize("kind", MODELS)
-def test_neither_padding_nor_batch_mates_are_felt(kind: str, mode: Any) -> None:
+def test_predictions_do_not_depend_on_padding_or_the_rest_of_the_batch(kind: str, mode: Any) -> None:
     model, of = build(kind), all_series()
     batch = mode(of)
     seen = padded(batch.seen, 3, rubbish=9.0)
@@ -58,16 +58,16 @@ def test_neither_padding_nor_batch_mates_are_felt(kind: str, mode: Any) -> None:
     extra = torch.zeros((), dtype=torch.float64)
     for i, r in enumerate(of):
         alone = mode([r])
-        said, n = model(alone), int(alone.target.valid.sum())
-        assert torch.allclose(together.mean[i, :n], said.mean[0], atol=1e-9)
-        assert torch.allclose(together.logvar[i, :n], said.logvar[0], atol=1e-9)
-        extra = extra + (0 if said.extra is None else said.extra)
+        forecast, n = model(alone), int(alone.target.valid.sum())
+        assert torch.allclose(together.mean[i, :n], forecast.mean[0], atol=1e-9)
+        assert torch.allclose(together.logvar[i, :n], forecast.logvar[0], atol=1e-9)
+        extra = extra + (0 if forecast.extra is None else forecast.extra)
     assert (together.extra is None) == (kind in RECURRENT)
     assert together.extra is None or torch.allclose(together.extra, extra, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_gradients_do_not_feel_padding_either(kind: str) -> None:
+def test_gradients_do_not_depend_on_padding(kind: str) -> None:
     def gradients(batch: SporadicBatch) -> list[Tensor]:
         model.zero_grad()
         objective(model(batch), batch.target).backward()
@@ -82,36 +82,36 @@ def test_gradients_do_not_feel_padding_either(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_series_without_points_or_targets_do_no_harm(kind: str) -> None:
+def test_series_without_points_or_targets_are_allowed(kind: str) -> None:
     model, of = build(kind), all_series()
-    nothing_seen, nothing_asked = of[0].part(of[0].t > CUT), of[1].part(of[1].t <= CUT)
-    batch = forecasting([nothing_seen, nothing_asked, of[2]])
-    said = model(batch)
-    objective(said, batch.target).backward()
-    assert all(y.isfinite().all() for y in (said.mean, said.logvar, *(p.grad for p in model.parameters())))
-    assert torch.allclose(said.mean[2], model(forecasting(of[2:])).mean[0], atol=1e-9)
+    nothing_seen, no_targets = of[0].part(of[0].t > CUT), of[1].part(of[1].t <= CUT)
+    batch = forecasting([nothing_seen, no_targets, of[2]])
+    forecast = model(batch)
+    objective(forecast, batch.target).backward()
+    assert all(y.isfinite().all() for y in (forecast.mean, forecast.logvar, *(p.grad for p in model.parameters())))
+    assert torch.allclose(forecast.mean[2], model(forecasting(of[2:])).mean[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_targets_are_never_looked_at(kind: str) -> None:
+def test_predictions_do_not_depend_on_target_values(kind: str) -> None:
     model, batch = build(kind), forecasting(all_series())
-    said = model(batch)
+    forecast = model(batch)
     x, m = torch.full_like(batch.target.x, 3.0), 1 - batch.target.m
     other = model(replace(batch, target=replace(batch.target, x=x, m=m)))
-    assert torch.equal(other.mean, said.mean)
+    assert torch.equal(other.mean, forecast.mean)
     seen = replace(batch.seen, x=batch.seen.x + batch.seen.m)
-    assert not torch.allclose(model(replace(batch, seen=seen)).mean, said.mean, atol=1e-6)
+    assert not torch.allclose(model(replace(batch, seen=seen)).mean, forecast.mean, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_when_a_target_lies_matters(kind: str) -> None:
+def test_predictions_depend_on_target_times(kind: str) -> None:
     model, batch = build(kind), forecasting(all_series())
     later = replace(batch, target=replace(batch.target, t=batch.target.t + 1))
     assert ((model(later).mean - model(batch).mean).abs().amax((1, 2)) > 1e-6).all()
 
 
 def test_a_gradient_against_central_differences() -> None:
-    """With what is drawn in training, and some of the head's units dropped."""
+    """In training mode, with samples of z and dropout in the head."""
     model: Any = filled(SequentialVAE(D, 2, 3, 2, 4, dropout=0.5), seed=1).double()
     batch = training([series(n, n) for n in (4, 3)], seed=1)
 
@@ -124,7 +124,7 @@ def test_a_gradient_against_central_differences() -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_what_is_drawn_is_the_seeds_alone(kind: str) -> None:
+def test_random_draws_depend_on_the_seed_only(kind: str) -> None:
     model = build(kind).train()
     model.dropout = 0.5
     state = torch.get_rng_state()
@@ -143,7 +143,7 @@ def test_a_variational_model_samples_without_dropout_too(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_parameter_begins_by_the_seed(kind: str) -> None:
+def test_initialisation_depends_on_the_seed_only(kind: str) -> None:
     one, two = MODELS[kind](), MODELS[kind]()
     filled(one, 1), filled(two, 2)
     initialise(one, 5), initialise(two, 5)
@@ -152,14 +152,14 @@ def test_every_parameter_begins_by_the_seed(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [*RECURRENT, "seq-vae"])
-def test_a_recurrent_state_holds_between_points_and_after_the_last(kind: str) -> None:
+def test_a_recurrent_state_is_constant_between_points_and_after_the_last(kind: str) -> None:
     model, batch = build(kind), forecasting(all_series())
     t = batch.seen.t
     h, a = model.trajectory(batch, [0.0, float(t[1, 2]), float(t[1, 3]) - 0.01, float(t.max()), HORIZON])
     assert a is None
     assert h.shape == (5, len(LENGTHS), model.latent)
-    assert h[0].abs().max() == 0  # no series begins before 0.1
-    read = met(batch)[0]
+    assert h[0].abs().max() == 0  # no series starts before 0.1
+    read = seen_and_targets(batch)[0]
     states = (model.infer(model.posterior.ahead(read, batch.seen.valid), batch.seen.valid, None)
               if kind == "seq-vae" else model.states(batch, read)[..., :H])
     assert torch.equal(h[1, 1], states[1, 2])
@@ -170,7 +170,7 @@ def test_a_recurrent_state_holds_between_points_and_after_the_last(kind: str) ->
         assert torch.equal(h[4, i], states[i, n - 3])
 
 
-def test_an_ode_vaes_trajectory_is_what_its_forecast_is_read_off() -> None:
+def test_an_ode_vae_predicts_from_its_trajectory() -> None:
     model, batch = build("node-vae"), forecasting(all_series())
     z, a = model.trajectory(batch, [float(batch.target.t[0, 0]), float(batch.target.t[0, 1])])
     assert a is None

@@ -14,7 +14,7 @@ from baseline_problems import (
     D,
     H,
     all_series,
-    assert_says,
+    assert_predicts,
     build,
     forecasting,
     training,
@@ -54,7 +54,7 @@ NOTHING = torch.zeros(D, dtype=torch.float64)
 
 
 class ByHand:
-    """A recurrent model on one series, with δ by its recursion: δ ← Δ + (1 − m) δ of the point before."""
+    """A recurrent model on one series, with δ by recursion: δ ← Δ + (1 − m) δ of the previous point."""
 
     def __init__(self, kind: str, model: RecurrentForecaster) -> None:
         self.kind, self.model, self.t = kind, model, torch.zeros(())
@@ -65,7 +65,7 @@ class ByHand:
         delta = (t - self.t) + (1 - self.m) * self.delta
         return step_directly(self.kind, self.model.recurrence, self.state, x, m, delta, self.last, t - self.t)
 
-    def says(self, t: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(self, t: Tensor) -> tuple[Tensor, Tensor]:
         return self.model.head(self.after(t, NOTHING, NOTHING)[:H])
 
     def read(self, t: Tensor, x: Tensor, m: Tensor) -> None:
@@ -75,31 +75,31 @@ class ByHand:
 
 
 @pytest.mark.parametrize("kind", RECURRENT)
-def test_a_recurrent_model_says_each_point_and_then_reads_it(kind: str) -> None:
+def test_a_recurrent_model_predicts_each_point_and_then_reads_it(kind: str) -> None:
     model, batch = build(kind), training(all_series())
-    said, seen = model(batch), batch.seen
-    assert said.extra is None
+    forecast, seen = model(batch), batch.seen
+    assert forecast.extra is None
     for i, n in enumerate(LENGTHS):
         hand = ByHand(kind, model)
         for k in range(n):
-            assert_says(said, i, k, hand.says(seen.t[i, k]))
+            assert_predicts(forecast, i, k, hand.predict(seen.t[i, k]))
             hand.read(seen.t[i, k], seen.x[i, k], seen.m[i, k])
 
 
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_a_recurrent_forecast_steps_from_target_to_target(kind: str) -> None:
     model, batch = build(kind), forecasting(all_series())
-    said, seen = model(batch), batch.seen
+    forecast, seen = model(batch), batch.seen
     for i, n in enumerate(LENGTHS):
         hand = ByHand(kind, model)
         for k in range(n - 2):
             hand.read(seen.t[i, k], seen.x[i, k], seen.m[i, k])
         for k in range(2):
-            assert_says(said, i, k, hand.says(batch.target.t[i, k]))
+            assert_predicts(forecast, i, k, hand.predict(batch.target.t[i, k]))
             hand.read(batch.target.t[i, k], NOTHING, NOTHING)
 
 
-def test_a_full_decay_begins_as_none_and_never_grows() -> None:
+def test_a_full_decay_is_initialised_as_none_and_never_grows() -> None:
     decay = FullDecay(2, 3)
     delta = torch.tensor([[0.5, 2.0]])
     assert decay(delta).tolist() == [[1.0, 1.0, 1.0]]
@@ -108,14 +108,14 @@ def test_a_full_decay_begins_as_none_and_never_grows() -> None:
 
 
 @pytest.mark.parametrize("kind", RECURRENT)
-def test_a_point_is_said_without_its_own_or_later_values(kind: str) -> None:
+def test_a_prediction_does_not_depend_on_its_own_or_later_values(kind: str) -> None:
     model, batch = build(kind), training(all_series())
-    said, k = model(batch), 2
+    forecast, k = model(batch), 2
     for name in ("x", "m"):
         changed = getattr(batch.seen, name).clone()
         changed[:, k:] = 1.7 * batch.seen.valid[:, k:, None] if name == "x" else 1 - changed[:, k:]
         seen = replace(batch.seen, **{name: changed})
         other = model(replace(batch, seen=seen, target=seen))
-        assert torch.equal(other.mean[:, :k + 1], said.mean[:, :k + 1])
-        assert torch.equal(other.logvar[:, :k + 1], said.logvar[:, :k + 1])
-        assert ((other.mean[:, k + 1] - said.mean[:, k + 1]).abs().amax(-1) > 1e-6).all()
+        assert torch.equal(other.mean[:, :k + 1], forecast.mean[:, :k + 1])
+        assert torch.equal(other.logvar[:, :k + 1], forecast.logvar[:, :k + 1])
+        assert ((other.mean[:, k + 1] - forecast.mean[:, k + 1]).abs().amax(-1) > 1e-6).all()

@@ -15,7 +15,7 @@ from baseline_problems import (
     D,
     H,
     all_series,
-    assert_says,
+    assert_predicts,
     build,
     forecasting,
     training,
@@ -25,7 +25,7 @@ from torch.distributions import Normal, kl_divergence
 
 from acenode.data.points import Points
 from acenode.data.sporadic import NoiseSource
-from acenode.models.forecast.sequential_vae import FLOOR, SequentialVAE, kl
+from acenode.models.forecast.sequential_vae import MIN_VARIANCE, SequentialVAE, kl
 from acenode.models.initialise import initialise
 
 # The sequential VAE ------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def linear(layer: Any, x: Tensor) -> Tensor:
 
 
 def softplus(x: Tensor) -> Tensor:
-    return torch.log1p(torch.exp(x)) + FLOOR
+    return torch.log1p(torch.exp(x)) + MIN_VARIANCE
 
 
 def transition_directly(p: Any, z: Tensor, gap: Tensor) -> Normal:
@@ -53,7 +53,7 @@ def posterior_directly(q: Any, z: Tensor, b: Tensor) -> Normal:
 
 
 def ahead_directly(q: Any, seen: Points, i: int, n: int) -> list[Tensor]:
-    """b_t of the n points of a series."""
+    """Return b_t of the n points of a series."""
     b, found = torch.zeros(1, q.gru.size, dtype=torch.float64), []
     for k in reversed(range(n)):
         gap = seen.t[i, k] - (seen.t[i, k - 1] if k else 0.0)
@@ -65,9 +65,9 @@ def ahead_directly(q: Any, seen: Points, i: int, n: int) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("sampled", [True, False])
-def test_the_sequential_vae_is_its_equations(sampled: bool) -> None:
+def test_the_sequential_vae_follows_its_equations(sampled: bool) -> None:
     model, batch = build("seq-vae").train(sampled), training(all_series(), seed=4)
-    said, seen = model(batch), batch.seen
+    forecast, seen = model(batch), batch.seen
     noise = NoiseSource(4, torch.device("cpu")).normal(*seen.t.shape, H).double()
     total = torch.zeros((), dtype=torch.float64)
     for i, n in enumerate(LENGTHS):
@@ -76,13 +76,13 @@ def test_the_sequential_vae_is_its_equations(sampled: bool) -> None:
             q, p = posterior_directly(model.posterior, z, b), transition_directly(model.prior, z, seen.t[i, k] - t)
             total = total + kl_divergence(q, p).sum()
             z, t = q.mean + (q.stddev * noise[i, k] if sampled else 0.0), seen.t[i, k]
-            assert_says(said, i, k, model.head(z))
-    assert torch.allclose(said.extra, total)
+            assert_predicts(forecast, i, k, model.head(z))
+    assert torch.allclose(forecast.extra, total)
 
 
 def test_a_sequential_forecast_follows_the_prior() -> None:
     model, batch = build("seq-vae"), forecasting(all_series())
-    said, seen, target = model(batch), batch.seen, batch.target
+    forecast, seen, target = model(batch), batch.seen, batch.target
     for i, n in enumerate(LENGTHS):
         z = torch.zeros(H, dtype=torch.float64)
         for b in ahead_directly(model.posterior, seen, i, n - 2):
@@ -90,10 +90,10 @@ def test_a_sequential_forecast_follows_the_prior() -> None:
         t = seen.t[i, n - 3]
         for k in range(2):
             z, t = transition_directly(model.prior, z, target.t[i, k] - t).mean, target.t[i, k]
-            assert_says(said, i, k, model.head(z))
+            assert_predicts(forecast, i, k, model.head(z))
 
 
-def test_the_divergence_of_two_normals_is_torchs() -> None:
+def test_the_divergence_of_two_normals_agrees_with_torch() -> None:
     generator = torch.Generator().manual_seed(0)
     mean, prior_mean = torch.randn(2, 5, generator=generator)
     variance, prior_variance = torch.rand(2, 5, generator=generator) + 0.1
@@ -101,7 +101,7 @@ def test_the_divergence_of_two_normals_is_torchs() -> None:
     assert torch.allclose(kl(mean, variance, prior_mean, prior_variance), exact, atol=1e-6)
 
 
-def test_a_transition_begins_near_standing_still() -> None:
+def test_a_transition_is_initialised_near_the_identity() -> None:
     model = SequentialVAE(D, H, 6, 5, UNITS)
     initialise(model, 0)
     assert torch.equal(model.prior.linear(torch.eye(H)), torch.eye(H))
@@ -112,9 +112,9 @@ def test_a_transition_begins_near_standing_still() -> None:
 
 @MODES
 @pytest.mark.parametrize("kind", ["node-vae", "node-vae-mask"])
-def test_an_ode_vae_solves_from_what_a_backward_gru_has_read(kind: str, mode: Any) -> None:
+def test_an_ode_vae_starts_from_a_backward_gru(kind: str, mode: Any) -> None:
     model, batch = build(kind), mode(all_series())
-    said, seen, target = model(batch), batch.seen, batch.target
+    forecast, seen, target = model(batch), batch.seen, batch.target
     total = torch.zeros((), dtype=torch.float64)
     for i in range(len(LENGTHS)):
         n = int(seen.valid[i].sum())
@@ -128,14 +128,14 @@ def test_an_ode_vae_solves_from_what_a_backward_gru_has_read(kind: str, mode: An
         for k in range(int(target.valid[i].sum())):
             z = model.ode(y[None, :H], [0.0, float(target.t[i, k]) / HORIZON]).h[-1, 0]
             mean, logvar = model.head(z)
-            assert torch.allclose(said.mean[i, k], mean, atol=1e-5)
-            assert torch.allclose(said.logvar[i, k], logvar, atol=1e-5)
-    assert torch.allclose(said.extra, total)
+            assert torch.allclose(forecast.mean[i, k], mean, atol=1e-5)
+            assert torch.allclose(forecast.logvar[i, k], logvar, atol=1e-5)
+    assert torch.allclose(forecast.extra, total)
 
 
-def test_the_field_of_an_ode_vae_is_two_maps_and_a_tanh() -> None:
+def test_f_of_an_ode_vae_is_two_linear_layers_and_a_tanh() -> None:
     f, z = build("node-vae").ode.f, torch.linspace(-1, 1, H, dtype=torch.float64)
-    first, second = f.layers.maps()
+    first, second = f.layers.linear_layers()
     assert torch.allclose(f(z), linear(second, torch.tanh(linear(first, z))))
 
 
@@ -147,10 +147,10 @@ def test_an_ode_vae_starts_from_a_sample_in_training() -> None:
     assert torch.allclose(model(batch).mean, exact, atol=1e-12)
 
 
-def test_only_with_its_mask_does_an_ode_vae_tell_a_zero_from_nothing() -> None:
+def test_an_ode_vae_tells_zero_from_unobserved_only_with_its_mask() -> None:
     batch = forecasting(all_series())
     seen = replace(batch.seen, m=batch.seen.valid.unsqueeze(-1).expand_as(batch.seen.m).double())
     assert not torch.equal(seen.m, batch.seen.m)
-    told = replace(batch, seen=seen)
-    assert torch.equal(build("node-vae")(told).mean, build("node-vae")(batch).mean)
-    assert (build("node-vae-mask")(told).mean - build("node-vae-mask")(batch).mean).abs().max() > 1e-3
+    masked = replace(batch, seen=seen)
+    assert torch.equal(build("node-vae")(masked).mean, build("node-vae")(batch).mean)
+    assert (build("node-vae-mask")(masked).mean - build("node-vae-mask")(batch).mean).abs().max() > 1e-3
