@@ -111,8 +111,8 @@ def watching(root: Path) -> dict[str, float]:
         page.get_by_role("button", name="Train", exact=True).click()
         trained = _wait_for_steps(store, pattern.id, 20)
         page.close()
-        alone: list[Window] = []
-        watched: list[Window] = []
+        alone: list[EpochWindow] = []
+        watched: list[EpochWindow] = []
         for _ in range(ROUNDS):  # none, two, two, none: a slow drift affects both alike
             alone.append(next_window(trained))
             tabs = [chrome.new_page(viewport={"width": 1400, "height": 1000}) for _ in range(2)]
@@ -130,23 +130,23 @@ def watching(root: Path) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Window:
+class EpochWindow:
     """Whole epochs of a run: their wall time, and the recorded seconds of each iteration."""
 
     seconds: float
     iterations: list[float]
 
 
-def throughput(windows: list[Window]) -> float:
+def throughput(windows: list[EpochWindow]) -> float:
     """Return iterations per second of wall time, which includes validation and writing files."""
     return sum(len(w.iterations) for w in windows) / sum(w.seconds for w in windows)
 
 
-def _median_iteration(windows: list[Window]) -> float:
+def _median_iteration(windows: list[EpochWindow]) -> float:
     return median(seconds for w in windows for seconds in w.iterations)
 
 
-def next_window(run: Run, least: float = WINDOW) -> Window:
+def next_window(run: Run, least: float = WINDOW) -> EpochWindow:
     """Measure from the next epoch's end to the first epoch's end at least that many seconds later.
 
     Only whole epochs compare: step records arrive in batches, and one validation more or less would hide the effect.
@@ -162,7 +162,7 @@ def next_window(run: Run, least: float = WINDOW) -> Window:
             elif begun is None:
                 begun, iterations = now, []
             elif now - begun >= least:
-                return Window(now - begun, iterations)
+                return EpochWindow(now - begun, iterations)
     raise UserError("training in the app ended during the measurement")
 
 

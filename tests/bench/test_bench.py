@@ -124,7 +124,7 @@ def test_throughput_is_wall_time_over_whole_epochs(tmp_path: Path) -> None:
     assert all(0.7 <= w.seconds < time.perf_counter() - begun for w in windows)
     assert all(w.iterations and len(w.iterations) % 4 == 0 for w in windows)  # no partial epochs
     assert 4 < app.throughput(windows) < 1.1 * 4 / 0.3  # the records claim 1,000
-    assert app.throughput([app.Window(2.0, [0.1] * 3), app.Window(1.0, [0.1] * 3)]) == 2.0
+    assert app.throughput([app.EpochWindow(2.0, [0.1] * 3), app.EpochWindow(1.0, [0.1] * 3)]) == 2.0
 
 
 def test_help_describes_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from acenode.accelerate.encoder.packing import CellWeights, PackedCell
+from acenode.accelerate.encoder.packing import EncoderCellWeights, PackedCell
 
 Step = Callable[[Tensor, "Tensor | None", Tensor, bool], "tuple[Tensor, Tensor | None]"]
 
@@ -27,7 +27,7 @@ def integrate(packed: PackedCell, dt: Tensor, read: Tensor, initial_attention: C
     return torch.stack(states)
 
 
-def _updated(y: Tensor, projected: Tensor, w: CellWeights) -> Tensor:
+def _updated(y: Tensor, projected: Tensor, w: EncoderCellWeights) -> Tensor:
     """Return y (B, 2r) after the update at a point."""
     u2, r = w.gates.shape[1], y.shape[1] // 2
     gates = torch.sigmoid(torch.addmm(w.gates_bias, torch.tanh(torch.addmm(projected[:, :u2], y, w.gates)),

@@ -12,7 +12,7 @@ from torch import Tensor
 Layers = Sequence[tuple[Tensor, Tensor]]  # weight (outputs, inputs) and bias of each linear layer
 
 
-class CellWeights(NamedTuple):
+class EncoderCellWeights(NamedTuple):
     """Weights of a Gaussian GRU as (inputs, outputs), without the first layers' share of the inputs."""
 
     gates: Tensor  # (2r, 2u): first layers of update and reset
@@ -25,7 +25,7 @@ class CellWeights(NamedTuple):
 
 class PackedCell(NamedTuple):
     projected: Tensor  # (S, B, 3u): what the first layers make of the inputs, bias included
-    weights: CellWeights
+    weights: EncoderCellWeights
 
 
 def pack(x: Tensor, point: Tensor, update: Layers, reset: Layers, state: Layers) -> PackedCell:
@@ -36,6 +36,6 @@ def pack(x: Tensor, point: Tensor, update: Layers, reset: Layers, state: Layers)
     projected = F.linear(x, first[:, r2:], bias)  # (B, T, 3u)
     rows = projected[torch.arange(len(x), device=x.device), point]  # (S, B, 3u)
     own = first[:, :r2].T
-    return PackedCell(rows, CellWeights(
+    return PackedCell(rows, EncoderCellWeights(
         own[:, :2 * u], torch.block_diag(update[1][0], reset[1][0]).T, torch.cat((update[1][1], reset[1][1])),
         own[:, 2 * u:], state[1][0].T, state[1][1]))

@@ -1,0 +1,128 @@
+"""The structure of the project: which part may import which, and what stands where."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+
+from import_graph import ROOT, circles, imported_names, imports, modules, parsed, part_of
+
+# From the bottom up. A part imports parts of its own and of lower layers.
+LAYERS = (
+    ("errors", "files", "lock", "transfer"),
+    ("attention", "ode"),
+    ("node", "config", "backend"),
+    ("acenode", "data", "training", "runs"),  # acenode: the public names in __init__.py
+    ("models", "accelerate", "accelerate.dispatch"),
+    ("experiments",),
+    ("results", "execution"),
+    ("export",),
+    ("bench",),
+    ("cli",),
+    ("app",),
+    ("pages",),
+)
+RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
+DEVICE_WORDS = re.compile(r"cuda|triton|ctypes|compile", re.IGNORECASE)
+NOT_NEEDED = ("streamlit", "pandas", "plotly", "sklearn", "tqdm", "safetensors", "torchvision", "tensorboard",
+              "optuna", "ray", "playwright", "acenode_app")
+
+
+def module_edges() -> dict[str, set[str]]:
+    return {name: set(imports(name)) for name in modules()}
+
+
+def part_edges() -> dict[str, set[str]]:
+    """Return which parts import which; the dispatcher is left out, since models and accelerate meet in it."""
+    edges: dict[str, set[str]] = defaultdict(set)
+    for name, others in module_edges().items():
+        for other in others:
+            if part_of(name) != part_of(other) and "accelerate.dispatch" not in (part_of(name), part_of(other)):
+                edges[part_of(name)].add(part_of(other))
+    return edges
+
+
+def forbidden(importer: str, *imported: str) -> list[str]:
+    """Return the imports from one part to some others."""
+    return sorted(f"{name} imports {other}" for name, others in module_edges().items() for other in others
+                  if part_of(name) == importer and part_of(other) in imported)
+
+
+def test_no_import_circles() -> None:
+    assert circles(module_edges()) == []
+
+
+def test_no_circles_between_parts() -> None:
+    assert circles(part_edges()) == []
+
+
+def test_every_part_has_a_layer() -> None:
+    assert {part_of(name) for name in modules()} <= RANK.keys()
+
+
+def test_imports_point_down() -> None:
+    assert sorted(f"{name} imports {other}" for name, others in module_edges().items() for other in others
+                  if RANK[part_of(name)] < RANK[part_of(other)]) == []
+
+
+def test_models_import_only_the_dispatcher_of_accelerate() -> None:
+    assert forbidden("models", "accelerate") == []
+
+
+def test_pages_import_only_the_app() -> None:
+    assert forbidden("pages", *(RANK.keys() - {"pages", "app"})) == []
+
+
+def test_the_app_does_not_import_the_command_line() -> None:
+    assert forbidden("app", "cli", "bench") == []
+
+
+def test_the_library_never_imports_streamlit_or_the_app() -> None:
+    assert sorted(f"{name} imports {other}" for name in modules() if part_of(name) not in ("app", "pages")
+                  for other in imported_names(name)
+                  if other.split(".")[0] in ("streamlit", "app", "acenode_app", "pages")) == []
+
+
+def test_at_most_eight_modules_at_the_root() -> None:
+    assert len(list((ROOT / "acenode").glob("*.py"))) <= 8
+
+
+def test_models_do_not_mention_devices() -> None:
+    """CUDA, Triton and compiled C belong to accelerate/."""
+    found = []
+    for path in sorted((ROOT / "acenode" / "models").rglob("*.py")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found += [f"{path.relative_to(ROOT)}:{n}: {line.strip()}" for n, line in enumerate(lines, 1)
+                  if DEVICE_WORDS.search(line)]
+    assert found == []
+
+
+def test_the_test_tree_mirrors_the_source_tree() -> None:
+    folders = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*")
+               if path.is_dir() and not {"fixtures", "__pycache__"} & set(path.relative_to(ROOT / "tests").parts)]
+    assert [str(f) for f in folders if not (ROOT / "acenode" / f).is_dir() and not (ROOT / f).is_dir()] == []
+
+
+def test_no_two_classes_of_one_name() -> None:
+    homes = defaultdict(list)
+    for name in modules():
+        for node in ast.walk(parsed(name)):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(name)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_importing_acenode_needs_torch_torchdiffeq_and_numpy_only() -> None:
+    code = ("import sys\n"
+            f"sys.modules.update(dict.fromkeys({NOT_NEEDED!r}))\n"
+            "import acenode, torch\n"
+            "assert 'acenode.ode' not in sys.modules\n"
+            "for name in acenode.__all__: getattr(acenode, name)\n"
+            "y = torch.ones(2, 3)\n"
+            "for engine in ('auto', 'reference'):\n"
+            "    acenode.solve(lambda t, s: (-s[0],), (y,), [0.0, 1.0], acenode.Solver(engine=engine))\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
