@@ -1,4 +1,4 @@
-"""Run directories made by hand."""
+"""Run folders written by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Make = Callable[..., Run]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """A run of these parts; what is not given is not there."""
+    """Return a function that writes a run with the given parts."""
 
     def made(name: str = "run", *, config: dict[str, Any] | None = None, status: dict[str, Any] | None = None,
              records: list[dict[str, Any]] | None = None, outcome: dict[str, Any] | None = None,
@@ -58,7 +58,7 @@ def resnet(make: Make) -> Run:
 
 @pytest.fixture
 def running(make: Make) -> Run:
-    """A run in its first epoch, trained by this very process."""
+    """A run in its first epoch, trained by this process."""
     run = make("running", records=[step(0), step(1)], snapshots={0: snapshot(0)})
     RunWriter(run).status("running", progress=0.2, seconds=0.5)
     return run

@@ -1,4 +1,4 @@
-"""What training would have left of a small run, without training."""
+"""The files of a small run, made without training."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def result(classes: tuple[str, ...] = ("zero", "one", "two")) -> dict[str, Any]:
 
 
 def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probes: int = 4) -> dict[str, np.ndarray]:
-    """What the probes leave: feature maps with elementwise attention, vectors with pairwise attention, or no a."""
+    """Return a snapshot: feature maps with elementwise attention, vectors with pairwise attention, or without a."""
     rng = np.random.default_rng(seed)
     shape = (frames, probes, 5) if kind == "pairwise" else (frames, probes, 3, 4, 4)
     h = rng.normal(size=shape).cumsum(0).astype(np.float16)

@@ -1,4 +1,4 @@
-"""What `export` promises of every format: places, errors in words, whole files or none."""
+"""All formats of `export`: where files go, error messages, and complete files or none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_run_without_metrics(make, to: str) -> None:
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_what_is_no_run(tmp_path: Path, to: str) -> None:
+def test_a_folder_that_is_no_run(tmp_path: Path, to: str) -> None:
     with pytest.raises(UserError, match="is not a run"):
         export(Run(tmp_path), to)
 
@@ -47,14 +47,14 @@ def test_html_to_a_file_and_into_a_folder(ace, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_place_that_cannot_be_written(ace, tmp_path: Path, to: str) -> None:
+def test_a_place_that_cannot_be_written(ace, tmp_path: Path, to: str) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot be written .* --out"):
         export(ace, to, tmp_path / "file" / "below")
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_nothing_half_written_is_left(make, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_leaves_no_files(make, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(records=metrics())
 
     def full(*_: object) -> None:

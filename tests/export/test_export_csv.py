@@ -1,4 +1,4 @@
-"""CSV: what went into metrics.jsonl comes out of the tables."""
+"""CSV tables: the values of metrics.jsonl, the configuration and the records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_summary_names_configuration_and_result(make) -> None:
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "＝1"])
-def test_text_is_no_formula(make, text: str) -> None:
+def test_texts_are_never_formulas(make, text: str) -> None:
     run = make(records=[{"kind": "step", "step": 0, "loss": -0.5, text: text}], notes=text)
     folder = export(run, "csv")
     (row,) = rows(folder / "steps.csv")
@@ -75,9 +75,9 @@ def test_records_of_a_time_series_with_both_sides_of_a_jump(make) -> None:
     (record,) = outcome["records"]
     assert {r["record"] for r in read} == {record["id"]}
     assert [float(r["t"]) for r in read if r["kind"] == "jump"] == record["jumps"]
-    said = [r for r in read if (r["variable"], r["kind"]) == ("TMAX", "model")]
+    model = [r for r in read if (r["variable"], r["kind"]) == ("TMAX", "model")]
     wanted = next(v for v in record["variables"] if v["name"] == "TMAX")
     for column, key in (("t", "grid"), ("value", "mean"), ("low", "low"), ("high", "high")):
-        assert [float(r[column]) for r in said] == wanted[key]
-    assert len({r["t"] for r in said}) < len(said)
+        assert [float(r[column]) for r in model] == wanted[key]
+    assert len({r["t"] for r in model}) < len(model)
     assert {r["kind"] for r in read} == {"jump", "observed", "held out", "model"}

@@ -32,7 +32,7 @@ def report(run: Run) -> Any:
     return read(export(run, "html").read_text(encoding="utf-8"))
 
 
-def test_all_of_it_is_read() -> None:
+def test_all_charts_are_read() -> None:
     found = series_charts.read(WHOLE)
     assert all(getattr(found, key) for key in KEYS)
     assert found
@@ -45,7 +45,7 @@ def test_all_of_it_is_read() -> None:
     assert not series_charts.read(result())
 
 
-def test_stretches_of_a_class_are_joined() -> None:
+def test_points_of_a_class_are_joined_to_intervals() -> None:
     band = {"id": "a", "unit": "s", "t": [0, 1, 2, 3], "true": [0, 0, None, 1], "predicted": [0, 1, 1, 1]}
     (found,) = series_charts.read({"bands": [band]}).bands
     assert found.predicted == [(-0.5, 0.5, 0), (0.5, 3.5, 1)]
@@ -53,7 +53,7 @@ def test_stretches_of_a_class_are_joined() -> None:
     assert found.right == pytest.approx(2 / 3)  # of those that are labelled
 
 
-def test_few_enough_are_kept() -> None:
+def test_the_number_of_records_is_limited() -> None:
     many = {"records": made_up.vitals(records=2)["records"] * 9, "bands": made_up.activities()["bands"] * 9}
     found = series_charts.read(many)
     assert len(found.records) == len(found.bands) == series_charts.RECORDS
@@ -80,7 +80,7 @@ def test_malformed_parts_never_raise(whole: dict[str, Any], key: str) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_ragged_lists_are_no_data(key: str) -> None:
+def test_lists_of_unequal_length_are_left_out(key: str) -> None:
     def shorter(value: Any) -> Any:
         if isinstance(value, dict):
             return {k: v[:-1] if k in ("tpr", "mse", "x", "target_x", "mean", "predicted", "names") and
@@ -90,7 +90,7 @@ def test_ragged_lists_are_no_data(key: str) -> None:
     assert not getattr(series_charts.read(shorter({key: WHOLE[key]})), key)
 
 
-def test_what_is_not_finite_is_left_out() -> None:
+def test_values_that_are_not_finite_are_left_out() -> None:
     found = series_charts.read({"roc": {"fpr": [0, math.nan, 1], "tpr": [0, 0.5, 1], "auc": math.inf},
                            "calibration": {"predicted": [0.1, 10**400], "observed": [0.2, 0.3], "count": [3, 4]}})
     assert found.roc
@@ -99,7 +99,7 @@ def test_what_is_not_finite_is_left_out() -> None:
     assert found.calibration.count == [3]
 
 
-def test_a_report_has_their_figures_and_no_others(make: Any) -> None:
+def test_a_report_has_the_figures_of_its_data_only(make: Any) -> None:
     plain = {"test": {"auc": 0.853, "loss": 0.3}, "metric": "auc", "best_epoch": 1}
     found = report(make(config={"experiment": "physionet"}, records=metrics(), outcome=plain | made_up.mortality()))
     assert list(found.figures())[-2:] == ["roc", "calibration"]
@@ -119,7 +119,7 @@ def test_a_report_of_all_panels(make: Any) -> None:
     assert found.data["scale"] == 1000
 
 
-def test_names_in_them_are_no_markup(make: Any) -> None:
+def test_names_are_not_markup(make: Any) -> None:
     hostile = "</script><img src=x onerror=alert(1)>"
     spoiled = copy.deepcopy(WHOLE)
     spoiled["records"][0]["id"] = spoiled["records"][0]["variables"][0]["name"] = hostile
@@ -167,7 +167,7 @@ def test_malformed_jumps_are_none(wrong: Any) -> None:
     assert record.jumps == ([1.0, 2.0] if wrong == [1, 2] else [])
 
 
-def test_the_caption_says_what_there_is() -> None:
+def test_the_caption_explains_what_is_drawn() -> None:
     said = series_records.caption(series_charts.read(STATION).records)
     for words in ("two standard deviations", "state jumped", "Values are in standard deviations.",
                   "Time: one unit is 7.45 days.", "dotted line"):

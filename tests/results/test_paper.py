@@ -1,4 +1,4 @@
-"""The paper's numbers, and metrics in the units and the direction that people read them in."""
+"""The paper's values, and how metrics are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from acenode.training.task import Metric
 
 def config(experiment: str, method: str, *, data: str = "full", task: str | None = None, attention: str | None = None,
            initial: str | None = None) -> Config:
-    """What `paper` looks at."""
+    """Return an object with the settings that `paper` reads."""
     settings = {"task": task, "attention": attention, "initial": initial}
     return Config(experiment=experiment, method=method, data=data,
                   settings={k: v for k, v in settings.items() if v is not None})
@@ -59,7 +59,7 @@ def test_what_the_paper_does_not_print(given: Config) -> None:
     assert paper.value(given) is None
 
 
-def test_only_the_whole_of_the_full_data_stands_beside_it() -> None:
+def test_only_the_whole_full_data_is_compared_with_it() -> None:
     given = config("physionet", "ace")
     assert paper.beside(given, {})
     assert paper.beside(given, {"epochs": 3}) is None
@@ -76,7 +76,7 @@ def test_units_and_digits() -> None:
     assert metric_format.of("auc").title == "AUC"
 
 
-def test_the_direction_is_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_decides_the_direction_of_its_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     assert metric_format.of("accuracy", "mnist").higher_is_better
     assert not metric_format.of("mse", "nobody-knows").higher_is_better  # by its name
     monkeypatch.setitem(experiments.EXPERIMENTS, "series", fake("series", Metric("auc", False)))
@@ -85,7 +85,7 @@ def test_the_direction_is_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None
     assert metric_format.name_of("nobody-knows") == ""
 
 
-def test_a_difference_says_which_is_better_where_less_is() -> None:
+def test_a_difference_says_better_or_worse_if_lower_is_better() -> None:
     unit = metric_format.of("mse", "physionet-vitals")
     assert unit.gap(-0.0001) == "−0.100 better"
     assert unit.gap(0.0001) == "+0.100 worse"
@@ -97,7 +97,7 @@ def test_a_difference_says_which_is_better_where_less_is() -> None:
 
 
 def fake(name: str, metric: Metric) -> Experiment:
-    """An experiment of two methods that nobody can train."""
+    """Return an experiment of two methods that cannot be trained."""
     def method(method: str, title: str, *groups: type[Settings]) -> Method:
         return Method(method, title, lambda shape, made: None, (Training, *groups))
 

@@ -1,4 +1,4 @@
-"""The table: means over seeds, the paper beside full-data runs and nothing else."""
+"""The table of an experiment: means over seeds, and the paper's values for runs on the full data only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
     assert ablation["std"] is None
 
 
-def test_a_sample_run_never_stands_beside_the_paper(tmp_path: Path) -> None:
+def test_a_sample_run_is_never_compared_with_the_paper(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     finished(store, "ace", 0.98, "sample")
     table = rows(MNIST, store)
@@ -64,7 +64,7 @@ def test_a_sample_run_never_stands_beside_the_paper(tmp_path: Path) -> None:
     assert "99.68" not in sample
 
 
-def test_large_has_its_own_value(tmp_path: Path) -> None:
+def test_the_large_model_has_its_own_value_of_the_paper(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     finished(store, "ace", 0.99, "full", size="large")
     row = find(rows(MNIST, store), "ace", "full", {"size": "large"})  # its layers follow from the size
@@ -81,14 +81,14 @@ def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
     assert row["mean"] == pytest.approx(96)  # the latest
 
 
-def test_foreign_folders_do_not_break_it(tmp_path: Path) -> None:
+def test_folders_that_are_no_runs_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "config.json").write_text("{")
     assert len(rows(MNIST, RunStore(tmp_path))) == len(MNIST.methods)
 
 
-def test_small_errors_are_told_apart(tmp_path: Path) -> None:
+def test_small_errors_have_significant_digits(tmp_path: Path) -> None:
     ushcn, store = experiments.get("ushcn"), RunStore(tmp_path)
     for method, seed, value in (("ace", 0, 0.00123), ("ace", 1, 0.00127), ("gru-d", 0, 0.8314)):
         run = store.create(ushcn.configure(method, seed=seed), {"params": 1})
@@ -98,7 +98,7 @@ def test_small_errors_are_told_apart(tmp_path: Path) -> None:
     assert "0.831 " in text
 
 
-def test_runs_on_one_sample_stand_together(tmp_path: Path) -> None:
+def test_runs_on_one_sample_are_listed_together(tmp_path: Path) -> None:
     store, entry = RunStore(tmp_path), experiments.get("ushcn")
     for method in ("gru-ode-bayes", "ace"):
         for sample in ("ou", "climate", "brusselator"):
