@@ -177,7 +177,7 @@ def check(key: str, value: Any) -> Any:
     setting = KEYS[key]
     if setting.type is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if type(value) is not setting.type:  # bool is no int here
+    if type(value) is not setting.type:  # bool is a subclass of int, and not accepted as one
         raise UserError(f"{key} must be {_a(setting.type)}, not {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{key} must be a finite number, not {value}")

@@ -15,6 +15,7 @@ __all__ = ["EXPERIMENTS", "Experiment", "Method", "get"]
 
 
 def get(name: str) -> Experiment:
+    """Return the experiment of that name."""
     if name not in EXPERIMENTS:
         raise UserError(f"there is no experiment {name!r}: choose one of {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]

@@ -1,4 +1,4 @@
-"""What is said of a trained classifier: confusion, per-class accuracy, silhouette and t-SNE of its features."""
+"""Analysis of a trained classifier: confusion, accuracy per class, silhouette and t-SNE of its features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SILHOUETTE_POINTS = 10_000
 
 
 def confusion(predicted: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> dict[str, Any]:
-    """Rows are true classes, columns predicted ones."""
+    """Return the confusion matrix (rows: true classes, columns: predicted) and the accuracy of each class."""
     matrix = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(matrix, (labels, predicted), 1)
     support = matrix.sum(1)
@@ -23,9 +23,9 @@ def confusion(predicted: np.ndarray, labels: np.ndarray, classes: tuple[str, ...
 
 
 def embedding(features: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """K-means silhouettes (K = number of classes, its own clusters, Euclidean) and a t-SNE of the features.
+    """Return silhouettes of K-means clusters (K = number of classes, Euclidean) and a t-SNE of the features.
 
-    The paper does not say which representation it clusters; all three candidates are given under their names.
+    The paper does not say which representation it clusters, so all three candidates are returned.
     """
     from sklearn.manifold import TSNE
 
@@ -45,7 +45,7 @@ def embedding(features: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> d
 
 
 def silhouette(x: np.ndarray, clusters: int) -> float | None:
-    """Mean silhouette of K-means' clusters; None where they are no clusters at all."""
+    """Return the mean silhouette of K-means clusters; None if there are too few distinct points."""
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 

@@ -1,4 +1,4 @@
-"""Forecasting sporadic series: a full data set and several bundled ones, each with its cut, step and settings."""
+"""Forecasting experiments: a full data set and several bundled ones, each with its cut, step size and settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAMPLE: dict[str, Any] = {"latent": 20, "recognition": 20, "units": 25, "feature
 
 @dataclass(frozen=True)
 class SporadicSet:
-    """Series to forecast: what comes after the cut, from what was before."""
+    """Series that are observed up to the cut and forecast after it."""
 
     load: Callable[[Path], SeriesArrays]
     variables: int
@@ -63,7 +63,7 @@ class ForecastSet:
         return self.full if config.data == "full" else self.samples[config.part(ForecastData).sample]
 
     def build(self, config: Config, backend: Backend) -> nn.Module:
-        """The model that a configuration describes, not yet initialised."""
+        """Return the model that a configuration describes, not yet initialised."""
         return METHODS[config.method].build(self.chosen(config).variables, config, backend)
 
     def make(self, config: Config, root: Path, device: torch.device,
@@ -87,12 +87,12 @@ class ForecastSet:
         else:
             values |= self.full.values
         if "solver" in METHODS[method].uses:
-            values["step_size"] = 0.05  # of an ODE whose time is in units of the horizon
+            values["step_size"] = 0.05  # for an ODE whose time is in units of the horizon
         return values
 
 
 def experiment(spec: ForecastSet) -> Experiment:
-    """The registry entry of a forecasting experiment."""
+    """Return the registry entry of a forecasting experiment."""
     return Experiment(
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
         also=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,

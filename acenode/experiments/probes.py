@@ -1,4 +1,4 @@
-"""A few fixed samples whose h(t) and a(t) are kept while a model trains."""
+"""A few fixed samples whose h(t) and a(t) are recorded while a model trains."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ PROBES, FRAMES = (4, 10), (9, 41)  # fewest and most
 
 @dataclass(frozen=True)
 class Probes:
-    """Images (uint8) with their labels, the classes in turn."""
+    """Images (uint8) with their labels, ordered so that the classes take turns."""
 
     x: Tensor
     y: Tensor
 
     @classmethod
     def choose(cls, x: Tensor, y: Tensor) -> Probes:
-        """The first sample of each class, then the second of each …, as many as may be wanted."""
+        """Choose the first sample of each class, then the second of each, and so on."""
         chosen = in_turn(list(enumerate(y.tolist())))[:PROBES[1]]
         return cls(x[chosen], y[chosen])
 
     @torch.no_grad()
     def take(self, model: ImageModel) -> dict[str, np.ndarray]:
-        """t, h(t) and a(t) in half precision, as many probes and frames as fit, and the model's opinion of them."""
+        """Return t, h(t) and a(t) in half precision, with as many probes and frames as fit, and the logits."""
         was_training = model.training
         model.eval()
         h0 = model.encode(self.x.float().div(255))
@@ -51,14 +51,14 @@ class Probes:
 
 
 def fit(bytes_each: int) -> tuple[int, int]:
-    """How many probes and frames of that many bytes stay under the limit; probes first, but not below the fewest."""
+    """Return how many probes and frames of `bytes_each` fit under the limit, with at least the fewest probes."""
     pairs = max(LIMIT // bytes_each, PROBES[0])
     probes = min(PROBES[1], max(PROBES[0], pairs // 15))
     return probes, int(np.clip(pairs // probes, 2, FRAMES[1]))
 
 
 def in_turn(labelled: Sequence[tuple[int, int]]) -> list[int]:
-    """Of (sample, label) the first sample of each label, then the second of each …, the labels in their order."""
+    """Order (sample, label) pairs: the first sample of each label, then the second of each, and so on."""
     seen: Counter[int] = Counter()
     order = []
     for i, label in labelled:
@@ -68,4 +68,5 @@ def in_turn(labelled: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def half(x: Tensor) -> np.ndarray:
+    """Return x in half precision, clamped to its range."""
     return x.clamp(-65_000, 65_000).half().cpu().numpy()

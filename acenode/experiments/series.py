@@ -1,4 +1,4 @@
-"""The latent family's experiments: they differ in data, in what is asked of a model, and in hyperparameters."""
+"""The experiments of the latent family: they differ in data, in what a model predicts, and in hyperparameters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SAMPLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class SeriesSet:
-    """What sets one of them apart."""
+    """What differs between these experiments."""
 
     name: str
     title: str
@@ -59,14 +59,14 @@ class SeriesSet:
     values: Mapping[str, Any]  # the paper's best
     of_sample: Mapping[str, Any]
     names: tuple[str, ...]  # of the classes
-    whole: Callable[[SeriesArrays], bool]  # whether the full data is all there
+    whole: Callable[[SeriesArrays], bool]  # True if no record of the full data is missing
 
     def shape(self, config: Config) -> SeriesShape:
         classify = None if self.kind == "vitals" else self.kind
         return SeriesShape(self.variables[config.data == "full"], classify, self.classes)
 
     def build(self, config: Config, backend: Backend) -> nn.Module:
-        """The model that a configuration describes, not yet initialised."""
+        """Return the model that a configuration describes, not yet initialised."""
         return self.methods[config.method].build(self.shape(config), config, backend)
 
     def make(self, config: Config, root: Path, device: torch.device,
@@ -85,7 +85,7 @@ class SeriesSet:
         return task
 
     def scale(self, arrays: SeriesArrays, train: np.ndarray, config: Config) -> Scale:
-        """How values are normalised: over everything, as published, over the training records, or not at all."""
+        """Return how values are scaled: over all records, as published, over the training records, or not at all."""
         if config.get("normalisation") is None:
             return Scale(np.zeros(arrays.x.shape[1], np.float32), np.ones(arrays.x.shape[1], np.float32))
         if config.part(Normalisation).normalisation == "comparable":
@@ -97,12 +97,12 @@ class SeriesSet:
         own = {**SAMPLE, **self.of_sample} if data == "sample" else {}
         values = {**COMMON, **self.values, **own, **self.methods[method].defaults}
         if given.get("normalisation", values["normalisation"]) == "standard":
-            values["deviation"] = 0.3  # of values that vary by one
+            values["deviation"] = 0.3  # for values of standard deviation 1
         return values
 
 
 def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
-    """Those records, normalised, with their times in units of the horizon."""
+    """Return these records, normalised, with times in units of the horizon."""
     from acenode.data.points import TimeSeries
     from acenode.experiments.series_batches import Records
 
@@ -117,7 +117,7 @@ def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records
 
 
 def experiment(spec: SeriesSet) -> Experiment:
-    """The registry entry of a series experiment."""
+    """Return the registry entry of a series experiment."""
     return Experiment(
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
         methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,

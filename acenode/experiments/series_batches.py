@@ -13,7 +13,7 @@ from acenode.data.batches import mixed_seed
 from acenode.data.points import Points, SeriesBatch, TimeSeries, median_time, pad, recurrent_schedule
 from acenode.models.latent.elbo import kl_weight
 
-NOISE = 1  # tells the draws of z0 from the order of the records
+NOISE = 1  # separates the seeds of the noise of z0 from those of the order of the records
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +51,18 @@ class SeriesSplits:
 class Layout:
     """What the batches of a model contain."""
 
-    backwards: bool | None  # which way it walks, None for one that does not
+    backwards: bool | None  # direction in which the encoder reads a record; None if it does not read step by step
     union: bool
     trajectories: int
     latent: int
-    points: bool  # whether every point has a label
-    cut: str | None  # "half" or "24h" where the second half is to be foretold
+    points: bool  # True if every point has a label
+    cut: str | None  # "half" or "24h" if the second half is predicted from the first
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 def assemble(records: Records, layout: Layout, noise: Tensor | None, kl: float,
              cut: float | None = None) -> SeriesBatch:
-    """A batch of these records; with `cut` the points from there on are the targets and the others are seen."""
+    """Return a batch of these records; with `cut`, earlier points are read and later ones are targets."""
     series = records.series
     if cut is None:
         seen = target = pad(series)
@@ -71,7 +71,7 @@ def assemble(records: Records, layout: Layout, noise: Tensor | None, kl: float,
         seen_records = [r.part(r.t < cut) for r in series]
         seen = pad(seen_records)
         target = pad([r.part(r.t >= cut) for r in series])
-        target = Points(target.t.clamp(min=cut), target.x, target.m, target.valid)  # where there is none at all
+        target = Points(target.t.clamp(min=cut), target.x, target.m, target.valid)  # for records without a target
         span = (cut, 1.0)
     steps = None
     if layout.backwards is not None:
@@ -89,7 +89,7 @@ def _labels(records: Records, target: Points, layout: Layout) -> Tensor:
 
 
 class SeriesBatches:
-    """Shuffled mini-batches of the training records, with the draws of z0 that go with them."""
+    """Shuffled mini-batches of the training records with their noise of z0."""
 
     def __init__(self, records: Records, layout: Layout, batch_size: int, seed: int) -> None:
         self.records, self.layout, self.size, self.seed = records, layout, min(batch_size, len(records)), seed
@@ -107,6 +107,7 @@ class SeriesBatches:
 
 
 def cut_of(records: Records, layout: Layout) -> float | None:
+    """Return the time that separates what is read from what is predicted, if there is one."""
     if layout.cut is None:
         return None
     return median_time(records.series) if layout.cut == "half" else 24.0 / records.horizon
