@@ -39,7 +39,7 @@ SHORT = "recordings shorter than a window"
 
 
 @dataclass
-class Recording:
+class ActivityRecording:
     """One recording while it is read: its time points in order, and the readings at each of them."""
 
     first: int  # tick of the first row
@@ -70,9 +70,11 @@ class Recording:
         return x, np.repeat(count > 0, 3).reshape(R, 3 * tags)
 
 
-def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[dict[str, Recording], int]:
+def read_rows(
+    path: Path, skipped: Counter[str], progress: Progress | None = None
+) -> tuple[dict[str, ActivityRecording], int]:
     """Return the recordings by name, and the number of rows, skipped ones included."""
-    recordings: dict[str, Recording] = {}
+    recordings: dict[str, ActivityRecording] = {}
     rows = 0
     for line in lines_of(path, progress):
         rows += 1
@@ -83,7 +85,7 @@ def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = Non
     return recordings, rows
 
 
-def _read_row(fields: list[str], recordings: dict[str, Recording]) -> str | None:
+def _read_row(fields: list[str], recordings: dict[str, ActivityRecording]) -> str | None:
     """Add a row to its recording; return the reason if it is skipped."""
     if len(fields) != 8 or not _RECORDING.fullmatch(fields[0]) or not fields[2].isdecimal():
         return MALFORMED
@@ -99,14 +101,14 @@ def _read_row(fields: list[str], recordings: dict[str, Recording]) -> str | None
     recording = recordings.get(name)
     bin = 0 if recording is None else round((tick - recording.first) / BIN_TICKS)
     if recording is None:
-        recording = recordings[name] = Recording(tick)
+        recording = recordings[name] = ActivityRecording(tick)
     elif bin < recording.bins[-1]:
         return OUT_OF_ORDER
     recording.add(bin, _TAG[tag], (x, y, z), CLASS_OF[activity])
     return None
 
 
-def windows(recordings: Mapping[str, Recording], skipped: Counter[str]) -> SeriesArrays:
+def windows(recordings: Mapping[str, ActivityRecording], skipped: Counter[str]) -> SeriesArrays:
     """Cut the recordings into half-overlapping windows of 50 time points; the time of each window starts at 0."""
     ids, group, t, x, m, label = [], [], [], [], [], []
     for name in sorted(recordings):

@@ -2,7 +2,7 @@
 
 The files are downloaded here with progress, timeouts and one-line errors, which torchvision does not offer; torchvision
 then verifies their checksums, extracts and reads them. CIFAR10's batches are pickles: torchvision compares each one's
-md5 with the published one before it unpickles anything, so a file that somebody else wrote is never unpickled.
+md5 with the published one before it unpickles anything, so a changed file is never unpickled.
 
 `dataset` is torchvision's class of that name, or a subclass with other mirrors.
 """
