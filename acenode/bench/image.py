@@ -24,7 +24,8 @@ from acenode.bench.interleave import split_parameters
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
-from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net
+from acenode.models.image.model import ImageModel, ImageShape
+from acenode.models.image.networks import ace_ode_net
 from acenode.models.initialise import initialise
 from acenode.node import CoEvolving
 from acenode.ode.solve import Solver

@@ -65,8 +65,3 @@ class MLPField(nn.Module):
         if self.bounded:
             y = torch.tanh(y)
         return y.unflatten(-1, (self.side, self.side)) if self.square else y
-
-
-Map, Field = LinearLayer, MLPField  # former names
-
-

@@ -84,8 +84,6 @@ class RecurrentInputs:
         """Return the same points with every value missing."""
         return replace(self, x=torch.zeros_like(self.x), m=torch.zeros_like(self.m))
 
-    missing = without_observations  # former name
-
     def split(self, at: int) -> tuple[RecurrentInputs, RecurrentInputs]:
         """Return the first `at` points and the rest."""
         parts = [(y[:, :at], y[:, at:]) for y in (self.x, self.m, self.delta, self.last, self.gap)]
@@ -131,8 +129,6 @@ class MissingDataGRU(nn.Module):
         assert self.cell is not None
         assert self.decay is not None
         return self.cell.input(self.inputs(r)), self.decay(r.delta)
-
-    given = step_inputs  # former name
 
     def step(self, state: Tensor, *inputs: Tensor) -> Tensor:
         assert self.cell is not None

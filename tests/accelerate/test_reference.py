@@ -48,7 +48,7 @@ assert not [m for m in sys.modules if m.startswith("acenode.accelerate.") and m 
 """
 
 
-@pytest.mark.parametrize(("experiment", "method"), [("mnist", "ace"), ("physionet", "ace"), ("activity", "ode-rnn")])
+@pytest.mark.parametrize(("experiment", "method"), [("mnist", "ace"), ("physionet", "ace"), ("ushcn", "ace")])
 def test_a_step_imports_no_accelerated_implementation(experiment: str, method: str) -> None:
     found = subprocess.run([sys.executable, "-c", SCRIPT, experiment, method], capture_output=True, text=True,
                            check=False, timeout=300)

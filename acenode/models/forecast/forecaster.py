@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from acenode.data.points import Points
 from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.forecast.gaussian import Forecast, Gaussian
-from acenode.models.latent.recurrence import Readings, since
+from acenode.models.missing_data import RecurrentInputs, last_observed
 
 
 class Forecaster(nn.Module):
@@ -32,13 +32,13 @@ def elapsed(t: Tensor) -> Tensor:
     return t.diff(dim=1, prepend=torch.zeros_like(t[:, :1])).clamp(min=0).unsqueeze(-1)
 
 
-def seen_and_targets(batch: SporadicBatch) -> tuple[Readings, Readings]:
+def seen_and_targets(batch: SporadicBatch) -> tuple[RecurrentInputs, RecurrentInputs]:
     """Return what a recurrence reads at the seen points and at the targets, where nothing is observed."""
     seen, target = batch.seen, batch.target
     if batch.training:
-        read = Readings(seen.x, seen.m, *since(seen, 0.0), elapsed(seen.t))
-        return read, read.missing()
+        read = RecurrentInputs(seen.x, seen.m, *last_observed(seen, 0.0), elapsed(seen.t))
+        return read, read.without_observations()
     none = torch.zeros_like(target.x)
     joined = Points(torch.cat((seen.t, target.t), 1), torch.cat((seen.x, none), 1), torch.cat((seen.m, none), 1),
                     torch.cat((seen.valid, target.valid), 1))
-    return Readings(joined.x, joined.m, *since(joined, 0.0), elapsed(joined.t)).split(seen.t.shape[1])
+    return RecurrentInputs(joined.x, joined.m, *last_observed(joined, 0.0), elapsed(joined.t)).split(seen.t.shape[1])

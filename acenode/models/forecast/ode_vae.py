@@ -9,10 +9,10 @@ from torch import Tensor
 
 from acenode.data.points import Points
 from acenode.data.sporadic import NoiseSource, SporadicBatch
-from acenode.models.dense_layers import Field
+from acenode.models.dense_layers import MLPField
 from acenode.models.forecast.forecaster import Forecaster, elapsed
 from acenode.models.forecast.gaussian import Affine, Forecast
-from acenode.models.latent.recognition import GRU
+from acenode.models.gru import MaskedGRU
 from acenode.node import NODE
 from acenode.ode.options import Solver
 
@@ -28,9 +28,9 @@ class ODEVAE(Forecaster):
                  solver: Solver, dropout: float = 0.0) -> None:
         super().__init__(latent, variables, head, dropout)
         self.mask = mask
-        self.gru = GRU((1 + mask) * variables + 1, recognition)
+        self.gru = MaskedGRU((1 + mask) * variables + 1, recognition)
         self.out = Affine(recognition, 2 * latent)
-        self.ode = NODE(Field(latent, latent, units, 2), solver)
+        self.ode = NODE(MLPField(latent, latent, units, 2), solver)
 
     def encode(self, points: Points) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance of q(z0)."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.forecast.forecaster import Forecaster, seen_and_targets
 from acenode.models.forecast.gaussian import Affine, Forecast
-from acenode.models.latent.recognition import GRU
-from acenode.models.latent.recurrence import Readings, before, held, run
+from acenode.models.gru import MaskedGRU, run_recurrence, states_at, states_before
+from acenode.models.missing_data import RecurrentInputs
 
 MIN_VARIANCE = 1e-6
 
@@ -64,10 +64,10 @@ class Posterior(nn.Module):
 
     def __init__(self, variables: int, latent: int, size: int) -> None:
         super().__init__()
-        self.gru = GRU(2 * variables + 1, size)
+        self.gru = MaskedGRU(2 * variables + 1, size)
         self.own, self.out = Affine(latent, size), Affine(size, 2 * latent)
 
-    def ahead(self, r: Readings, valid: Tensor) -> Tensor:
+    def ahead(self, r: RecurrentInputs, valid: Tensor) -> Tensor:
         """Return b_t of every point, (B, T, size)."""
         return self.gru(torch.cat((r.x, r.m, r.gap), -1).flip(1), valid.flip(1)).flip(1)
 
@@ -99,9 +99,9 @@ class SequentialVAE(Forecaster):
         """Return z after every seen point, (B, T, latent)."""
         start = b.new_zeros(len(b), self.latent)
         if noise is None:
-            return run(self.posterior.mean, (b,), valid, start)
+            return run_recurrence(self.posterior.mean, (b,), valid, start)
         drawn = noise.normal(*b.shape[:2], self.latent).to(b)
-        return run(self.posterior.sample, (b, drawn), valid, start)
+        return run_recurrence(self.posterior.sample, (b, drawn), valid, start)
 
     def step(self, z: Tensor, gap: Tensor) -> Tensor:
         """Return the prior's mean after time Δ."""
@@ -112,13 +112,13 @@ class SequentialVAE(Forecaster):
         (read, targets), valid = seen_and_targets(batch), batch.seen.valid
         noise, b = NoiseSource(batch.seed, valid.device), self.posterior.ahead(read, valid)
         z = self.infer(b, valid, noise if self.training else None)
-        last = before(z)
+        last = states_before(z)
         extra = (kl(*self.posterior(last, b), *self.prior(last, read.gap)) * valid.unsqueeze(-1)).sum()
-        at = z if batch.training else run(self.step, (targets.gap,), batch.target.valid, z[:, -1])
+        at = z if batch.training else run_recurrence(self.step, (targets.gap,), batch.target.valid, z[:, -1])
         return self.predict(at, noise, extra)
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
         """Return z at common times, by the posterior's means: that of the last point before."""
         valid = batch.seen.valid
         z = self.infer(self.posterior.ahead(seen_and_targets(batch)[0], valid), valid, None)
-        return held(z, batch.seen, t), None
+        return states_at(z, batch.seen, t), None

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from acenode.data.sporadic import NoiseSource, SporadicBatch
-from acenode.models.dense_layers import Map
+from acenode.models.dense_layers import LinearLayer
 from acenode.models.forecast.forecaster import Forecaster, seen_and_targets
 from acenode.models.forecast.gaussian import Forecast
-from acenode.models.gru import GRUCell
-from acenode.models.latent.recurrence import Readings, Recurrence, before, held, run
+from acenode.models.gru import GRUCell, run_recurrence, states_at, states_before
+from acenode.models.missing_data import MissingDataGRU, RecurrentInputs
 
 
 class Cell(Protocol):
@@ -26,7 +26,7 @@ class Cell(Protocol):
     size: int
     width: int
 
-    def given(self, r: Readings) -> tuple[Tensor, ...]:
+    def step_inputs(self, r: RecurrentInputs) -> tuple[Tensor, ...]:
         """Return the inputs of `step` for all points at once."""
 
     def step(self, state: Tensor, *given: Tensor) -> Tensor: ...
@@ -43,7 +43,7 @@ class GRUSimple(nn.Module):
         self.cell = GRUCell(3 * variables, size)
         self.register_buffer("mean", torch.zeros(variables))  # of the observed training values
 
-    def given(self, r: Readings) -> tuple[Tensor, ...]:
+    def step_inputs(self, r: RecurrentInputs) -> tuple[Tensor, ...]:
         x = torch.where(r.m > 0, r.x, self.mean)
         return (self.cell.input(torch.cat((x, r.m, r.delta), -1)),)
 
@@ -51,9 +51,9 @@ class GRUSimple(nn.Module):
         return self.cell(given[0], state)
 
 
-def gru_d(variables: int, size: int) -> Recurrence:
+def gru_d(variables: int, size: int) -> MissingDataGRU:
     """Return GRU-D with a decay for every coordinate of h (Che et al.)."""
-    return Recurrence(variables, size, gap=False, impute=True, decay=True, full=True)
+    return MissingDataGRU(variables, size, gap=False, impute=True, decay=True, full=True)
 
 
 class TimeLSTM(nn.Module):
@@ -66,11 +66,12 @@ class TimeLSTM(nn.Module):
     def __init__(self, variables: int, size: int) -> None:
         super().__init__()
         self.size, self.width = size, 2 * size
-        self.input, self.hidden, self.short = Map(2 * variables, 4 * size), Map(size, 4 * size), Map(size, size)
-        for part in (self.input, self.hidden, self.short):
-            part.bound = size ** -0.5  # as torch initialises an LSTM
+        bound = size ** -0.5  # as torch initialises an LSTM
+        self.input = LinearLayer(2 * variables, 4 * size, bound=bound)
+        self.hidden = LinearLayer(size, 4 * size, bound=bound)
+        self.short = LinearLayer(size, size, bound=bound)
 
-    def given(self, r: Readings) -> tuple[Tensor, ...]:
+    def step_inputs(self, r: RecurrentInputs) -> tuple[Tensor, ...]:
         """Return W [x, m] + b for i, f, o and C̃, and g(Δ) − 1."""
         return self.input(torch.cat((r.x, r.m), -1)), 1 / torch.log(math.e + r.gap) - 1
 
@@ -91,22 +92,22 @@ class RecurrentForecaster(Forecaster):
         super().__init__(recurrence.size, variables, units, dropout)
         self.recurrence = recurrence
 
-    def states(self, batch: SporadicBatch, read: Readings) -> Tensor:
+    def states(self, batch: SporadicBatch, read: RecurrentInputs) -> Tensor:
         """Return the state after every seen point, (B, T, width)."""
         start = read.x.new_zeros(len(read.x), self.recurrence.width)
-        return run(self.recurrence.step, self.recurrence.given(read), batch.seen.valid, start)
+        return run_recurrence(self.recurrence.step, self.recurrence.step_inputs(read), batch.seen.valid, start)
 
     def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
         """Predict the targets. `detach_attention` is unused; all forecasting models share this signature."""
         read, targets = seen_and_targets(batch)
-        states, given = self.states(batch, read), self.recurrence.given(targets)
+        states, given = self.states(batch, read), self.recurrence.step_inputs(targets)
         if batch.training:
-            at = self.recurrence.step(before(states), *given)
+            at = self.recurrence.step(states_before(states), *given)
         else:
-            at = run(self.recurrence.step, given, batch.target.valid, states[:, -1])
+            at = run_recurrence(self.recurrence.step, given, batch.target.valid, states[:, -1])
         return self.predict(at[..., :self.latent], NoiseSource(batch.seed, at.device))
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
         """Return h at common times: that of the last point before."""
         states = self.states(batch, seen_and_targets(batch)[0])[..., :self.latent]
-        return held(states, batch.seen, t), None
+        return states_at(states, batch.seen, t), None

@@ -1,1 +1,1 @@
-"""Image classifiers."""
+"""Image classifiers: ResNet, ODE-Net, RKNet, Augmented-ODE-Net and ACE-ODE-Net."""

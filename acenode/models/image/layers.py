@@ -1,4 +1,4 @@
-"""Convolutional pieces of the image models: group norm by the papers' rule, and 3×3 convolutions, one with time."""
+"""Layers of the image models: group norms and 3×3 convolutions, one of which also reads t."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acenode.backend import ACCELERATED, Backend
 
 
 def groups(channels: int) -> int:
-    """Groups of a GroupNorm: 32 at most, at least two channels each, and a divisor (69 channels: 23 groups)."""
+    """Return the number of groups of a GroupNorm: a divisor of `channels`, at most 32, of two or more channels each."""
     most = max(1, min(32, channels // 2))
     return max(n for n in range(1, most + 1) if channels % n == 0)
 
@@ -23,7 +23,7 @@ def group_norm(channels: int) -> nn.GroupNorm:
 
 
 class Conv3x3(nn.Module):
-    """Conv3x3 with padding 1 and, if asked, a bias."""
+    """A 3×3 convolution with padding 1."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, backend: Backend = ACCELERATED) -> None:
         super().__init__()
@@ -42,10 +42,9 @@ class Conv3x3(nn.Module):
 
 
 class TimeConv(nn.Module):
-    """Conv3x3 of h with one more channel that is everywhere t.
+    """A 3×3 convolution with padding 1 of h (B, C, H, W) and one more channel that is t everywhere.
 
-    The time channel's share is linear in t, so it is a map that is added: no channel is appended and no wider
-    convolution is done. The parameters are those of the wider one, its last input channel kept apart.
+    `time` holds the weights of that channel, `weight` those of h. t is a scalar, or one time a sample, (B, 1, 1, 1).
     """
 
     def __init__(self, inputs: int, outputs: int, backend: Backend = ACCELERATED) -> None:
@@ -54,7 +53,7 @@ class TimeConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(outputs, inputs, 3, 3))
         self.time = nn.Parameter(torch.empty(outputs, 1, 3, 3))
         self.bias = nn.Parameter(torch.empty(outputs))
-        self.inside: Tensor | None = None  # (9, H·W), kept from call to call
+        self.inside: Tensor | None = None  # (9, H·W), which weights lie inside the image, for the accelerated version
 
     def initialise(self, generator: torch.Generator) -> None:
         bound = 1 / math.sqrt(9 * (self.weight.shape[1] + 1))  # the fan-in counts the time channel

@@ -11,7 +11,7 @@ from problems import relative
 
 from acenode.accelerate.cuda_graph.compiled_field import CompiledField
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
-from acenode.models.image.model import ConvField
+from acenode.models.image.fields import ConvField
 from acenode.models.initialise import initialise
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]

@@ -14,7 +14,7 @@ from acenode.accelerate.cuda_graph.device_steps import DeviceSteps
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
 from acenode.accelerate.cuda_graph.step_control import RUNNING
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
-from acenode.models.image.model import ConvField
+from acenode.models.image.fields import ConvField
 from acenode.models.initialise import initialise
 from acenode.ode.options import Solver
 

@@ -22,7 +22,7 @@ from baseline_problems import (
 from torch import Tensor
 
 from acenode.models.forecast.sporadic_recurrent import RecurrentForecaster
-from acenode.models.latent.recurrence import FullDecay
+from acenode.models.missing_data import MatrixDecay
 
 
 def gru(cell: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ def test_a_recurrent_forecast_steps_from_target_to_target(kind: str) -> None:
 
 
 def test_a_full_decay_is_initialised_as_none_and_never_grows() -> None:
-    decay = FullDecay(2, 3)
+    decay = MatrixDecay(2, 3)
     delta = torch.tensor([[0.5, 2.0]])
     assert decay(delta).tolist() == [[1.0, 1.0, 1.0]]
     decay.weight.data = torch.tensor([[1.0, 0.0], [0.0, -1.0], [2.0, 1.0]])
