@@ -11,7 +11,7 @@ import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from acenode.backend import ACCELERATED, COMPILED_C, GPU_KERNELS, PLAIN, TORCH_OPERATIONS, Backend  # noqa: F401
+from acenode.backend import TORCH_OPERATIONS, Backend
 
 if TYPE_CHECKING:
     from torch import Tensor  # a list of experiments does not wait for torch

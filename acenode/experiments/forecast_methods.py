@@ -63,20 +63,20 @@ def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
     return SequentialVAE(variables, network.latent, network.latent, recognition, network.units, network.dropout)
 
 
-def _node_vae(variables: int, c: Config, mask: bool) -> nn.Module:
+def _node_vae(variables: int, c: Config, backend: Backend, mask: bool) -> nn.Module:
     from acenode.models.forecast.ode_vae import ODEVAE
 
     network, recognition = c.part(ForecastNetwork), c.part(Recognition).recognition
     return ODEVAE(variables, network.latent, network.latent, recognition, network.units, mask=mask,
-                  solver=c.part(SolverSettings).to_solver(), dropout=network.dropout)
+                  solver=c.part(SolverSettings).to_solver(), dropout=network.dropout, backend=backend)
 
 
 def build_node_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
-    return _node_vae(variables, c, mask=False)
+    return _node_vae(variables, c, backend, mask=False)
 
 
 def build_node_vae_mask(variables: int, c: Config, backend: Backend) -> nn.Module:
-    return _node_vae(variables, c, mask=True)
+    return _node_vae(variables, c, backend, mask=True)
 
 
 def _jumping(variables: int, c: Config, backend: Backend, *, extra: int = 0, attention: Any = None) -> nn.Module:

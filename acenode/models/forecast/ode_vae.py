@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points
 from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.dense_layers import MLPField
@@ -25,12 +26,12 @@ class ODEVAE(Forecaster):
     """
 
     def __init__(self, variables: int, latent: int, units: int, recognition: int, head: int, *, mask: bool,
-                 solver: Solver, dropout: float = 0.0) -> None:
+                 solver: Solver, dropout: float = 0.0, backend: Backend = ACCELERATED) -> None:
         super().__init__(latent, variables, head, dropout)
         self.mask = mask
         self.gru = MaskedGRU((1 + mask) * variables + 1, recognition)
         self.out = Affine(recognition, 2 * latent)
-        self.ode = NODE(MLPField(latent, latent, units, 2), solver)
+        self.ode = NODE(MLPField(latent, latent, units, 2, backend=backend), solver)
 
     def encode(self, points: Points) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance of q(z0)."""
