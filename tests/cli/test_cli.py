@@ -102,12 +102,12 @@ def test_mistakes_are_one_line_and_exit_code_2(words: list[str], message: str, t
 
 
 @pytest.mark.skipif("__import__('torch').cuda.is_available()")
-def test_cuda_asked_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_cuda_without_a_gpu_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "mnist", "--method", "ace", "--device", "cuda"]) == 2
     assert "no CUDA device here: use --device cpu" in capsys.readouterr().err
 
 
-def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_never_started_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "empty"))
     assert main(["train", "svhn", "--method", "ace", "--data", "full"]) == 2
     assert list(RunStore(tmp_path / "runs")) == []
@@ -146,7 +146,7 @@ def test_settings_of_an_experiment_have_their_defaults(name: str, capsys: pytest
     assert f"default: {config.get('batch_size')}" in text or f"{config.get('batch_size')} (full)" in text
 
 
-def test_defaults_name_the_methods_and_sizes_that_have_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_defaults_name_methods_and_sizes_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "mnist"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     said = {line.split()[0]: lines[i + 2] for i, line in enumerate(lines[:-2]) if lines[i + 2].startswith("default")}
@@ -155,7 +155,7 @@ def test_defaults_name_the_methods_and_sizes_that_have_others(capsys: pytest.Cap
     assert said["epochs"] == "default: 12 (sample); 160 (full)"
 
 
-def test_an_engine_that_was_asked_for_and_not_used_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fallback_from_the_graph_engine_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "mnist", "--method", "odenet", "--device", "cpu", "--set", "engine=graph", *FAST]
     assert main([*words, "--runs", str(tmp_path)]) == 0
     found = capsys.readouterr()
@@ -165,7 +165,7 @@ def test_an_engine_that_was_asked_for_and_not_used_is_said(tmp_path: Path, capsy
     assert first not in others
 
 
-def test_a_stopped_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stopped_run_shows_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = create(RunStore(tmp_path / "runs"), experiments.get("mnist").configure("resnet"))
     run.set_state("stopped")
     assert main(["show", "last", "--runs", str(tmp_path / "runs")]) == 0
@@ -176,8 +176,8 @@ def without_clock(records: list[dict]) -> list[dict]:
     return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in records]
 
 
-def test_kill_in_mid_epoch_then_resume_equals_a_run_that_was_never_killed(tmp_path: Path) -> None:
-    """kill -9 as soon as a checkpoint inside an epoch is there; resume; every number is the same."""
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    """Kill -9 after the first checkpoint inside an epoch, then resume: every number is the same."""
     config = experiments.get("mnist").configure("ace", epochs=2, analysis=False, snapshots=2, batch_size=64,
                                                 solver="rk4", step_size=0.5, device="cpu")
     config = replace(config, settings={**config.settings, "checkpoint_seconds": 0.0})  # as version 0.1 could set it
@@ -208,7 +208,7 @@ def test_kill_in_mid_epoch_then_resume_equals_a_run_that_was_never_killed(tmp_pa
 
 
 @pytest.mark.parametrize("how", ["interrupt", "stop command"])
-def test_a_run_asked_to_stop_can_be_resumed(how: str, tmp_path: Path) -> None:
+def test_a_stopped_run_can_be_resumed(how: str, tmp_path: Path) -> None:
     root = tmp_path / "runs"
     process = acenode("train", "mnist", "--method", "odenet", "--runs", str(root), "--set", "analysis=false")
     while not list(root.glob("*/metrics.jsonl")):
@@ -228,7 +228,7 @@ def test_a_run_asked_to_stop_can_be_resumed(how: str, tmp_path: Path) -> None:
     assert main(["stop", run.id, "--runs", str(root)]) == 2  # no longer running
 
 
-def test_the_line_of_an_epoch_names_the_metric(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_per_epoch_names_the_metric(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar("a run") as bar:
         bar.show({"phase": "training", "progress": 0.5, "epoch": 1, "epochs": 2, "seconds": 1.0, "seconds_left": 1.0,
                   "best": 0.9463, "metric": "mse", "validation": 0.9463})

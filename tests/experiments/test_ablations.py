@@ -45,7 +45,7 @@ def test_every_ablation_value(given: dict[str, Any], train: Callable[..., Outcom
 
 @pytest.mark.parametrize("solver", METHODS)
 def test_every_solver(solver: str) -> None:
-    """One loss and its gradient; the multistep and SciPy ones by the adjoint, the default one also so."""
+    """Compute one loss and its gradient; SciPy's solver needs the adjoint, and dopri5 is tested with it too."""
     given: dict[str, Any] = {"solver": solver, "batch_size": 16}
     if solver == "dopri5":
         given |= {"gradient": "adjoint", "seminorm": True}
@@ -60,7 +60,7 @@ def test_every_solver(solver: str) -> None:
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in task.model.parameters())
 
 
-def test_fixed_attention_is_the_correlations_by_default() -> None:
+def test_fixed_attention_is_the_correlation_by_default() -> None:
     assert experiments.get("mnist").configure("ace", attention="fixed").get("initial") == "correlation"
 
 
@@ -75,7 +75,7 @@ def test_a_prediction_does_not_depend_on_its_batch(given: dict[str, Any]) -> Non
     task.model.train()
     task.loss(task.batch(0, 0), detach_attention=False)  # the running average has seen something
     x, _ = task.batch(0, 1)
-    x[8:] *= 3  # mates that ask for smaller steps
+    x[8:] *= 3  # other samples of the batch need smaller steps
     task.model.eval()
     with torch.no_grad():
         alone = torch.cat([task.model(image[None]) for image in x[:8]])
@@ -83,7 +83,7 @@ def test_a_prediction_does_not_depend_on_its_batch(given: dict[str, Any]) -> Non
     assert torch.allclose(alone, together, atol=2e-5), (alone - together).abs().max()
 
 
-def test_with_steps_shared_by_the_batch_it_does_depend() -> None:
+def test_with_steps_shared_by_the_batch_a_prediction_depends_on_it() -> None:
     """The property above is not trivial."""
     experiment = experiments.get("mnist")
     task = experiment.make(experiment.configure("ace"), None, torch.device("cpu"))  # type: ignore[arg-type]
