@@ -27,13 +27,13 @@ class GRUODE(nn.Module):
     def forward(self, h: Tensor, x: Tensor | None = None, own: Tensor | None = None) -> Tensor:
         """Return dh/dt, (B, d). The gates read h; the term −h reads `own`, if given."""
         gates = [self.update(h)] if self.reset is None else [self.reset(h), self.update(h)]
-        if self.given is None:
-            r, z = torch.sigmoid(gates[0]), torch.sigmoid(gates[-1])
-            u = torch.tanh(self.new(r * h))
-        else:
+        u_x: Tensor | float = 0.0
+        if self.given is not None:
             *gates_x, u_x = self.given(x).chunk(len(gates) + 1, -1)
-            r, z = torch.sigmoid(gates[0] + gates_x[0]), torch.sigmoid(gates[-1] + gates_x[-1])
-            u = torch.tanh(self.new(r * h) + u_x)
+            gates = [gate + gate_x for gate, gate_x in zip(gates, gates_x, strict=True)]
+        opened = [torch.sigmoid(gate) for gate in gates]
+        r, z = opened[0], opened[-1]  # one and the same in the minimal cell
+        u = torch.tanh(self.new(r * h) + u_x)
         return (1 - z) * (u - (h if own is None else own))
 
 
