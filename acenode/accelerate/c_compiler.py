@@ -1,7 +1,7 @@
-"""C that is compiled where it runs, once for a machine: by the system's compiler, into the user's cache folder.
+"""Compile C with the system's compiler, once per machine, into the user's cache folder.
 
-A library's name holds the hash of what it was made from and of what it holds, so that one for another processor is not
-taken for this one's, and a torn one is made again.
+A library's file name holds a hash of its sources, compiler and processor, and one of its content. So a library for
+another processor is not loaded, and a damaged one is compiled again.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from acenode import files
 from acenode.files import user_cache
 
 COMPILERS = ("cc", "gcc", "clang")
-# a NaN stays one: no -ffast-math; the products are written in the order in which their numbers fit the registers
-ALWAYS = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-schedule-insns",
+# no -ffast-math: a NaN must stay one; no scheduling: the products are written in an order that fits the registers
+FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-schedule-insns",
           "-shared", "-fPIC"]
-WISHES: list[list[str]] = [["-march=native", "-fopenmp"], ["-fopenmp"], ["-march=native"], []]  # the first that works
-PATIENCE = 120.0  # seconds for the compiler
+# the first set that the compiler accepts is used
+OPTIONAL_FLAGS: list[list[str]] = [["-march=native", "-fopenmp"], ["-fopenmp"], ["-march=native"], []]
+TIMEOUT = 120.0  # seconds for the compiler
 
 
 def library(source: Path) -> ctypes.CDLL | None:
-    """The library made from a C file; None without a compiler that makes it."""
+    """Compile and load a C file; return None if there is no compiler that can."""
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None or os.name != "posix":
         return None
     try:
         code = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
-        made_from = [*code, compiler.encode(), repr((ALWAYS, WISHES)).encode(), _machine()]
+        made_from = [*code, compiler.encode(), repr((FLAGS, OPTIONAL_FLAGS)).encode(), _machine()]
         key = hashlib.sha256(b"\0".join(made_from)).hexdigest()[:24]
         return _load(_folder(), key) or _build(compiler, source, key)
     except (OSError, subprocess.SubprocessError):
@@ -42,19 +43,20 @@ def library(source: Path) -> ctypes.CDLL | None:
 
 
 def _folder() -> Path | None:
-    """None for an account without a home folder."""
+    """Return the cache folder, or None for an account without a home folder."""
     with suppress(RuntimeError):
         return user_cache() / "acenode" / "kernels"
     return None
 
 
 def _machine() -> bytes:
-    """What a library that is made for this very processor depends on."""
-    told = [platform.machine(), platform.system(), platform.processor()]
+    """Describe the processor, which a library compiled with -march=native depends on."""
+    description = [platform.machine(), platform.system(), platform.processor()]
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-        told += sorted({line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))})
-    return "\n".join(told).encode()
+        description += sorted({line for line in lines
+                               if line.startswith(("flags", "Features", "model name", "CPU part"))})
+    return "\n".join(description).encode()
 
 
 def _name(key: str, content: bytes) -> str:
@@ -63,7 +65,7 @@ def _name(key: str, content: bytes) -> str:
 
 def _load(folder: Path | None, key: str) -> ctypes.CDLL | None:
     for path in sorted(folder.glob(f"{key}-*.so")) if folder is not None else []:
-        with suppress(OSError):  # torn, gone in between, or not loadable
+        with suppress(OSError):  # damaged, removed meanwhile, or not loadable
             if path.name == _name(key, path.read_bytes()):
                 return ctypes.CDLL(str(path))
     return None
@@ -72,11 +74,11 @@ def _load(folder: Path | None, key: str) -> ctypes.CDLL | None:
 def _build(compiler: str, source: Path, key: str) -> ctypes.CDLL | None:
     with tempfile.TemporaryDirectory(prefix="acenode-") as scratch:
         made = Path(scratch) / "made.so"
-        for wish in WISHES:
-            words = [compiler, *ALWAYS, *wish, str(source), "-o", str(made), "-lm"]
-            if subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False).returncode == 0:
-                with suppress(OSError):  # made, but not loadable: without OpenMP's library, for one
-                    loaded = ctypes.CDLL(str(made))  # stays so when its file has gone
+        for optional in OPTIONAL_FLAGS:
+            command = [compiler, *FLAGS, *optional, str(source), "-o", str(made), "-lm"]
+            if subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False).returncode == 0:
+                with suppress(OSError):  # compiled but not loadable, for example without OpenMP's library
+                    loaded = ctypes.CDLL(str(made))  # stays loaded after its file is removed
                     _keep(key, made.read_bytes())
                     return loaded
     return None

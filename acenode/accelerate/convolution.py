@@ -1,7 +1,7 @@
-"""The 3×3 convolution with padding 1 and its two gradients, by whichever exact way is fast where it runs.
+"""The 3×3 convolution with padding 1 and its gradients, computed in the way that is fast on the device.
 
-    native   torch's own, on GPUs and most CPUs
-    flipped  both gradients as forward convolutions, for CPUs whose library is fast in that direction only (ARM)
+On GPUs and most CPUs the gradients are torch's own. On ARM CPUs, whose library is fast forward only, both gradients are
+computed as forward convolutions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SLOW_GRADIENTS = platform.machine().lower() in ("aarch64", "arm64")
 
 
 def flipped(x: Tensor) -> bool:
-    """Whether x's gradients are better made by forward convolutions."""
+    """Return True if the gradients are faster as forward convolutions."""
     return SLOW_GRADIENTS and x.device.type == "cpu"
 
 
 def gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
               need_weight: bool) -> tuple[Tensor | None, Tensor | None]:
-    """∂x and ∂weight of the convolution, those that are needed."""
+    """Return the gradients of x and weight, None for one that is not needed."""
     if not flipped(x):
         dx, dw, _ = torch.ops.aten.convolution_backward(
             grad, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [need_x, need_weight, False])
@@ -37,7 +37,7 @@ def gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
 
 
 class Conv3x3Function(torch.autograd.Function):
-    """conv(x, weight) + bias."""
+    """The convolution conv(x, weight) + bias."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
