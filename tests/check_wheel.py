@@ -3,7 +3,8 @@
     python tests/check_wheel.py [--keep FOLDER]
 
 Checks that the wheel installs no top-level names but acenode and acenode_app, that `acenode demo` trains and prints its
-table, and that `acenode app` serves its first page and an experiment's page to a real browser without an error.
+table, that `acenode app` serves its first page and an experiment's page to a real browser without an error, and that
+the recorded runs print a table and export a report whose player draws.
 `make check-wheel` runs it; it needs Chromium, and installs torch once more, which takes a few minutes.
 """
 
@@ -94,17 +95,28 @@ def check(folder: Path) -> None:
     empty.mkdir()
     # Nothing of the repository may be found by accident.
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "ACENODE_RUNS", "ACENODE_DATA")}
-    environment |= {"HOME": str(folder), "OMP_NUM_THREADS": "2"}
+    environment |= {"HOME": str(folder), "OMP_NUM_THREADS": "1"}
     demo = subprocess.run([bin / "acenode", "demo"], cwd=empty, env=environment, capture_output=True, text=True)
     assert demo.returncode == 0, demo.stderr
     assert "ACE-ODE-Net" in demo.stdout, demo.stdout
     print(demo.stdout.strip(), flush=True)
+    table = subprocess.run([bin / "acenode", "table", "mnist", "--runs", "recorded"], cwd=empty, env=environment,
+                           capture_output=True, text=True, check=True).stdout
+    measured = [line for line in table.splitlines() if line.startswith("ACE-ODE-Net") and "epochs=40" in line]
+    assert len(measured) == 1, table
+    recorded = next(p.parent.name for p in (ROOT / "runs" / "paper").glob("mnist-ace-*/snapshots"))
+    report = subprocess.run([bin / "acenode", "export", recorded, "--to", "html", "--runs", "recorded"], cwd=empty,
+                            env=environment, capture_output=True, text=True)
+    assert report.returncode == 0, report.stderr
     with served(bin, empty, 8790, environment) as url, browser() as chrome:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
         visit(page, url, "ACE-NODE")
         visit(page, f"{url}/mnist", "MNIST")
         page.screenshot(path=str(folder / "mnist.png"))
-    print("the installed wheel works: demo, first page, an experiment's page", flush=True)
+        visit(page, f"file://{(empty / report.stdout.strip()).resolve()}", "ACE-ODE-Net")
+        page.wait_for_function("() => document.querySelectorAll('canvas').length > 3", timeout=60_000)
+        page.screenshot(path=str(folder / "report.png"))
+    print("the installed wheel works: demo, first page, an experiment's page, recorded runs", flush=True)
 
 
 def main() -> None:

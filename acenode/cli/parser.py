@@ -31,7 +31,8 @@ class _Commands:
         p = self.subparsers.add_parser(name, help=help, description=help)
         p.set_defaults(run=run)
         if runs:
-            p.add_argument("--runs", metavar="DIR", help="folder of runs (default: ACENODE_RUNS, or runs/)")
+            p.add_argument("--runs", metavar="DIR", help="folder of runs (default: ACENODE_RUNS, or runs/); "
+                                                         "recorded: the runs that come with the project")
         if json:
             p.add_argument("--json", action="store_true", help="print JSON")
         return p

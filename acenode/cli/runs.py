@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acenode.cli.common import print_json, run_store
+from acenode.cli.common import RECORDED, print_json, run_store
 from acenode.cli.progress import brief
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def list_runs(options: Namespace) -> int:
     """Print all runs, the latest first."""
     from acenode.runs.catalogue import Catalogue
 
-    store = run_store(options)
+    store = run_store(options, to_read=True)
     lines = [_summary(entry) for entry in reversed(Catalogue(store).entries())]
     if options.json:
         print_json(lines)
@@ -54,7 +55,7 @@ def list_runs(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """Print one run: configuration, state and results."""
-    run = run_store(options).open(options.run_id)
+    run = run_store(options, to_read=True).open(options.run_id)
     description, status, result = run.description(), run.status(), run.result()
     if options.json:
         print_json({**description, "status": status, "result": result})
@@ -94,7 +95,7 @@ def table(options: Namespace) -> int:
     from acenode.runs.catalogue import Catalogue
 
     experiment = experiments.get(options.experiment)
-    entries = Catalogue(run_store(options)).entries()
+    entries = Catalogue(run_store(options, to_read=True)).entries()
     found = [measured(experiment, entries, metric) for metric in (experiment.metric.name, *experiment.also)]
     if options.json:
         print_json([row for table in found for row in to_records(table)])
@@ -107,5 +108,8 @@ def export(options: Namespace) -> int:
     """Write a run as CSV, HTML or TensorBoard files and print where."""
     from acenode.export import export as write
 
-    print(write(run_store(options).open(options.run_id), options.to, options.out))
+    run, out = run_store(options, to_read=True).open(options.run_id), options.out
+    if out is None and options.runs == RECORDED:  # a recorded run's own folder is not written to
+        out = Path(f"{run.id}-{options.to}" + (".html" if options.to == "html" else ""))
+    print(write(run, options.to, out))
     return 0
