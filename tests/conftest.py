@@ -1,4 +1,4 @@
-"""What all tests share: helpers on the path, no stray environment, small runs."""
+"""Fixtures of all tests: separate folders for runs and data, and short training runs; puts the helpers on the path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from quick import QUICK
+from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.execution.execute import Outcome, create, execute
@@ -23,13 +23,13 @@ from acenode.runs.store import RunStore
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACENODE_RUNS", str(tmp_path / "runs"))
-    if "ACENODE_DATA" not in os.environ:  # set by who wants the tests of real data
+    if "ACENODE_DATA" not in os.environ:  # set to run the tests on real data
         monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
 
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convolutions of a GPU in single precision, and the same sums every time."""
+    """Make convolutions on a GPU deterministic and in full single precision (no TF32)."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
 

@@ -1,4 +1,4 @@
-"""Problems with closed-form solutions, and helpers that tests share."""
+"""ODE problems with closed-form solutions, numerical gradients, and stand-ins for engines and kernels."""
 
 from __future__ import annotations
 

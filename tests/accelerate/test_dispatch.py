@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from series_problems import filled
-from sporadic_problems import STEP, D, H, several
+from irregular_batches import filled
+from sporadic_batches import STEP, D, H, several
 
 from acenode import experiments
 from acenode.accelerate.gru_ode_bayes import compiled as jump_native

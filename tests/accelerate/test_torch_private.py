@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from at_once import train
+from eager_recorder import train
 from problems import relative
 
 from acenode.accelerate import torch_private

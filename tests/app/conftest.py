@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from acenode_app import services as app_services
 from acenode_app.services import Services
-from quick import QUICK
+from quick_settings import QUICK
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import made_up
+import synthetic_results as synthetic
 from acenode_app import class_timeline, coupling, line_charts, records
 from acenode_app.charts import ChartedRun, charted_runs
 
@@ -21,7 +21,7 @@ def charted(root: Path) -> list[ChartedRun]:
 
 def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:
     for n in range(2):
-        made_up.write(tmp_path, "physionet", "ace", 0.85, made_up.mortality(n), seed=n)
+        synthetic.write(tmp_path, "physionet", "ace", 0.85, synthetic.mortality(n), seed=n)
     runs = charted(tmp_path)
     traces = line_charts.roc(runs).data
     assert len(traces) == 3  # two runs and the diagonal
@@ -31,7 +31,7 @@ def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:
 
 
 def test_error_over_time_has_the_papers_unit(tmp_path: Path) -> None:
-    made_up.write(tmp_path, "physionet-vitals", "ace", 0.002, made_up.vitals())
+    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals())
     figure = line_charts.over_time(charted(tmp_path))
     assert figure.layout.yaxis.title.text == "MSE ×10⁻³"
     assert 1 < figure.data[0].y[0] < 4
@@ -39,7 +39,7 @@ def test_error_over_time_has_the_papers_unit(tmp_path: Path) -> None:
 
 def test_record_shows_shared_points_once(tmp_path: Path) -> None:
     for n in range(2):
-        made_up.write(tmp_path, "physionet-vitals", "ace", 0.002, made_up.vitals(n), seed=n)
+        synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals(n), seed=n)
     runs = charted(tmp_path)
     figure = records.small_multiples([(run, run.series.records[0]) for run in runs])
     names = [t.name for t in figure.data if t.name]
@@ -50,7 +50,7 @@ def test_record_shows_shared_points_once(tmp_path: Path) -> None:
 
 def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) -> None:
     for n in range(2):
-        made_up.write(tmp_path, "ushcn", "ace", 0.4, made_up.climate(n), seed=n)
+        synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.climate(n), seed=n)
     runs = charted(tmp_path)
     record = runs[0].series.records[0]
     figure = records.small_multiples([(run, run.series.records[0]) for run in runs])
@@ -70,8 +70,8 @@ def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) ->
 
 
 def test_both_errors_over_time(tmp_path: Path) -> None:
-    made_up.write(tmp_path, "ushcn", "ace", 0.4, made_up.climate())
-    made_up.write(tmp_path, "physionet-vitals", "ace", 0.002, made_up.vitals())
+    synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.climate())
+    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals())
     runs = charted(tmp_path)
     assert len(line_charts.over_time(runs).data) == 2
     other = line_charts.over_time(runs, "negll")
@@ -82,24 +82,24 @@ def test_both_errors_over_time(tmp_path: Path) -> None:
 
 def test_class_timeline_has_one_lane_for_the_truth_and_one_for_each_run(tmp_path: Path) -> None:
     for n in range(2):
-        made_up.write(tmp_path, "activity", "ace", 0.8, made_up.activities(n), seed=n)
+        synthetic.write(tmp_path, "activity", "ace", 0.8, synthetic.activities(n), seed=n)
     runs = charted(tmp_path)
     figure = class_timeline.bands([(run, run.series.bands[0]) for run in runs])
     lanes = {lane for t in figure.data for lane in t.y}
     assert len(lanes) == 3
     assert "True class" in lanes
-    assert {t.name for t in figure.data} <= set(made_up.CLASSES)
+    assert {t.name for t in figure.data} <= set(synthetic.CLASSES)
 
 
 def test_coupling_shows_known_and_learned(tmp_path: Path) -> None:
-    made_up.write(tmp_path, "physionet-vitals", "ace", 0.002, made_up.coupling())
+    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.coupling())
     (run,) = charted(tmp_path)
     assert run.series.coupling
     assert len(coupling.heatmaps(run.series.coupling).data) == 2
 
 
 def test_coupling_names_the_variables_of_a_station(tmp_path: Path) -> None:
-    made_up.write(tmp_path, "ushcn", "ace", 0.4, made_up.coupling(side=5, names=made_up.STATION))
+    synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.coupling(side=5, names=synthetic.STATION))
     (run,) = charted(tmp_path)
     assert run.series.coupling
     known, _ = coupling.heatmaps(run.series.coupling).data

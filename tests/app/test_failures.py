@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from acenode_app.services import Services
 from conftest import RunFolder
-from quick import QUICK
+from quick_settings import QUICK
 from streamlit.testing.v1 import AppTest
 from test_pages import PAGES, no_exception, page_text
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import made_up
 import pytest
+import synthetic_results as made_up
 from acenode_app.services import Services
 from conftest import RunFolder
 from streamlit.testing.v1 import AppTest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sporadic_problems import STEP, batch, series, several
+from sporadic_batches import STEP, batch, series, several
 
 from acenode.data.points import pad
 from acenode.data.schedule import ScheduledPoints, StepSchedule, make_schedule

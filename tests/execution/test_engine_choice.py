@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from at_once import ImmediateRecorder
+from eager_recorder import ImmediateRecorder
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.engine import GraphEngine, unsupported_reason

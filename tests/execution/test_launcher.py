@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from quick import QUICK
+from quick_settings import QUICK
 
 from acenode import SolveError, UserError, experiments
 from acenode.config import Config

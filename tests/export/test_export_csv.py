@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import made_up
 import pytest
+import synthetic_results as synthetic
 from export_runs import epoch, metrics, result, step
 
 from acenode.export import csv_tables, export
@@ -70,7 +70,7 @@ def test_numbers_stay_numbers(value: object, text: str) -> None:
 
 
 def test_records_of_a_time_series_with_both_sides_of_a_jump(make) -> None:
-    outcome = made_up.climate(stations=1)
+    outcome = synthetic.climate(stations=1)
     read = rows(export(make(records=metrics(), outcome=result() | outcome), "csv") / "records.csv")
     (record,) = outcome["records"]
     assert {r["record"] for r in read} == {record["id"]}

@@ -6,8 +6,8 @@ import copy
 import math
 from typing import Any
 
-import made_up
 import pytest
+import synthetic_results as synthetic
 from export_runs import metrics, result
 from page_reader import read
 
@@ -15,7 +15,7 @@ from acenode.export import export
 from acenode.results import checked_values, series_charts, series_records
 from acenode.runs.store import Run
 
-WHOLE = made_up.mortality() | made_up.vitals(records=1) | made_up.activities() | made_up.coupling()
+WHOLE = synthetic.mortality() | synthetic.vitals(records=1) | synthetic.activities() | synthetic.coupling()
 STATION: dict[str, Any] = {
     "cut": 3.0,
     "over_time": {"t": [4.0, 3.5], "mse": [0.5, None], "negll": [1.0, 2.0], "count": [3, 4], "unit": ""},
@@ -54,7 +54,7 @@ def test_points_of_a_class_are_joined_to_intervals() -> None:
 
 
 def test_the_number_of_records_is_limited() -> None:
-    many = {"records": made_up.vitals(records=2)["records"] * 9, "bands": made_up.activities()["bands"] * 9}
+    many = {"records": synthetic.vitals(records=2)["records"] * 9, "bands": synthetic.activities()["bands"] * 9}
     found = series_charts.read(many)
     assert len(found.records) == len(found.bands) == series_charts.RECORDS
 
@@ -101,7 +101,7 @@ def test_values_that_are_not_finite_are_left_out() -> None:
 
 def test_a_report_has_the_figures_of_its_data_only(make: Any) -> None:
     plain = {"test": {"auc": 0.853, "loss": 0.3}, "metric": "auc", "best_epoch": 1}
-    found = report(make(config={"experiment": "physionet"}, records=metrics(), outcome=plain | made_up.mortality()))
+    found = report(make(config={"experiment": "physionet"}, records=metrics(), outcome=plain | synthetic.mortality()))
     assert list(found.figures())[-2:] == ["roc", "calibration"]
     assert not {"confusion", "tsne"} & set(found.figures())
     assert "0.853" in found.text
@@ -172,7 +172,7 @@ def test_the_caption_explains_what_is_drawn() -> None:
     for words in ("two standard deviations", "state jumped", "Values are in standard deviations.",
                   "Time: one unit is 7.45 days.", "dotted line"):
         assert words in said
-    said = series_records.caption(series_charts.read(made_up.vitals(cut=None)).records)
+    said = series_records.caption(series_charts.read(synthetic.vitals(cut=None)).records)
     assert "latent samples" in said
     assert not any(words in said for words in ("jumped", "Values", "Time", "dotted"))
 
@@ -180,7 +180,7 @@ def test_the_caption_explains_what_is_drawn() -> None:
 def test_a_report_of_stations(make: Any) -> None:
     found = report(make(config={"experiment": "ushcn"}, records=metrics(),
                         outcome={"test": {"mse": 0.4}, "metric": "mse"} | STATION
-                        | made_up.coupling(side=5, names=made_up.STATION)))
+                        | synthetic.coupling(side=5, names=synthetic.STATION)))
     assert {"over_time", "records", "coupling-learned"} <= set(found.figures())
     assert "Time: one unit is 7.45 days." in found.text
     assert found.data["series"]["records"][0]["jumps"] == [1.0, 2.0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from series_problems import filled
+from irregular_batches import filled
 
 from acenode.models.gru import GRUCell, MaskedGRU
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quick import QUICK
+from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.bench.synthetic_runs import CREATED, finished_runs

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from quick import QUICK
+from quick_settings import QUICK
 
 from acenode import SolveError, UserError, experiments
 from acenode.cli import main

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from problems import relative
-from quick import QUICK
+from quick_settings import QUICK
 from torch import Tensor, nn
 
 from acenode import UserError, experiments

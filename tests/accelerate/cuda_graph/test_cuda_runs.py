@@ -11,7 +11,7 @@ import pytest
 import torch
 from graph_training import CUDA, reserved_bytes
 from problems import relative
-from quick import QUICK
+from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.execution.engine_choice import EngineChoice

@@ -13,7 +13,7 @@ import pytest
 import torch
 from graph_training import CUDA, close, iterate, parameters, trainer
 from problems import relative
-from quick import QUICK
+from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.streams import STREAMS_PER_DEVICE, own_stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from at_once import train
+from eager_recorder import train
 from problems import relative
 
 from acenode.accelerate.cuda_graph.engine import GraphEngine

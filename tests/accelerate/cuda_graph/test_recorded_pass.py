@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from at_once import train
+from eager_recorder import train
 from graph_training import gradients
 from problems import co_evolving, hasten, relative
 from torch import Tensor, nn

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from kernel_problem import by_rows, events_of, weights_of
+from gru_ode_bayes_steps import by_rows, events_of, weights_of
 from problems import FailingKernel, relative
 from torch import Tensor
 

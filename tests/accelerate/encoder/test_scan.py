@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from series_problems import batch, filled, records
+from irregular_batches import batch, filled, records
 from torch import Tensor
 
 from acenode.accelerate.encoder.scan import EncoderScan

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from irregular_batches import filled
 from problems import FailingKernel, relative
-from series_problems import filled
-from sporadic_problems import STEP, D, H, evolving, objective, series, times
+from sporadic_batches import STEP, D, H, evolving, objective, series, times
 from torch import Tensor
 
 from acenode import experiments

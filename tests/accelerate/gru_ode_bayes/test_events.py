@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from kernel_problem import events_of, update_one, weights_of
+from gru_ode_bayes_steps import events_of, update_one, weights_of
 
 from acenode.accelerate.gru_ode_bayes import cuda
 from acenode.accelerate.gru_ode_bayes.events import jump

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from series_problems import filled
-from sporadic_problems import (
+from irregular_batches import filled
+from sporadic_batches import (
     D,
     H,
 )

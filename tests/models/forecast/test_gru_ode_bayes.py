@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from irregular_batches import filled, padded_more
 from problems import relative
-from series_problems import filled, padded_more
-from sporadic_problems import (
+from sporadic_batches import (
     END,
     STEP,
     H,

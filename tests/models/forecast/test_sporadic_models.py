@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from baseline_problems import (
+from irregular_batches import filled
+from problems import central_difference, relative
+from small_baselines import (
     CUT,
     HORIZON,
     LENGTHS,
@@ -24,8 +26,6 @@ from baseline_problems import (
     series,
     training,
 )
-from problems import central_difference, relative
-from series_problems import filled
 from torch import Tensor
 
 from acenode.data.points import Points

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from baseline_problems import (
+from small_baselines import (
     LENGTHS,
     RECURRENT,
     D,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from series_problems import batch, filled, padded_more, records
+from irregular_batches import batch, filled, padded_more, records
 from torch import Tensor
 
 from acenode.bench import latent_baseline

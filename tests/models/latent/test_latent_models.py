@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from series_problems import batch, filled, records
+from irregular_batches import batch, filled, records
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 

@@ -1,4 +1,4 @@
-"""Train a few iterations with the graph engine without a GPU: work is done at once instead of recorded."""
+"""Train with the CUDA graph engine on a CPU: a recorder runs the work directly instead of recording it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from acenode.training.trainer import Trainer
 
 
 class ImmediateRecorder:
-    """A recorder that records nothing: replaying does the work."""
+    """A recorder that records nothing: each replay runs the work."""
 
     @contextlib.contextmanager
     def on_stream(self) -> Iterator[None]:

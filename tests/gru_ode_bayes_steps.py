@@ -1,5 +1,4 @@
-"""GRU-ODE-Bayes one row after another as the equations are written, with weights and events as the CUDA kernels take
-them."""
+"""GRU-ODE-Bayes step by step as the equations are written; random weights and events in the CUDA kernels' format."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from acenode.accelerate.gru_ode_bayes.events import KernelEvents, KernelWeights
 
 
 def weights_of(H: int, Q: int, D: int, F: int, device: str = "cpu") -> KernelWeights:
+    """Draw weights for H hidden units, Q units in the head, D variables and F features each."""
     generator = torch.Generator().manual_seed(1)
     shapes = [(H, 2 * H), (H, H), (H, Q), (Q,), (Q, 2 * D), (2 * D,), (D, 4, F), (D, F), (D * F, 3 * H), (3 * H,),
               (H, 3 * H), (3 * H,)]
@@ -46,7 +46,7 @@ def update_one(h: Tensor, e: int, events: KernelEvents, w: KernelWeights) -> Ten
 
 
 def by_rows(h0: Tensor, dt: Tensor, events: KernelEvents, w: KernelWeights) -> tuple[Tensor, Tensor]:
-    """Return h before and after every event."""
+    """Integrate every series step by step; return h before and after every event."""
     pre, post = [], []
     for b in range(len(h0)):
         h = h0[b:b + 1]

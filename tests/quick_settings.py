@@ -1,4 +1,4 @@
-"""Settings under which a run on the bundled digits takes seconds."""
+"""Settings with which a run on the bundled digits takes seconds."""
 
 from typing import Any
 

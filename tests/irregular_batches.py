@@ -1,4 +1,4 @@
-"""Small irregular records, and models large enough to feel every weight, for the tests of the series family."""
+"""Small batches of irregular records for the tests of the latent models, and models with random weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def batch(of: list[TimeSeries], *, backwards: bool | None = True, union: bool = 
 
 
 def filled(model: nn.Module, seed: int = 0, size: float = 0.4) -> nn.Module:
-    """Every parameter drawn, so that nothing hides behind a zero."""
+    """Draw every parameter at random, so that no weight is zero and untested."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in model.parameters():
@@ -43,10 +43,10 @@ def filled(model: nn.Module, seed: int = 0, size: float = 0.4) -> nn.Module:
 
 
 def padded_more(points: Points, extra: int, rubbish: float = 0.0) -> Points:
-    """The same points with more padding, whose values may be anything."""
+    """Return the same points with more padding, which holds the value `rubbish`."""
     B, _, D = points.x.shape
     t = torch.cat((points.t, points.t[:, -1:].expand(B, extra)), 1)
     x = torch.cat((points.x, torch.full((B, extra, D), rubbish)), 1)
     m = torch.cat((points.m, torch.zeros(B, extra, D)), 1)
-    there = torch.cat((points.valid, torch.zeros(B, extra, dtype=torch.bool)), 1)
-    return Points(t, x, m, there)
+    valid = torch.cat((points.valid, torch.zeros(B, extra, dtype=torch.bool)), 1)
+    return Points(t, x, m, valid)

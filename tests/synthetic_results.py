@@ -1,4 +1,4 @@
-"""Results of time series as training would leave them, without training: for pages, reports and charts."""
+"""Synthetic results of time-series runs, in the files that training writes: for pages, reports and charts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLASSES = ["walking", "falling", "lying", "sitting", "standing up", "on all four
 
 
 def mortality(seed: int = 0, skill: float = 1.5, patients: int = 800) -> dict[str, Any]:
-    """ROC and calibration of made-up scores."""
+    """Return ROC curve and calibration of synthetic scores."""
     rng = np.random.default_rng(seed)
     label = rng.random(patients) < 0.14
     logit = rng.normal(size=patients) + skill * label - 2.2
@@ -29,15 +29,15 @@ def mortality(seed: int = 0, skill: float = 1.5, patients: int = 800) -> dict[st
     auc = float(np.sum((fpr[1:] - fpr[:-1]) * (tpr[1:] + tpr[:-1]) / 2))
     p = 1 / (1 + np.exp(-logit))
     bins = np.minimum((p * 10).astype(int), 9)
-    there = [b for b in range(10) if (bins == b).any()]
+    filled = [b for b in range(10) if (bins == b).any()]
     return {"roc": {"fpr": fpr.tolist(), "tpr": tpr.tolist(), "auc": auc},
-            "calibration": {"predicted": [float(p[bins == b].mean()) for b in there],
-                            "observed": [float(label[bins == b].mean()) for b in there],
-                            "count": [int((bins == b).sum()) for b in there]}}
+            "calibration": {"predicted": [float(p[bins == b].mean()) for b in filled],
+                            "observed": [float(label[bins == b].mean()) for b in filled],
+                            "count": [int((bins == b).sum()) for b in filled]}}
 
 
 def vitals(seed: int = 0, error: float = 2.0e-3, cut: float | None = 24.0, records: int = 3) -> dict[str, Any]:
-    """Records with a curve through them, and the error over the second half."""
+    """Return records with predicted curves, and the error over time in the second half."""
     rng, t = np.random.default_rng(seed), np.linspace(25, 47, 12)
     mse: list[float | None] = (error * (1 + 0.02 * (t - 24)) * rng.uniform(0.9, 1.1, t.size)).tolist()
     mse[3] = None
@@ -64,7 +64,7 @@ def _record(name: str, n: int, seed: int, cut: float | None) -> dict[str, Any]:
 
 
 def activities(seed: int = 0, wrong: float = 0.15, records: int = 4) -> dict[str, Any]:
-    """Windows with what was done and what a run takes it for, and the confusion of the classes."""
+    """Return windows with true and predicted activities, and the confusion matrix."""
     found, confusion = [], np.zeros((7, 7), dtype=int)
     for n in range(records):
         own, model = np.random.default_rng(n), np.random.default_rng(100 * seed + n)
@@ -72,16 +72,16 @@ def activities(seed: int = 0, wrong: float = 0.15, records: int = 4) -> dict[str
         true = np.repeat(own.integers(0, 7, 5), 10)
         guess = np.where(np.repeat(model.random(25) < wrong, 2), np.repeat(model.integers(0, 7, 25), 2), true)
         np.add.at(confusion, (true, guess), 1)
-        told: list[int | None] = true.tolist()
-        told[20:23] = [None] * 3
-        found.append({"id": f"A0{n + 1} window {7 * n}", "unit": "s", "t": t.tolist(), "true": told,
+        labels: list[int | None] = true.tolist()
+        labels[20:23] = [None] * 3
+        found.append({"id": f"A0{n + 1} window {7 * n}", "unit": "s", "t": t.tolist(), "true": labels,
                       "predicted": guess.tolist()})
     return {"bands": found, "classes": CLASSES, "confusion": confusion.tolist(),
             "class_accuracy": dict.fromkeys(CLASSES, 0.8)}
 
 
 def climate(seed: int = 0, error: float = 0.4, cut: float = 150.0, stations: int = 3) -> dict[str, Any]:
-    """Stations whose state jumps at every observation, and the errors after the last one."""
+    """Return stations whose predictions jump at every observation, and the error over time after the cut."""
     rng, t = np.random.default_rng(seed), np.linspace(cut + 1, 199, 25)
     mse = error * (1 + 0.01 * (t - cut)) * rng.uniform(0.85, 1.15, t.size)
     return {"cut": cut, "records": [_station(f"USC0001{n:04d}", n, seed, cut) for n in range(stations)],
@@ -93,14 +93,14 @@ def _station(name: str, n: int, seed: int, cut: float) -> dict[str, Any]:
     own, model = np.random.default_rng(n), np.random.default_rng(1000 * seed + n)
     observed = np.sort(own.choice(np.arange(2000), 260, replace=False)) / 10
     jumps = observed[observed <= cut]
-    grid = np.sort(np.r_[np.linspace(0, 200, 401), jumps, jumps])  # every jump twice at least
+    grid = np.sort(np.r_[np.linspace(0, 200, 401), jumps, jumps])  # each jump at least twice: before and after
     after = np.r_[False, grid[1:] == grid[:-1]]
-    ago = grid - np.r_[0.0, jumps][np.searchsorted(jumps, grid, side="left")]  # since the last jump, before this one's
+    since = grid - np.r_[0.0, jumps][np.searchsorted(jumps, grid, side="left")]  # time since the last jump before
     variables = []
     for k, variable in enumerate(STATION):
         phase = own.uniform(0, 6)
         truth = np.sin(grid / 25 + phase) + 0.4 * np.cos(grid / 6 + 2 * phase)
-        drift = np.where(after, 0.04, 0.04 + 0.35 * np.sqrt(np.maximum(ago, 0)))
+        drift = np.where(after, 0.04, 0.04 + 0.35 * np.sqrt(np.maximum(since, 0)))
         mean = truth + drift * model.normal(0, 0.4) * np.cos(grid / 9 + k)
         here = observed[own.random(observed.size) < 0.5]
         x = np.interp(here, grid, truth) + own.normal(0, 0.12, here.size)
@@ -113,6 +113,7 @@ def _station(name: str, n: int, seed: int, cut: float) -> dict[str, Any]:
 
 
 def coupling(seed: int = 0, side: int = 6, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a known coupling matrix and a noisy learned one."""
     rng = np.random.default_rng(3)
     known = np.where(rng.random((side, side)) < 0.3, rng.normal(0, 1, (side, side)), 0) + np.eye(side)
     learned = 0.4 * known + np.random.default_rng(seed).normal(0, 0.08, (side, side))
@@ -123,14 +124,14 @@ def coupling(seed: int = 0, side: int = 6, names: Sequence[str] = ()) -> dict[st
 
 def write(root: Path, experiment: str, method: str, value: float, result: dict[str, Any], *, seed: int = 0,
           data: str = "sample", **extra: Any) -> Run:
-    """A finished run's folder; what is `extra` goes into its description."""
+    """Write the folder of a finished run; `extra` is added to config.json."""
     metric = METRICS.get(experiment, "score")
     path = root / f"{experiment}-{method}-{data}-{seed}"
     path.mkdir(parents=True)
     config = {"format": 1, "experiment": experiment, "method": method, "data": data, "seed": seed, "epochs": 2}
     test = {metric: value, "loss": 0.4, "nfe": 30.0}
-    whole = {"test": test, "test_last": {**test, metric: value * 1.01}, "metric": metric, "best_epoch": 2,
-             "validation": value, "seconds": 61.0, "steps": 20, **result}
+    outcome = {"test": test, "test_last": {**test, metric: value * 1.01}, "metric": metric, "best_epoch": 2,
+               "validation": value, "seconds": 61.0, "steps": 20, **result}
     epochs = [{"kind": "epoch", "step": 10 * n, "epoch": n, f"train_{metric}": value * (1.4 - 0.2 * n),
                f"validation_{metric}": value * (1.3 - 0.15 * n), "best": n == 2, "elapsed": 30.0 * n} for n in (1, 2)]
     steps = [{"kind": "step", "step": n, "epoch": n // 10, "L_h": 2 / (n + 1), "nfe_forward": 30, "seconds": 0.3}
@@ -141,7 +142,7 @@ def write(root: Path, experiment: str, method: str, value: float, result: dict[s
         ("status.json", {"state": "finished", "error": None, "progress": 1.0, "epoch": 2, "epochs": 2, "seconds": 61.0,
                          "best": value, "last": value * 1.01, "metric": metric, "heartbeat": CREATED,
                          "process": identity()}),
-        ("result.json", whole),
+        ("result.json", outcome),
     ):
         (path / name).write_text(json.dumps(part))
     (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (*steps, *epochs)))
@@ -149,7 +150,7 @@ def write(root: Path, experiment: str, method: str, value: float, result: dict[s
 
 
 def shelf(root: Path) -> None:
-    """Runs of all three experiments."""
+    """Write three runs of every latent-ODE experiment."""
     for n, (method, skill) in enumerate((("latent-ode", 1.2), ("augmented", 1.4), ("ace", 1.6))):
         found = mortality(n, skill)
         write(root, "physionet", method, found["roc"]["auc"], found, seed=n)

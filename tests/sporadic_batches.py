@@ -1,4 +1,4 @@
-"""Small sporadic series and models for the tests of the forecasting family, in double precision."""
+"""Small batches of sporadic series and small GRU-ODE-Bayes models, in double precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from series_problems import filled
+from irregular_batches import filled
 from torch import Tensor
 
 from acenode.attention import Correlation, Dense

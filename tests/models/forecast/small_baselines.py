@@ -1,4 +1,4 @@
-"""Small sporadic series, and one of each forecasting baseline in which every weight has an effect."""
+"""Small sporadic series, and a small model of every forecasting baseline with random weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from series_problems import filled
+from irregular_batches import filled
 from torch import Tensor
 
 from acenode import Solver
@@ -45,7 +45,7 @@ def build(kind: str) -> Any:
 
 
 def series(n: int, seed: int) -> TimeSeries:
-    """n points after 0, some of them past the cut."""
+    """Draw n points after time 0, the last two of them after the cut."""
     rng = np.random.default_rng([seed, n])
     early = np.sort(rng.choice(np.arange(1, 120), n - 2, replace=False)) / 10
     t = np.concatenate([early, CUT + np.sort(rng.choice(np.arange(1, 80), 2, replace=False)) / 10])
