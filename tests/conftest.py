@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from quick_settings import QUICK
 
 from acenode import experiments
+from acenode.bench.browser import browser
+from acenode.errors import UserError
 from acenode.execution.execute import Outcome, create, execute
 from acenode.runs.store import RunStore
 
@@ -32,6 +34,16 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make convolutions on a GPU deterministic and in full single precision (no TF32)."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+
+
+@pytest.fixture(scope="session")
+def chrome() -> Iterator[Any]:
+    """Start the one browser that all tests of a process share, or skip the test if there is none."""
+    try:
+        with browser() as found:
+            yield found
+    except UserError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

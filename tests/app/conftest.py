@@ -17,9 +17,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from acenode import experiments
-from acenode.bench.browser import browser
 from acenode.config import Config
-from acenode.errors import UserError
 from acenode.execution.execute import create, execute
 from acenode.files import write_json
 from acenode.runs.process import identity
@@ -51,16 +49,6 @@ def services(tmp_path: Path) -> Iterator[Services]:
     yield made
     made.close()
     app_services.replace(None)
-
-
-@pytest.fixture(scope="session")
-def chrome() -> Iterator[Any]:
-    """Start a browser, or skip the test if there is none."""
-    try:
-        with browser() as found:
-            yield found
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 @dataclass(frozen=True)

@@ -112,4 +112,4 @@ def test_compare_page_with_stations(page: Page, services: Services) -> None:
     assert tabs(app) == ["Records", "Error over time", "Coupling"]
     assert app.selectbox(key="record").options == ["USC00010000", "USC00010001"]
     assert "one unit is 7" in page_text(app)
-    assert "the bands around them two standard deviations" in page_text(app)
+    assert "with a band of two standard deviations" in page_text(app)

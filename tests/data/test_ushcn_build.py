@@ -263,7 +263,7 @@ def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{tmp_path / 'data' / 'ushcn' / FILE}: 1 series of 1 station, ")
-    assert said.strip().endswith("; passed over: 1 malformed line, 1 empty file")
+    assert said.strip().endswith("; skipped: 1 malformed line, 1 empty file")
     assert main(["data", "check", "ushcn"]) == 0
     assert len(load(tmp_path / "data")) == 1
     assert main(arguments) == 2
@@ -274,8 +274,8 @@ def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["build"], "what can be built is ushcn"),
-    (["build", "mnist", "--from", "."], "what can be built is ushcn"),
+    (["build"], "only ushcn can be built"),
+    (["build", "mnist", "--from", "."], "only ushcn can be built"),
     (["build", "ushcn"], "--from is missing: acenode data build ushcn --from DIR"),
     (["get", "ushcn", "--from", "."], "--from goes with `acenode data build ushcn`"),
     (["check", "ushcn", "--seed", "1"], "--seed goes with"),

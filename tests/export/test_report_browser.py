@@ -8,22 +8,11 @@ from typing import Any
 
 import pytest
 
-from acenode.bench.browser import PLAYER, browser
-from acenode.errors import UserError
+from acenode.bench.browser import PLAYER
 from acenode.export import export
 from acenode.runs.store import Run
 
 FRAME = f"() => {PLAYER}?.__player.frame()"
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Any]:
-    """A browser, if one is installed."""
-    try:
-        with browser() as found:
-            yield found
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(params=["light", "dark"])
