@@ -35,7 +35,7 @@ def show_numbers(entries: list[Entry]) -> None:
                 metric = labels.measure_of(entry)
                 st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
                 experiment = experiments.EXPERIMENTS.get(entry.experiment)
-                for name in experiment.also if experiment else ():
+                for name in experiment.other_metrics if experiment else ():
                     other = metric_format.of(name, entry.experiment)
                     st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
                 st.metric(messages.escape(f"Validation {metric.title}, best epoch"), metric.text(entry.best),

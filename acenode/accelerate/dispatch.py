@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from acenode.backend import TORCH_OPERATIONS, Backend
 
-if TYPE_CHECKING:
-    from torch import Tensor  # a list of experiments does not wait for torch
+if TYPE_CHECKING:  # type checking only: avoids importing torch
+    from torch import Tensor
 
     from acenode.data.gru_ode_bayes_pass import PassInputs, PassOutputs
 

@@ -96,7 +96,7 @@ def table(options: Namespace) -> int:
 
     experiment = experiments.get(options.experiment)
     entries = Catalogue(run_store(options, to_read=True)).entries()
-    found = [measured(experiment, entries, metric) for metric in (experiment.metric.name, *experiment.also)]
+    found = [measured(experiment, entries, metric) for metric in (experiment.metric.name, *experiment.other_metrics)]
     if options.json:
         print_json([row for table in found for row in to_records(table)])
     else:

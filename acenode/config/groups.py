@@ -1,8 +1,7 @@
 """Settings by concern: what a method is built from and trained with, each a dataclass without missing values.
 
-A method names the groups that have a meaning for it; `Config.part` reads one. A field with a default depends on another
-setting (see `DEPENDS`) and has its default only where that setting leaves it without a meaning: a penalty of "none" has
-weight 0.
+A method names the groups that apply to it; `Config.part` reads one. A field with a default depends on another setting
+(see `DEPENDS`). The default is used only when the field does not apply: a penalty of "none" has weight 0.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def keys_of(*groups: type[Settings]) -> frozenset[str]:
     return frozenset(f.name for group in groups for f in fields(group))
 
 
-# Training and recording ---------------------------------------------------------------------------------------------
+# Training and snapshots ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +60,13 @@ class AttentionTraining(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordingSettings(Settings):
+class SnapshotSettings(Settings):
     snapshots: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureRecording(RecordingSettings):
-    """Recording of an image classifier, with an analysis of its features at the end."""
+class FeatureSnapshotSettings(SnapshotSettings):
+    """Snapshots of an image classifier, and whether its features are analysed at the end."""
 
     analysis: bool
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acenode.config import Config
-from acenode.config.groups import RecordingSettings
+from acenode.config.groups import SnapshotSettings
 from acenode.experiments.base import LabTask
 from acenode.runs.writer import RunWriter, json_value
 from acenode.training.trainer import Trainer
@@ -30,7 +30,7 @@ class RunListener:
         self.trainer, self.task = trainer, task
         self.writer.values["metric"] = task.metric.name
         epochs = trainer.recipe.epochs
-        count = min(self.config.part(RecordingSettings).snapshots, epochs + 1)
+        count = min(self.config.part(SnapshotSettings).snapshots, epochs + 1)
         self.snapshot_epochs = {round(i * epochs / (count - 1)) for i in range(count)}
         self.writer.checkpoint_time = time.monotonic()
 

@@ -17,5 +17,5 @@ ACTIVITY = experiment(SeriesSet(
     values={"epochs": 70, "latent": 15, "recognition": 100, "units": 500, "gru_units": 50, "encoder_maps": 6},
     of_sample={"units": 64, "latent": 15, "recognition": 32, "epochs": 20, "learning_rate": 0.03, "batch_size": 20},
     names=activity.CLASSES,
-    whole=lambda arrays: activity.recordings(arrays) >= activity.RECORDINGS,
+    is_complete=lambda arrays: activity.recordings(arrays) >= activity.RECORDINGS,
 ))

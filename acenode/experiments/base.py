@@ -14,7 +14,7 @@ from acenode.config.groups import AttentionTraining, Settings, Training, keys_of
 from acenode.errors import UserError
 from acenode.training.task import Metric, Recipe, Task
 
-if TYPE_CHECKING:  # both are slow to import, and a list of experiments needs neither
+if TYPE_CHECKING:  # type checking only: avoids importing numpy and torch
     import numpy as np
     import torch
 
@@ -65,9 +65,9 @@ class Experiment:
     make: MakeTask
     count: Callable[[Config], int]  # parameters of the model a configuration describes
     classes: tuple[str, ...] = ()  # their names, if they have other names than their numbers
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the choices a setting has in this experiment
-    also: tuple[str, ...] = ()  # other metrics that the paper prints
-    source: str | None = None  # the name of its full data in the catalogue of data sets
+    allowed_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of settings with fewer choices here
+    other_metrics: tuple[str, ...] = ()  # that the paper prints besides `metric`
+    source: str | None = None  # the name of its full data in the data registry
 
     def method(self, name: str) -> Method:
         if name not in self.methods:
@@ -80,14 +80,15 @@ class Experiment:
         for key, value in given.items():
             if key in SETTINGS and not any(key in m.uses for m in self.methods.values()):
                 raise UserError(f"{key} has no meaning in {self.name}: leave it out")
-            if key in self.only and value not in self.only[key]:
-                raise UserError(f"{key}={value} has no meaning in {self.name}: choose {' or '.join(self.only[key])}")
+            allowed = self.allowed_choices.get(key)
+            if allowed is not None and value not in allowed:
+                raise UserError(f"{key}={value} has no meaning in {self.name}: choose {' or '.join(allowed)}")
         defaults = self.defaults(method, data, given)
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})
 
     def choices(self, key: str) -> tuple[str, ...]:
         """Return the values that a setting can have in this experiment."""
-        return self.only.get(key) or KEYS[key].choices
+        return self.allowed_choices.get(key) or KEYS[key].choices
 
 
 def recipe_of(config: Config, optimiser: Callable[..., torch.optim.Optimizer],

@@ -56,7 +56,7 @@ class ForecastSet:
     source: str
     full: SporadicSet
     samples: Mapping[str, SporadicSet]
-    whole: Callable[[SeriesArrays], bool]
+    is_complete: Callable[[SeriesArrays], bool]
     metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, selection="negll"))
 
     def chosen(self, config: Config) -> SporadicSet:
@@ -75,7 +75,7 @@ class ForecastSet:
         arrays = chosen.load(root)
         parts = forecast_parts(arrays, config.part(ForecastData).fold, chosen.cut)
         task = ForecastTask(config, arrays, parts, chosen.cut, model, self.metric, device, chosen.note)
-        task.partial = config.data == "full" and not self.whole(arrays)
+        task.partial = config.data == "full" and not self.is_complete(arrays)
         return task
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,7 +95,7 @@ def experiment(spec: ForecastSet) -> Experiment:
     """Return the registry entry of a forecasting experiment."""
     return Experiment(
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
-        also=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
+        other_metrics=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
-        only={"initial": ("correlation", "dense")},
+        allowed_choices={"initial": ("correlation", "dense")},
     )

@@ -17,15 +17,15 @@ from acenode.config.groups import (
     JumpAttention,
     JumpNetwork,
     Recognition,
-    RecordingSettings,
+    SnapshotSettings,
     SolverSettings,
 )
 from acenode.experiments.base import Method
 
-if TYPE_CHECKING:  # needs torch, which a list of methods does not
+if TYPE_CHECKING:  # type checking only: avoids importing torch
     from torch import nn
 
-COMMON = (DecayTraining, ForecastNetwork, ForecastData, RecordingSettings)
+COMMON = (DecayTraining, ForecastNetwork, ForecastData, SnapshotSettings)
 JUMPS = (*COMMON, JumpNetwork, EngineSettings)
 BASELINE = {"learning_rate": 1e-3}
 TIMES = 41  # at which the correlation of fixed attention keeps its running averages

@@ -65,7 +65,8 @@ def over_time(data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
 def records(model: nn.Module, data: ForecastSeries) -> list[dict[str, Any]]:
     """Return a few series: the observations before and after the cut, and the forecast over time."""
     a, chosen = data.arrays, data.longest(data.parts.parts.test, SHOWN)
-    lines, found, jumping = curves(model, data, data.forecast_batch(chosen, 0)), [], hasattr(model, "around")
+    lines, found = curves(model, data, data.forecast_batch(chosen, 0)), []
+    jumping = hasattr(model, "predict_around_jumps")
     for b, (i, r) in enumerate(zip(chosen, data.records(chosen), strict=True)):
         t, mean, deviation = lines[b]
         seen = r.t <= data.cut
@@ -85,8 +86,8 @@ def records(model: nn.Module, data: ForecastSeries) -> list[dict[str, Any]]:
 def curves(model: nn.Module, data: ForecastSeries,
            batch: SporadicBatch) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return times, means and standard deviations of each series; at a jump both before and after it."""
-    if hasattr(model, "around"):
-        seen, after, between, times = model.around(batch, data.grid(GRID).tolist())  # type: ignore[operator]
+    if hasattr(model, "predict_around_jumps"):
+        seen, after, between, times = model.predict_around_jumps(batch, data.grid(GRID).tolist())  # type: ignore[operator]
         parts = [(times, between), (batch.seen, seen), (batch.seen, after)]
     else:
         later = ahead(batch.seen, np.linspace(data.cut, data.arrays.horizon, GRID // 4 + 1)[1:])

@@ -9,7 +9,7 @@ from acenode.config import Config
 from acenode.config.groups import (
     AttentionTraining,
     Augmentation,
-    FeatureRecording,
+    FeatureSnapshotSettings,
     ImageAttention,
     ImageNetwork,
     MomentumTraining,
@@ -18,10 +18,10 @@ from acenode.config.groups import (
 from acenode.errors import UserError
 from acenode.experiments.base import Method
 
-if TYPE_CHECKING:  # needs torch, which a list of methods does not
+if TYPE_CHECKING:  # type checking only: avoids importing torch
     from acenode.models.image.model import ImageModel, ImageShape
 
-COMMON = (MomentumTraining, ImageNetwork, FeatureRecording)
+COMMON = (MomentumTraining, ImageNetwork, FeatureSnapshotSettings)
 
 
 def build_resnet(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.config import Config
-from acenode.config.groups import FeatureRecording, ImageNetwork, MomentumTraining
+from acenode.config.groups import FeatureSnapshotSettings, ImageNetwork, MomentumTraining
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.data.image_source import ImageArrays
 from acenode.data.splits import stratified_holdout
@@ -132,5 +132,5 @@ class ImageTask:
         out = self.outputs("test")
         features, logits, labels = (x.cpu().numpy() for x in (out.features, out.logits, out.labels))
         result = confusion(logits.argmax(1), labels, self.classes)
-        analysed = self.config.part(FeatureRecording).analysis
+        analysed = self.config.part(FeatureSnapshotSettings).analysis
         return result | embedding(features, logits, labels) if analysed else result

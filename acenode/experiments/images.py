@@ -39,7 +39,7 @@ class ImageSet:
     penalty_weight: float
     layers: Mapping[str, tuple[int, int]]
     validation: int = 5000
-    of_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # defaults of single methods
+    method_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # defaults of single methods
 
     def load(self, data: str, root: Path) -> ImageArrays:
         return digits(colour=self.inputs == 3) if data == "sample" else image_data.load(self.name, root)
@@ -82,7 +82,7 @@ class ImageSet:
         if data == "sample":  # 24 + 4 channels are normalised in pairs; 24 + 5 is prime and would be one group
             values |= {"epochs": 12, "batch_size": 64, "learning_rate": 0.15, "crop": 8, "stem_padding": 1,
                        "rtol": 1e-2, "atol": 1e-2, "augment": 4}
-        return {**values, **METHODS[method].defaults, **self.of_method.get(method, {})}
+        return {**values, **METHODS[method].defaults, **self.method_defaults.get(method, {})}
 
 
 def experiment(spec: ImageSet) -> Experiment:

@@ -19,9 +19,9 @@ from acenode.config.groups import (
     ODERecurrenceSettings,
     Recognition,
     RecordClassification,
-    RecordingSettings,
     SeriesNetwork,
     Settings,
+    SnapshotSettings,
     SolverSettings,
     Training,
 )
@@ -30,7 +30,7 @@ from acenode.experiments.base import Method
 if TYPE_CHECKING:  # needs torch, which a list of methods does not
     from torch import nn
 
-COMMON = (Training, SeriesNetwork, RecordingSettings)
+COMMON = (Training, SeriesNetwork, SnapshotSettings)
 DECODER = (Decoder, SolverSettings)
 TIMES = 21  # at which the correlation of fixed attention keeps its running averages
 LAST_UNITS = 100  # hidden units of the network that predicts from the state of an ODE-RNN

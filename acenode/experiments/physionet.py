@@ -18,7 +18,7 @@ PHYSIONET = experiment(SeriesSet(
     methods=methods(None, Normalisation, record=True),
     sample=simulated.icu, full=lambda root: physionet.load(root, "a"), variables=(12, 41), classes=1,
     values=BEST, of_sample={}, names=physionet.CLASSES,
-    whole=lambda arrays: len(arrays) == 4000,
+    is_complete=lambda arrays: len(arrays) == 4000,
 ))
 
 VITALS = experiment(SeriesSet(
@@ -28,5 +28,5 @@ VITALS = experiment(SeriesSet(
     methods=methods(GENERATIVE, Normalisation, Reconstruction),
     sample=simulated.icu, full=lambda root: physionet.load(root, "ab"), variables=(12, 41), classes=1,
     values=BEST, of_sample={}, names=(),
-    whole=lambda arrays: len(arrays) == 8000,
+    is_complete=lambda arrays: len(arrays) == 8000,
 ))

@@ -59,7 +59,7 @@ class SeriesSet:
     values: Mapping[str, Any]  # the paper's best
     of_sample: Mapping[str, Any]
     names: tuple[str, ...]  # of the classes
-    whole: Callable[[SeriesArrays], bool]  # True if no record of the full data is missing
+    is_complete: Callable[[SeriesArrays], bool]  # True if no record of the full data is missing
 
     def shape(self, config: Config) -> SeriesShape:
         classify = None if self.kind == "vitals" else self.kind
@@ -81,7 +81,7 @@ class SeriesSet:
         splits = SeriesSplits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
                         records_of(arrays, parts.test, scale), arrays.classes, arrays.coupling)
         task = SeriesTask(config, splits, self.build(config, backend), self.kind, self.metric, device)
-        task.partial = config.data == "full" and not self.whole(arrays)
+        task.partial = config.data == "full" and not self.is_complete(arrays)
         return task
 
     def scale(self, arrays: SeriesArrays, train: np.ndarray, config: Config) -> Scale:
@@ -122,5 +122,5 @@ def experiment(spec: SeriesSet) -> Experiment:
         name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
         methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
-        only={"initial": ("correlation", "dense")}, classes=spec.names,
+        allowed_choices={"initial": ("correlation", "dense")}, classes=spec.names,
     )

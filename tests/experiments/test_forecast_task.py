@@ -234,7 +234,7 @@ def test_after_a_jump_the_line_goes_on_from_where_it_landed() -> None:
     made = task("gru-ode-bayes", sample="ou", step_size=0.05)
     batch = made.data.forecast_batch(made.data.parts.parts.test[:1], 0)
     with torch.no_grad():
-        _, after, _, _ = made.model.eval().around(batch, [0.0])  # type: ignore[operator]
+        _, after, _, _ = made.model.eval().predict_around_jumps(batch, [0.0])  # type: ignore[operator]
         ((t, mean, _),) = report.curves(made.model, made.data, batch)
     seen = batch.seen.t[0].numpy()
     for i, at in enumerate(seen):

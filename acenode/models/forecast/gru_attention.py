@@ -25,7 +25,7 @@ class GRUAttention(nn.Module):
                  own_feedback: bool = False) -> None:
         super().__init__()
         self.g, self.q, self.every, self.at_jump, self.own_feedback = g, q, every, at_jump, own_feedback
-        # q of the observations: a running average of correlations over time
+        # q at observations: a running average of correlations over time. Its name is a key of checkpoints
         self.anew = Correlation((g.new.in_features,), bins=41) if g is not None and at_jump != "keep" else None
 
     def initial(self, h0: Tensor) -> Tensor | None:

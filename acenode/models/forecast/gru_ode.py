@@ -31,8 +31,8 @@ class GRUODE(nn.Module):
         if self.given is not None:
             *gates_x, u_x = self.given(x).chunk(len(gates) + 1, -1)
             gates = [gate + gate_x for gate, gate_x in zip(gates, gates_x, strict=True)]
-        opened = [torch.sigmoid(gate) for gate in gates]
-        r, z = opened[0], opened[-1]  # one and the same in the minimal cell
+        gates = [torch.sigmoid(gate) for gate in gates]
+        r, z = gates[0], gates[-1]  # the same gate in the minimal cell
         u = torch.tanh(self.new(r * h) + u_x)
         return (1 - z) * (u - (h if own is None else own))
 

@@ -123,9 +123,9 @@ class GRUODEBayes(nn.Module):
 
     # Integration ------------------------------------------------------------------------------------------------------
 
-    def integrate_plainly(self, schedule: StepSchedule, h: Tensor, a: Tensor | None, x: Tensor, m: Tensor,
-                          horizon: float, *, dropout: Tensor | None = None, noise: NoiseSource | None = None,
-                          detach: bool = False, with_attention: bool = False) -> PassOutputs:
+    def integrate_plain(self, schedule: StepSchedule, h: Tensor, a: Tensor | None, x: Tensor, m: Tensor,
+                        horizon: float, *, dropout: Tensor | None = None, noise: NoiseSource | None = None,
+                        detach: bool = False, with_attention: bool = False) -> PassOutputs:
         """Integrate from h(0) and a(0) with torch operations and autograd: the reference for all faster versions.
 
         Args:
@@ -172,14 +172,14 @@ class GRUODEBayes(nn.Module):
     def _integrate(self, schedule: StepSchedule, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor, horizon: float, *,
                    dropout: Tensor | None = None, noise: NoiseSource | None = None, detach: bool = False,
                    with_attention: bool = False) -> PassOutputs:
-        """Integrate by the fastest version the backend has for this model; see `integrate_plainly`."""
+        """Integrate by the fastest version the backend has for this model; see `integrate_plain`."""
         with_attention = with_attention and self.attention is not None
         followed = schedule.read_everywhere(len(h0)) if with_attention else schedule
         inputs = self._pass_inputs(followed, h0, a0, x, m, dropout, detach)
         out = None if inputs is None else dispatch.gru_ode_bayes(self.backend, inputs)
         if out is None:
-            return self.integrate_plainly(schedule, h0, a0, x, m, horizon, dropout=dropout, noise=noise, detach=detach,
-                                          with_attention=with_attention)
+            return self.integrate_plain(schedule, h0, a0, x, m, horizon, dropout=dropout, noise=noise, detach=detach,
+                                        with_attention=with_attention)
         if not with_attention or self.attention is None or a0 is None:
             return out
         observed, reads = schedule.observations, schedule.reads
@@ -218,7 +218,7 @@ class GRUODEBayes(nn.Module):
         a = None if out.attention is None else by_frame(out.attention, schedule.reads, B, frames)
         return by_frame(out.read, schedule.reads, B, frames), a
 
-    def around(self, batch: SporadicBatch, t: list[float]) -> tuple[Forecast, Forecast, Forecast, Points]:
+    def predict_around_jumps(self, batch: SporadicBatch, t: list[float]) -> tuple[Forecast, Forecast, Forecast, Points]:
         """Return the predictions before and after every jump, those at common times t, and these times as points."""
         times = common_times(batch.seen, t)
         schedule, out = self._observe(batch, times)

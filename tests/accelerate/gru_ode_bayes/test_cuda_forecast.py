@@ -67,7 +67,7 @@ def test_trajectories_are_those_of_the_cpu(attentive: bool) -> None:
         model: Any = filled(GRUODEBayes(D, H, 4, 2, step=STEP, attention=attention)).to(device).eval()
         of = batch(True).to(torch.device(device))
         with torch.no_grad():
-            around = model.around(of, frames)[:3]
+            around = model.predict_around_jumps(of, frames)[:3]
             found.append([*(v.cpu() for v in model.trajectory(of, frames) if v is not None),
                           *(forecast.mean.cpu() for forecast in around)])
     assert len(found[0]) == 4 + attentive

@@ -249,7 +249,7 @@ def test_trajectories_of_the_fused_pass_are_those_of_the_plain_loop(kind: str, o
     found = []
     for model.backend in (ACCELERATED, PLAIN):
         with torch.no_grad():
-            around = model.around(of, frames)[:3]
+            around = model.predict_around_jumps(of, frames)[:3]
             found.append([*(v for v in model.trajectory(of, frames) if v is not None),
                           *(v for forecast in around for v in (forecast.mean, forecast.logvar))])
     assert len(found[0]) == len(found[1]) == 7 + (attention is not None)
@@ -320,7 +320,7 @@ def test_predictions_around_a_jump() -> None:
     model = model_of(evolving()).eval()
     of = batch([series(np.array([1.0, 2.0]))])
     with torch.no_grad():
-        before, after, between, points = model.around(of, [0.0, 1.0, 1.5])
+        before, after, between, points = model.predict_around_jumps(of, [0.0, 1.0, 1.5])
         forecast = model(of)
     assert torch.allclose(before.mean, forecast.mean)
     assert torch.allclose(between.mean[0, 1], before.mean[0, 0])  # read points come before the jump
