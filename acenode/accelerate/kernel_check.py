@@ -10,12 +10,12 @@ import torch
 from acenode.backend import Backend
 from acenode.errors import is_out_of_memory
 
-_failures: dict[Hashable, str] = {}  # by kind of kernel; empty where it runs
+_failures: dict[Hashable, str] = {}  # by kind of kernel; empty if it works
 _lock = Lock()
 
 
-def runs(backend: Backend, kind: Hashable, attempt: Callable[[], object], what: str = "GPU kernels") -> bool:
-    """Return True if kernels of this kind run, as one `attempt` per process found out; log a failure once a run."""
+def kernel_works(backend: Backend, kind: Hashable, attempt: Callable[[], object], what: str = "GPU kernels") -> bool:
+    """Return True if kernels of this kind work; `attempt` tests it once per process. Log a failure once per run."""
     if kind not in _failures:
         with _lock:
             if kind not in _failures:
@@ -38,7 +38,7 @@ def _failure(attempt: Callable[[], object]) -> str:
 
 def kernels_available(backend: Backend, device_index: int) -> bool:
     """Return True if the backend allows Triton kernels and they compile and run on that CUDA device."""
-    return backend.accelerated and runs(backend, ("any", device_index), lambda: _copy_one_number(device_index))
+    return backend.accelerated and kernel_works(backend, ("any", device_index), lambda: _copy_one_number(device_index))
 
 
 def _copy_one_number(device_index: int) -> None:

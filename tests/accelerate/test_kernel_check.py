@@ -20,7 +20,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_works_is_tried_once() -> None:
     attempts: list[int] = []
     backend = Backend(log=attempts.append)  # type: ignore[arg-type]
-    assert all(kernel_check.runs(backend, "kind", lambda: attempts.append(1)) for _ in range(3))
+    assert all(kernel_check.kernel_works(backend, "kind", lambda: attempts.append(1)) for _ in range(3))
     assert attempts == [1]
 
 
@@ -34,10 +34,10 @@ def test_what_does_not_is_told_once_to_every_run() -> None:
     for _ in range(2):
         lines: list[str] = []
         backend = Backend(log=lines.append)
-        assert not any(kernel_check.runs(backend, "kind", attempt) for _ in range(3))
+        assert not any(kernel_check.kernel_works(backend, "kind", attempt) for _ in range(3))
         assert lines == ["GPU kernels do not run here: ValueError: no such instruction"]
     assert attempts == [1]
-    assert kernel_check.runs(ACCELERATED, "another", lambda: None)
+    assert kernel_check.kernel_works(ACCELERATED, "another", lambda: None)
 
 
 def test_threads_make_one_attempt_together() -> None:
@@ -50,7 +50,7 @@ def test_threads_make_one_attempt_together() -> None:
 
     def ask() -> None:
         ready.wait()
-        answers.append(kernel_check.runs(ACCELERATED, "kind", attempt))
+        answers.append(kernel_check.kernel_works(ACCELERATED, "kind", attempt))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -65,7 +65,7 @@ def test_an_error_without_words_has_its_name() -> None:
         raise NotImplementedError
 
     lines: list[str] = []
-    kernel_check.runs(Backend(log=lines.append), "kind", attempt)
+    kernel_check.kernel_works(Backend(log=lines.append), "kind", attempt)
     assert lines == ["GPU kernels do not run here: NotImplementedError"]
 
 
@@ -77,5 +77,5 @@ def test_memory_that_is_short_says_nothing_about_kernels(trouble: Exception) -> 
         raise trouble
 
     with pytest.raises(type(trouble)):
-        kernel_check.runs(ACCELERATED, "kind", attempt)
-    assert kernel_check.runs(ACCELERATED, "kind", lambda: None)
+        kernel_check.kernel_works(ACCELERATED, "kind", attempt)
+    assert kernel_check.kernel_works(ACCELERATED, "kind", lambda: None)

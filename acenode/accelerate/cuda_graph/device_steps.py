@@ -37,7 +37,7 @@ def first_same_as_last(tableau: Tableau) -> Tableau:
 
 
 class StageObserver(Protocol):
-    """Learns which evaluations of the field are differentiated together."""
+    """Notified before and after the stages of a step, whose evaluations are differentiated together."""
 
     def begin_step(self, stages: int) -> None: ...
     def end_step(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The graph engine: does the passes of a run as recorded CUDA graphs, and logs where it cannot."""
+"""The graph engine: runs the passes of a run as recorded CUDA graphs, and logs why where it cannot."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def make_engine(task: PiecewiseTask, device: torch.device, backend: Backend, com
 
 
 class GraphEngine:
-    """Does passes by recordings, made when a pass is first needed; disables itself for good where that fails."""
+    """Runs passes as CUDA graphs, recorded when a pass is first needed; disabled permanently if recording fails."""
 
     def __init__(self, task: PiecewiseTask, recorder: GraphRecorder, rate: Tensor, backend: Backend = ACCELERATED,
                  compiles: bool = True) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.compiled_field import CompiledField
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
-from acenode.accelerate.kernel_check import kernels_available, runs
+from acenode.accelerate.kernel_check import kernel_works, kernels_available
 from acenode.attention import Elementwise
 from acenode.backend import ACCELERATED, Backend
 from acenode.models.image.fields import ConvField
@@ -118,5 +118,5 @@ def _compiled(fields: list[Any], like: Tensor, backend: Backend) -> dict[Any, Co
     """Return those of the fields that torch can compile."""
     made = {field: CompiledField(field, like) for field in fields}
     return {field: compiled for field, compiled in made.items()
-            if runs(backend, ("torch.compile", like.device.index, like.shape), partial(compiled.attempt, like),
-                    "fields compiled by torch")}
+            if kernel_works(backend, ("torch.compile", like.device.index, like.shape), partial(compiled.attempt, like),
+                            "fields compiled by torch")}

@@ -76,7 +76,7 @@ class RecordedPass:
         with self.recorder.on_stream(), train_only(self.spec.trained, self.everything):
             try:
                 self._allocate()
-                self._rehearse()
+                self._warm_up()
             finally:
                 with torch.no_grad():
                     for x, value in zip(changed, before, strict=True):
@@ -90,8 +90,8 @@ class RecordedPass:
         for p in self.spec.trained:
             p.grad = None
 
-    def _rehearse(self) -> None:
-        """Run every part once without recording, and learn how many attempts a solve takes."""
+    def _warm_up(self) -> None:
+        """Run every part once without recording, and count the attempts of a solve."""
         self._encode()
         self._attempt()
         status = self._wait_for_status()

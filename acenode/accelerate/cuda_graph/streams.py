@@ -11,12 +11,12 @@ import torch
 
 from acenode.accelerate import torch_private
 
-STREAMS_PER_DEVICE = 32  # torch creates so many, then returns the first one again
+STREAMS_PER_DEVICE = 32  # size of torch's stream pool; after so many, torch returns the first one again
 _LOCK = threading.Lock()  # of the process: acquiring and releasing streams, and counting runs
 
 
 class StreamPool:
-    """Lends the streams of a device, each to one user at a time."""
+    """Allocates the streams of a device, each to one user at a time."""
 
     def __init__(self, device: torch.device, create: Callable[[torch.device], torch.cuda.Stream]) -> None:
         self.device, self.create = device, create
@@ -24,7 +24,7 @@ class StreamPool:
         self.idle: list[torch.cuda.Stream] = []  # reused first: torch caches memory by stream
 
     @property
-    def lent(self) -> int:
+    def in_use(self) -> int:
         return len(self.known) - len(self.idle)
 
     def acquire(self) -> torch.cuda.Stream | None:
@@ -107,4 +107,4 @@ def free_unused_memory() -> None:
 
 
 def _in_use() -> bool:
-    return _runs > 0 or any(pool.lent for pool in tuple(_pools.values()))
+    return _runs > 0 or any(pool.in_use for pool in tuple(_pools.values()))

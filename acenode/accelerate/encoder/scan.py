@@ -21,7 +21,7 @@ from torch import Tensor
 
 from acenode.accelerate.encoder import cuda, torch_rows
 from acenode.accelerate.encoder.buffers import EncoderActivations, activations_for, gradients_for
-from acenode.accelerate.kernel_check import runs
+from acenode.accelerate.kernel_check import kernel_works
 from acenode.backend import GPU_KERNELS, TORCH_OPERATIONS, Backend
 
 
@@ -35,7 +35,7 @@ class EncoderScan(torch.autograd.Function):
     def forward(ctx: Any, backend: Backend, projected: Tensor, dt: Tensor, read: Tensor, *weights: Tensor) -> Tensor:
         w = [x.contiguous() for x in weights]
         trains = any(ctx.needs_input_grad)
-        ctx.by_kernel = cuda.supports(backend, projected, w) and runs(
+        ctx.by_kernel = cuda.supports(backend, projected, w) and kernel_works(
             backend, ("recurrence", projected.device, trains, *cuda.compiled_for(w).values()),
             lambda: _attempt(projected, dt, read, w, trains))
         if projected.is_cuda:

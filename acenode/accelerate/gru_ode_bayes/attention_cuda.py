@@ -35,7 +35,7 @@ from acenode.accelerate.gru_ode_bayes.events import (
     max_width,
     sizes,
 )
-from acenode.accelerate.kernel_check import kernels_available, runs
+from acenode.accelerate.kernel_check import kernel_works, kernels_available
 from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
 from acenode.backend import Backend
 from acenode.data.gru_ode_bayes_pass import GWeights
@@ -111,7 +111,7 @@ def supports(backend: Backend, h0: Tensor, dt: Tensor, events: KernelEvents, opt
     needed = [w.requires_grad for w in (*weights, *g)]
     kind = ("attention", h0.device, options.own_feedback, options.detach, options.save, any(needed[:F_WEIGHTS]),
             any(needed[len(weights):]), *sizes(events, weights).values())
-    return runs(backend, kind, lambda: _attempt(h0, dt, events, options, weights, g, needed))
+    return kernel_works(backend, kind, lambda: _attempt(h0, dt, events, options, weights, g, needed))
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ from acenode.accelerate.gru_ode_bayes.events import (
     max_width,
     sizes,
 )
-from acenode.accelerate.kernel_check import kernels_available, runs
+from acenode.accelerate.kernel_check import kernel_works, kernels_available
 from acenode.accelerate.triton_support import MAX_ELEMENTS
 from acenode.backend import Backend
 
@@ -54,7 +54,7 @@ def supports(backend: Backend, h0: Tensor, dt: Tensor, events: KernelEvents, wei
         return False
     back = torch.is_grad_enabled()
     kind = "jumps", h0.device, back, *sizes(events, weights).values()
-    return runs(backend, kind, lambda: _attempt(h0, dt, events, weights, back))
+    return kernel_works(backend, kind, lambda: _attempt(h0, dt, events, weights, back))
 
 
 @torch.no_grad()
