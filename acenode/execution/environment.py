@@ -13,7 +13,7 @@ import torch
 from acenode.backend import Backend
 from acenode.errors import UserError
 
-NO_C = "ACENODE_NATIVE"  # 0: never call a C compiler
+NATIVE_VARIABLE = "ACENODE_NATIVE"  # an environment variable; 0: never call a C compiler
 
 
 def device_of(name: str) -> torch.device:
@@ -28,7 +28,7 @@ def device_of(name: str) -> torch.device:
 def backend_of(engine: str | None, log: Callable[[str], None] = lambda line: None,
                on_series_by: Callable[[str], None] = lambda name: None) -> Backend:
     """Return what a run with this setting `engine` may use: `reference` is torch operations with autograd only."""
-    return Backend(engine != "reference", os.environ.get(NO_C) != "0", log, on_series_by)
+    return Backend(engine != "reference", os.environ.get(NATIVE_VARIABLE) != "0", log, on_series_by)
 
 
 @contextmanager
@@ -51,9 +51,10 @@ def run_context(device: torch.device, engine: str | None, log: Callable[[str], N
 
 
 def _make_deterministic() -> None:
-    """Let cuDNN add up in one order, in the whole process.
+    """Use deterministic cuDNN algorithms in this process.
 
-    Its fastest convolutions add up in any order. Training amplifies such a rounding to whole points of accuracy.
+    The fastest convolutions sum in varying order. Training amplifies the rounding differences to whole percentage
+    points of accuracy.
     """
     torch.backends.cudnn.deterministic = True
 

@@ -65,17 +65,17 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Pace:
-    """Seconds per epoch, seconds besides the epochs, and where these numbers are from."""
+class _Timing:
+    """Seconds per epoch, seconds outside the epochs, and where these numbers are from."""
 
     epoch: float
-    beside: float = 0.0
-    runs: int = 0  # finished runs that it is the median of; 0 if an iteration was timed
-    borrowed: bool = False  # from another kind of run
+    overhead: float = 0.0
+    runs: int = 0  # number of finished runs it is the median of; 0 if an iteration was timed
+    extrapolated: bool = False  # from the timing of another kind of run
 
 
 _timed: dict[RunKind, float] = {}  # seconds per epoch, kept while the process lives
-_timing = threading.Lock()  # timings at the same time would slow each other
+_timing_lock = threading.Lock()  # timings at the same time would slow each other
 
 
 def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -> Estimate:
@@ -85,23 +85,23 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -
     except UserError as error:  # there is no such device
         return Estimate(len(configs), None, str(error))
     finished = [entry for entry in catalogue.entries() if entry.state == "finished" and entry.seconds and entry.epochs]
-    paces = {config: _from_runs(config, kind, finished) for config, kind in kinds.items()}
-    reasons = _time([config for config, pace in paces.items() if pace is None], kinds, data_root)
-    for config, pace in paces.items():
-        if pace is None and kinds[config] not in reasons:
-            paces[config] = _from_timing(kinds[config])
-    each = {config: pace.epoch * config.part(Training).epochs + pace.beside for config, pace in paces.items()
-            if pace is not None}
+    timings = {config: _from_runs(config, kind, finished) for config, kind in kinds.items()}
+    reasons = _time([config for config, timing in timings.items() if timing is None], kinds, data_root)
+    for config, timing in timings.items():
+        if timing is None and kinds[config] not in reasons:
+            timings[config] = _from_timing(kinds[config])
+    each = {config: timing.epoch * config.part(Training).epochs + timing.overhead for config, timing in timings.items()
+            if timing is not None}
     unknown = next((config for config in configs if config not in each), None)
     if unknown is not None:
         reason = reasons.get(kinds[unknown], "no similar run could be timed")
         return Estimate(len(configs), None, reason, each)
-    return Estimate(len(configs), sum(each[config] for config in configs), _basis(paces, kinds), each)
+    return Estimate(len(configs), sum(each[config] for config in configs), _basis(timings, kinds), each)
 
 
 def forget() -> None:
     """Forget all timings."""
-    with _timing:
+    with _timing_lock:
         _timed.clear()
 
 
@@ -112,7 +112,7 @@ def _kind(config: Config) -> RunKind:
 # From finished runs -------------------------------------------------------------------------------------------------
 
 
-def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Pace | None:
+def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Timing | None:
     """Return the median over the most similar finished runs, or None if there are none."""
     similar: dict[tuple[bool, ...], list[Entry]] = {}
     for entry in finished:
@@ -123,8 +123,8 @@ def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Pac
     if not similar:
         return None
     nearest = similar[max(similar)]
-    beside = [entry.other_seconds for entry in nearest if entry.other_seconds is not None]
-    return _Pace(median((entry.seconds or 0.0) / entry.epochs for entry in nearest), median(beside or [0.0]),
+    overhead = [entry.other_seconds for entry in nearest if entry.other_seconds is not None]
+    return _Timing(median((entry.seconds or 0.0) / entry.epochs for entry in nearest), median(overhead or [0.0]),
                  runs=len(nearest))
 
 
@@ -133,7 +133,7 @@ def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Pac
 
 def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Path) -> dict[RunKind, str]:
     """Time kinds of run that were not timed yet, at most a few; return the reasons of those that failed."""
-    with _timing:
+    with _timing_lock:
         new: dict[RunKind, Config] = {}
         for config in configs:
             if kinds[config] not in _timed:
@@ -191,28 +191,29 @@ def _passes(kind: RunKind) -> int:
     return 2 if kind.schedule == "alternating" and kind.attention == "evolving" else 1
 
 
-def _from_timing(kind: RunKind) -> _Pace | None:
+def _from_timing(kind: RunKind) -> _Timing | None:
     """Return the timing of this kind, or of the most similar kind on the same device and data."""
     known = dict(_timed)
     if kind in known:
-        return _Pace(known[kind])
+        return _Timing(known[kind])
     candidates = [other for other in known if (other.device, other.data) == (kind.device, kind.data)]
     if not candidates:
         return None
     nearest = max(candidates, key=lambda other: tuple(a == b for a, b in zip(other, kind, strict=True)))
-    return _Pace(known[nearest] * _passes(kind) / _passes(nearest), borrowed=True)
+    return _Timing(known[nearest] * _passes(kind) / _passes(nearest), extrapolated=True)
 
 
-def _basis(paces: dict[Config, _Pace | None], kinds: dict[Config, RunKind]) -> str:
+def _basis(timings: dict[Config, _Timing | None], kinds: dict[Config, RunKind]) -> str:
     """Say what the estimate is based on."""
     parts = []
-    most = max((pace.runs for pace in paces.values() if pace), default=0)
+    most = max((timing.runs for timing in timings.values() if timing), default=0)
     if most:
         parts.append(f"{most} similar finished run{'s' if most > 1 else ''}")
-    timed = {kinds[config] for config, pace in paces.items() if pace and not pace.runs and not pace.borrowed}
+    timed = {kinds[config] for config, timing in timings.items()
+             if timing and not timing.runs and not timing.extrapolated}
     if timed:
         parts.append(f"a timed iteration of {len(timed)} kind{'s' if len(timed) > 1 else ''} of run")
-    if any(pace and pace.borrowed for pace in paces.values()):
+    if any(timing and timing.extrapolated for timing in timings.values()):
         parts.append("for the others the most similar of these")
     basis = ", and ".join(parts) or "no runs"
     return f"{basis}; without testing" if timed else basis

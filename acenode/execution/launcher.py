@@ -202,7 +202,7 @@ class Launcher:
         return self.running.get(run_id) or next((j for j in self.waiting if j.run.id == run_id), None)
 
     def _state(self, run: Run) -> str:
-        """Return the state; `interrupted` too if no thread of this process trains the run: its last write failed."""
+        """Return the state. Also `interrupted` if this process owns the run but no longer trains it."""
         status = run.status()
         here = status["state"] in BUSY and status["process"] == identity()
         return "interrupted" if here and self._find(run.id) is None and not is_locked(run) else status["state"]

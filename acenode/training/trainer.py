@@ -183,7 +183,7 @@ class Trainer:
             self._check_finite(record)
 
     def _check_finite(self, record: dict[str, Any]) -> None:
-        """Raise TrainingError for a NaN or an infinity; called before every checkpoint, which is thus a good one."""
+        """Raise TrainingError for a NaN or an infinity; called before every checkpoint, so none contains one."""
         bad = next((k for k in MUST_BE_FINITE if not math.isfinite(record.get(k, 0.0))), None)
         if bad is not None:
             remedy = f" or {self.recipe.remedy}" if self.recipe.remedy else ""
@@ -202,6 +202,7 @@ class Trainer:
             "epoch": self.epoch, "iteration": self.iteration, "step": self.step, "seconds": self.seconds,
             "sums": dict(self.sums), "model": self.task.model.state_dict(), "main": self.main_optimiser.state_dict(),
             "attention": self.attention_optimiser.state_dict() if self.attention_optimiser else None,
+            # "judged" is the value that selected the best epoch; existing checkpoints have this key
             "best": {"value": self.best.value, "epoch": self.best.epoch, "model": self.best.model,
                      "judged": self.best.selection_value},
         }

@@ -34,7 +34,7 @@ class ConvField(nn.Module):
 class ConvAttention(nn.Module):
     """q(h(0)) = a(0) by convolutions that do not read t: GroupNorm–ReLU–Conv–GroupNorm–ReLU–Conv–GroupNorm.
 
-    With one convolution the second is left out but not its norm: so the paper's size of the MNIST model comes out.
+    With one convolution the second is left out but not its norm: this reproduces the paper's parameter count for MNIST.
     """
 
     def __init__(self, channels: int, convolutions: int = 2, backend: Backend = ACCELERATED) -> None:
