@@ -74,6 +74,6 @@ def _lanes(found: list[tuple[ChartedRun, Band]]) -> list[Lane]:
         if band.true and band.true not in truths:
             truths.append(band.true)
             lanes.append(("True class" + " " * len(truths[1:]), band.true))  # spaces keep several lanes apart
-        correct = f" ({band.right:.0%} correct)" if band.right is not None else ""
+        correct = f" ({band.accuracy:.0%} correct)" if band.accuracy is not None else ""
         lanes.append((run.html_name + correct, band.predicted))
     return lanes

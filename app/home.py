@@ -1,4 +1,4 @@
-"""The home page: what this is, in a moving picture; a demo; the latest results."""
+"""The home page: what ACE-NODE is, with an animation; a demo; the latest results."""
 
 from __future__ import annotations
 

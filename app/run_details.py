@@ -32,8 +32,8 @@ def show(entry: Entry) -> None:
 def _load_annotations(entry: Entry) -> None:
     """Fill the widgets from the run's folder when they are new, or when another session has changed the notes."""
     is_new = f"notes/{entry.id}" not in st.session_state  # Streamlit drops the state of widgets that were not shown
-    if is_new or st.session_state.get(f"said/{entry.id}") != (entry.notes, entry.tags):
-        st.session_state[f"said/{entry.id}"] = (entry.notes, entry.tags)
+    if is_new or st.session_state.get(f"loaded/{entry.id}") != (entry.notes, entry.tags):
+        st.session_state[f"loaded/{entry.id}"] = (entry.notes, entry.tags)
         st.session_state[f"notes/{entry.id}"] = entry.notes
         st.session_state[f"tags/{entry.id}"] = list(entry.tags)
 
@@ -45,4 +45,4 @@ def _save_annotations(run_id: str) -> None:
                           st.session_state[f"tags/{run_id}"])
     except (UserError, OSError) as error:
         messages.notify(error)
-    st.session_state.pop(f"said/{run_id}", None)
+    st.session_state.pop(f"loaded/{run_id}", None)

@@ -11,7 +11,7 @@ POINTS = 4000  # most points of a line
 
 T = TypeVar("T")
 Numbers = list[float]
-Gappy = list[float | None]  # None is a gap in a line
+OptionalNumbers = list[float | None]  # None is a gap in a line
 
 
 def items(value: Any) -> list[Any]:
@@ -35,18 +35,18 @@ def whole(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 2**53 else None
 
 
-def gappy(value: Any) -> Gappy | None:
+def optional_numbers(value: Any) -> OptionalNumbers | None:
     """Return numbers, with None for those that are not finite; None if the list holds anything else."""
     if not isinstance(value, list) or any(to_float(v) is None for v in value):
         return None
     return [finite(v) for v in value]
 
 
-def columns(value: Any, one: str, other: str) -> tuple[Gappy, Gappy] | None:
+def columns(value: Any, one: str, other: str) -> tuple[OptionalNumbers, OptionalNumbers] | None:
     """Return two lists of the same length, or None if they are empty or malformed."""
     if not isinstance(value, dict):
         return None
-    a, b = gappy(value.get(one)), gappy(value.get(other))
+    a, b = optional_numbers(value.get(one)), optional_numbers(value.get(other))
     return (a, b) if a and b and len(a) == len(b) else None
 
 
@@ -63,7 +63,7 @@ def counts(value: Any, length: int) -> list[int | None]:
     return [whole(n) for n in given] if len(given) == length else [None] * length
 
 
-def thin(values: list[T]) -> list[T]:
+def downsample(values: list[T]) -> list[T]:
     """Return at most about POINTS of the values, evenly spaced, with the last."""
     every = -(-len(values) // POINTS) or 1
     return values if every == 1 else [*values[:-1:every], values[-1]]

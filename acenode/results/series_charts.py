@@ -12,16 +12,16 @@ from typing import Any
 
 from acenode.results import checked_values, series_records
 from acenode.results.checked_values import (
-    Gappy,
     Numbers,
+    OptionalNumbers,
     columns,
     counts,
+    downsample,
     finite,
-    gappy,
     items,
+    optional_numbers,
     pairs,
     text,
-    thin,
     whole,
 )
 from acenode.results.series_records import SeriesRecord
@@ -46,10 +46,10 @@ class Calibration:
 @dataclass(frozen=True)
 class OverTime:
     t: Numbers
-    mse: Gappy
+    mse: OptionalNumbers
     count: list[int | None]
     unit: str
-    negll: Gappy = field(default_factory=list)  # empty if the result has none
+    negll: OptionalNumbers = field(default_factory=list)  # empty if the result has none
     cut: float | None = None
     unit_note: str = ""
 
@@ -62,14 +62,14 @@ class Band:
     unit: str
     true: list[tuple[float, float, int]]
     predicted: list[tuple[float, float, int]]
-    right: float | None  # accuracy on the labelled points
+    accuracy: float | None  # on the labelled points
 
 
 @dataclass(frozen=True)
 class Coupling:
     names: list[str]
-    known: list[Gappy] | None
-    learned: list[Gappy] | None
+    known: list[OptionalNumbers] | None
+    learned: list[OptionalNumbers] | None
     how: str
     titles: list[str]  # the names with their meaning
 
@@ -107,7 +107,7 @@ def _roc(value: Any) -> Roc | None:
     fpr, tpr = pairs(value, "fpr", "tpr")
     if len(fpr) < 2 or not all(-1e-9 <= v <= 1 + 1e-9 for v in (*fpr, *tpr)):
         return None
-    return Roc(thin(fpr), thin(tpr), finite(value.get("auc")))
+    return Roc(downsample(fpr), downsample(tpr), finite(value.get("auc")))
 
 
 def _calibration(value: Any) -> Calibration | None:
@@ -129,7 +129,7 @@ def _over_time(value: Any, cut: float | None, note: str) -> OverTime | None:
     kept = [i for _, i in sorted((at, i) for i, at in enumerate(t) if at is not None)]
     if not kept:
         return None
-    count, other = counts(value.get("count"), len(t)), gappy(value.get("negll")) or []
+    count, other = counts(value.get("count"), len(t)), optional_numbers(value.get("negll")) or []
     has_negll = len(other) == len(t) and any(v is not None for v in other)
     return OverTime([t[i] or 0.0 for i in kept], [mse[i] for i in kept], [count[i] for i in kept],
                     text(value.get("unit"), 12), [other[i] for i in kept] if has_negll else [], cut,
@@ -179,8 +179,8 @@ def _coupling(value: Any) -> Coupling | None:
     return Coupling(names, known, learned, text(value.get("how"), 300), [series_records.title(n) for n in names])
 
 
-def _square(value: Any, side: int) -> list[Gappy] | None:
-    rows = [gappy(row) for row in items(value)]
+def _square(value: Any, side: int) -> list[OptionalNumbers] | None:
+    rows = [optional_numbers(row) for row in items(value)]
     good = [row for row in rows if row is not None and len(row) == side]
     return good if len(rows) == len(good) == side and any(v is not None for row in good for v in row) else None
 

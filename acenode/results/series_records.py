@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acenode.results.checked_values import POINTS, Gappy, Numbers, columns, finite, gappy, items, pairs, text
+from acenode.results.checked_values import (
+    POINTS,
+    Numbers,
+    OptionalNumbers,
+    columns,
+    finite,
+    items,
+    optional_numbers,
+    pairs,
+    text,
+)
 
 VARIABLES = 6  # most variables of a record that are drawn
 TITLES = {"PRCP": "rain", "SNOW": "snowfall", "SNWD": "snow depth", "TMAX": "highest temperature",
@@ -26,9 +36,9 @@ class SeriesVariable:
     target_t: Numbers
     target_x: Numbers
     grid: Numbers
-    mean: Gappy
-    low: Gappy  # empty if the predictions have no band
-    high: Gappy
+    mean: OptionalNumbers
+    low: OptionalNumbers  # empty if the predictions have no band
+    high: OptionalNumbers
     title: str = ""  # the name with its meaning
 
 
@@ -54,7 +64,7 @@ def read(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
     variables = [v for v in map(_variable, items(value.get("variables"))) if v][:VARIABLES]
     if not variables:
         return None
-    jumps = sorted(t for t in gappy(value.get("jumps")) or [] if t is not None)[:POINTS]
+    jumps = sorted(t for t in optional_numbers(value.get("jumps")) or [] if t is not None)[:POINTS]
     own_cut = finite(value["cut"]) if "cut" in value else cut
     return SeriesRecord(text(value.get("id")), text(value.get("unit"), 12), own_cut, variables, jumps,
                         text(value.get("band")), text(value.get("unit_note")),
@@ -67,7 +77,7 @@ def _variable(value: Any) -> SeriesVariable | None:
     t, x = pairs(value, "t", "x")
     target_t, target_x = pairs(value, "target_t", "target_x")
     found = columns(value, "grid", "mean")
-    grid, mean, low, high = Numbers(), Gappy(), Gappy(), Gappy()
+    grid, mean, low, high = Numbers(), OptionalNumbers(), OptionalNumbers(), OptionalNumbers()
     if found and None not in found[0]:
         grid, mean = [float(v or 0) for v in found[0]], found[1]
         edges = columns(value, "low", "high")

@@ -50,7 +50,7 @@ def test_points_of_a_class_are_joined_to_intervals() -> None:
     (found,) = series_charts.read({"bands": [band]}).bands
     assert found.predicted == [(-0.5, 0.5, 0), (0.5, 3.5, 1)]
     assert found.true == [(-0.5, 1.5, 0), (2.5, 3.5, 1)]
-    assert found.right == pytest.approx(2 / 3)  # of those that are labelled
+    assert found.accuracy == pytest.approx(2 / 3)  # of those that are labelled
 
 
 def test_the_number_of_records_is_limited() -> None:

@@ -99,8 +99,8 @@ chart("bands", (c) => {
     axes["xaxis" + suffix] = { ...axis(c, i === n - 1 ? timeTitle(r.unit) : ""), domain: [0, 1], anchor: "y" + suffix, zeroline: false, showgrid: false };
     axes["yaxis" + suffix] = { ...axis(c, ""), domain: [Math.max(0, low), top], anchor: "x" + suffix, type: "category", showgrid: false,
       categoryorder: "array", categoryarray: ["Predicted", "True"], range: [-0.5, 1.5] };
-    const right = r.right === null ? "" : `, ${(100 * r.right).toFixed(0)} % correct`;
-    annotations.push({ text: brief(r.id, 60) + right, x: 0, y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
+    const accuracy = r.accuracy === null ? "" : `, ${(100 * r.accuracy).toFixed(0)} % correct`;
+    annotations.push({ text: brief(r.id, 60) + accuracy, x: 0, y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
     const lanes = [["True", r.true], ["Predicted", r.predicted]].flatMap(([lane, list]) => list.map(([from, to, kind]) => ({ lane, from, to, kind })));
     for (const kind of [...new Set(lanes.map((s) => s.kind))].sort((a, b) => a - b)) {
       const own = lanes.filter((s) => s.kind === kind), name = plain(className(kind));
