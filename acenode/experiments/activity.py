@@ -1,4 +1,4 @@
-"""Human Activity: what a person does at every moment, from four tags (the paper's table 8)."""
+"""Human Activity: what a person does at every moment, from four tags (the paper's table 9)."""
 
 from __future__ import annotations
 

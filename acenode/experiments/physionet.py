@@ -1,4 +1,4 @@
-"""PhysioNet 2012: mortality of intensive care stays (the paper's table 6), and their vital signs (table 7)."""
+"""PhysioNet 2012: mortality of intensive care stays (the paper's table 7), and their vital signs (table 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""USHCN: forecasting five weather variables of 1,114 stations (the paper's table 5 and figure 5)."""
+"""USHCN: forecasting five weather variables of 1,114 stations (the paper's table 6 and figure 5)."""
 
 from __future__ import annotations
 
