@@ -1,7 +1,7 @@
 """The 3×3 convolution with padding 1 and its gradients, computed in the way that is fast on the device.
 
 On GPUs and most CPUs the gradients are torch's own. On ARM CPUs, whose library is fast forward only, both gradients are
-computed as forward convolutions.
+computed as forward convolutions; also where torch has no usable operator for them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from acenode.accelerate.torch_private import convolution_gradients
 
 SLOW_GRADIENTS = platform.machine().lower() in ("aarch64", "arm64")
 
@@ -24,10 +26,9 @@ def flipped(x: Tensor) -> bool:
 def gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
               need_weight: bool) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of x and weight, None for one that is not needed."""
-    if not flipped(x):
-        dx, dw, _ = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [need_x, need_weight, False])
-        return dx, dw
+    found = None if flipped(x) else convolution_gradients(grad, x, weight, need_x, need_weight)
+    if found is not None:
+        return found
     dx = dw = None
     if need_x:  # the gradient convolved with the flipped kernel
         dx = F.conv2d(grad, weight.transpose(0, 1).flip(2, 3), padding=1)

@@ -1,7 +1,8 @@
 """Private functions of torch, each behind a function that also works without it.
 
-A name of torch that begins with an underscore may change at any release. Where one is missing or takes other arguments,
-the function here does without it: that costs speed or memory and one warning in the log, never a run.
+Names of torch that begin with an underscore, and operators of `torch.ops.aten`, may change at any release. If one is
+missing or takes other arguments, the function here does without it: that costs speed or memory and one warning in the
+log, never a run.
 """
 
 from __future__ import annotations
@@ -77,6 +78,22 @@ def add_all(totals: Sequence[Tensor], terms: Sequence[Tensor]) -> None:
         _report("torch._foreach_add_", "tensors are added one by one")
         for total, term in zip(totals, terms, strict=True):
             total.add_(term)
+
+
+def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
+                          need_weight: bool) -> tuple[Tensor | None, Tensor | None] | None:
+    """Return torch's gradients of a 3×3 convolution with padding 1, or None if its operator is not usable."""
+    try:
+        dx, dw, _ = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [need_x, need_weight, False])
+        return dx, dw
+    except _CHANGED:
+        pass
+    except RuntimeError as error:  # an operator of other arguments names its declaration
+        if "Declaration: aten::convolution_backward" not in str(error):
+            raise
+    _report("torch.ops.aten.convolution_backward", "gradients are computed as forward convolutions")
+    return None
 
 
 # torch.compile --------------------------------------------------------------------------------------------------------

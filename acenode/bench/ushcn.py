@@ -58,10 +58,10 @@ def implementations(made: list[TimeSeries]) -> dict[str, tuple[GRUODEBayes, Call
     def loss_of(model: GRUODEBayes) -> Tensor:
         seen = pad(made)
         batch = SporadicBatch(seen, seen, END, schedule=make_schedule(seen, None, model.step_size))
-        said = model(batch)
-        total = (gaussian_nll(seen.x, said.mean, said.logvar) * seen.m).sum()
-        assert said.extra is not None
-        return (total + said.extra) / len(made)
+        forecast = model(batch)
+        total = (gaussian_nll(seen.x, forecast.mean, forecast.logvar) * seen.m).sum()
+        assert forecast.extra is not None
+        return (total + forecast.extra) / len(made)
 
     def phases() -> Tensor:
         """Compute the first phase's gradient, then return the second phase's loss."""

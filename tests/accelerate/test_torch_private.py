@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +13,10 @@ import torch
 from eager_recorder import train
 from problems import relative
 
-from acenode.accelerate import torch_private
+from acenode.accelerate import convolution, torch_private
 
 ROOT = Path(__file__).parents[2]
-PRIVATE = re.compile(r"torch(?:\.\w+)*\._[a-z]|torch\._[A-Z]")
+PRIVATE = re.compile(r"torch(?:\.\w+)*\._[a-z]|torch\._[A-Z]|torch\.ops\.aten\.")
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,46 @@ def test_training_works_without_the_private_arithmetic(monkeypatch: pytest.Monke
     for name, tensor in expected.items():
         assert relative(found[name], tensor) < 1e-6, name
     assert sorted(record.args[1] for record in caplog.records) == ["torch._foreach_add_", "torch._foreach_zero_"]  # type: ignore[index]
+
+
+def missing(*args: object) -> None:
+    raise AttributeError("'_OpNamespace' 'aten' object has no attribute 'convolution_backward'")
+
+
+def of_other_arguments(*args: object) -> None:
+    torch.ops.aten.convolution_backward.default(*args, None)
+
+
+def with_fewer_arguments(grad: torch.Tensor) -> None:
+    raise AssertionError("called with more arguments than it takes")
+
+
+@pytest.mark.parametrize("operator", [missing, of_other_arguments, with_fewer_arguments])
+def test_training_works_without_the_gradient_of_convolutions(operator: Callable[..., None],
+                                                             monkeypatch: pytest.MonkeyPatch,
+                                                             caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(convolution, "flipped", lambda x: False)
+    expected = train(False, iterations=1)[0].task.model.state_dict()
+    assert not caplog.records
+    operators = SimpleNamespace(convolution_backward=operator)
+    monkeypatch.setattr(torch_private, "torch", SimpleNamespace(
+        ops=SimpleNamespace(aten=operators), __version__=torch.__version__))
+    with caplog.at_level(logging.WARNING):
+        found = train(False, iterations=1)[0].task.model.state_dict()
+    for name, tensor in expected.items():
+        assert relative(found[name], tensor) < 1e-5, name
+    (record,) = caplog.records
+    assert record.args[1] == "torch.ops.aten.convolution_backward"  # type: ignore[index]
+
+
+def test_other_errors_of_the_gradient_of_convolutions_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(torch.ops.aten, "convolution_backward", fail)
+    x = torch.zeros(1, 1, 3, 3)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        torch_private.convolution_gradients(x, x, x, True, True)
 
 
 @pytest.mark.parametrize(("name", "call"), [
