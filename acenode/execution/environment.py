@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -48,6 +49,29 @@ def run_context(device: torch.device, engine: str | None, log: Callable[[str], N
     _make_deterministic()
     with own_stream(device):
         yield backend
+
+
+@contextmanager
+def warnings_logged(log: Callable[[str], None]) -> Iterator[None]:
+    """Pass the warnings that this package logs to `log` while the block runs; runs at the same time all get them."""
+    handler, logger = _LineHandler(log), logging.getLogger("acenode")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _LineHandler(logging.Handler):
+    def __init__(self, log: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.log(record.getMessage())
+        except OSError:  # the disk may be full
+            self.handleError(record)
 
 
 def _make_deterministic() -> None:

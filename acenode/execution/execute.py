@@ -20,7 +20,7 @@ from acenode.backend import Backend
 from acenode.config import Config
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.execution.engine_choice import choose_engine
-from acenode.execution.environment import describe, device_of, run_context
+from acenode.execution.environment import describe, device_of, run_context, warnings_logged
 from acenode.execution.run_listener import Progress, RunListener
 from acenode.experiments.base import LabTask
 from acenode.files import write_json
@@ -106,7 +106,8 @@ def _train_and_test(writer: RunWriter, listener: RunListener, config: Config,
     The model exists in `_train_on` only, so that its memory is unused when the context ends and frees it.
     """
     device = device_of(config.device)
-    with (run_context(device, config.get("engine"), writer.log,
+    with (warnings_logged(writer.log),
+          run_context(device, config.get("engine"), writer.log,
                       lambda name: writer.describe(series_by=name)) as backend,
           contextlib.ExitStack() as at_end):
         at_end.callback(listener.end)

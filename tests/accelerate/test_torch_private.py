@@ -13,7 +13,10 @@ import torch
 from eager_recorder import train
 from problems import relative
 
+from acenode import experiments
 from acenode.accelerate import convolution, torch_private
+from acenode.execution import execute
+from acenode.runs.store import RunStore
 
 ROOT = Path(__file__).parents[2]
 PRIVATE = re.compile(r"torch(?:\.\w+)*\._[a-z]|torch\._[A-Z]|torch\.ops\.aten\.")
@@ -71,6 +74,18 @@ def test_training_works_without_the_gradient_of_convolutions(operator: Callable[
         assert relative(found[name], tensor) < 1e-5, name
     (record,) = caplog.records
     assert record.args[1] == "torch.ops.aten.convolution_backward"  # type: ignore[index]
+
+
+def test_a_run_logs_what_torch_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolution, "flipped", lambda x: False)
+    monkeypatch.setattr(torch.ops.aten, "convolution_backward", missing)
+    config = experiments.get("mnist").configure("resnet", device="cpu", epochs=1, batch_size=512, analysis=False)
+    run = execute.create(RunStore(tmp_path), config)
+    assert execute.execute(run, tmp_path).state == "finished"
+    lines = [line for line in (run.path / "log.txt").read_text().splitlines() if "convolution_backward" in line]
+    assert len(lines) == 1
+    assert lines[0].endswith("gradients are computed as forward convolutions")
+    assert not logging.getLogger("acenode").handlers
 
 
 def test_other_errors_of_the_gradient_of_convolutions_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
