@@ -17,13 +17,15 @@ compiler = pytest.mark.skipif(not compiled.available(ACCELERATED), reason="no wo
 
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a small C source; libraries are cached under tmp_path."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     source = tmp_path / "tiny.c"
     source.write_text("int answer(void) { return 42; }")
     return source
 
 
-def script(folder: Path, body: str) -> None:
+def fake_compiler(folder: Path, body: str) -> None:
+    """Write a shell script named cc."""
     folder.mkdir()
     (folder / "cc").write_text(f"#!/bin/sh\n{body}\n")
     (folder / "cc").chmod(0o755)
@@ -39,18 +41,16 @@ def answers(library: ctypes.CDLL | None) -> bool:
 
 @pytest.mark.parametrize("body", [None, "exit 1", "kill -9 $$",
                                   'while [ "$1" != -o ]; do shift; done; echo rubbish > "$2"'])
-def test_without_a_compiler_that_works_there_is_no_library(tiny: Path, tmp_path: Path, body: str | None,
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    script(tmp_path / "bin", body) if body is not None else (tmp_path / "bin").mkdir()
+def test_without_a_working_compiler_there_is_no_library(tiny: Path, tmp_path: Path, body: str | None,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compiler(tmp_path / "bin", body) if body is not None else (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert c_compiler.library(tiny) is None
 
 
-
-
 @compiler
-def test_a_library_is_made_once_and_a_torn_one_again(tiny: Path, tmp_path: Path,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_is_compiled_once_and_again_if_damaged(tiny: Path, tmp_path: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers(c_compiler.library(tiny))
     (path,) = cached(tmp_path)
     content, stamp = path.read_bytes(), path.stat().st_mtime_ns
@@ -64,7 +64,7 @@ def test_a_library_is_made_once_and_a_torn_one_again(tiny: Path, tmp_path: Path,
 
 
 @compiler
-def test_without_a_folder_to_write_in_it_is_made_for_this_process(tiny: Path, tmp_path: Path,
+def test_without_a_writable_cache_it_is_compiled_for_this_process(tiny: Path, tmp_path: Path,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").write_text("a file where a folder would be")
     assert answers(c_compiler.library(tiny))

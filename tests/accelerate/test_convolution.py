@@ -1,4 +1,4 @@
-"""Every way to convolve against torch's own convolution, values and gradients, in double precision."""
+"""Values and gradients of the convolutions, compared with torch's in double precision; sizes of the norm groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gradients(y: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tensor
 
 @pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize(("B", "inputs", "outputs", "H", "W"), [(5, 3, 4, 6, 6), (2, 4, 2, 3, 5), (1, 2, 2, 1, 1)])
-def test_time_convolution_is_the_convolution_with_a_time_channel(
+def test_time_convolution_equals_a_convolution_with_a_time_channel(
         flipped: bool, B: int, inputs: int, outputs: int, H: int, W: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convolution, "flipped", lambda x: flipped)
     layer = TimeConv(inputs, outputs).double()
@@ -37,7 +37,7 @@ def test_time_convolution_is_the_convolution_with_a_time_channel(
 
 @pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize("bias", [True, False])
-def test_plain_convolution(flipped: bool, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolution_without_time(flipped: bool, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convolution, "flipped", lambda x: flipped)
     layer = Conv3x3(3, 5, bias=bias).double()
     layer.initialise(torch.Generator().manual_seed(1))
@@ -50,7 +50,7 @@ def test_plain_convolution(flipped: bool, bias: bool, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("frozen", "kept"), [("weight", {"x"}), ("x", {"weight"})])
-def test_a_fixed_input_gets_no_gradient(frozen: str, kept: set[str]) -> None:
+def test_an_input_that_needs_no_gradient_gets_none(frozen: str, kept: set[str]) -> None:
     layer, x = Conv3x3(2, 2, bias=False).double(), noise(3, 2, 4, 4).requires_grad_(frozen != "x")
     layer.initialise(torch.Generator().manual_seed(0))
     layer.weight.requires_grad_(frozen != "weight")
@@ -59,5 +59,5 @@ def test_a_fixed_input_gets_no_gradient(frozen: str, kept: set[str]) -> None:
 
 
 @pytest.mark.parametrize(("channels", "expected"), [(64, 32), (128, 32), (69, 23), (16, 8), (21, 7), (3, 1), (1, 1)])
-def test_groups(channels: int, expected: int) -> None:
+def test_number_of_norm_groups(channels: int, expected: int) -> None:
     assert groups(channels) == expected

@@ -1,4 +1,4 @@
-"""The backend of a run: what it allows, and that it reports every choice once."""
+"""The backend of a run: which implementations it allows, and that each choice is reported once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from irregular_batches import filled
 from sporadic_batches import STEP, D, H, several
 
 from acenode import experiments
-from acenode.accelerate.gru_ode_bayes import compiled as jump_native
+from acenode.accelerate.gru_ode_bayes import compiled
 from acenode.accelerate.kernel_check import kernels_available
 from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, TORCH_OPERATIONS, Backend
 from acenode.data.points import Points, pad
@@ -41,19 +41,20 @@ def test_a_run_passes_its_backend_to_its_task(engine: str, switch: str | None, t
     assert [(b.accelerated, b.compile_c) for b in found] == [(engine == "auto", switch is None)]
 
 
-def test_a_run_without_c_integrates_in_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_compiled_c_series_are_integrated_by_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACENODE_NATIVE", "0")
-    config = experiments.get("ushcn").configure("gru-ode-bayes", device="cpu", epochs=1, batch_size=400)
+    config = experiments.get("ushcn").configure("gru-ode-bayes", device="cpu", epochs=1, batch_size=400, latent=4,
+                                                  step_size=1.0, snapshots=2)
     run = execute.create(RunStore(tmp_path), config)
     assert execute.execute(run, tmp_path).state == "finished"
     assert run.description()["series_by"] == TORCH_OPERATIONS
 
 
-def test_what_integrates_the_series_is_reported_once() -> None:
+def test_the_implementation_in_use_is_reported_once() -> None:
     plain, minimal = (lambda backend, minimal=minimal: GRUODEBayes(D, H, 4, 2, step=STEP, minimal=minimal,
                                                                    backend=backend) for minimal in (False, True))
     seen = Points(*(v.float() if v.is_floating_point() else v for v in vars(pad(several())).values()))
-    fastest = COMPILED_C if jump_native.available(ACCELERATED) else TORCH_OPERATIONS
+    fastest = COMPILED_C if compiled.available(ACCELERATED) else TORCH_OPERATIONS
     for make, accelerated, expected in ((plain, True, fastest), (plain, False, TORCH_OPERATIONS),
                                         (minimal, True, TORCH_OPERATIONS)):
         lines, names = list[str](), list[str]()
@@ -64,7 +65,7 @@ def test_what_integrates_the_series_is_reported_once() -> None:
         assert names == [expected]
 
 
-def test_a_backend_is_no_part_of_a_models_state() -> None:
+def test_the_backend_is_not_in_the_state_dict_and_not_copied() -> None:
     backend = Backend(log=print)
     model = GRUODEBayes(D, H, 4, 2, step=STEP, backend=backend)
     assert not any("backend" in key for key in model.state_dict())

@@ -1,4 +1,4 @@
-"""Kernels are tried once for all; what does not run is told to every run."""
+"""Each kind of kernel is tried once per process; a failure is reported to every run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from acenode.backend import ACCELERATED, Backend
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_known_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_check, "_failures", {})
 
 
-def test_what_works_is_tried_once() -> None:
+def test_a_working_kernel_is_tried_once() -> None:
     attempts: list[int] = []
     backend = Backend(log=attempts.append)  # type: ignore[arg-type]
     assert all(kernel_check.kernel_works(backend, "kind", lambda: attempts.append(1)) for _ in range(3))
     assert attempts == [1]
 
 
-def test_what_does_not_is_told_once_to_every_run() -> None:
+def test_a_failure_is_reported_once_to_every_run() -> None:
     attempts: list[int] = []
 
     def attempt() -> None:
@@ -40,7 +40,7 @@ def test_what_does_not_is_told_once_to_every_run() -> None:
     assert kernel_check.kernel_works(ACCELERATED, "another", lambda: None)
 
 
-def test_threads_make_one_attempt_together() -> None:
+def test_concurrent_threads_make_one_attempt() -> None:
     attempts: list[int] = []
     ready, answers = threading.Barrier(4), list[bool]()
 
@@ -60,7 +60,7 @@ def test_threads_make_one_attempt_together() -> None:
     assert (attempts, answers) == ([1], [True] * 4)
 
 
-def test_an_error_without_words_has_its_name() -> None:
+def test_an_error_without_a_message_is_reported_by_its_type() -> None:
     def attempt() -> None:
         raise NotImplementedError
 
@@ -69,13 +69,13 @@ def test_an_error_without_words_has_its_name() -> None:
     assert lines == ["GPU kernels do not run here: NotImplementedError"]
 
 
-@pytest.mark.parametrize("trouble", [
+@pytest.mark.parametrize("error", [
     torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("Triton Error [CUDA]: out of memory"),
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")], ids=str)
-def test_memory_that_is_short_says_nothing_about_kernels(trouble: Exception) -> None:
+def test_running_out_of_memory_does_not_disable_kernels(error: Exception) -> None:
     def attempt() -> None:
-        raise trouble
+        raise error
 
-    with pytest.raises(type(trouble)):
+    with pytest.raises(type(error)):
         kernel_check.kernel_works(ACCELERATED, "kind", attempt)
     assert kernel_check.kernel_works(ACCELERATED, "kind", lambda: None)

@@ -20,7 +20,7 @@ def test_values_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.allclose(layer(x.view(5, 1, 3))[:, 0], x @ layer.weight.T + layer.bias)
 
 
-def test_it_is_used_for_few_rows_on_arm_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_linear_is_used_for_few_rows_on_arm_only(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many, W, b = torch.ones(2, 3), torch.ones(dispatch.SMALL + 1, 3), torch.ones(4, 3), torch.ones(4)
     monkeypatch.setattr(dispatch, "ARM", True)
     assert dispatch.linear(ACCELERATED, few, W, b) is not None

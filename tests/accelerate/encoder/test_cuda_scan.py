@@ -1,4 +1,4 @@
-"""The kernels of the recurrences against the operations of torch, in double precision where that is the reference."""
+"""The CUDA kernels of the ODE-RNN encoder and of GRU-ODE-Bayes, compared with torch operations in double precision."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from acenode.bench.latent_workload import latent_task
 
 pytestmark = pytest.mark.cuda
 
-PAPER = (40, 50, 50, 4)  # r, u, units and maps of f
+PAPER = (40, 50, 50, 4)  # r, u, units and layers of f
 
 
 class Problem:
-    """A scan of S rows and B series; the first begins late, the second of several reads nothing."""
+    """Inputs of a scan of S rows and B series: the first series starts late, the second has no observations."""
 
     def __init__(self, S: int, B: int, r: int, u: int, h: int, L: int, seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -65,13 +65,13 @@ def close(found: Sequence[Tensor], exact: Sequence[Tensor], outputs: int) -> Non
 @pytest.mark.parametrize(("S", "B", "sizes"), [
     (150, 50, PAPER), (31, 7, PAPER), (20, 1, PAPER), (5, 131, (4, 5, 6, 3)), (9, 3, (20, 100, 30, 2)),
     (12, 2, (100, 60, 100, 3)), (1, 2, (16, 16, 16, 2))])
-def test_the_scans_kernel_is_its_operations(S: int, B: int, sizes: tuple[int, int, int, int]) -> None:
+def test_the_scan_kernel_equals_torch_operations(S: int, B: int, sizes: tuple[int, int, int, int]) -> None:
     problem = Problem(S, B, *sizes)
     assert problem.supported()
     close(problem.run(), problem.run(torch.float64), 1)
 
 
-def test_what_the_kernel_is_not_made_for_is_left_to_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_sizes_and_devices_use_torch_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(6, 3, 5, 130, 6, 3)
     assert not problem.supported()
     close(problem.run(), problem.run(torch.float64), 1)
@@ -82,7 +82,7 @@ def test_what_the_kernel_is_not_made_for_is_left_to_the_operations(monkeypatch: 
 
 
 @pytest.mark.parametrize("which", ["forward", "backward"])
-def test_a_kernel_that_does_not_run_is_left_to_the_operations(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_kernel_is_replaced_by_torch_operations(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.accelerate.encoder import kernels as scan_kernels
 
     monkeypatch.setattr(kernel_check, "_failures", {})
@@ -93,21 +93,21 @@ def test_a_kernel_that_does_not_run_is_left_to_the_operations(which: str, monkey
                      "series are integrated by torch's operations, row by row"]
 
 
-def test_rows_that_are_padding_change_nothing() -> None:
+def test_padding_rows_do_not_change_the_state() -> None:
     problem = Problem(20, 4, *PAPER)
     y = problem.run()[0]
     assert torch.equal(y[:10, 0], torch.zeros_like(y[:10, 0]))
-    assert torch.equal(y[:, 1, 40:], torch.zeros_like(y[:, 1, 40:]))  # s moves only where something is read
+    assert torch.equal(y[:, 1, 40:], torch.zeros_like(y[:, 1, 40:]))  # s changes only at observations
 
 
-def test_the_scan_is_the_same_every_time() -> None:
+def test_the_scan_is_deterministic() -> None:
     problem = Problem(60, 50, *PAPER)
     first = problem.run()
     assert all(torch.equal(a, b) for _ in range(3) for a, b in zip(first, problem.run(), strict=True))
 
 
 def at_once(run: Callable[[], list[Tensor]], threads: int = 4) -> list[list[Tensor]]:
-    """Each on a stream of its own, all begun together."""
+    """Call `run` in several threads at once, each on its own CUDA stream; return the result of each."""
     found: list[list[Tensor]] = [[] for _ in range(threads)]
     ready = threading.Barrier(threads)
 
@@ -126,8 +126,8 @@ def at_once(run: Callable[[], list[Tensor]], threads: int = 4) -> list[list[Tens
     return found
 
 
-def test_threads_and_streams_do_not_disturb_each_other() -> None:
-    problem = Problem(40, 17, 24, 33, 40, 3)  # of sizes not compiled yet
+def test_concurrent_threads_and_streams_give_correct_results() -> None:
+    problem = Problem(40, 17, 24, 33, 40, 3)  # sizes no other test has compiled
     torch.cuda.synchronize()
     found = at_once(problem.run)
     exact = problem.run(torch.float64)
@@ -135,7 +135,7 @@ def test_threads_and_streams_do_not_disturb_each_other() -> None:
         close(each, exact, 1)
 
 
-def test_a_batch_of_the_papers_size_equals_the_cpus() -> None:
+def test_loss_and_gradients_at_the_papers_size_agree_with_the_cpu() -> None:
     found = []
     for device in ("cpu", "cuda"):
         made = latent_task(device=device)
@@ -146,7 +146,7 @@ def test_a_batch_of_the_papers_size_equals_the_cpus() -> None:
     assert relative(found[1][1], found[0][1]) < 1e-2
 
 
-def test_a_batch_arrives_whole() -> None:
+def test_a_batch_is_copied_to_the_gpu_unchanged() -> None:
     here, there = latent_task(device="cpu").batch(0, 0), latent_task(device="cuda").batch(0, 0)
     assert there.seen is there.target
     assert here.schedule is not None
@@ -160,7 +160,7 @@ def test_a_batch_arrives_whole() -> None:
         assert torch.equal(a, b.cpu())
 
 
-# The jumps ------------------------------------------------------------------------------------------------------------
+# GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------
 
 
 def jumps(h0: Tensor, dt: Tensor, events: KernelEvents, weights: KernelWeights, kernel: bool) -> list[Tensor]:
@@ -175,8 +175,8 @@ def jumps(h0: Tensor, dt: Tensor, events: KernelEvents, weights: KernelWeights, 
 @pytest.mark.parametrize(("S", "counts", "sizes", "drops", "looks"), [
     (200, (30, 0, 200, 1, 7), (50, 25, 5, 10), True, False), (40, (3,), (50, 25, 5, 10), False, True),
     (17, (5, 17, 0), (7, 5, 3, 4), True, True), (30, (0, 9), (64, 64, 2, 32), False, False)])
-def test_the_jumps_kernel_is_its_equations(S: int, counts: tuple[int, ...], sizes: tuple[int, int, int, int],
-                                           drops: bool, looks: bool) -> None:
+def test_the_gru_ode_bayes_kernel_follows_its_equations(
+        S: int, counts: tuple[int, ...], sizes: tuple[int, int, int, int], drops: bool, looks: bool) -> None:
     weights, events = weights_of(*sizes, device="cuda"), events_of(S, counts, *sizes, drops, looks, device="cuda")
     generator = torch.Generator().manual_seed(3)
     h0 = torch.randn(len(counts), sizes[0], generator=generator, dtype=torch.float64).cuda()
@@ -192,7 +192,7 @@ def single(events: KernelEvents) -> KernelEvents:
                   None if events.dropout is None else events.dropout.float(), events.observed)
 
 
-def test_the_jumps_are_the_same_every_time_and_for_every_thread() -> None:
+def test_the_gru_ode_bayes_kernel_is_deterministic_in_concurrent_threads() -> None:
     sizes, counts = (50, 25, 5, 10), (20, 60, 3) * 8
     weights = KernelWeights(*(w.float() for w in weights_of(*sizes, device="cuda")))
     events = single(events_of(60, counts, *sizes, True, False, device="cuda"))
@@ -205,7 +205,7 @@ def test_the_jumps_are_the_same_every_time_and_for_every_thread() -> None:
         close(each, first, 2)
 
 
-def test_series_without_any_event_only_drift() -> None:
+def test_series_without_events_give_empty_states_and_zero_gradients() -> None:
     sizes = (50, 25, 5, 10)
     weights = KernelWeights(*(w.float() for w in weights_of(*sizes, device="cuda")))
     events = single(events_of(9, (0, 0), *sizes, False, False, device="cuda"))

@@ -1,4 +1,4 @@
-"""The accelerated ODE-RNN on a CPU against the plain one and against central differences."""
+"""The accelerated ODE-RNN on a CPU, compared with the plain loop and with central differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = 4
 
 
 @pytest.mark.parametrize("attentive", [False, True])
-def test_values_and_gradients_are_those_of_the_plain_loop(attentive: bool) -> None:
+def test_values_and_gradients_equal_those_of_the_plain_loop(attentive: bool) -> None:
     b = batch(records())
     assert b.schedule is not None
 
@@ -35,7 +35,7 @@ def test_values_and_gradients_are_those_of_the_plain_loop(attentive: bool) -> No
         assert torch.allclose(g, e, rtol=1e-3, atol=1e-4)
 
 
-def test_the_scans_gradient_against_central_differences() -> None:
+def test_the_gradient_of_the_scan_agrees_with_central_differences() -> None:
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int) -> Tensor:
