@@ -29,14 +29,14 @@ def ident(given: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("experiment", ["mnist", "svhn", "cifar10"])
 @pytest.mark.parametrize("method", experiments.get("mnist").methods)
-def test_every_method(experiment: str, method: str, train: Callable[..., Outcome]) -> None:
+def test_every_method_trains(experiment: str, method: str, train: Callable[..., Outcome]) -> None:
     given = {"batch_size": 1151} | ({} if method in ("resnet", "rknet") else ONE_STEP)
     outcome = train(method, experiment, **given)
     assert outcome.state == "finished", outcome.error
 
 
 @pytest.mark.parametrize("given", VALUES, ids=ident)
-def test_every_ablation_value(given: dict[str, Any], train: Callable[..., Outcome]) -> None:
+def test_every_ablation_value_trains(given: dict[str, Any], train: Callable[..., Outcome]) -> None:
     outcome = train("ace", **{**ONE_STEP, **given})
     assert outcome.state == "finished", outcome.error
     last = outcome.run.metrics()[0][0]
@@ -44,7 +44,7 @@ def test_every_ablation_value(given: dict[str, Any], train: Callable[..., Outcom
 
 
 @pytest.mark.parametrize("solver", METHODS)
-def test_every_solver(solver: str) -> None:
+def test_every_solver_gives_finite_gradients(solver: str) -> None:
     """Compute one loss and its gradient; SciPy's solver needs the adjoint, and dopri5 is tested with it too."""
     given: dict[str, Any] = {"solver": solver, "batch_size": 16}
     if solver == "dopri5":
@@ -60,7 +60,7 @@ def test_every_solver(solver: str) -> None:
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in task.model.parameters())
 
 
-def test_fixed_attention_is_the_correlation_by_default() -> None:
+def test_fixed_attention_uses_the_correlation_by_default() -> None:
     assert experiments.get("mnist").configure("ace", attention="fixed").get("initial") == "correlation"
 
 
@@ -69,11 +69,11 @@ def test_fixed_attention_is_the_correlation_by_default() -> None:
     {"gradient": "checkpointed"}, {"solver": "tsit5"}, {"solver": "bosh3"}, {"solver": "dopri8"}, {"solver": "rk4"},
 ], ids=ident)
 def test_a_prediction_does_not_depend_on_its_batch(given: dict[str, Any]) -> None:
-    """With the default solver and tolerance, and every other choice that touches it."""
+    """With the default solver and tolerance, and with every setting that could make samples interact."""
     experiment = experiments.get("mnist")
     task = experiment.make(experiment.configure("ace", **given), None, torch.device("cpu"))  # type: ignore[arg-type]
     task.model.train()
-    task.loss(task.batch(0, 0), detach_attention=False)  # the running average has seen something
+    task.loss(task.batch(0, 0), detach_attention=False)  # fills the running average
     x, _ = task.batch(0, 1)
     x[8:] *= 3  # other samples of the batch need smaller steps
     task.model.eval()
@@ -83,8 +83,8 @@ def test_a_prediction_does_not_depend_on_its_batch(given: dict[str, Any]) -> Non
     assert torch.allclose(alone, together, atol=2e-5), (alone - together).abs().max()
 
 
-def test_with_steps_shared_by_the_batch_a_prediction_depends_on_it() -> None:
-    """The property above is not trivial."""
+def test_in_training_mode_a_prediction_depends_on_its_batch() -> None:
+    """The step size is shared by the batch then; shows that the test above can fail."""
     experiment = experiments.get("mnist")
     task = experiment.make(experiment.configure("ace"), None, torch.device("cpu"))  # type: ignore[arg-type]
     x, _ = task.batch(0, 1)

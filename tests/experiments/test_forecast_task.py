@@ -1,4 +1,4 @@
-"""Forecasting as it is trained: every method on every sample, every ablation, and the protocol's metrics."""
+"""Train every forecasting method and ablation on the samples; check metrics, batches, snapshots and reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WHOLE = {"climate": simulated_climate.climate(), "ou": simulated_processes.doubl
 
 @pytest.fixture(autouse=True)
 def few_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few of each sample are enough to go through every line."""
+    """Use only 60 series of each sample."""
     fewer = {name: replace(SPEC.samples[name], load=lambda root, a=a: a.take(np.arange(60)))
              for name, a in WHOLE.items()}
     monkeypatch.setitem(SPEC.__dict__, "samples", fewer)
@@ -94,12 +94,12 @@ def test_every_ablation_trains(given: dict[str, Any], tmp_path: Path) -> None:
     ({"attention_every": 0}, "attention_every"), ({"initial": "conv"}, "initial=conv"),
     ({"fold": 5}, "fold"), ({"sample": "mars"}, "sample"), ({"data": "full", "sample": "ou"}, "sample"),
 ])
-def test_what_has_no_meaning_is_refused(given: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         task("ace", **given)
 
 
-def test_a_batch_is_a_function_of_where_training_stands() -> None:
+def test_a_batch_depends_on_seed_epoch_and_iteration_only() -> None:
     first, again = task("ace"), task("ace")
     again.batch(3, 0)
     a, b = first.batch(1, 1), again.batch(1, 1)
@@ -109,15 +109,15 @@ def test_a_batch_is_a_function_of_where_training_stands() -> None:
     assert first.batch(2, 1).seed != a.seed
 
 
-def test_every_series_is_trained_on_once_an_epoch() -> None:
+def test_every_series_is_used_once_per_epoch() -> None:
     made = task("gru-d", batch_size=16)
-    assert made.iterations == 3  # of 43, 43 = 60 less a tenth less a fifth of the others, the last batch shorter
+    assert made.iterations == 3  # 43 training series (60 less a tenth, less a fifth of the rest): 16 + 16 + 11
     drawn = np.concatenate([made.batch(0, i) and made.order[16 * i:16 * (i + 1)] for i in range(3)])
     assert sorted(drawn) == sorted(made.data.parts.parts.train)
     assert sum(len(made.batch(0, i).seen.t) for i in range(3)) == len(made.data.parts.parts.train)
 
 
-def test_training_reads_all_and_evaluation_up_to_the_cut() -> None:
+def test_training_uses_all_points_and_evaluation_those_up_to_the_cut() -> None:
     made = task("gru-d", targets=2)
     seen = made.batch(0, 0).seen
     assert float(seen.t.max()) > made.data.cut
@@ -131,7 +131,7 @@ def test_training_reads_all_and_evaluation_up_to_the_cut() -> None:
 
 
 class Constant(torch.nn.Module):
-    """Says the same of everything."""
+    """Predicts the same mean and variance everywhere."""
 
     latent = 1
 
@@ -140,23 +140,23 @@ class Constant(torch.nn.Module):
         return Forecast(like + 0.5, like + 0.3)
 
 
-def test_metrics_are_the_protocols() -> None:
-    """Σ m (x − μ)² / Σ m and the mean surprise, over all targets of the split."""
+def test_metrics_follow_the_protocol() -> None:
+    """Σ m (x − μ)² / Σ m and the mean negative log-likelihood, over all targets of the split."""
     made = task("gru-d", sample="climate")
     made.model = Constant()
-    squared, surprises, count = 0.0, 0.0, 0
+    squared, nll, count = 0.0, 0.0, 0
     for r in made.data.records(made.data.parts.parts.validation):
         for i in np.flatnonzero(r.t > made.data.cut)[:3]:
             x = r.x[i][r.m[i] > 0].astype(float)
             squared += ((x - 0.5) ** 2).sum()
-            surprises += (0.5 * np.log(2 * np.pi) + 0.15 + (x - 0.5) ** 2 / (2 * np.exp(0.3))).sum()
+            nll += (0.5 * np.log(2 * np.pi) + 0.15 + (x - 0.5) ** 2 / (2 * np.exp(0.3))).sum()
             count += len(x)
     found = made.evaluate("validation")
     assert found["mse"] == pytest.approx(squared / count, rel=1e-5)
-    assert found["negll"] == pytest.approx(surprises / count, rel=1e-5)
+    assert found["negll"] == pytest.approx(nll / count, rel=1e-5)
 
 
-def test_errors_over_time_add_up() -> None:
+def test_errors_over_time_sum_to_the_total_error() -> None:
     made = task("gru-d", sample="climate")
     made.model = Constant()
     errors = made.errors("test", None, bins=10)
@@ -170,7 +170,7 @@ def test_errors_over_time_add_up() -> None:
                             for r in made.data.records(made.data.parts.parts.test))
 
 
-def test_the_objective_is_the_sum_over_a_series() -> None:
+def test_the_loss_is_summed_over_a_series_and_averaged_over_the_batch() -> None:
     made = task("gru-d", batch_size=10)
     made.model = Constant()
     batch = made.batch(0, 0)
@@ -179,13 +179,13 @@ def test_the_objective_is_the_sum_over_a_series() -> None:
     assert float(made.loss(batch, detach_attention=False).task) == pytest.approx(float(by_hand), rel=1e-5)
 
 
-def test_the_best_epoch_is_chosen_by_the_likelihood() -> None:
+def test_the_best_epoch_is_selected_by_the_likelihood() -> None:
     assert ENTRY.metric.name == "mse"
     assert ENTRY.metric.selection == "negll"
     assert not ENTRY.metric.higher_is_better
 
 
-def test_weight_decay_spares_what_has_its_own_norm() -> None:
+def test_weight_decay_does_not_apply_to_penalised_attention_parameters() -> None:
     made = task("ace")
     recipe, groups = made.recipe(), made.groups(False)
     decay = made.config.get("weight_decay")
@@ -194,13 +194,13 @@ def test_weight_decay_spares_what_has_its_own_norm() -> None:
     assert {id(p) for p in groups.penalised} == {id(p) for p in made.model.attention.g.parameters()}  # type: ignore[union-attr]
 
 
-def test_the_rate_falls_to_a_third_after_twenty_epochs() -> None:
+def test_the_learning_rate_falls_to_a_third_after_twenty_epochs() -> None:
     recipe = task("ace", epochs=40).recipe()
     assert [recipe.rate(e / 40) for e in (0, 19.9, 20, 39)] == [1.0, 1.0, pytest.approx(1 / 3), pytest.approx(1 / 3)]
 
 
 @pytest.mark.parametrize("method", ["ace", "gru-ode-bayes", "t-lstm", "node-vae"])
-def test_a_snapshot_shows_the_probes_and_their_jumps(method: str) -> None:
+def test_a_snapshot_contains_the_probes_and_their_jumps(method: str) -> None:
     made = task(method, sample="climate")
     arrays = made.snapshot()
     F, P, d = arrays["h"].shape
@@ -214,12 +214,12 @@ def test_a_snapshot_shows_the_probes_and_their_jumps(method: str) -> None:
     assert first.tolist() == own[own <= made.data.cut].tolist()
 
 
-def test_a_snapshot_of_the_papers_size_is_small() -> None:
+def test_a_snapshot_at_the_papers_size_stays_below_the_limit() -> None:
     made = task("ace", sample="climate", latent=50)
     assert sum(a.nbytes for a in made.snapshot().values()) < LIMIT * 1.05
 
 
-def test_a_line_jumps_where_the_state_does() -> None:
+def test_the_grid_of_a_curve_has_every_jump_twice() -> None:
     made = task("gru-ode-bayes", sample="climate")
     report = made.report()
     record = report["records"][0]
@@ -229,8 +229,8 @@ def test_a_line_jumps_where_the_state_does() -> None:
         assert (np.abs(grid - t) < 1e-3).sum() >= 2
 
 
-def test_after_a_jump_the_line_goes_on_from_where_it_landed() -> None:
-    """Also where a time of the grid falls on it."""
+def test_a_curve_continues_from_the_prediction_after_a_jump() -> None:
+    """Also if a time of the grid coincides with the jump."""
     made = task("gru-ode-bayes", sample="ou", step_size=0.05)
     batch = made.data.forecast_batch(made.data.parts.parts.test[:1], 0)
     with torch.no_grad():
@@ -242,7 +242,7 @@ def test_after_a_jump_the_line_goes_on_from_where_it_landed() -> None:
         assert np.allclose(mean[last], after.mean[0, i].numpy(), atol=1e-6)
 
 
-def test_the_published_folds() -> None:
+def test_folds_equal_the_published_ones() -> None:
     parts = forecast_folds(ushcn.SERIES)[0]
     assert parts.test[:6].tolist() == [154, 561, 284, 466, 950, 259]
     assert [len(p) for p in (parts.train, parts.validation, parts.test)] == [801, 201, 112]

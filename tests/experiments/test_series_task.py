@@ -1,4 +1,4 @@
-"""The series experiments as they are trained: every method and ablation, and the protocol's metrics."""
+"""Train every method and ablation of the latent-ODE experiments; check metrics, loss, schedules and snapshots."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def train(tmp_path: Path, experiment: str, method: str, **given: Any) -> dict[st
 
 @pytest.fixture(autouse=True)
 def few_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the samples is enough to go through every line."""
+    """Use only a quarter of the sample data."""
     for name in ("icu", "movement"):
         whole = getattr(simulated, name)()
         fewer = whole.take(np.arange(0, len(whole), 4))
@@ -64,7 +64,7 @@ def _named(name: str, arrays: Any) -> Any:
     return sample
 
 
-# Everything trains ------------------------------------------------------------------------------------------------
+# Training -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("experiment", "method"), EVERY)
@@ -103,7 +103,7 @@ def test_every_task_and_split_trains(tmp_path: Path, experiment: str, method: st
         assert result["records"][0]["cut"] == pytest.approx(24.0, abs=2.0)
 
 
-def test_adjoint_gradients_are_those_of_backprop() -> None:
+def test_adjoint_gradients_agree_with_backprop() -> None:
     found = []
     for gradient in ("backprop", "adjoint"):
         made = task("physionet", "ace", gradient=gradient, rtol=1e-6, atol=1e-7, batch_size=6)
@@ -113,7 +113,7 @@ def test_adjoint_gradients_are_those_of_backprop() -> None:
         assert torch.allclose(a, b, rtol=2e-3, atol=2e-3 * float(a.abs().max()) + 1e-6)
 
 
-def test_attention_of_convolutions_is_refused() -> None:
+def test_settings_of_other_experiments_are_refused() -> None:
     with pytest.raises(UserError, match="task has no meaning in physionet"):
         experiments.get("physionet").configure("ace", task="extrapolation")
     with pytest.raises(UserError, match="correlation or dense"):
@@ -121,10 +121,11 @@ def test_attention_of_convolutions_is_refused() -> None:
     assert experiments.get("physionet").choices("initial") == ("correlation", "dense")
 
 
-# The protocol's numbers ---------------------------------------------------------------------------------------------
+# Metrics of the protocol --------------------------------------------------------------------------------------------
 
 
-def everything(made: SeriesTask, split: str) -> tuple[Any, Any]:
+def predict_split(made: SeriesTask, split: str) -> tuple[Any, Any]:
+    """Return a whole split as one batch, and the predictions for it."""
     records = getattr(made.splits, split)
     cut = cut_of(records, made.layout)
     b = assemble(records, made.layout, made.noise(split, len(records)), 0.0, cut)
@@ -132,20 +133,20 @@ def everything(made: SeriesTask, split: str) -> tuple[Any, Any]:
         return b, made.model.eval()(b)
 
 
-def test_the_area_is_pooled_over_trajectories() -> None:
+def test_auc_is_pooled_over_trajectories() -> None:
     made = task("physionet", "latent-ode")
-    b, said = everything(made, "validation")
+    b, predicted = predict_split(made, "validation")
     labels = b.label.numpy()
     found = made.evaluate("validation")
-    assert found["auc"] == pytest.approx(roc_auc_score(np.tile(labels, 3), said.logits.numpy().ravel()), abs=1e-9)
-    assert found["mean_logit_auc"] == pytest.approx(roc_auc_score(labels, said.logits.numpy().mean(0)), abs=1e-9)
+    assert found["auc"] == pytest.approx(roc_auc_score(np.tile(labels, 3), predicted.logits.numpy().ravel()), abs=1e-9)
+    assert found["mean_logit_auc"] == pytest.approx(roc_auc_score(labels, predicted.logits.numpy().mean(0)), abs=1e-9)
 
 
 @pytest.mark.parametrize("given", [{}, {"task": "extrapolation"}])
-def test_the_errors_are_the_protocols_and_the_plain_one(given: dict[str, Any]) -> None:
+def test_mse_follows_the_protocol_and_micro_mse_is_the_plain_mean(given: dict[str, Any]) -> None:
     made = task("physionet-vitals", "latent-ode", **given)
-    b, said = everything(made, "validation")
-    error = (said.x - b.target.x).square().numpy()
+    b, predicted = predict_split(made, "validation")
+    error = (predicted.x - b.target.x).square().numpy()
     m = b.target.m.numpy()
     per = [error[k, i, m[i, :, j] > 0, j].mean() if m[i, :, j].any() else 0.0
            for k in range(3) for i in range(len(m)) for j in range(m.shape[2])]
@@ -154,16 +155,16 @@ def test_the_errors_are_the_protocols_and_the_plain_one(given: dict[str, Any]) -
     assert found["micro_mse"] == pytest.approx(float((error * m).sum() / m.sum() / 3), rel=1e-4)
 
 
-def test_accuracy_counts_every_labelled_point_of_every_trajectory() -> None:
+def test_accuracy_is_over_all_labelled_points_and_trajectories() -> None:
     made = task("activity", "latent-ode")
-    b, said = everything(made, "validation")
+    b, predicted = predict_split(made, "validation")
     counted = (b.label >= 0) & b.target.observed
-    right = (said.logits.argmax(-1) == b.label)[:, counted]
+    right = (predicted.logits.argmax(-1) == b.label)[:, counted]
     assert made.evaluate("validation")["accuracy"] == pytest.approx(float(right.float().mean()))
 
 
 @pytest.mark.parametrize("experiment", SERIES)
-def test_an_evaluation_does_not_depend_on_how_it_is_batched(experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_does_not_depend_on_the_batch_size(experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = task(experiment, "ace")
     together = made.evaluate("validation")
     monkeypatch.setattr(series_task, "EVALUATION_BATCH", 7)
@@ -172,21 +173,21 @@ def test_an_evaluation_does_not_depend_on_how_it_is_batched(experiment: str, mon
         {k: v for k, v in together.items() if k != "nfe"}, rel=1e-4)
 
 
-# The recipe -------------------------------------------------------------------------------------------------------
+# Loss and schedule --------------------------------------------------------------------------------------------------
 
 
-def test_the_loss_of_records_is_the_bound_and_the_weighted_entropy() -> None:
+def test_the_loss_is_the_negative_elbo_plus_weighted_cross_entropy() -> None:
     made = task("physionet", "latent-ode")
     b = made.batch(0, 0)
     with torch.no_grad():
-        said = made.model(b)
-    likelihood = series_task.log_likelihood(said.x, b.target, 0.3)
-    entropy = torch.nn.BCEWithLogitsLoss()(said.logits, b.label.expand_as(said.logits))
+        predicted = made.model(b)
+    likelihood = series_task.log_likelihood(predicted.x, b.target, 0.3)
+    entropy = torch.nn.BCEWithLogitsLoss()(predicted.logits, b.label.expand_as(predicted.logits))
     expected = -torch.logsumexp(likelihood, 0) + 100 / 3 * entropy
     assert made.loss(b, detach_attention=False).task.item() == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_unknown_labels_do_not_count() -> None:
+def test_unknown_labels_are_left_out_of_the_loss() -> None:
     made = task("physionet", "latent-ode")
     b = made.batch(0, 0)
     label = b.label.clone()
@@ -196,7 +197,7 @@ def test_unknown_labels_do_not_count() -> None:
     assert torch.isfinite(value.task)
 
 
-def test_the_learning_rate_falls_to_a_tenth_and_no_further() -> None:
+def test_the_learning_rate_decays_to_a_tenth_and_no_further() -> None:
     made = task("physionet", "latent-ode", epochs=30)
     total = 30 * made.iterations
     rate = made.recipe().rate
@@ -206,7 +207,7 @@ def test_the_learning_rate_falls_to_a_tenth_and_no_further() -> None:
     assert long.rate(0.5) == 0.1
 
 
-def test_a_batch_is_a_pure_function_of_seed_epoch_and_iteration() -> None:
+def test_a_batch_depends_on_seed_epoch_and_iteration_only() -> None:
     a, b = (task("physionet", "ace", seed=3) for _ in range(2))
     b.batch(4, 0)
     x, y = a.batch(0, 1), b.batch(0, 1)
@@ -215,7 +216,7 @@ def test_a_batch_is_a_pure_function_of_seed_epoch_and_iteration() -> None:
     assert not torch.equal(x.noise, a.batch(1, 1).noise)
 
 
-def test_phases_train_g_apart_in_both_odes() -> None:
+def test_the_attention_phase_trains_g_of_both_odes() -> None:
     made = task("physionet", "ace", attention_in="both")
     groups = made.groups(False)
     nets = (*made.model.ode.g.parameters(), *made.model.encoder.recurrence.drift.g.parameters())
@@ -223,7 +224,7 @@ def test_phases_train_g_apart_in_both_odes() -> None:
     assert len(groups.main) + len(groups.attention) == len(list(made.model.parameters()))
 
 
-def test_the_half_cut_splits_the_distinct_times() -> None:
+def test_extrapolation_splits_records_at_the_cut() -> None:
     made = task("physionet-vitals", "latent-ode", task="extrapolation")
     b = made.batch(0, 0)
     start = b.span[0]
@@ -232,7 +233,7 @@ def test_the_half_cut_splits_the_distinct_times() -> None:
     assert float(b.target.t[b.target.valid].min()) == pytest.approx(start)
 
 
-def test_snapshots_carry_pairwise_attention() -> None:
+def test_snapshots_contain_pairwise_attention() -> None:
     arrays = task("activity", "ace").snapshot()
     frames, probes, d = arrays["h"].shape
     assert (frames, d) == (41, 4)
@@ -240,7 +241,7 @@ def test_snapshots_carry_pairwise_attention() -> None:
     assert "a" not in task("activity", "gru-d").snapshot()
 
 
-def test_a_part_of_the_data_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_on_part_of_the_data_are_marked_partial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = experiments.get("activity")
     spec = entry.make.__self__  # type: ignore[union-attr]
     windows = spec.sample()

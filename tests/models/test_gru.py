@@ -8,7 +8,7 @@ from irregular_batches import filled
 from acenode.models.gru import GRUCell, MaskedGRU
 
 
-def test_a_gru_reads_only_what_is_observed() -> None:
+def test_a_masked_gru_updates_at_observed_points_only() -> None:
     gru = MaskedGRU(2, 3)
     filled(gru)
     x = torch.randn(2, 5, 2, generator=torch.Generator().manual_seed(1))
@@ -25,7 +25,7 @@ def test_a_gru_reads_only_what_is_observed() -> None:
             assert torch.allclose(found[i, k], h, atol=1e-6)
 
 
-def test_a_gru_cell_is_its_equations() -> None:
+def test_a_gru_cell_follows_its_equations() -> None:
     cell = GRUCell(2, 3)
     filled(cell)
     x, h = torch.randn(4, 2), torch.randn(4, 3)

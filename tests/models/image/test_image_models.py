@@ -1,4 +1,4 @@
-"""The image models: exact parameter counts, map sizes, what each method is made of."""
+"""The image models: exact parameter counts, sizes of feature maps, initialisation and the ResNet's states."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_parameter_counts(experiment: str, method: str, settings: dict, expected
     assert chosen.count(chosen.configure(method, "full", **settings)) == expected
 
 
-def test_parts() -> None:
+def test_parameter_counts_of_the_parts() -> None:
     assert count(Stem(1, 64, 0)) == 132_096
     assert count(Stem(3, 64, 0)) == 133_248
     assert count(Head(64, 10)) == 778
@@ -69,13 +69,13 @@ def test_methods_command_lists_every_count(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(("shape", "side"), [(GREY, 6), (COLOUR, 8), (ImageShape(3, 32, 10, 64, 0), 7),
                                              (ImageShape(3, 28, 10, 64, 1), 7), (ImageShape(1, 8, 10, 16, 1, 1), 4)])
-def test_map_sizes(shape: ImageShape, side: int) -> None:
+def test_sizes_of_feature_maps(shape: ImageShape, side: int) -> None:
     assert shape.map_side == side
     x = torch.zeros(1, shape.inputs, shape.side, shape.side)
     assert Stem(shape.inputs, shape.channels, shape.padding, shape.halvings)(x).shape[-2:] == (side, side)
 
 
-def test_one_stem_a_data_set() -> None:
+def test_all_methods_of_an_experiment_have_the_same_stem() -> None:
     for experiment in experiments.EXPERIMENTS.values():
         paddings = {experiment.configure(m, "full").get("stem_padding") for m in experiment.methods}
         assert len(paddings) == 1
@@ -90,7 +90,7 @@ def test_rknet_takes_one_step_of_four_evaluations() -> None:
     assert loss.evaluations.step_sizes == [1.0]  # type: ignore[union-attr]
 
 
-def test_initialisation_is_the_seeds_alone() -> None:
+def test_initialisation_depends_on_the_seed_only() -> None:
     def fresh(seed: int) -> nn.Module:
         model = ace_ode_net(GREY, Solver(), f_layers=1, q_layers=2)
         initialise(model, seed)
@@ -107,7 +107,7 @@ def test_initialisation_is_the_seeds_alone() -> None:
     assert 0.95 * bound < weight.abs().max() <= bound
 
 
-def test_resnet_states_lie_on_the_lines_between_blocks() -> None:
+def test_resnet_states_are_interpolated_between_blocks() -> None:
     stack, h = ResidualStack(4, blocks=2), torch.randn(3, 4, 5, 5)
     initialise(stack, 0)
     with torch.no_grad():

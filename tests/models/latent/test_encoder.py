@@ -1,4 +1,4 @@
-"""The encoders against a few lines of direct mathematics, and what they must not depend on."""
+"""The encoders against their equations; invariance to padding, unobserved values and the rest of the batch."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def encoder(attentive: bool = False, D: int = 3) -> ODEEncoder:
     return made
 
 
-def directly(made: ODEEncoder, b: SeriesBatch) -> tuple[Tensor, Tensor]:
-    """One record after another, one row after another, as the equations are written."""
+def encode_directly(made: ODEEncoder, b: SeriesBatch) -> tuple[Tensor, Tensor]:
+    """Encode record by record and step by step, as the equations are written."""
     cell, f = made.recurrence.cell, made.recurrence.drift.f
     assert b.schedule is not None
     out = []
@@ -57,15 +57,15 @@ def directly(made: ODEEncoder, b: SeriesBatch) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("attentive", [False, True])
-def test_the_ode_encoder_is_its_equations(attentive: bool) -> None:
+def test_the_ode_encoder_follows_its_equations(attentive: bool) -> None:
     made, b = encoder(attentive), batch(records())
-    found, exact = made(b.seen, b.schedule), directly(made, b)
+    found, exact = made(b.seen, b.schedule), encode_directly(made, b)
     assert torch.allclose(found[0], exact[0], atol=1e-5)
     assert torch.allclose(found[1], exact[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("attentive", [False, True])
-def test_an_encoding_does_not_feel_padding_unobserved_entries_or_batch_mates(attentive: bool) -> None:
+def test_an_encoding_does_not_depend_on_padding_unobserved_values_or_the_batch(attentive: bool) -> None:
     made, of = encoder(attentive), records((5, 9, 3))
     b = batch(of)
     mean, deviation = made(b.seen, b.schedule)
@@ -73,13 +73,13 @@ def test_an_encoding_does_not_feel_padding_unobserved_entries_or_batch_mates(att
     assert torch.allclose(made(alone.seen, alone.schedule)[0][0], mean[0], atol=1e-6)
     rubbish = replace(b.seen, x=torch.where(b.seen.m > 0, b.seen.x, 77.0))
     assert not torch.equal(rubbish.x, b.seen.x)
-    masked = replace(rubbish, x=rubbish.x * b.seen.m)  # what a loader hands on
+    masked = replace(rubbish, x=rubbish.x * b.seen.m)  # as the data loader does
     assert torch.equal(made(masked, b.schedule)[0], mean)
     longer = padded_more(b.seen, 4, rubbish=9.0)
     assert torch.allclose(made(longer, b.schedule)[1], deviation, atol=1e-6)
 
 
-def test_rows_that_read_nothing_and_take_no_time_change_nothing() -> None:
+def test_rows_without_observation_and_duration_change_nothing() -> None:
     made, b = encoder(), batch(records((5, 5)))
     assert b.schedule is not None
     none = torch.zeros(3, 2)
@@ -89,8 +89,8 @@ def test_rows_that_read_nothing_and_take_no_time_change_nothing() -> None:
     assert torch.allclose(made(b.seen, longer_schedule)[0], made(b.seen, b.schedule)[0], atol=1e-6)
 
 
-def test_without_drift_own_times_and_union_grid_are_the_same() -> None:
-    """Where μ does not move between points, halting at other records' times changes nothing."""
+def test_without_drift_own_times_and_union_grid_agree() -> None:
+    """If μ is constant between points, extra steps at other records' times change nothing."""
     made, of = encoder(), records()
     for p in made.recurrence.drift.f.parameters():
         torch.nn.init.zeros_(p)
@@ -101,14 +101,14 @@ def test_without_drift_own_times_and_union_grid_are_the_same() -> None:
     assert torch.allclose(made(own.seen, own.schedule)[0], made(on_union.seen, on_union.schedule)[0], atol=1e-6)
 
 
-def test_one_record_or_equal_times_make_the_grids_equal() -> None:
+def test_the_grids_are_equal_for_one_record_or_equal_times() -> None:
     made = encoder()
     for of in (records((6,)), [r.part(slice(None)) for r in records((6,))] * 2):  # type: ignore[arg-type]
         own, on_union = batch(of), batch(of, union=True)
         assert torch.equal(made(own.seen, own.schedule)[0], made(on_union.seen, on_union.schedule)[0])
 
 
-def test_the_union_grid_is_the_plain_implementations() -> None:
+def test_the_union_grid_agrees_with_the_baseline_implementation() -> None:
     made, of = encoder(), records()
     on_union = batch(of, union=True)
     times, x, m = latent_baseline.collate(of)
@@ -118,7 +118,7 @@ def test_the_union_grid_is_the_plain_implementations() -> None:
     assert torch.allclose(found[1], exact[1], atol=1e-5)
 
 
-def test_the_grids_agree_better_the_closer_the_times_lie() -> None:
+def test_the_grids_converge_for_shorter_steps() -> None:
     """Own times and the union grid are two Euler discretisations of one ODE."""
     made, of = encoder(), records((5, 9, 3))
 
@@ -141,7 +141,7 @@ def test_the_rnn_encoder_reads_backwards_from_the_last_point() -> None:
         assert torch.allclose(made(b.seen, None)[0][i], made.out(h)[0, :2], atol=1e-6)
 
 
-def test_a_walk_knows_after_which_row_a_point_was_passed() -> None:
+def test_a_schedule_has_the_row_of_every_point() -> None:
     import numpy as np
 
     b = batch(records((3,)))
@@ -149,8 +149,8 @@ def test_a_walk_knows_after_which_row_a_point_was_passed() -> None:
     assert schedule_from_steps(rows, b.seen).row.tolist() == [[3, 2, 0]]
 
 
-def test_detached_attention_is_a_constant_in_the_encoder_too() -> None:
-    """Without a path through a(t), g moves only a, which nothing else feels in the gradient."""
+def test_detached_attention_gives_g_of_the_encoder_no_gradient() -> None:
+    """g affects the loss only through a(t), so it gets no gradient if a(t) is detached."""
     made, b = encoder(attentive=True), batch(records())
     drift: AttentiveDrift = made.recurrence.drift  # type: ignore[assignment]
     made(b.seen, b.schedule)[0].sum().backward()
