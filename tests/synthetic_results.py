@@ -157,3 +157,14 @@ def shelf(root: Path) -> None:
         write(root, "physionet-vitals", method, (2.3 - 0.13 * n) * 1e-3,
               vitals(n, (2.3 - 0.13 * n) * 1e-3) | (coupling(n) if method == "ace" else {}), seed=n)
         write(root, "activity", method, 0.80 + 0.03 * n, activities(n, 0.3 - 0.1 * n), seed=n)
+
+
+ALL_CHARTS = mortality() | vitals(records=1) | activities() | coupling()
+STATION_RESULT: dict[str, Any] = {
+    "cut": 3.0,
+    "over_time": {"t": [4.0, 3.5], "mse": [0.5, None], "negll": [1.0, 2.0], "count": [3, 4], "unit": ""},
+    "records": [{"id": "USC1", "unit": "", "unit_note": "one unit is 7.45 days", "value_unit": "in standard deviations",
+                 "band": "two standard deviations", "jumps": [2.0, 1.0], "variables": [
+                     {"name": "TMAX", "t": [1.0], "x": [0.5], "target_t": [4.0], "target_x": [0.7],
+                      "grid": [0.0, 1.0, 1.0, 4.0], "mean": [0.0, 0.2, 0.4, 0.6], "low": [-1.0, -0.8, 0.2, -1.0],
+                      "high": [1.0, 1.2, 0.6, 2.0]}]}]}
