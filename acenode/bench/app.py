@@ -72,7 +72,7 @@ def drawing(root: Path) -> dict[str, float]:
     store = RunStore(root)
     live = long_run(store, 200, state="running")
     long = [long_run(store, 20_000) for _ in range(2)]
-    films = [run_with_large_maps(store) for _ in range(2)]
+    with_maps = [run_with_large_maps(store) for _ in range(2)]
     with browser() as chrome, server(root) as served:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
         show_curves(page, served, f"mnist?runs={live.id}", live.id, 200)
@@ -91,7 +91,7 @@ def drawing(root: Path) -> dict[str, float]:
         page.wait_for_function(f"() => {CURVES}.__curves.points('{long[1].id}') === 20000", timeout=60_000)
         page.wait_for_timeout(2000)
         redraw = page.evaluate(f"() => {CURVES}.__curves.redraw()")
-        show_player(page, served, f"mnist?runs={','.join(run.id for run in films)}")
+        show_player(page, served, f"mnist?runs={','.join(run.id for run in with_maps)}")
         page.wait_for_timeout(3000)
         page.evaluate(f"() => {PLAYER}.__player.play()")
         page.wait_for_timeout(4000)

@@ -197,9 +197,9 @@ def _describe_attention(kind: attention_maps.MapKind, parts: dict[str, tuple[int
     channels = parts["attention_channels"][2] if "attention_channels" in parts else 0
     about = {"kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns,
              "shape": list(parts["attention"][2:]), "full": _full_size(arrays["a"]), "channels": channels,
-             **_ends(ranges["attention"]), "swing": ranges["attention"][2]}
+             **_ends(ranges["attention"]), "largest_change": ranges["attention"][2]}
     if channels:
-        about["each"] = {**_ends(ranges["attention_channels"]), "swing": ranges["attention_channels"][2],
+        about["each"] = {**_ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
                          "total": arrays["a"].shape[2]}
     return about
 

@@ -63,7 +63,7 @@ def names(arrays: dict[str, np.ndarray], probes: int) -> list[str] | None:
         found = ["".join(c for c in str(x)[:NAME] if c.isprintable()).strip() for x in name[:probes]]
     except (ValueError, SystemError):  # not valid characters
         return None
-    return [x or f"probe {i + 1}" for i, x in enumerate(found)] if any(found) else None
+    return [x or f"sample {i + 1}" for i, x in enumerate(found)] if any(found) else None
 
 
 def jumps(arrays: dict[str, np.ndarray], probes: int) -> list[list[float]] | None:

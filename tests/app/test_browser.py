@@ -147,7 +147,7 @@ def test_compare_finished_runs(chrome: Any, served: Served, store: RunStore, tra
     tab.until(f"{scales}.length === {len(names)}")
     shared = tab.evaluate(scales)
     assert all(scale == shared[0] for scale in shared)  # equal colours mean equal values
-    tab.page.get_by_text("same scales").click()
+    tab.page.get_by_text("Shared scales").click()
     own = tab.evaluate(scales)
     assert all(scale != own[0] for scale in own[1:])
     assert shared[0] == [min(low for low, _ in own), max(high for _, high in own)]

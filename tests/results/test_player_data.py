@@ -78,7 +78,7 @@ def test_scales_cover_the_whole_run(tmp_path: Path) -> None:
     weights = np.stack([sigmoid(s["a"]).mean(2) for s in snaps.values()])
     assert attention["low"] == pytest.approx(weights.min(), abs=1e-5)
     assert attention["high"] == pytest.approx(weights.max(), abs=1e-5)
-    assert attention["swing"] == pytest.approx(np.abs(weights - weights[:, :1]).max(), abs=1e-5)
+    assert attention["largest_change"] == pytest.approx(np.abs(weights - weights[:, :1]).max(), abs=1e-5)
 
 
 def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:

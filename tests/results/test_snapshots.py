@@ -15,7 +15,7 @@ def test_jumps_and_names_of_the_probes() -> None:
     extra = {"jumps": jumps, "name": np.array(["USC1", "", "<b>USC3</b>", "x" * 90 + "\n"])}
     arrays = {"t": np.linspace(0, 1, 9), **extra}
     assert snapshots.jumps(arrays, 4) == [[0.25, 0.5], [], [0.1], [0.0, 1.0]]  # sorted, and within the range of t
-    assert snapshots.names(arrays, 4) == ["USC1", "probe 2", "<b>USC3</b>", "x" * snapshots.NAME]
+    assert snapshots.names(arrays, 4) == ["USC1", "sample 2", "<b>USC3</b>", "x" * snapshots.NAME]
 
 
 @pytest.mark.parametrize("wrong", [

@@ -65,13 +65,13 @@ export function paintInput(run, probe) {
   return put();
 }
 
-// Fill pixels from bytes: the levels, or if `begun` is given, their difference from the bytes there, times `gain`.
-export function fill(cells, data, start, begun, count, table, gain) {
-  if (begun === null) for (let i = 0; i < count; i++) cells[i] = table[data[start + i]];
-  else for (let i = 0; i < count; i++) cells[i] = table[clamp(255 + Math.round((data[start + i] - data[begun + i]) * gain), 0, 510)];
+// Fill pixels from the bytes at `start`. Unless `initial` is null, show their difference from the bytes at `initial`, times `gain`.
+export function fill(cells, data, start, initial, count, table, gain) {
+  if (initial === null) for (let i = 0; i < count; i++) cells[i] = table[data[start + i]];
+  else for (let i = 0; i < count; i++) cells[i] = table[clamp(255 + Math.round((data[start + i] - data[initial + i]) * gain), 0, 510)];
 }
 
-export const scaleOf = (about, changed) => changed ? [-about.swing, about.swing] : [about.low, about.high];
-export const gainOf = (about, scale) => (about.high - about.low) / (scale.swing || 1);  // levels of a difference → places in the table
+export const scaleOf = (about, changed) => changed ? [-about.largest_change, about.largest_change] : [about.low, about.high];
+export const gainOf = (about, scale) => (about.high - about.low) / (scale.largest_change || 1);  // levels of a difference → places in the table
 export const valueOf = (about, level) => about.low + level * (about.high - about.low) / 255;
 export const tableOf = (theme, changed) => changed ? theme.signed : theme.levels;

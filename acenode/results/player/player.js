@@ -19,20 +19,20 @@ import { View } from "./player_view.js";
 import { clamp, make } from "./theme.js";
 
 const PASS_SECONDS = 4;  // to play all of t at speed 1×
-const POLL_MS = 3000, REST_MS = 400, WATCH_MS = 500;
+const POLL_MS = 3000, ADDRESS_DELAY_MS = 400, WATCH_MS = 500;
 
 class Player {
   constructor(element, data) {
     this.views = [];
     this.epochs = [];  // of all runs together
     this.ends = [0, 1];  // of t
-    this.state = { t: 0, epoch: null, probe: 0, mode: "weight", near: false };
+    this.state = { t: 0, epoch: null, probe: 0, mode: "weight", fitEpoch: false };
     this.wanted = { epoch: null, probe: 0 };  // requested position, which the runs read so far may not have; epoch null follows the newest
     this.settled = false;  // true once every run has been read
     this.ended = false;
     this.loop = true;
     this.speed = 1;
-    this.rested = null;
+    this.addressTimer = null;
     this.address = new Address();
     this.scales = new Scales();
     this.build(element);
@@ -52,7 +52,7 @@ class Player {
       loop: (on) => { this.loop = on; },
       follow: (on) => { this.wanted.epoch = on ? null : this.state.epoch; this.merge(); },
       mode: (name) => { this.state.mode = name; this.clock.wake(); },
-      near: (on) => { this.state.near = on; this.clock.wake(); },
+      fitEpoch: (on) => { this.state.fitEpoch = on; this.clock.wake(); },
       same: (on) => { this.scales.share(on); this.clock.wake(); },
       probe: (probe) => this.go({ probe }),
       step: (frames) => this.step(frames),
@@ -91,7 +91,7 @@ class Player {
     if (before === `${s.t}/${s.epoch}/${s.probe}`) return;
     for (const { run } of this.views) run.failed.clear();  // try again to read what could not be read before
     this.clock.wake();
-    this.rest();
+    this.writeAddressLater();
   }
 
   seek(frame) {
@@ -99,13 +99,13 @@ class Player {
     this.go({ ...frame, epoch: frame.epoch === null ? this.epochs.at(-1) : frame.epoch });
   }
 
-  rest() {
-    clearTimeout(this.rested);
-    if (!this.clock.playing) this.rested = setTimeout(() => this.writeAddress(), REST_MS);
+  writeAddressLater() {
+    clearTimeout(this.addressTimer);
+    if (!this.clock.playing) this.addressTimer = setTimeout(() => this.writeAddress(), ADDRESS_DELAY_MS);
   }
 
   writeAddress() {
-    clearTimeout(this.rested);
+    clearTimeout(this.addressTimer);
     if (this.ended || !this.epochs.length || !this.node.isConnected) return;
     const { t, epoch, probe } = this.state;
     this.address.write({ t, epoch, probe });
@@ -184,7 +184,7 @@ class Player {
     for (const view of this.views) view.arrange();
     this.clock.wake();
     this.settled ||= answered;
-    if (answered) this.rest();
+    if (answered) this.writeAddressLater();
   }
 
   // Playing and drawing ---------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Player {
     if (on === this.clock.playing || (on && !this.epochs.length)) return;
     if (on && this.state.t >= this.ends[1]) this.state.t = this.ends[0];
     this.clock.play(on);
-    if (on) clearTimeout(this.rested); else this.writeAddress();
+    if (on) clearTimeout(this.addressTimer); else this.writeAddress();
     this.showPosition();
   }
 
@@ -226,7 +226,7 @@ class Player {
     this.ended = true;
     clearInterval(this.poll);
     clearInterval(this.watch);
-    clearTimeout(this.rested);
+    clearTimeout(this.addressTimer);
     this.clock.end();
     for (const view of this.views) view.end();
     this.sizes.disconnect();

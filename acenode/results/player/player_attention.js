@@ -1,4 +1,4 @@
-// The attention that a(t) gives: a map over the input, a matrix between coordinates, or a vector over time.
+// The attention weights from a(t): a map over the input, a matrix between coordinates, or a vector over time.
 import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
 import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
 import { drawNow, overTime, overTimeCell } from "./player_over_time.js";
@@ -19,7 +19,7 @@ export const ATTENTION = {
   hint: (view) => view.run.meta.attention.title,
   key(view, state) {
     const vector = view.run.meta.attention.kind === "coordinates";
-    return `${vector ? state.t.toFixed(4) : view.run.frame(state.t).near}/${state.probe}/${state.mode}`;
+    return `${vector ? state.t.toFixed(4) : view.run.frame(state.t).nearest}/${state.probe}/${state.mode}`;
   },
 
   baseKey: (view, state) => view.run.meta.attention.kind === "coordinates" ? `${state.probe}/${state.mode}` : state.mode,
@@ -39,9 +39,9 @@ export const ATTENTION = {
       drawNow(g, still.X(state.t), still, theme);
       return;
     }
-    const changed = state.mode === "change", near = run.frame(state.t).near, block0 = rows * columns, scale = view.scale("attention");
+    const changed = state.mode === "change", nearest = run.frame(state.t).nearest, block0 = rows * columns, scale = view.scale("attention");
     const gain = gainOf(about, scale), table = weightTable(theme, changed, about, scale);
-    const { cells, put } = scratch(columns, rows), start = (near * P + state.probe) * block0;
+    const { cells, put } = scratch(columns, rows), start = (nearest * P + state.probe) * block0;
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
     const picture = put(), pairwise = about.kind === "pairwise", over = !pairwise && run.pixels !== null;
     const room = pairwise ? { x: 44, y: 8, w: w - 44 - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
@@ -60,7 +60,7 @@ export const ATTENTION = {
       g.strokeStyle = theme.line;
       g.lineWidth = 1;
       g.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1);
-      if (over) text(g, i === 0 ? "over the input" : "by itself", box.x + box.w / 2, box.y + box.h + 5,
+      if (over) text(g, i === 0 ? "Overlaid on input" : "Attention only", box.x + box.w / 2, box.y + box.h + 5,
         { align: "center", base: "top", colour: theme.ink, faint: true });
       if (pairwise) {
         countTicks(g, box, columns, true, theme, about.full[1]);
@@ -74,7 +74,7 @@ export const ATTENTION = {
 
   hover(x, y, view, state) {
     const { run, block } = view, about = run.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
-    let f = run.frame(state.t).near, i, j;
+    let f = run.frame(state.t).nearest, i, j;
     if (about.kind === "coordinates") {
       const cell = overTimeCell(x, y, view.coordinates);
       if (!cell) return null;

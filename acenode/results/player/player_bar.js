@@ -1,4 +1,4 @@
-// The player's controls: play, time, epoch, what maps show, and the probes to pick from.
+// The player's controls: play, time, epoch, what the maps show, and the samples (probes).
 import { paintInput } from "./colours.js";
 import { span } from "./player_draw.js";
 import { Rug } from "./player_rug.js";
@@ -22,31 +22,31 @@ function check(words, checked, chosen) {
 }
 
 export class Bar {
-  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), near(on), same(on), probe(p), step(frames),
+  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), fitEpoch(on), same(on), probe(p), step(frames),
   // stepEpoch(by) }
   constructor(act) {
     this.act = act;
     this.picked = this.run = null;
     this.ends = [0, 1];
     this.play = make("button", { type: "button", className: "play", on: { click: () => act.play() } });
-    this.time = range("time t", "0.001", () => act.time(Number(this.time.value)));
-    this.epoch = range("training epoch", "1", () => act.epoch(Number(this.epoch.value)));
+    this.time = range("Time t", "0.001", () => act.time(Number(this.time.value)));
+    this.epoch = range("Training epoch", "1", () => act.epoch(Number(this.epoch.value)));
     this.rug = new Rug();
     this.timeText = make("output");
     this.epochText = make("output");
-    const speed = select("speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
-    const mode = select("what maps show", [["weight", "weight"], ["change", "change since a(0)"]], "weight", act.mode);
-    const near = select("range of the plane", [["all", "all epochs"], ["one", "this epoch"]], "all", (value) => act.near(value === "one"));
-    const [, loop] = check("loop", true, act.loop);
-    [this.follow, this.followLabel] = check("follow newest", false, act.follow);
-    [, this.same] = check("same scales", true, act.same);
-    this.same.title = "Equal colours mean equal values in all runs; each plane has components of its own";
-    this.mode = make("label", "choice", "maps show", mode);
-    this.probes = make("div", { className: "probes", role: "group", "aria-label": "probe" });
+    const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
+    const mode = select("Attention", [["weight", "Weights"], ["change", "Change since t = 0"]], "weight", act.mode);
+    const fit = select("PCA axis range", [["all", "All epochs"], ["one", "This epoch"]], "all", (value) => act.fitEpoch(value === "one"));
+    const [, loop] = check("Loop", true, act.loop);
+    [this.follow, this.followLabel] = check("Follow latest epoch", false, act.follow);
+    [, this.same] = check("Shared scales", true, act.same);
+    this.same.title = "Equal colours mean equal values in all runs. PCA axes differ between runs.";
+    this.mode = make("label", "choice", "Attention", mode);
+    this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
     this.node = make("div", "bar",
       make("div", "line", this.play, make("label", "slider", "t", make("span", "timeline", this.time, this.rug.node)), this.timeText, speed, loop),
-      make("div", "line", make("label", "slider", "epoch", this.epoch), this.epochText, this.followLabel),
-      make("div", "line", this.mode, make("label", "choice", "plane fits", near), this.same, this.probes));
+      make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
+      make("div", "line", this.mode, make("label", "choice", "PCA axis range", fit), this.same, this.probes));
   }
 
   // Handle a key pressed anywhere in the player.

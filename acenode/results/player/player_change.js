@@ -1,4 +1,4 @@
-// The relative distance of a(t) from a(0), one curve for each probe.
+// The relative distance of a(t) from a(0), one curve for each sample.
 import { axes, chosenLast, number, rug, span } from "./player_draw.js";
 import { hasChange } from "./player_run.js";
 
@@ -6,7 +6,7 @@ export const CHANGE = {
   name: "change",
   shown: hasChange,
   title: () => "Distance of a(t) from a(0)",
-  hint: () => "‖a(t) − a(0)‖ / ‖a(0)‖, one curve for each probe",
+  hint: () => "‖a(t) − a(0)‖ / ‖a(0)‖, one curve for each sample",
   key: (view, state) => `${state.t.toFixed(4)}/${state.probe}`,
 
   baseKey: (view, state) => String(state.probe),
@@ -53,8 +53,8 @@ export const CHANGE = {
     const { run, block, curve } = view;
     if (!curve || x < curve.box.x || x > curve.box.x + curve.box.w) return null;
     const { data, shape: [, P] } = block.arrays.change, t = run.meta.t;
-    const f = run.frame(t[0] + (x - curve.box.x) / curve.box.w * (t.at(-1) - t[0])).near;
+    const f = run.frame(t[0] + (x - curve.box.x) / curve.box.w * (t.at(-1) - t[0])).nearest;
     const away = span(P).map((p) => Math.abs(curve.Y(data[f * P + p]) - y)), p = away.indexOf(Math.min(...away));
-    return away[p] > 20 ? null : [run.whole(p), `t = ${t[f].toFixed(2)}`, `changed by ${number(data[f * P + p])}`];
+    return away[p] > 20 ? null : [run.whole(p), `t = ${t[f].toFixed(2)}`, `relative change ${number(data[f * P + p])}`];
   },
 };

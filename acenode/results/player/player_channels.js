@@ -1,4 +1,4 @@
-// The attention of every channel by itself.
+// The attention weights of each channel.
 import { gainOf, scaleOf, tableOf, valueOf } from "./colours.js";
 import { cellName, colourBar, onlySome, weightLines } from "./player_draw.js";
 import { weightTable } from "./player_scales.js";
@@ -11,7 +11,7 @@ export const CHANNELS = {
     const { channels, each } = view.run.meta.attention;
     return `${state.mode === "change" ? "Change since t = 0: " : ""}sigmoid(a(t)), each channel` + onlySome(channels, each.total);
   },
-  key: (view, state) => `${view.run.frame(state.t).near}/${state.probe}/${state.mode}`,
+  key: (view, state) => `${view.run.frame(state.t).nearest}/${state.probe}/${state.mode}`,
   baseKey: (view, state) => state.mode,
   base(g, w, h, view, state, theme) {
     const changed = state.mode === "change";
@@ -27,7 +27,7 @@ export const CHANNELS = {
     const cell = multiplesCell(x, y, view.channelTiles);
     if (!cell) return null;
     const { run } = view, { full, each } = run.meta.attention, { data, shape: [, P, C, H, W] } = view.block.arrays.attention_channels;
-    const at = (f) => valueOf(each, data[(((f * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j]), now = at(run.frame(state.t).near);
+    const at = (f) => valueOf(each, data[(((f * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j]), now = at(run.frame(state.t).nearest);
     return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, full[0])}, column ${cellName(cell.j, W, full[1])}`,
       ...weightLines(now, at(0)), run.title(state.probe)];
   },

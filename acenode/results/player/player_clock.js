@@ -32,15 +32,15 @@ export class Clock {
   tick(now) {
     this.request = null;
     if (this.playing) {
-      if (now < this.due - 1) return this.wake();  // a millisecond early is near enough
+      if (now < this.due - 1) return this.wake();  // a millisecond early is close enough
       this.due = (this.due + PERIOD > now ? this.due : now) + PERIOD;
       const passed = this.last === null ? 0 : Math.min((now - this.last) / 1000, LONGEST);
       this.last = now;
       this.advance(passed);
     }
     if (this.always || (this.seen && !document.hidden)) {
-      const begun = performance.now();
-      if (this.paint()) this.painted.push({ now, took: performance.now() - begun });
+      const started = performance.now();
+      if (this.paint()) this.painted.push({ now, took: performance.now() - started });
       if (this.painted.length > REMEMBERED) this.painted.shift();
     }
     if (this.playing) this.wake();

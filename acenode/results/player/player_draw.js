@@ -8,7 +8,7 @@ export const BAR = 70;  // width in pixels of a colour bar on the right
 
 export const span = (n) => [...Array(n).keys()];
 
-// All probes, the chosen one last, so that it is drawn over the others.
+// The indices of all probes, the chosen one last, so that it is drawn over the others.
 export const chosenLast = (count, chosen) => [...span(count).filter((p) => p !== chosen), ...(chosen < count ? [chosen] : [])];
 
 export const inside = (x, y, box) => x >= box.x && y >= box.y && x < box.x + box.w && y < box.y + box.h;
@@ -20,7 +20,7 @@ export function number(v) {
 }
 
 // A weight, and its difference from t = 0.
-export const weightLines = (now, begun) => [`weight ${now.toFixed(4)}`, `since t = 0: ${now > begun ? "+" : ""}${number(now - begun)}`];
+export const weightLines = (now, initial) => [`weight ${now.toFixed(4)}`, `since t = 0: ${now > initial ? "+" : ""}${number(now - initial)}`];
 
 // The number of a row or column, from one; a range if the map was averaged to a smaller size.
 export function cellName(i, shown, full) {
@@ -28,7 +28,7 @@ export function cellName(i, shown, full) {
   return `${Math.floor(i * full / shown) + 1}–${Math.floor((i + 1) * full / shown)}`;
 }
 
-export const onlySome = (shown, total) => shown < total ? ` (the first ${shown} of ${total} channels)` : "";
+export const onlySome = (shown, total) => shown < total ? ` (first ${shown} of ${total})` : "";
 
 // About `count` round numbers between two ends.
 export function ticks(low, high, count) {

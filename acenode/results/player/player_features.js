@@ -13,7 +13,7 @@ export const FEATURES = {
     const { features } = view.run.meta;
     return features ? "Feature maps h(t), each channel" + onlySome(features.channels, features.total) : "h(t), each coordinate over time";
   },
-  key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).near : state.t.toFixed(4)}/${state.probe}`,
+  key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).nearest : state.t.toFixed(4)}/${state.probe}`,
   baseKey: (view, state) => view.run.meta.features ? "" : String(state.probe),
   base(g, w, h, view, state, theme) {
     const { low, high } = view.scale(view.run.meta.features ? "features" : "state"), bar = theme.signed;
@@ -42,7 +42,7 @@ export const FEATURES = {
     const cell = multiplesCell(x, y, view.featureTiles);
     if (!cell) return null;
     const { data, shape: [, P, C, H, W] } = view.block.arrays.features;
-    const level = data[(((run.frame(state.t).near * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
+    const level = data[(((run.frame(state.t).nearest * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
     const beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
     return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, features.full[0])}, column ${cellName(cell.j, W, features.full[1])}`,
       `h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];

@@ -16,7 +16,7 @@ export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, 
   countTicks(g, box, size, false, theme);
   text(g, "coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
   colourBar(g, w, h - 30, bar, low, high, theme);
-  return { ...box, size, X, frameAt: (x) => run.frame(ends[0] + (x - box.x) / box.w * (ends[1] - ends[0])).near };
+  return { ...box, size, X, frameAt: (x) => run.frame(ends[0] + (x - box.x) / box.w * (ends[1] - ends[0])).nearest };
 }
 
 // Draw the line at the current t.

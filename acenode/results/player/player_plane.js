@@ -4,12 +4,12 @@ import { axes, chosenLast, span } from "./player_draw.js";
 export const PLANE = {
   name: "plane",
   shown: () => true,
-  title: () => "h(t) in the plane of largest variance",
-  key: (view, state) => `${state.t.toFixed(4)}/${state.probe}/${state.near}`,
+  title: () => "h(t), first two principal components",
+  key: (view, state) => `${state.t.toFixed(4)}/${state.probe}/${state.fitEpoch}`,
 
   range(view, state) {
     const { data } = view.block.arrays.pca, { pca } = view.run.meta, ends = [[Infinity, -Infinity], [Infinity, -Infinity]];
-    if (!state.near) for (const [i, own] of [pca.x, pca.y].entries()) ends[i] = [...own];
+    if (!state.fitEpoch) for (const [i, own] of [pca.x, pca.y].entries()) ends[i] = [...own];
     for (let i = 0; i < data.length; i++) {
       const end = ends[i % 2];
       if (data[i] < end[0]) end[0] = data[i];
@@ -18,10 +18,10 @@ export const PLANE = {
     return ends.map(([low, high]) => { const room = (high - low || 1) * 0.06; return [low - room, high + room]; });
   },
 
-  baseKey: (view, state) => `${state.probe}/${state.near}`,
+  baseKey: (view, state) => `${state.probe}/${state.fitEpoch}`,
   base(g, w, h, view, state, theme) {
     const { run, block } = view, { data, shape: [T, P] } = block.arrays.pca, box = { x: 52, y: 8, w: w - 62, h: h - 48 };
-    const [xs, ys] = this.range(view, state), share = (i) => `PC ${i + 1} (${(100 * run.meta.pca.shares[i]).toFixed(0)} % of the variance)`;
+    const [xs, ys] = this.range(view, state), share = (i) => `PC ${i + 1} (${(100 * run.meta.pca.shares[i]).toFixed(0)}% of variance)`;
     const { X, Y } = axes(g, box, xs, ys, theme, [share(0), share(1)]);
     g.lineJoin = "round";
     for (const p of span(P)) {

@@ -3,7 +3,7 @@ import { classColour } from "./colours.js";
 import { bytes } from "./player_source.js";
 import { clamp } from "./theme.js";
 
-const KEPT_BYTES = 96e6;  // most bytes of a run's epochs in memory
+const KEPT_BYTES = 96e6;  // upper limit for a run's epochs in memory
 const NONE = [];
 
 // True if there is a curve of the distance of a(t) from a(0).
@@ -47,7 +47,7 @@ export class RunData {
       }
     } catch (error) {
       if (this.ended.signal.aborted) return;
-      this.problem = `The snapshots cannot be read: ${error.message}.`;
+      this.problem = `Snapshots could not be loaded: ${error.message}.`;
     } finally {
       this.reading = false;
     }
@@ -61,11 +61,12 @@ export class RunData {
     return epoch === null ? own.at(-1) : own.findLast((e) => e <= epoch) ?? own[0];
   }
 
-  // The arrays of an epoch if they have been read, even of an older version. Missing or outdated arrays are requested.
-  block(epoch, near = true) {
+  // The arrays of an epoch if they have been read, even of an older version. Missing or outdated arrays are requested;
+  // with `prefetch`, also those of the epochs before and after.
+  block(epoch, prefetch = true) {
     const found = this.blocks.get(epoch);
     if (!found || found.version !== this.meta.version) this.ask(epoch);
-    if (near && found) {
+    if (prefetch && found) {
       this.blocks.delete(epoch);
       this.blocks.set(epoch, found);
       const i = this.meta.epochs.indexOf(epoch);
@@ -95,7 +96,7 @@ export class RunData {
     } catch (error) {
       if (this.ended.signal.aborted) return;
       this.failed.add(key);
-      this.problem = `Epoch ${epoch} cannot be read: ${error.message}.`;
+      this.problem = `Epoch ${epoch} could not be loaded: ${error.message}.`;
     } finally {
       this.pending.delete(key);
     }
@@ -113,7 +114,7 @@ export class RunData {
   }
 
   className(label) { return this.meta.classes?.[label] ?? String(label); }
-  name(probe) { return this.meta.names?.[probe] ?? `probe ${probe + 1}`; }
+  name(probe) { return this.meta.names?.[probe] ?? `sample ${probe + 1}`; }
   title(probe) { return this.meta.labels ? `class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
   whole(probe) { return this.meta.labels ? `${this.title(probe)}, ${this.name(probe)}` : this.name(probe); }
   jumps(probe) { return this.meta.jumps?.[probe] ?? NONE; }  // times at which the probe's state jumped
@@ -121,7 +122,7 @@ export class RunData {
 
   prediction(probe, epoch) {
     const found = this.meta.predictions?.[this.meta.epochs.indexOf(epoch)]?.[probe];
-    return found ? `predicted ${this.className(found[0])} (${(100 * found[1]).toFixed(0)} %)` : null;
+    return found ? `predicted ${this.className(found[0])} (${(100 * found[1]).toFixed(0)}%)` : null;
   }
 
   // The frames before and after t, the fraction of the way between them, and the nearest one.
@@ -130,7 +131,7 @@ export class RunData {
     let high = own.findIndex((v) => v >= t);
     if (high < 0) high = n - 1;
     const low = Math.max(high - 1, 0), part = high === low ? 0 : clamp((t - own[low]) / (own[high] - own[low] || 1), 0, 1);
-    return { low, high, part, near: part < 0.5 ? low : high };
+    return { low, high, part, nearest: part < 0.5 ? low : high };
   }
 
   end() { this.ended.abort(); }

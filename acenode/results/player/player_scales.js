@@ -17,7 +17,7 @@ export class Scales {
     for (const meta of metas) for (const [name, find] of Object.entries(NAMES)) {
       const own = find(meta), key = keyOf(name, meta), before = this.common.get(key) ?? own;
       if (own) this.common.set(key, { low: Math.min(own.low, before.low), high: Math.max(own.high, before.high),
-        swing: Math.max(own.swing ?? 0, before.swing ?? 0) });
+        largest_change: Math.max(own.largest_change ?? 0, before.largest_change ?? 0) });
     }
     this.updateKey();
   }

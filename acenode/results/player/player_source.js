@@ -7,7 +7,7 @@ import { at } from "./theme.js";
 export function servedBy(base, id) {
   const get = async (path, kind, signal) => {
     const answer = await fetch(at(`${base}film/${encodeURIComponent(id)}${path}`), { signal });
-    if (!answer.ok) throw new Error(answer.status === 404 ? "not found" : `the server answered ${answer.status}`);
+    if (!answer.ok) throw new Error(answer.status === 404 ? "not found" : `the server returned status ${answer.status}`);
     return answer[kind]();
   };
   return {

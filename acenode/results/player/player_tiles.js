@@ -19,9 +19,9 @@ export function tiling(count, aspect, w, h, gap, caption = 0) {
 
 // Draw the channels of a frame side by side, each as a small map.
 export function multiples(g, w, h, view, state, theme, { array, table, changed, gain, slot }) {
-  const { data, shape: [, P, C, H, W] } = array, near = view.run.frame(state.t).near, size = H * W;
+  const { data, shape: [, P, C, H, W] } = array, nearest = view.run.frame(state.t).nearest, size = H * W;
   const tiles = tiling(C, W / H, w - 12 - BAR, h - 16, C > 36 ? 2 : 4), { cells, put } = scratch(W, H * C);
-  const start = (near * P + state.probe) * C * size;
+  const start = (nearest * P + state.probe) * C * size;
   fill(cells, data, start, changed ? state.probe * C * size : null, C * size, table, gain);
   const picture = put();
   g.imageSmoothingEnabled = false;

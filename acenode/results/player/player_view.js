@@ -64,7 +64,7 @@ export class View {
 
   // Show the panels that the run has data for, and messages for what is missing.
   arrange() {
-    const { meta, problem } = this.run, why = problem ?? (meta ? meta.why : "Reading the snapshots …");
+    const { meta, problem } = this.run, why = problem ?? (meta ? meta.why : "Loading snapshots…");
     setTextOrHide(this.message, why ?? "");
     this.panels.hidden = !meta || !meta.epochs.length;
     if (!meta) return;
@@ -83,8 +83,8 @@ export class View {
     const found = run.block(wanted), block = found && run.fits(found) ? found : null;
     if (block) [this.block, this.epoch] = [block, wanted];
     else if (this.block && !run.fits(this.block)) this.block = this.epoch = null;
-    const shown = block ? wanted : this.epoch, when = shown === null ? "reading …" : shown === 0 ? "before training" : `after epoch ${shown}`;
-    const away = shown !== null && shown !== state.epoch ? block ? ", its nearest snapshot" : ` (reading epoch ${wanted} …)` : "";
+    const shown = block ? wanted : this.epoch, when = shown === null ? "Loading…" : shown === 0 ? "Before training" : `After epoch ${shown}`;
+    const away = shown !== null && shown !== state.epoch ? block ? " (nearest snapshot)" : ` (loading epoch ${wanted}…)` : "";
     const probe = Math.min(state.probe, run.meta.probes - 1), prediction = shown === null ? null : run.prediction(probe, shown);
     setText(this.status, `${when}${away}${prediction ? ` · ${run.title(probe)}: ${prediction}` : ""}`);
   }
