@@ -242,11 +242,11 @@ class ACENODE(_ODELayer):
                  g_reads_attention: bool = False) -> None:
         super().__init__()
         if attention not in ("evolving", "fixed", "none"):
-            raise UserError(f"there is no attention {attention!r}: choose evolving, fixed or none")
+            raise UserError(f"unknown attention {attention!r}: choose evolving, fixed or none")
         if attention == "evolving" and (g is None or q is None):
-            raise UserError("evolving attention needs g, how a changes, and q, how a(0) is made")
+            raise UserError("evolving attention needs g, which computes da/dt, and q, which computes a(0)")
         if attention == "fixed" and q is None:
-            raise UserError("fixed attention needs q, how a(t) is made from h(t)")
+            raise UserError("fixed attention needs q, which computes a(t) from h(t)")
         self.f = f
         self.g = g if attention == "evolving" else None
         self.q = q if attention != "none" else None

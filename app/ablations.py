@@ -87,7 +87,7 @@ def grid(experiment: Experiment, values: FormValues, methods: list[str], chosen:
 
 
 def _applicable(experiment: Experiment, values: FormValues, method: str, picked: dict[str, Any]) -> dict[str, Any]:
-    """Return the form's and the picked settings without those that have no meaning for the method."""
+    """Return the form's and the picked settings without those that do not apply to the method."""
     settings: dict[str, Any] = {}
     own = {k: v for k, v in values.changed.items() if method == values.method or form.is_shared(k)}
     for key, value in {**own, **picked}.items():

@@ -37,8 +37,8 @@ class FormValues:
 def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], preset_name: str) -> FormValues:
     """Show the settings of a method and return what was entered.
 
-    Settings are asked in the order of the configuration, so that a setting follows those it depends on; one that has
-    no meaning with the values entered so far is not shown.
+    Settings are asked in the order of the configuration, so that a setting follows those it depends on; one that does
+    not apply to the values entered so far is not shown.
 
     Args:
         preset: values to start with, instead of the defaults.
@@ -82,7 +82,7 @@ def _group(name: str) -> str:
 
 
 def _ask(experiment: Experiment, values: FormValues, name: str, preset: Mapping[str, Any], preset_name: str) -> None:
-    """Show the widget of a setting, if it has a meaning here, and store a value that is not the default."""
+    """Show the widget of a setting, if it applies here, and store a value that is not the default."""
     try:
         default = values.configure(experiment).get(name)
     except UserError:

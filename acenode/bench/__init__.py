@@ -53,7 +53,7 @@ def settle(options: Namespace) -> None:
             setattr(options, name, defaults.get(name))
         elif name not in defaults:
             takers = ", ".join(other for other, entry in BENCHMARKS.items() if name in entry.options)
-            raise UserError(f"--{name} has no meaning in bench {options.what}: leave it out; it goes with {takers}")
+            raise UserError(f"--{name} does not apply to bench {options.what}: leave it out; it applies to {takers}")
 
 
 def summary() -> str:

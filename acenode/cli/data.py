@@ -23,7 +23,7 @@ def data(options: Namespace) -> int:
     sources = list(DATA_SOURCES.values()) if options.name is None else [source_of(options.name)]
     for name in ("folder", "start", "end", "seed"):
         if getattr(options, name) is not None:
-            raise UserError(f"--{name.replace('folder', 'from')} goes with `acenode data build ushcn`")
+            raise UserError(f"--{name.replace('folder', 'from')} applies only to `acenode data build ushcn`")
     if options.action == "get":
         with DownloadBar() as bar:
             path = sources[0].prepare(root, bar.show)

@@ -47,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_registry(commands)
     _add_data(commands)
     _add_programs(commands)
-    commands.add("demo", training.demo, "train ACE on the bundled digits and print the measured table", runs=True)
+    commands.add("demo", training.demo, "train ACE on the bundled digits and print the results table", runs=True)
     return parser
 
 
@@ -86,7 +86,7 @@ def _add_registry(commands: _Commands) -> None:
     commands.add("experiments", registry.experiments, "list the experiments", json=True)
     p = commands.add("methods", registry.methods, "list an experiment's methods with their parameter counts", json=True)
     p.add_argument("experiment", help="a name from `acenode experiments`")
-    p = commands.add("settings", registry.settings, "list the settings with their bounds and meaning", json=True)
+    p = commands.add("settings", registry.settings, "list the settings with their bounds and descriptions", json=True)
     p.add_argument("experiment", nargs="?", help="list only the settings of this experiment, with their defaults")
 
 
@@ -97,25 +97,26 @@ def _add_data(commands: _Commands) -> None:
     p.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="build ushcn: NOAA's daily station files")
     p.add_argument("--start", type=int, metavar="YEAR", help="build ushcn: first year (default: 1950)")
     p.add_argument("--end", type=int, metavar="YEAR", help="build ushcn: last year (default: 2000)")
-    p.add_argument("--seed", type=int, help="build ushcn: seed of the choice of the 5%% that are kept (default: 0)")
+    p.add_argument("--seed", type=int, help="build ushcn: seed for sampling the 5%% of values to keep (default: 0)")
 
 
 def _add_programs(commands: _Commands) -> None:
-    p = commands.add("bench", programs.bench, "measure speed, side by side in one run", json=True)
+    p = commands.add("bench", programs.bench, "run a benchmark", json=True)
     p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
     p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
-    p.add_argument("--repeats", type=int, help="all but app and epoch: measurements of each (default: 3)")
+    p.add_argument("--repeats", type=int, help="number of repetitions (default: 3; not for app, epoch)")
     p.add_argument("--batch", type=int, help="image: samples per batch (default: 128)")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), help="image, latent, epoch (default: auto)")
     p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILY_NAMES} (default: all)")
-    p.add_argument("--full", action="store_true", default=None, help="gpu: five runs at a time of the slow ones too")
+    p.add_argument("--full", action="store_true", default=None,
+                   help="gpu: also time five parallel runs of the slow models")
     p.add_argument("--seeds", metavar="LIST", help="epoch: such as 0,1,5 or 0-8 (default: 0-2)")
     p.add_argument("--engines", metavar="NAMES", help="epoch: some of graph,float32,native,reference")
-    p.add_argument("--jobs", type=int, metavar="N", help="epoch: processes at the same time (default: 1)")
+    p.add_argument("--jobs", type=int, metavar="N", help="epoch: number of parallel processes (default: 1)")
     p = commands.add("app", programs.app, "open the lab in the browser", runs=True)
     p.add_argument("--port", type=int, metavar="N", help="default: 8501, or the next free port")
     p.add_argument("--headless", action="store_true", help="do not open a browser window")
 
 
 def _add_run_argument(p: argparse.ArgumentParser) -> None:
-    p.add_argument("run_id", metavar="RUN", help="id of the run, an unambiguous beginning of it, or `last`")
+    p.add_argument("run_id", metavar="RUN", help="id of the run, a unique prefix of it, or `last`")

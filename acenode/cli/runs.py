@@ -70,7 +70,7 @@ def show(options: Namespace) -> int:
         if key == "engine" and "trained_by" in description:
             print(f"  trained by           {description['trained_by']}")
             if "series_by" in description:
-                print(f"  series by            {description['series_by']}")
+                print(f"  series backend       {description['series_by']}")
     if status.get("seconds"):
         print(f"  training             {float(status['seconds']):.1f} s")
     if result:

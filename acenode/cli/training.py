@@ -117,5 +117,5 @@ def demo(options: Namespace) -> int:
     if code == 0:
         print()
         table(Namespace(experiment="mnist", runs=options.runs, json=False))
-        print("\nLook closer with `.venv/bin/acenode export last --to html`.")
+        print("\nCreate a report of this run with `.venv/bin/acenode export last --to html`.")
     return code

@@ -41,7 +41,7 @@ class Config:
         return hash(tuple(self.to_dict().items()))
 
     def get(self, key: str) -> Any:
-        """Return the value of a key, or None where it has no meaning."""
+        """Return the value of a key, or None if it does not apply."""
         return getattr(self, key) if key in ARGUMENTS else self.settings.get(key)
 
     def part(self, group: type[Group]) -> Group:
@@ -78,23 +78,23 @@ class Config:
 
 def resolve(experiment: str, method: str, *, uses: frozenset[str], defaults: Mapping[str, Any],
             given: Mapping[str, Any]) -> Config:
-    """Complete what was given with the defaults and drop what has no meaning.
+    """Add the defaults to the given settings and drop those that do not apply.
 
     Raises:
-        UserError: if a given setting has no meaning here, or if a setting that has one lacks a default.
+        UserError: if a given setting does not apply here, or if one that applies has no default.
     """
     for key, value in given.items():
         check(known(key, uses, f"{method} in {experiment}"), value)
         if key not in ARGUMENTS:
             choosable(key)
         if key in SETTINGS and key not in uses:
-            raise UserError(f"{key} has no meaning for {method} in {experiment}: leave it out or change the method")
+            raise UserError(f"{key} does not apply to {method} in {experiment}: leave it out or change the method")
     values = {k: v for k, v in defaults.items() if k in uses} | dict(given)
     dropped = set()
     for key, (other, _) in DEPENDS.items():  # in order: a dropped setting drops those that depend on it
         if key in uses and (other in uses or other in ARGUMENTS) and excluded(key, values):
             if key in given:
-                raise UserError(f"{key} has no meaning with {other}={values.get(other, 'none')}: leave it out")
+                raise UserError(f"{key} does not apply to {other}={values.get(other, 'none')}: leave it out")
             values.pop(key, None)
             dropped.add(key)
     missing = [key for key in KEYS if key in uses and key not in values and key not in dropped]

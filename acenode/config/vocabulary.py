@@ -1,4 +1,4 @@
-"""Every setting of a run by its key: type, bounds, help, and which other setting gives it a meaning.
+"""Every setting of a run by its key: type, bounds, help, and which other setting it depends on.
 
 The command line, config.json and the app all use these keys. The order is that of config.json and of the app's form: a
 setting follows those it depends on.
@@ -49,14 +49,14 @@ _ALL = (
     Setting("batch_size", int, "samples per mini-batch", low=1, high=100_000),
     Setting("learning_rate", float, "initial learning rate of both optimisers", above=0, high=10),
     Setting("momentum", float, "momentum of stochastic gradient descent", low=0, high=0.9999),
-    Setting("weight_decay", float, "weight decay of θ_f and θ_others; θ_g has a penalty of its own", low=0, high=1),
+    Setting("weight_decay", float, "weight decay of θ_f and θ_others; for θ_g see penalty", low=0, high=1),
 
     Setting("dropout", float, "fraction of hidden units dropped during training", low=0, high=0.95),
-    Setting("mixing", float, "weight of the divergence after a jump, relative to the likelihood before it",
+    Setting("mixing", float, "weight of the KL divergence after each jump, relative to the likelihood before it",
             low=0, high=10),
 
-    Setting("attention", str, "evolving: a(t) has an ODE of its own; fixed: a(t) is the correlation of h(t), not "
-            "integrated; none: h alone", "attention", choices=("evolving", "fixed", "none")),
+    Setting("attention", str, "evolving: a(t) has an ODE of its own; fixed: a(t) = q(h(t)), not integrated; "
+            "none: h alone", "attention", choices=("evolving", "fixed", "none")),
     Setting("initial", str, "how attention starts: q computes a(0) from h(0)", "attention",
             choices=("correlation", "dense", "conv")),
     Setting("schedule", str, "alternating: Algorithm 1, two passes per mini-batch; joint: one pass updates everything; "
@@ -77,14 +77,14 @@ _ALL = (
 
     Setting("task", str, "interpolation: reconstruct the points that were read; extrapolation: predict the second half "
             "from the first", "task", choices=("interpolation", "extrapolation")),
-    Setting("cut", str, "where the halves meet. half: the middle of a batch's distinct times; 24h: 24 hours", "task",
-            choices=("half", "24h")),
+    Setting("cut", str, "where the record is split. half: the middle of a batch's distinct times; 24h: 24 hours",
+            "task", choices=("half", "24h")),
     Setting("normalisation", str, "comparable: (x − min)/max over all records, as published; standard: mean 0 and "
             "standard deviation 1 over the training records", "task", choices=("comparable", "standard")),
     Setting("split", str, "window: random windows, as published; recording: whole recordings are held out", "task",
             choices=("window", "recording")),
-    Setting("sample", str, "which bundled set: a simulated climate, pairs of Ornstein–Uhlenbeck processes, or chemical "
-            "clocks", "task", choices=("climate", "ou", "brusselator")),
+    Setting("sample", str, "which bundled set: a simulated climate, pairs of Ornstein–Uhlenbeck processes, or "
+            "Brusselators (chemical oscillators)", "task", choices=("climate", "ou", "brusselator")),
     Setting("fold", int, "which of the five splits into training, validation and test", "task", low=0, high=4),
     Setting("targets", int, "times after the cut that are forecast in every series", "task", low=1, high=1000),
     Setting("deviation", float, "standard deviation of an observation, in normalised units", above=0, high=100),
@@ -118,14 +118,14 @@ _ALL = (
     Setting("atol", float, "absolute tolerance of an adaptive solver", "solver", above=0, high=1),
     Setting("step_size", float, "step of a fixed-step solver; in ushcn, Euler step in the data set's own time",
             "solver", above=0, high=1),
-    Setting("max_steps", int, "most steps a solve may try", "solver", low=1, high=10_000_000),
+    Setting("max_steps", int, "maximum number of steps per solve", "solver", low=1, high=10_000_000),
     Setting("gradient", str, "backprop: through the steps; checkpointed: the same with the memory of one step; "
             "adjoint: a second ODE", "solver", choices=GRADIENTS),
     Setting("seminorm", bool, "leave the parameter gradients out of the adjoint's error norm", "solver"),
     Setting("engine", str, "auto: the fastest that is supported; reference: torchdiffeq and torch's own operations; "
             "graph: CUDA graphs, which auto uses too", "solver", choices=ENGINES),
 
-    Setting("snapshots", int, "how many snapshots of h(t) and a(t) to keep", "record", low=2, high=100),
+    Setting("snapshots", int, "number of snapshots of h(t) and a(t) to keep", "record", low=2, high=100),
     Setting("checkpoint_seconds", float, "longest time between checkpoints", "record", low=0, high=86_400,
             chosen_by_user=False),
     Setting("analysis", bool, "compute silhouettes and a t-SNE of the features after training", "record"),
@@ -135,7 +135,7 @@ KEYS: dict[str, Setting] = {s.key: s for s in _ALL}
 SETTINGS: dict[str, Setting] = {s.key: s for s in _ALL if s.chosen_by_user}  # what `--set` and the form can change
 ARGUMENTS = frozenset({"experiment", "method", "data", "seed", "device"})  # arguments of `acenode train`
 
-# A setting has a meaning only if another one has one of these values.
+# A setting applies only if another one has one of these values.
 DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
     "initial": ("attention", frozenset({"evolving", "fixed"})),
     "q_layers": ("initial", frozenset({"conv"})),
@@ -157,7 +157,7 @@ DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
 
 
 def excluded(key: str, values: Mapping[str, Any]) -> bool:
-    """True if the other settings leave this one without a meaning."""
+    """True if this setting does not apply because of the values of others."""
     other, allowed = DEPENDS.get(key, ("", frozenset()))
     return bool(other) and values.get(other) not in allowed
 
@@ -193,7 +193,7 @@ def check(key: str, value: Any) -> Any:
 
 
 def choosable(key: str) -> str:
-    """Return the key, or raise an error if it is not for a user to choose."""
+    """Return the key, or raise an error if users cannot set it."""
     if key in ARGUMENTS:
         raise UserError(f"{key} is an argument of the command, not a setting")
     if key not in SETTINGS:

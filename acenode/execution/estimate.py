@@ -205,15 +205,16 @@ def _from_timing(kind: RunKind) -> _Timing | None:
 
 def _basis(timings: dict[Config, _Timing | None], kinds: dict[Config, RunKind]) -> str:
     """Say what the estimate is based on."""
-    parts = []
+    sources = []
     most = max((timing.runs for timing in timings.values() if timing), default=0)
     if most:
-        parts.append(f"{most} similar finished run{'s' if most > 1 else ''}")
+        sources.append(f"{most} similar finished run{'s' * (most > 1)}")
     timed = {kinds[config] for config, timing in timings.items()
              if timing and not timing.runs and not timing.extrapolated}
     if timed:
-        parts.append(f"a timed iteration of {len(timed)} kind{'s' if len(timed) > 1 else ''} of run")
-    if any(timing and timing.extrapolated for timing in timings.values()):
-        parts.append("for the others the most similar of these")
-    basis = ", and ".join(parts) or "no runs"
-    return f"{basis}; without testing" if timed else basis
+        sources.append(f"timing {len(timed)} configuration{'s' * (len(timed) > 1)}")
+    extrapolated = any(timing and timing.extrapolated for timing in timings.values())
+    if not sources:
+        return "extrapolated from similar configurations; testing time not included" if extrapolated else "no runs"
+    basis = f"from {' and '.join(sources)}" + "; others extrapolated" * extrapolated
+    return basis + "; testing time not included" * bool(timed)

@@ -79,10 +79,10 @@ class Experiment:
         entry = self.method(method)
         for key, value in given.items():
             if key in SETTINGS and not any(key in m.uses for m in self.methods.values()):
-                raise UserError(f"{key} has no meaning in {self.name}: leave it out")
+                raise UserError(f"{key} does not apply to {self.name}: leave it out")
             allowed = self.allowed_choices.get(key)
             if allowed is not None and value not in allowed:
-                raise UserError(f"{key}={value} has no meaning in {self.name}: choose {' or '.join(allowed)}")
+                raise UserError(f"{key}={value} does not apply to {self.name}: choose {' or '.join(allowed)}")
         defaults = self.defaults(method, data, given)
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})
 

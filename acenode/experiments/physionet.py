@@ -23,7 +23,7 @@ PHYSIONET = experiment(SeriesSet(
 
 VITALS = experiment(SeriesSet(
     name="physionet-vitals", title="PhysioNet vitals",
-    summary="PhysioNet 2012: reconstruct 48 hours of 41 variables, or foretell their second half",
+    summary="PhysioNet 2012: reconstruct 48 hours of 41 variables, or predict the second half",
     about_sample=SIMULATED, kind="vitals", source="physionet2012", metric=Metric("mse", higher_is_better=False),
     methods=methods(GENERATIVE, Normalisation, Reconstruction),
     sample=simulated.icu, full=lambda root: physionet.load(root, "ab"), variables=(12, 41), classes=1,

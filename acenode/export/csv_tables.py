@@ -18,7 +18,7 @@ from acenode.runs.store import Run
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet computes texts that start so
 LONGEST_LIST = 2000  # characters; longer lists, such as points of a curve, are left out of the summary
 RECORD_COLUMNS = ["record", "variable", "kind", "t", "value", "low", "high"]
-PRIVATE = frozenset({"process", "heartbeat"})  # keys of status.json that have no meaning outside this machine
+PRIVATE = frozenset({"process", "heartbeat"})  # keys of status.json that are only valid on this machine
 
 
 def write(run: Run, out: Path) -> Path:

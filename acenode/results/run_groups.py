@@ -73,11 +73,11 @@ def method_title(experiment: str, method: str) -> str:
 
 def data_title(entry: Entry) -> str:
     """Return `sample` or `full`, and whether only a part of the full data was used."""
-    return f"{entry.data}, in part" if entry.partial else entry.data
+    return f"{entry.data}, partial" if entry.partial else entry.data
 
 
 def measure_of(entry: Entry) -> MetricFormat:
-    """Return the metric that judges a run."""
+    """Return the metric that evaluates a run."""
     return metric_format.of(entry.metric or metric_format.name_of(entry.experiment), entry.experiment)
 
 

@@ -84,10 +84,10 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     metric = table["metric"].iloc[0] if len(table) else experiment.metric.name
     unit = metric_format.of(metric, experiment.name)
     in_unit = " in percent" if unit.unit == "%" else unit.unit
-    in_unit += "" if unit.higher_is_better else ", less is better"
+    in_unit += "" if unit.higher_is_better else ", lower is better"
     lines = [f"{experiment.title}: test {unit.title}{in_unit}, mean ± sample standard deviation (seeds)"]
     full = (table["data"] == "full") & ~table["partial"].astype(bool)
-    heads = ("method", "parameters", "measured", "n", "paper", "paper's size", "settings changed")
+    heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
     lines += _block(table[full], heads, True, unit.digits)
     apart = ((f"On the bundled sample ({experiment.about_sample})", table[table["data"] == "sample"]),
              ("On a part of the full data", table[(table["data"] == "full") & table["partial"].astype(bool)]))

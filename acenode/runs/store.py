@@ -3,7 +3,7 @@
     config.json      everything needed to repeat the run     status.json     state, progress, heartbeat, error
     metrics.jsonl    append-only, source of every curve      snapshots/      h(t) and a(t) of the probes
     checkpoints/     last.pt to resume, best.safetensors     result.json     test metrics at the best parameters
-    log.txt          what happened, for people               stop            present if the run shall stop
+    log.txt          what happened, for people               stop            requests that the run stop
     lock             held while the run is trained           notes.json      notes and tags of the user
 """
 
@@ -51,7 +51,7 @@ class Run:
         except (ValueError, OSError) as error:
             raise UserError(f"{self.path / name} cannot be read ({error}): delete the run, or restore it") from None
         if not isinstance(value, dict):
-            raise UserError(f"{self.path / name} is not a file of a run: delete the run, or restore the file")
+            raise UserError(f"{self.path / name} is not a valid {name}: delete the run, or restore the file")
         return value
 
     def description(self) -> dict[str, Any]:
@@ -59,9 +59,9 @@ class Run:
         value = self._read("config.json")
         version = value.get("format")
         if not isinstance(version, int) or not isinstance(value.get("config"), dict):
-            raise UserError(f"{self.path} is not a run: its config.json is something else")
+            raise UserError(f"{self.path} is not a run: its config.json is not valid")
         if not _numbers(value.get("created", 0), value.get("params", 0)):
-            raise UserError(f"{self.path} is not a run: its config.json is something else")
+            raise UserError(f"{self.path} is not a run: its config.json is not valid")
         if version > FORMAT:
             raise UserError(f"{self.id} was written by a newer version (format {version}, this one reads {FORMAT}): "
                             "update acenode")
@@ -72,15 +72,15 @@ class Run:
         return Config.from_dict(self.description()["config"])
 
     def status(self) -> dict[str, Any]:
-        """Read status.json; the state is `interrupted` if the process that was to train the run is gone."""
+        """Read status.json; the state is `interrupted` if the training process no longer exists."""
         status = self._read("status.json")
         if status.get("state") not in STATES:
-            raise UserError(f"{self.path / 'status.json'} is not a file of a run: delete the run")
+            raise UserError(f"{self.path / 'status.json'} is not a valid status.json: delete the run")
         process, heartbeat, progress = (status.get(k) for k in ("process", "heartbeat", "progress"))
         if not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
-            raise UserError(f"{self.path / 'status.json'} is not a file of a run: delete the run")
+            raise UserError(f"{self.path / 'status.json'} is not a valid status.json: delete the run")
         if status["state"] in BUSY and not alive(process, float(heartbeat or 0)):
-            status |= {"state": "interrupted", "error": "the process that was to train it is gone"}
+            status |= {"state": "interrupted", "error": "the training process ended unexpectedly"}
         return status
 
     def stored_state(self) -> str | None:
@@ -99,7 +99,7 @@ class Run:
         result = self._read("result.json")
         test = result.get("test")
         if not isinstance(test, dict) or not all(v is None or _numbers(v) for v in test.values()):
-            raise UserError(f"{self.path / 'result.json'} is not a file of a run: delete the run")
+            raise UserError(f"{self.path / 'result.json'} is not a valid result.json: delete the run")
         return result
 
     def metrics(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
@@ -183,14 +183,14 @@ class RunStore:
                 raise UserError(f"there is no run in {self.root} yet: start one with `acenode train`")
             return max(runs, key=lambda run: (run.path / "config.json").stat().st_mtime)
         if not NAME.fullmatch(name):
-            raise UserError(f"{name!r} is not the name of a run: see `acenode list`")
+            raise UserError(f"{name!r} is not a run id: see `acenode list`")
         if (self.root / name).is_dir():
             return Run(self.root / name)
         near = [run for run in self if run.id.startswith(name)]
         if len(near) == 1:
             return near[0]
         raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
-                        f"{name!r} matches {len(near)} runs in {self.root}: write more of its name")
+                        f"{name!r} matches {len(near)} runs in {self.root}: use a longer prefix of the id")
 
     def find(self, name: str) -> Run | None:
         """Return the run of exactly that id, or None."""

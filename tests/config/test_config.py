@@ -44,13 +44,13 @@ def test_settings_without_a_meaning_are_absent() -> None:
 
 
 @pytest.mark.parametrize(("method", "given", "words"), [
-    ("resnet", {"attention": "fixed"}, "attention has no meaning for resnet in mnist"),
-    ("odenet", {"penalty": "l1"}, "penalty has no meaning for odenet"),
-    ("ace", {"attention": "fixed", "penalty": "l1"}, "penalty has no meaning with attention=fixed"),
-    ("ace", {"attention": "none", "q_layers": 1}, "q_layers has no meaning with initial=none"),
-    ("ace", {"solver": "rk4", "rtol": 1e-3}, "rtol has no meaning with solver=rk4"),
-    ("ace", {"step_size": 0.1}, "step_size has no meaning with solver=dopri5"),
-    ("ace", {"seminorm": True}, "seminorm has no meaning with gradient=backprop"),
+    ("resnet", {"attention": "fixed"}, "attention does not apply to resnet in mnist"),
+    ("odenet", {"penalty": "l1"}, "penalty does not apply to odenet"),
+    ("ace", {"attention": "fixed", "penalty": "l1"}, "penalty does not apply to attention=fixed"),
+    ("ace", {"attention": "none", "q_layers": 1}, "q_layers does not apply to initial=none"),
+    ("ace", {"solver": "rk4", "rtol": 1e-3}, "rtol does not apply to solver=rk4"),
+    ("ace", {"step_size": 0.1}, "step_size does not apply to solver=dopri5"),
+    ("ace", {"seminorm": True}, "seminorm does not apply to gradient=backprop"),
     ("ace", {"attention": "frozen"}, "attention has no value 'frozen': choose one of evolving, fixed, none"),
     ("ace", {"epochs": 0}, "epochs must be at least 1"),
     ("ace", {"learning_rate": 0.0}, "learning_rate must be above 0"),

@@ -277,8 +277,8 @@ def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
     (["build"], "only ushcn can be built"),
     (["build", "mnist", "--from", "."], "only ushcn can be built"),
     (["build", "ushcn"], "--from is missing: acenode data build ushcn --from DIR"),
-    (["get", "ushcn", "--from", "."], "--from goes with `acenode data build ushcn`"),
-    (["check", "ushcn", "--seed", "1"], "--seed goes with"),
+    (["get", "ushcn", "--from", "."], "--from applies only to `acenode data build ushcn`"),
+    (["check", "ushcn", "--seed", "1"], "--seed applies only to"),
 ])
 def test_an_invalid_command_gives_one_line(tmp_path, monkeypatch, capsys, words, said):
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path))

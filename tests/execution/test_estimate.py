@@ -63,7 +63,7 @@ def test_similar_finished_runs_are_used_first(catalogue: Catalogue, tmp_path: Pa
     assert found.runs == 2
     assert found.seconds == pytest.approx(4.0 * 15)
     assert found.seconds_each[config(epochs=5)] == pytest.approx(20.0)
-    assert found.basis == "3 similar finished runs"
+    assert found.basis == "from 3 similar finished runs"
     assert timed == []
 
 
@@ -116,7 +116,7 @@ def test_each_kind_of_run_is_timed_once(catalogue: Catalogue, tmp_path: Path, ti
     found = estimate.estimate([alternating, joint, config(epochs=6, seed=9)], catalogue, tmp_path)
     assert found.seconds_each == {alternating: 30.0, joint: 30.0, config(epochs=6, seed=9): 60.0}
     assert found.seconds == 120.0
-    assert found.basis == "a timed iteration of 2 kinds of run; without testing"
+    assert found.basis == "from timing 2 configurations; testing time not included"
     assert len(timed) == 2
     estimate.estimate([alternating], catalogue, tmp_path)
     assert len(timed) == 2  # remembered
@@ -131,14 +131,14 @@ def test_four_kinds_are_timed_and_the_others_use_the_most_similar(catalogue: Cat
     assert len(timed) == 4
     assert {c.experiment for c in timed} == {"mnist", "svhn"}  # each data set has one
     assert found.seconds == 10.0 * 4 + 10.0 + 20.0  # of the two not timed, ACE goes over each batch twice
-    assert "for the others the most similar of these" in found.basis
+    assert "others extrapolated" in found.basis
 
 
 def test_the_basis_names_finished_runs_and_timings(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
     finished_runs(catalogue.store.root, 1, seconds=12.0, epochs=12)
     found = estimate.estimate([config(epochs=1), config("odenet", epochs=1)], catalogue, tmp_path)
     assert found.seconds == pytest.approx(11.0)
-    assert found.basis == "1 similar finished run, and a timed iteration of 1 kind of run; without testing"
+    assert found.basis == "from 1 similar finished run and timing 1 configuration; testing time not included"
 
 
 def test_an_iteration_is_timed(catalogue: Catalogue, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_adjoint_gradients_agree_with_backprop() -> None:
 
 
 def test_settings_of_other_experiments_are_refused() -> None:
-    with pytest.raises(UserError, match="task has no meaning in physionet"):
+    with pytest.raises(UserError, match="task does not apply to physionet"):
         experiments.get("physionet").configure("ace", task="extrapolation")
     with pytest.raises(UserError, match="correlation or dense"):
         experiments.get("physionet").configure("ace", initial="conv")

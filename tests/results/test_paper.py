@@ -151,5 +151,5 @@ def test_the_table_of_an_error_is_in_thousandths(tmp_path: Path, monkeypatch: py
     table = measured(series, Catalogue(store).entries())
     assert find(table, "ace")["mean"] == pytest.approx(2.0251)
     text = render(series, table)
-    assert "test MSE ×10⁻³, less is better" in text
+    assert "test MSE ×10⁻³, lower is better" in text
     assert "2.025 " in text

@@ -127,7 +127,7 @@ def test_the_papers_value_is_shown_for_its_own_settings_only() -> None:
 
 def test_a_part_of_the_data_is_a_group_of_its_own_without_a_value_of_the_paper() -> None:
     runs = [entry(data="full"), replace(entry(data="full", seed=1), partial=True)]
-    assert names(runs) == ["ACE-ODE-Net (full)", "ACE-ODE-Net (full, in part)"]
+    assert names(runs) == ["ACE-ODE-Net (full)", "ACE-ODE-Net (full, partial)"]
     found = statistics.compare(statistics.grouped_frame(runs), "ACE-ODE-Net (full)")
     assert found["paper"].tolist() == ["99.68 ± 0.03", ""]
 

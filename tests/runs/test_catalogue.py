@@ -125,14 +125,14 @@ def test_a_changed_result_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "content", "words"), [
     ("config.json", b"{", "cannot be read"),
     ("config.json", b"[" * 100_000, "cannot be read"),
-    ("config.json", b"[1]", "is not a file of a run"),
+    ("config.json", b"[1]", "is not a valid config.json"),
     ("config.json", b'{"hello": 1}', "is not a run"),
     ("config.json", json.dumps({"format": FORMAT + 1, "config": {}}).encode(), "newer version"),
     ("config.json", b'{"format": 1, "config": {"experiment": "mnist", "method": "ace", "speed": 9}}', "no setting"),
     ("status.json", b'{"state": "run', "cannot be read"),
-    ("status.json", b'{"state": "dancing"}', "is not a file of a run"),
+    ("status.json", b'{"state": "dancing"}', "is not a valid status.json"),
     ("status.json", None, "it has no status.json"),
-    ("result.json", b"{}", "is not a file of a run"),
+    ("result.json", b"{}", "is not a valid result.json"),
 ])
 def test_a_damaged_folder_has_an_entry_with_the_reason(name: str, content: bytes | None, words: str,
                                                       tmp_path: Path) -> None:
