@@ -66,7 +66,7 @@ def _offer(experiment: Experiment, configs: list[Config], ready: bool) -> None:
             time = f"About {labels.duration(found.seconds)} one after the other" if found.seconds else "Time unknown"
             st.session_state["grid/estimate"] = (key, f"{time} ({found.basis})")
             st.rerun()
-        st.caption("Estimate the time to enable the queue.")
+        st.caption("Estimate the time before adding to the queue.")
 
 
 def grid(experiment: Experiment, values: FormValues, methods: list[str], chosen: dict[str, list[str]],

@@ -38,7 +38,7 @@ def show_silhouettes(found: Results) -> None:
     st.caption("Silhouette of k-means clusters of each representation, with as many clusters as classes. "
                "1: well separated. 0: overlapping.")
     rows = [{"Run": labels.label(e), **{k: v for k, v in o.silhouettes.items() if v is not None}} for e, o in found]
-    st.dataframe(pd.DataFrame(rows).rename(columns=REPRESENTATIONS), hide_index=True)
+    st.dataframe(pd.DataFrame(rows).rename(columns=REPRESENTATIONS), hide_index=True, placeholder="")
 
 
 def _side_by_side(found: Results, draw: Callable[[ResultCharts], go.Figure | None],

@@ -36,7 +36,7 @@ def show() -> None:
         return
     chosen = _choose(filters.show(entries))
     if not chosen:
-        st.info("Select runs by the boxes at the left of the table, or all of them by the box in its header.",
+        st.info("Select runs with the checkboxes on the left of the table, or all of them with the one in its header.",
                 icon=":material/touch_app:")
         return
     runs, baseline, epoch = _group(chosen)
@@ -140,9 +140,19 @@ def _show_differences(chosen: list[Entry]) -> None:
     st.subheader("Settings that differ")
     keys = differing(chosen)
     if not keys:
-        st.caption("Only the seed differs")
+        st.caption(_ignored_differences(chosen))
         return
     columns = {f"{labels.method_title(e.experiment, e.method)} · seed {e.seed} · {e.id[-4:]}": e
                for e in chosen[:MAX_CURVES]}
     st.dataframe(pd.DataFrame([{"Setting": k, **{name: str(e.config.get(k, "–")) for name, e in columns.items()}}
                                for k in keys]), hide_index=True)
+
+
+def _ignored_differences(chosen: list[Entry]) -> str:
+    """Name the settings that differ between runs of one group: seed, fold, device or recording settings."""
+    names = [labels.setting(k).lower() for k in differing(chosen, ignored=frozenset())]
+    if not names:
+        return "No settings differ"
+    if len(names) == 1:
+        return f"Only the {names[0]} differs"
+    return f"Only {', '.join(names[:-1])} and {names[-1]} differ"

@@ -20,11 +20,11 @@ TITLES = {"html": "HTML report", "csv": "CSV tables", "tensorboard": "TensorBoar
 
 
 def show(entry: Entry) -> None:
-    """Offer each kind of export: a button that makes the file, then one that downloads it."""
+    """Offer each kind of export: a button that creates the file, then one that downloads it."""
     st.markdown("**Export**")
     for to, title in TITLES.items():
         with st.container(horizontal=True, vertical_alignment="center"):
-            if st.button(f"Make {title}", key=f"make/{to}/{entry.id}", icon=":material/build:"):
+            if st.button(f"Create {title}", key=f"make/{to}/{entry.id}", icon=":material/build:"):
                 try:
                     with st.spinner(f"Writing {title}"):
                         st.session_state["export"] = (entry.id, to, *pack(entry, to))

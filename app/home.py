@@ -42,6 +42,6 @@ def show() -> None:
 def _show_results(entries: list[Entry]) -> None:
     finished = [e for e in entries if e.state == "finished"][:LATEST]
     if not finished:
-        st.info("No finished runs yet. Press **Train the demo** above to make the first one.", icon=":material/flag:")
+        st.info("No finished runs yet. Press **Train the demo** above to create the first one.", icon=":material/flag:")
         return
     run_tables.show(finished, COLUMNS)

@@ -55,7 +55,7 @@ def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
 
 def show(entries: list[Entry], columns: list[str]) -> None:
     """Show runs in a table."""
-    st.dataframe(run_table(entries, columns), hide_index=True, column_config=_config(columns))
+    st.dataframe(run_table(entries, columns), hide_index=True, column_config=_config(columns), placeholder="")
 
 
 def select(name: str, entries: list[Entry], columns: list[str], preselected: list[int], height: int) -> list[Entry]:
@@ -69,7 +69,7 @@ def select(name: str, entries: list[Entry], columns: list[str], preselected: lis
     state = st.dataframe(
         run_table(entries, columns), hide_index=True, height=min(38 + 35 * max(len(entries), 1), height),
         on_select="rerun", selection_mode="multi-row", key=f"{name}/{hash(tuple(ids))}", column_config=_config(columns),
-        selection_default=initial_selection(name, ids, preselected))
+        selection_default=initial_selection(name, ids, preselected), placeholder="")
     return [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
 
 

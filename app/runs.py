@@ -36,7 +36,8 @@ def show() -> None:
                "Click a column header to sort.")
     chosen = _choose(filtered)
     if not chosen:
-        st.caption("Select rows by the boxes at their left to stop, resume, annotate, export, compare or delete runs.")
+        st.caption("Select runs with the checkboxes on the left to stop, resume, annotate, export, compare or delete "
+                   "them.")
         return
     _show_actions(chosen)
     if len(chosen) > 1:
@@ -59,7 +60,7 @@ def _show_devices() -> None:
                     st.caption(f"{device.memory_used / 2**30:.1f} of {device.memory_total / 2**30:.1f} GiB in use",
                                width="content")
                 if device.utilisation is not None:
-                    st.caption(f"{100 * device.utilisation:.0f}% busy", width="content")
+                    st.caption(f"{100 * device.utilisation:.0f}% utilisation", width="content")
 
 
 def _set_workers(device: str) -> None:

@@ -86,8 +86,8 @@ def question_of(entry: Entry) -> tuple[Any, ...]:
     return (measure_of(entry), entry.experiment, data_title(entry), *(entry.config.get(k) for k in QUESTION))
 
 
-def differing(entries: Iterable[Entry]) -> list[str]:
+def differing(entries: Iterable[Entry], ignored: frozenset[str] = IGNORED) -> list[str]:
     """List the settings, other than ignored ones, whose values differ between these runs."""
     entries = list(entries)
-    names = dict.fromkeys(k for e in entries for k in e.config if k not in IGNORED)
+    names = dict.fromkeys(k for e in entries for k in e.config if k not in ignored)
     return [k for k in names if len({repr(e.config.get(k)) for e in entries}) > 1]

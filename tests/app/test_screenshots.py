@@ -117,7 +117,7 @@ def test_results(scheme: str, chrome: Any, served: Served, runs: dict[str, Run])
     keep(tab, "compare-players", scheme)
 
     tab.open(f"runs?runs={names[0]}")
-    page.get_by_role("button", name="Make HTML report").wait_for()
+    page.get_by_role("button", name="Create HTML report").wait_for()
     keep(tab, "runs", scheme)
     tab.press("Delete")
     page.get_by_role("button", name="Delete permanently").wait_for()

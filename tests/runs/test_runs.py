@@ -340,5 +340,5 @@ def test_a_checkpoint_is_never_unpickled(train: Train, tmp_path: Path) -> None:
 
 def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     for name in ("../x", "/etc", "", "a/b"):
-        with pytest.raises(UserError, match="is not the name of a run"):
+        with pytest.raises(UserError, match="is not a run id"):
             RunStore(tmp_path).open(name)
