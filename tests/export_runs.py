@@ -1,4 +1,4 @@
-"""The files of a small run, made without training."""
+"""The contents of a small run's files, made without training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def epoch(n: int) -> dict[str, Any]:
 
 
 def metrics(**kind: bool) -> list[dict[str, Any]]:
-    """Two epochs of four steps."""
+    """Return the records of two epochs of four steps."""
     return [record for e in (1, 2) for record in (*(step(n, **kind) for n in range(4 * e - 4, 4 * e)), epoch(e))]
 
 

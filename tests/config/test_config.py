@@ -15,7 +15,7 @@ from acenode.config.vocabulary import ARGUMENTS, DEPENDS
 MNIST = experiments.get("mnist")
 
 
-def test_the_papers_best_settings_are_the_defaults() -> None:
+def test_defaults_are_the_papers_best_settings() -> None:
     for name, rate, tolerance, weight in (("mnist", 1e-2, 1e-4, 1e-4), ("svhn", 5e-2, 1e-5, 1e-3),
                                           ("cifar10", 1e-2, 1e-5, 1e-3)):
         c = experiments.get(name).configure("ace", "full")
@@ -26,13 +26,13 @@ def test_the_papers_best_settings_are_the_defaults() -> None:
         assert experiments.get(name).configure("odenet", "full").get("weight_decay") == 0
 
 
-def test_round_trip() -> None:
+def test_a_configuration_survives_json() -> None:
     for method in MNIST.methods:
         config = MNIST.configure(method, seed=3, device="cpu")
         assert Config.from_dict(config.to_dict()) == config
 
 
-def test_settings_without_a_meaning_are_absent() -> None:
+def test_settings_a_method_does_not_use_are_absent() -> None:
     assert MNIST.configure("resnet").get("solver") is None
     assert MNIST.configure("odenet").get("attention") is None
     assert MNIST.configure("ace", attention="fixed").get("schedule") is None
@@ -60,7 +60,7 @@ def test_settings_without_a_meaning_are_absent() -> None:
     ("ace", {"atention": "fixed"}, "no setting 'atention': did you mean attention"),
     ("transformer", {}, "mnist has no method 'transformer': choose one of resnet"),
 ])
-def test_contradictions_and_bounds(method: str, given: dict, words: str) -> None:
+def test_contradictions_and_values_out_of_bounds_are_refused(method: str, given: dict, words: str) -> None:
     with pytest.raises(UserError, match=words):
         MNIST.configure(method, **given)
 
@@ -69,7 +69,7 @@ def test_contradictions_and_bounds(method: str, given: dict, words: str) -> None
     ("epochs", "3", 3), ("rtol", "1e-3", 1e-3), ("seminorm", "yes", True), ("attention", "fixed", "fixed"),
     ("detach_attention", "false", False),
 ])
-def test_parse(key: str, text: str, value: object) -> None:
+def test_text_is_parsed_to_a_value(key: str, text: str, value: object) -> None:
     assert parse(key, text) == value
 
 
@@ -79,7 +79,7 @@ def test_parse(key: str, text: str, value: object) -> None:
     ("seed", "3", "seed is an argument of the command, not a setting"), ("nonsense", "1", "no setting 'nonsense'"),
     ("gru_units", "3", "gru_units is a constant and cannot be set"),
 ])
-def test_parse_refuses(key: str, text: str, words: str) -> None:
+def test_text_that_is_no_value_is_refused(key: str, text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         parse(key, text)
 
@@ -95,7 +95,7 @@ def every_group(base: type[Settings] = Settings) -> list[type[Settings]]:
 
 
 @pytest.mark.parametrize("group", every_group(), ids=lambda group: group.__name__)
-def test_a_group_has_the_types_of_the_vocabulary(group: type[Settings]) -> None:
+def test_a_group_has_the_types_of_its_settings(group: type[Settings]) -> None:
     hints = get_type_hints(group)
     for f in fields(group):
         kind = hints[f.name]
@@ -107,7 +107,7 @@ def test_a_group_has_the_types_of_the_vocabulary(group: type[Settings]) -> None:
 
 def test_every_setting_is_in_a_group() -> None:
     in_groups = {f.name for group in every_group() for f in fields(group)}
-    assert in_groups == KEYS.keys() - ARGUMENTS - {"checkpoint_seconds"}  # which only runs of version 0.1 have
+    assert in_groups == KEYS.keys() - ARGUMENTS - {"checkpoint_seconds"}  # only in runs of version 0.1
 
 
 @pytest.mark.parametrize("name", experiments.EXPERIMENTS)
@@ -122,11 +122,11 @@ def test_every_method_reads_all_its_groups(name: str, data: str) -> None:
 
 
 def test_a_missing_default_is_an_error_that_names_the_setting() -> None:
-    def forgetful(*given: object) -> dict:
+    def without_learning_rate(*given: object) -> dict:
         return {k: v for k, v in MNIST.defaults(*given).items() if k != "learning_rate"}  # type: ignore[arg-type]
 
     with pytest.raises(UserError, match="mnist has no default for learning_rate with method ace"):
-        replace(MNIST, defaults=forgetful).configure("ace")
+        replace(MNIST, defaults=without_learning_rate).configure("ace")
     config = MNIST.configure("ace")
     damaged = replace(config, settings={k: v for k, v in config.settings.items() if k != "rtol"})
     with pytest.raises(UserError, match="the configuration of ace in mnist lacks rtol"):
@@ -140,7 +140,7 @@ def test_an_unknown_setting_lists_those_of_the_method() -> None:
                                  "momentum, weight_decay, size, crop, snapshots, analysis")
 
 
-def test_equal_configurations_are_equal_and_hash_alike() -> None:
+def test_equal_configurations_have_equal_hashes() -> None:
     one, same, other = (MNIST.configure("ace", seed=seed) for seed in (1, 1, 2))
     assert one == same
     assert len({one, same, other}) == 2

@@ -1,4 +1,4 @@
-"""Human Activity from made-up rows, valid and malformed, and from the real file if it is present."""
+"""Human Activity from synthetic rows, valid and malformed, and from the real file if it is present."""
 
 import os
 from collections import Counter

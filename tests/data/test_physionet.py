@@ -1,4 +1,4 @@
-"""PhysioNet 2012 from made-up official files, valid and damaged, and from the real ones if they are present."""
+"""PhysioNet 2012 from synthetic official files, valid and damaged, and from the real ones if they are present."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""USHCN from made-up rows, valid and malformed, and from the real file if it is present."""
+"""USHCN from synthetic rows, valid and malformed, and from the real file if it is present."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Run folders written by hand."""
+"""Run folders for the tests of export, written without training."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def make(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def ace(make: Make) -> Run:
-    """A finished ACE run."""
+    """Return a finished ACE run."""
     return make("ace", records=metrics(), outcome=result(), snapshots={n: snapshot(n) for n in range(3)})
 
 
 @pytest.fixture
 def resnet(make: Make) -> Run:
-    """A finished run that solves no ODE and has no attention."""
+    """Return a finished run that solves no ODE and has no attention."""
     return make("resnet", config={"method": "resnet", "attention": "none"}, outcome=result(),
                 records=metrics(attention=False, solver=False),
                 snapshots={n: snapshot(n, kind="none") for n in range(2)})
@@ -58,7 +58,7 @@ def resnet(make: Make) -> Run:
 
 @pytest.fixture
 def running(make: Make) -> Run:
-    """A run in its first epoch, trained by this process."""
+    """Return a run in its first epoch, trained by this process."""
     run = make("running", records=[step(0), step(1)], snapshots={0: snapshot(0)})
     RunWriter(run).status("running", progress=0.2, seconds=0.5)
     return run

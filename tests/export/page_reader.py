@@ -1,4 +1,4 @@
-"""A parser of reports, with the standard library's HTML parser."""
+"""Parse the HTML of reports with the standard library."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Page:
 
     @property
     def text(self) -> str:
-        """The text that is visible without scripts."""
+        """Return the text that is visible without scripts."""
         return " ".join(e.text for e in self.elements if e.tag not in ("script", "style"))
 
     def figures(self) -> dict[str, bool]:
-        """Return the name of each figure, and whether it has a place to draw in."""
+        """Return the name of each figure, and whether the page has an element to draw it in."""
         ids = {e.attributes.get("id") for e in self.elements}
         names = [str(e.attributes["data-figure"]) for e in self.elements if "data-figure" in e.attributes]
         return {name: name in ids for name in names}

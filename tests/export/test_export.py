@@ -20,7 +20,7 @@ def test_unknown_format_lists_the_formats(ace) -> None:
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_run_without_metrics(make, to: str) -> None:
+def test_a_run_without_metrics_is_refused(make, to: str) -> None:
     run = make(status={"state": "queued"})
     with pytest.raises(UserError, match="has no metrics yet"):
         export(run, to)
@@ -28,13 +28,13 @@ def test_run_without_metrics(make, to: str) -> None:
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_folder_that_is_no_run(tmp_path: Path, to: str) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, to: str) -> None:
     with pytest.raises(UserError, match="is not a run"):
         export(Run(tmp_path), to)
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_out(ace, tmp_path: Path, to: str) -> None:
+def test_out_sets_the_destination(ace, tmp_path: Path, to: str) -> None:
     folder = export(ace, to, tmp_path / "elsewhere")
     assert folder == tmp_path / "elsewhere" / ("ace.html" if to == "html" else "")
     assert not (ace.path / "export").exists()
@@ -47,7 +47,7 @@ def test_html_to_a_file_and_into_a_folder(ace, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_place_that_cannot_be_written(ace, tmp_path: Path, to: str) -> None:
+def test_an_unwritable_destination_is_refused(ace, tmp_path: Path, to: str) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot be written .* --out"):
         export(ace, to, tmp_path / "file" / "below")

@@ -17,7 +17,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_round_trip(ace) -> None:
+def test_csv_has_the_values_of_the_metrics(ace) -> None:
     folder = export(ace, "csv")
     assert folder == ace.path / "export" / "csv"
     assert sorted(p.name for p in folder.iterdir()) == ["epochs.csv", "steps.csv", "summary.csv"]
@@ -35,7 +35,7 @@ def test_columns_in_order_of_appearance_and_empty_where_absent(make) -> None:
     assert (export(run, "csv") / "steps.csv").read_text() == "step,b,a,best\n0,1,,\n1,,2.5,\n2,nan,,false\n"
 
 
-def test_torn_last_line_is_left_out(make) -> None:
+def test_an_incomplete_last_line_is_left_out(make) -> None:
     run = make(records=[step(0), step(1)])
     with open(run.path / "metrics.jsonl", "ab") as file:
         file.write(b'{"kind": "step", "step": 2, "L_h"')

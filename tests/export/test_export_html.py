@@ -46,7 +46,7 @@ def test_finished_run_has_every_figure(ace) -> None:
     assert list(found.data["player"]["embedded"]["ace"]["blocks"]) == ["0", "1", "2"]
 
 
-def test_full_data_says_nothing_of_the_sample(make) -> None:
+def test_a_report_on_full_data_does_not_mention_the_sample(make) -> None:
     found = report(make(config={"data": "full"}, records=metrics(), outcome=result()))
     assert "the full MNIST set" in found.text
     assert "comparable" not in found.text
@@ -108,7 +108,7 @@ def test_unknown_experiment_is_shown_under_its_own_name(make) -> None:
 # Nothing from outside -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_loaded(ace) -> None:
+def test_nothing_is_loaded_from_outside(ace) -> None:
     found = report(ace)
     assert not [e.tag for e in found.elements if {"src", "href", "srcset", "action", "data"} & e.attributes.keys()]
     assert not found.all("link")
@@ -122,7 +122,7 @@ def test_nothing_is_loaded(ace) -> None:
     assert re.findall(r"'sha256-[^']+'", policy) == [html_parts.digest(code) for code in runnable]
 
 
-def test_size(ace) -> None:
+def test_the_file_is_below_eight_megabytes(ace) -> None:
     assert export(ace, "html").stat().st_size < 8e6
 
 

@@ -1,4 +1,4 @@
-"""The mathematics of recorded passes, done at once instead of recorded, so that no GPU is needed."""
+"""The mathematics of recorded passes, computed directly instead of recorded, so that no GPU is needed."""
 
 from __future__ import annotations
 

@@ -22,21 +22,21 @@ class FakeStream:
 
 
 def rotating_pool(size: int = STREAMS_PER_DEVICE) -> StreamPool:
-    """A pool whose streams come round again after `size`, as torch's do."""
+    """Return a pool that repeats its streams after `size`, as torch does."""
     number = itertools.count()
     return StreamPool(CUDA, lambda device: FakeStream(next(number) % size))  # type: ignore[arg-type, return-value]
 
 
 @pytest.fixture
 def freed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is freed, in order."""
+    """Return the list of what is freed, in order."""
     found: list[str] = []
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: found.append("workspaces"), raising=False)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: found.append("cache"))
     return found
 
 
-def test_no_stream_is_lent_twice() -> None:
+def test_no_stream_has_two_users() -> None:
     pool = rotating_pool()
     taken = [pool.acquire() for _ in range(STREAMS_PER_DEVICE + 3)]
     assert taken[STREAMS_PER_DEVICE:] == [None] * 3

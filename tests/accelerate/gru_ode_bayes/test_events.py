@@ -12,7 +12,7 @@ from acenode.backend import ACCELERATED
 SIZES = (7, 5, 3, 4)
 
 
-def test_updates_at_once_are_the_updates_one_by_one() -> None:
+def test_batched_updates_equal_updates_one_by_one() -> None:
     weights, events = weights_of(*SIZES), events_of(20, (4, 0, 6), *SIZES, True, False)
     h = torch.randn(10, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     exact = torch.cat([update_one(h[e:e + 1], e, events, weights) for e in range(10)])
