@@ -1,4 +1,4 @@
-"""What is recorded of a forecasting model: snapshots of its probes while it trains, and the report on its test set."""
+"""Record a forecasting model: snapshots of its probes during training, and the report on its test set."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ BAND = 2.0  # half width of the band of a forecast, in standard deviations
 
 
 def snapshot(model: nn.Module, data: ForecastSeries, probes: list[int]) -> dict[str, np.ndarray]:
-    """Return the arrays of a snapshot file, with as many probes as fit; a is constant between two of its steps."""
+    """Return the arrays of a snapshot file, for as many probes as its size limit allows."""
     d = int(model.latent)  # type: ignore[arg-type]
     attentive = getattr(model, "attention", None) is not None
-    each = FRAMES * 2 * (d + (d * d if attentive else 0))
-    chosen = probes[:max(1, min(len(probes), LIMIT // each))]
+    size = FRAMES * 2 * (d + (d * d if attentive else 0))
+    chosen = probes[:max(1, min(len(probes), LIMIT // size))]
     batch = data.forecast_batch(chosen, 0)
     t = data.grid(FRAMES)
     h, a = model.trajectory(batch, t.tolist())  # type: ignore[operator]
     jumps = [r.t[r.t <= data.cut] for r in data.records(chosen)]
     marks = np.full((len(chosen), max(len(j) for j in jumps)), np.nan, np.float32)
-    for row, own in zip(marks, jumps, strict=True):
-        row[:len(own)] = own
+    for row, times in zip(marks, jumps, strict=True):
+        row[:len(times)] = times
     arrays = {"t": t.astype(np.float32), "h": half(h), "jumps": marks, "name": data.arrays.ids[chosen]}
     return arrays | ({"a": half(a)} if a is not None else {})
 
 
 def report(model: nn.Module, data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
-    """Return what the pages and reports show of the test set, by the keys of result.json.
+    """Return the results on the test set that pages and exports show, by the keys of result.json.
 
     `bins` (3, BINS) are squared errors, negative log-likelihoods and counts over time.
     """
     found: dict[str, Any] = {"over_time": over_time(data, bins), "cut": data.cut, "records": records(model, data)}
-    known, learned = data.arrays.coupling, between_variables(model, data)
+    known, learned = data.arrays.coupling, learned_coupling(model, data)
     if known is not None and learned is not None:
         found["coupling"] = {
             "names": list(data.arrays.names), "known": known.tolist(), "learned": learned.round(4).tolist(),
@@ -53,7 +53,7 @@ def report(model: nn.Module, data: ForecastSeries, bins: np.ndarray) -> dict[str
 
 
 def over_time(data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
-    """Return the errors of all observations after the cut, none of which is read, in each time bin."""
+    """Return the mean errors of the forecasts after the cut in each time bin; the model reads no values there."""
     edges = np.linspace(data.cut, data.arrays.horizon, bins.shape[1] + 1)
     squared, nll, count = bins
     return {"t": ((edges[1:] + edges[:-1]) / 2).round(4).tolist(), "count": count.astype(int).tolist(),
@@ -66,19 +66,19 @@ def records(model: nn.Module, data: ForecastSeries) -> list[dict[str, Any]]:
     """Return a few series: the observations before and after the cut, and the forecast over time."""
     a, chosen = data.arrays, data.longest(data.parts.parts.test, SHOWN)
     lines, found = curves(model, data, data.forecast_batch(chosen, 0)), []
-    jumping = hasattr(model, "predict_around_jumps")
+    has_jumps = hasattr(model, "predict_around_jumps")
     for b, (i, r) in enumerate(zip(chosen, data.records(chosen), strict=True)):
         t, mean, deviation = lines[b]
         seen = r.t <= data.cut
         variables = []
         for j, name in enumerate(a.names):
-            here = r.m[:, j] > 0
-            values = {"t": r.t[here & seen], "x": r.x[here & seen, j], "target_t": r.t[here & ~seen],
-                      "target_x": r.x[here & ~seen, j], "grid": t, "mean": mean[:, j],
+            observed = r.m[:, j] > 0
+            values = {"t": r.t[observed & seen], "x": r.x[observed & seen, j], "target_t": r.t[observed & ~seen],
+                      "target_x": r.x[observed & ~seen, j], "grid": t, "mean": mean[:, j],
                       "low": mean[:, j] - BAND * deviation[:, j], "high": mean[:, j] + BAND * deviation[:, j]}
             variables.append({"name": name, **{k: np.asarray(v, float).round(4).tolist() for k, v in values.items()}})
         found.append({"id": str(a.ids[i]), "unit": a.unit, "unit_note": data.note, "cut": data.cut,
-                      "jumps": r.t[seen].astype(float).round(4).tolist() if jumping else [],
+                      "jumps": r.t[seen].astype(float).round(4).tolist() if has_jumps else [],
                       "band": "two standard deviations", "variables": variables})
     return found
 
@@ -90,7 +90,7 @@ def curves(model: nn.Module, data: ForecastSeries,
         seen, after, between, times = model.predict_around_jumps(batch, data.grid(GRID).tolist())  # type: ignore[operator]
         parts = [(times, between), (batch.seen, seen), (batch.seen, after)]
     else:
-        later = ahead(batch.seen, np.linspace(data.cut, data.arrays.horizon, GRID // 4 + 1)[1:])
+        later = unobserved_points(batch.seen, np.linspace(data.cut, data.arrays.horizon, GRID // 4 + 1)[1:])
         predicted: Forecast = model(SporadicBatch(batch.seen, batch.seen, batch.horizon))
         parts = [(batch.seen, predicted), (later, model(SporadicBatch(batch.seen, later, batch.horizon)))]
     found = []
@@ -103,7 +103,7 @@ def curves(model: nn.Module, data: ForecastSeries,
     return found
 
 
-def ahead(like: Points, t: np.ndarray) -> Points:
+def unobserved_points(like: Points, t: np.ndarray) -> Points:
     """Return the same times for every series, with nothing observed."""
     B, D = len(like.t), like.x.shape[-1]
     nothing = TimeSeries(t.astype(np.float32), np.zeros((len(t), D), np.float32), np.zeros((len(t), D), np.float32))
@@ -111,7 +111,7 @@ def ahead(like: Points, t: np.ndarray) -> Points:
     return Points(*(v.to(like.t.device) for v in (points.t, points.x, points.m, points.valid)))
 
 
-def between_variables(model: nn.Module, data: ForecastSeries) -> np.ndarray | None:
+def learned_coupling(model: nn.Module, data: ForecastSeries) -> np.ndarray | None:
     """Return the learned coupling of the variables: attention on h, mapped by the weights from h to the means."""
     batch = data.forecast_batch(data.parts.parts.test[:SHOWN * 4], 0)
     _, a = model.trajectory(batch, data.grid(21).tolist())  # type: ignore[operator]

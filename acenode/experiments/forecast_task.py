@@ -1,4 +1,4 @@
-"""Forecasting as a task for the trainer: batches, objective, evaluation past the cut, snapshots and report."""
+"""Forecasting as a task for the trainer: batches, loss, evaluation after the cut, snapshots and report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_i
 
 EVALUATION_BATCH = 250
 DRAWS = 3  # separates the seeds of a model's random draws from those of the order of the series
-LOWERED = 20  # epochs after which the learning rate is divided by three
+RATE_DROP_EPOCH = 20  # the learning rate is divided by three after so many epochs
 PROBES = 6
 
 
@@ -42,7 +42,7 @@ class ForecastErrors:
 
 
 class ForecastTask:
-    """Sporadic series with one model: it predicts each observation before reading it; evaluation is after the cut."""
+    """Trains a model to predict each observation before reading it; evaluates its forecasts after the cut."""
 
     def __init__(self, config: Config, arrays: SeriesArrays, parts: ForecastParts, cut: float, model: nn.Module,
                  metric: Metric, device: torch.device, note: str = "") -> None:
@@ -58,7 +58,7 @@ class ForecastTask:
         recurrence: Any = getattr(model, "recurrence", None)
         if hasattr(recurrence, "mean"):
             recurrence.mean.copy_(torch.from_numpy(self.data.observed_mean()))
-        self.fixed: dict[tuple[str, int], list[SporadicBatch]] = {}  # cache of evaluation batches
+        self.evaluation_batches: dict[tuple[str, int], list[SporadicBatch]] = {}  # cache
         self.probes = self.data.longest(parts.parts.validation, PROBES)
 
     # Training -----------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class ForecastTask:
         def adam(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
             return torch.optim.Adam(parameters, lr=lr, weight_decay=0.0 if is_attention else training.weight_decay)
 
-        return recipe_of(self.config, adam, lambda p: 1.0 if p * training.epochs < LOWERED else 1 / 3)
+        return recipe_of(self.config, adam, lambda p: 1.0 if p * training.epochs < RATE_DROP_EPOCH else 1 / 3)
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
         attention = getattr(self.model, "attention", None)
@@ -98,11 +98,11 @@ class ForecastTask:
 
     def batches(self, split: str, targets: int | None) -> list[SporadicBatch]:
         key = split, targets or 0
-        if key not in self.fixed:
+        if key not in self.evaluation_batches:
             index = getattr(self.data.parts.parts, split)
-            self.fixed[key] = [self.data.forecast_batch(index[i:i + EVALUATION_BATCH], targets)
-                               for i in range(0, len(index), EVALUATION_BATCH)]
-        return self.fixed[key]
+            self.evaluation_batches[key] = [self.data.forecast_batch(index[i:i + EVALUATION_BATCH], targets)
+                                            for i in range(0, len(index), EVALUATION_BATCH)]
+        return self.evaluation_batches[key]
 
     @torch.no_grad()
     def errors(self, split: str, targets: int | None, interrupted: Callable[[], bool] = never_interrupted,
@@ -148,7 +148,7 @@ class ForecastTask:
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
-        """Return what the test set shows at the end of training."""
+        """Return the report on the test set, by the keys of result.json."""
         errors = self.errors("test", None, bins=report.BINS)
         assert errors is not None
         assert errors.bins is not None

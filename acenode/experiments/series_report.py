@@ -65,7 +65,7 @@ def report(model: nn.Module, splits: SeriesSplits, layout: Layout, out: SeriesOu
         found["records"] = curves(model, layout, chosen, batch)
     if out.bins is not None:
         found["over_time"] = over_time(out.bins, batch.span, records)
-    learned = between_variables(model, batch) if splits.coupling is not None else None
+    learned = learned_coupling(model, batch) if splits.coupling is not None else None
     if splits.coupling is not None and learned is not None:
         found["coupling"] = {
             "names": list(records.names), "known": splits.coupling.tolist(), "learned": learned.round(4).tolist(),
@@ -139,7 +139,7 @@ def _at_grid(model: nn.Module, batch: SeriesBatch, grid: np.ndarray) -> Tensor:
     return model(replace(batch, target=target)).x
 
 
-def between_variables(model: nn.Module, batch: SeriesBatch) -> np.ndarray | None:
+def learned_coupling(model: nn.Module, batch: SeriesBatch) -> np.ndarray | None:
     """Return the learned coupling of the variables: attention on z, mapped by the emission's weights."""
     emission: Any = getattr(model, "emission", None)
     _, a = model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]
