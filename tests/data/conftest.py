@@ -26,7 +26,7 @@ from acenode.data.torchvision_import import torchvision_datasets
 
 @dataclass
 class Answer:
-    """What the server sends for one path."""
+    """The response of the server to one path."""
 
     body: bytes
     status: int = 200
@@ -43,8 +43,8 @@ class Mirror:
     answers: dict[str, Answer] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
 
-    def serve(self, name: str, body: bytes, **manners: object) -> str:
-        self.answers[f"/{name}"] = Answer(body, **manners)  # type: ignore[arg-type]
+    def serve(self, name: str, body: bytes, **behaviour: object) -> str:
+        self.answers[f"/{name}"] = Answer(body, **behaviour)  # type: ignore[arg-type]
         return f"{self.url}/{name}"
 
 

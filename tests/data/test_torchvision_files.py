@@ -1,4 +1,4 @@
-"""torchvision's readers in our hands: labels, order of pixels, damaged files, and operators that do not load."""
+"""Files read by torchvision: labels, order of pixels, damaged files, and compiled operators that do not load."""
 
 import hashlib
 import subprocess
