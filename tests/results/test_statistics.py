@@ -134,5 +134,6 @@ def test_a_part_of_the_data_is_a_group_of_its_own_without_a_value_of_the_paper()
 
 def test_only_differing_settings_are_listed() -> None:
     assert differing([entry(), entry(seed=1)]) == []
+    assert differing([entry(), entry(seed=1)], ignored=frozenset()) == ["seed"]
     assert differing([entry(), entry(rtol=1e-5)]) == ["rtol"]
     assert "experiment" in differing([entry(), entry(experiment="svhn")])
