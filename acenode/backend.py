@@ -20,7 +20,7 @@ def _ignore(text: str) -> None:
 class Backend:
     """Which implementations a run may use, and where it reports the choice.
 
-    `Backend` is made once by whoever executes a run and passed down through the constructors of its model.
+    `Backend` is created once by the execution of a run and passed down through the constructors of its model.
     """
 
     accelerated: bool = True  # False: torch operations with autograd only, `engine=reference`

@@ -9,7 +9,9 @@ from typing import Any
 import streamlit as st
 
 from acenode.config import SETTINGS
+from acenode.errors import UserError
 from acenode.experiments import Experiment
+from acenode.runs.catalogue import Entry
 
 from . import messages
 from .services import services
@@ -37,4 +39,16 @@ def read(experiment: Experiment) -> Preset:
     st.info(f"The form has the settings of {messages.escape(entry.id)}. Change them as you like.",
             icon=":material/content_copy:")
     values = {k: v for k, v in entry.config.items() if k in SETTINGS}
+    lost = _no_longer_set(experiment, entry, values)
+    if lost:
+        st.warning(f"This run had {messages.escape(', '.join(lost))}, which can no longer be set.")
     return Preset(entry.method, entry.data, str(entry.seed), entry.config.get("device", "auto"), entry.id, values)
+
+
+def _no_longer_set(experiment: Experiment, entry: Entry, values: Mapping[str, Any]) -> list[str]:
+    """Return the settings of an older run that are constants now, where its values differ from them."""
+    try:
+        constants = experiment.configure(entry.method, entry.data, **values).settings
+    except UserError:  # the form explains what is wrong
+        return []
+    return [f"{k}={v}" for k, v in entry.config.items() if k not in SETTINGS and constants.get(k, v) != v]

@@ -74,6 +74,8 @@ def served(bin: Path, folder: Path, port: int, environment: dict[str, str]) -> I
                     break
                 except OSError:
                     time.sleep(0.1)
+            else:
+                raise AssertionError("the server does not answer")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

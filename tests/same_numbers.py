@@ -104,7 +104,7 @@ def run() -> int:
     parser.add_argument("--only", default="", help="cases whose name contains this text")
     given = parser.parse_args()
     known: dict[str, Any] = json.loads(given.file.read_text()) if given.file.exists() else {}
-    differ = []
+    found: dict[str, list[str]] = {"equal": [], "failed": [], "differs": [], "new": []}
     for case in cases():
         key = key_of(*case)
         if given.only not in key:
@@ -113,15 +113,25 @@ def run() -> int:
             known[key] = numbers(*case)
             given.file.write_text(json.dumps(known))
             print(f"{key}: {known[key].get('failed') or known[key]['test']}", flush=True)
-        elif key in known:
-            difference = first_difference(known[key], numbers(*case))
-            differ += [key] if difference else []
-            print(f"{'DIFFERS' if difference else 'equal':8}{key}{'  ' + difference if difference else ''}", flush=True)
         else:
-            print(f"new     {key}", flush=True)
-    if given.action == "compare":
-        print(f"{len(differ)} differ")
-    return 1 if differ else 0
+            kind, difference = compare(known.get(key), case)
+            found[kind].append(key)
+            print(f"{kind:8}{key}  {difference}".rstrip(), flush=True)
+    if given.action == "record":
+        return 0
+    lost = sorted(known.keys() - {key_of(*case) for case in cases()}) if not given.only else []
+    print("; ".join([*(f"{len(keys)} {kind}" for kind, keys in found.items()), f"{len(lost)} lost"]), *lost)
+    return 0 if found["equal"] and not (found["differs"] or found["new"] or lost) else 1
+
+
+def compare(known: dict[str, Any] | None, case: tuple[str, str, dict[str, str]]) -> tuple[str, str]:
+    """Train a case and compare it with its recording; `failed`: it fails now as it did then."""
+    if known is None:
+        return "new", ""
+    difference = first_difference(known, numbers(*case))
+    if difference:
+        return "differs", difference
+    return ("failed", known["failed"]) if "failed" in known else ("equal", "")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from import_graph import ROOT, circles, imported_names, imports, modules, parsed
 
 # From the bottom up. A part imports parts of its own and of lower layers.
 LAYERS = (
-    ("errors", "files", "lock", "transfer"),
+    ("errors", "files", "device"),
     ("attention", "ode"),
     ("node", "config", "backend"),
     ("acenode", "data", "training", "runs"),  # acenode: the public names in __init__.py
@@ -26,7 +26,7 @@ LAYERS = (
     ("pages",),
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
-DEVICE_WORDS = re.compile(r"cuda|triton|ctypes|compile", re.IGNORECASE)
+DEVICE_WORDS = re.compile(r"cuda|triton|ctypes|compile|\bgpu", re.IGNORECASE)
 NOT_NEEDED = ("streamlit", "pandas", "plotly", "sklearn", "tqdm", "safetensors", "torchvision", "tensorboard",
               "optuna", "ray", "playwright", "acenode_app")
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate.torch_private import convolution_gradients
+from acenode.device.torch_private import convolution_gradients
 
 SLOW_GRADIENTS = platform.machine().lower() in ("aarch64", "arm64")
 

@@ -19,6 +19,9 @@ class OneLineParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
+READING = ("list", "show", "table", "export")  # commands that also take `--runs recorded`
+
+
 class _Commands:
     """Adds commands to the parser."""
 
@@ -31,8 +34,8 @@ class _Commands:
         p = self.subparsers.add_parser(name, help=help, description=help)
         p.set_defaults(run=run)
         if runs:
-            p.add_argument("--runs", metavar="DIR", help="folder of runs (default: ACENODE_RUNS, or runs/); "
-                                                         "recorded: the runs that come with the project")
+            recorded = "; recorded: the runs that come with the project" if name in READING else ""
+            p.add_argument("--runs", metavar="DIR", help=f"folder of runs (default: ACENODE_RUNS, or runs/){recorded}")
         if json:
             p.add_argument("--json", action="store_true", help="print JSON")
         return p

@@ -117,5 +117,6 @@ def demo(options: Namespace) -> int:
     if code == 0:
         print()
         table(Namespace(experiment="mnist", runs=options.runs, json=False))
-        print("\nCreate a report of this run with `.venv/bin/acenode export last --to html`.")
+        folder = f" --runs {options.runs}" if options.runs is not None else ""
+        print(f"\nCreate a report of this run with `acenode export last --to html{folder}`.")
     return code

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.euler_steps import EulerSteps, euler_steps, stack_steps, union_euler_steps
-from acenode.transfer import send_all
+from acenode.device.transfer import send_all
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from acenode.data.points import Points
 from acenode.data.schedule import StepSchedule
-from acenode.transfer import send_all
+from acenode.device.transfer import send_all
 
 
 @dataclass(frozen=True)

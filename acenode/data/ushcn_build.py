@@ -1,4 +1,4 @@
-"""Build the sporadic climate set from NOAA's daily station files by the published recipe, with a seed of one's own."""
+"""Build the sporadic climate set from NOAA's daily station files by the published recipe, with a given seed."""
 
 import zlib
 from collections import Counter

@@ -12,6 +12,7 @@ import torch
 from numpy.polynomial import Polynomial
 from torch import Tensor
 
+from acenode.device.transfer import send
 from acenode.errors import UserError
 from acenode.ode.options import Solver
 from acenode.ode.per_sample import OutputPerSample, solve_per_sample
@@ -19,7 +20,6 @@ from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, dense
 from acenode.ode.solve import solve
 from acenode.ode.stepping import CountedField, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
-from acenode.transfer import send
 
 STEPS_PER_PRODUCT = 16  # bounds the memory of the weights
 

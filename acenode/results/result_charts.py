@@ -34,7 +34,7 @@ def read(result: dict[str, Any] | None, state: str) -> ResultCharts:
     silhouettes = result.get("silhouette")
     return ResultCharts(
         classes, confusion, None if confusion else "This experiment's result has no classes.",
-        tsne, None if tsne else "The result has no t-SNE: the run was not asked to analyse its features.",
+        tsne, None if tsne else "The result has no t-SNE: the run was trained with analysis=false.",
         {str(k): to_float(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
         series_charts.read(result),
     )

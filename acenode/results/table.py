@@ -27,7 +27,7 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
 
     Args:
         experiment: the experiment.
-        entries: runs; those of other experiments and those without a result are left out.
+        entries: runs; those of other experiments, of unknown methods and without a result are left out.
         metric: the experiment's metric if None, or another one that its results have.
 
     Returns:
@@ -37,7 +37,8 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
     """
     metric = metric or experiment.metric.name
     unit = metric_format.of(metric, experiment.name)
-    found = [e for e in entries if e.experiment == experiment.name and e.test.get(metric) is not None]
+    found = [e for e in entries if e.experiment == experiment.name and e.method in experiment.methods
+             and e.test.get(metric) is not None]
     runs = runs_frame(found).assign(value=[e.test[metric] * unit.scale for e in found])  # type: ignore[operator]
     summary = over_seeds(runs, "value", KEY)
     configs = {run: Config.from_dict(entry.config) for run, entry in zip(runs["run"], found, strict=True)}

@@ -1,6 +1,6 @@
 """Interfaces between the trainer and a task.
 
-torch is imported for type checking alone: commands that only list experiments start without it.
+torch is imported only for type checking: commands that only list experiments start without it.
 """
 
 from __future__ import annotations

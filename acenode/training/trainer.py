@@ -119,7 +119,7 @@ class Trainer:
         return record
 
     def _phase_one(self, batch: Any) -> dict[str, Any]:
-        """Train θ_f and θ_others with ∇L_h, θ_g fixed (Eq. 7)."""
+        """Train θ_f and θ_others with ∇L_h, θ_g fixed (Eq. 7; a is held constant too with `detach_attention`)."""
         result = self._pass(self.phase_one, batch)
         return {"L_h": result.task_loss, **result.metrics, "grad_h": result.gradient_norms[0],
                 **_solve_cost(result.evaluations, "")}

@@ -12,8 +12,8 @@ from eager_recorder import ImmediateRecorder
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.engine import GraphEngine, unsupported_reason
-from acenode.accelerate.cuda_graph.streams import STREAMS_PER_DEVICE, StreamPool
 from acenode.backend import Backend
+from acenode.device.streams import STREAMS_PER_DEVICE, StreamPool
 from acenode.execution.engine_choice import choose_engine
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore

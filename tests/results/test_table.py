@@ -33,6 +33,18 @@ def find(table: pd.DataFrame, method: str, data: str, changed: dict | None = Non
                 if (r["method"], r["data"], r["changed"]) == (method, data, changed or {}))
 
 
+def test_a_run_of_an_unknown_method_is_left_out(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "ace", 0.99, "full")
+    finished(store, "odenet", 0.98, "full")
+    stranger = next(run for run in store if run.config().method == "odenet")
+    description = stranger.description()
+    description["config"]["method"] = "hyper"
+    write_json(stranger.path / "config.json", description)
+    assert find(rows(MNIST, store), "ace", "full")["n"] == 1
+    assert find(rows(MNIST, store), "odenet", "full")["n"] == 0
+
+
 def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     values = [0.9961, 0.9958, 0.9967]

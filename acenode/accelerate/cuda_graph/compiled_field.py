@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate import torch_private
+from acenode.device import torch_private
 
 VARIANTS = 64  # combinations of shapes, layouts and trained parameters that torch compiles at most
 

@@ -14,10 +14,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from acenode.accelerate import torch_private
 from acenode.accelerate.cuda_graph.fixed_step_control import FixedStepControl
 from acenode.accelerate.cuda_graph.step_control import SolveSpan, SolveStatus, StepControl
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
+from acenode.device import torch_private
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.stepping import fixed_grid

@@ -14,8 +14,8 @@ from acenode.accelerate.cuda_graph.device_steps import CAPACITY
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
 from acenode.accelerate.cuda_graph.recorded_pass import RecordedPass, RecordingError, running_averages
 from acenode.accelerate.cuda_graph.recorder import GraphRecorder
-from acenode.accelerate.cuda_graph.streams import stream_pool
 from acenode.backend import ACCELERATED, Backend
+from acenode.device.streams import stream_pool
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS

@@ -21,13 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acenode.accelerate import torch_private
 from acenode.accelerate.cuda_graph import sgd_update
 from acenode.accelerate.cuda_graph.device_steps import CAPACITY, DeviceSteps, StageGraphs
 from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels, step_operations
 from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder
 from acenode.accelerate.cuda_graph.step_control import RUNNING, STORE_FULL, SolveStatus
 from acenode.backend import ACCELERATED, Backend
+from acenode.device import torch_private
 from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
 from acenode.training.task import PiecewiseTask
 

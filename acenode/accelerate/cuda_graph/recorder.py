@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import torch
 
-from acenode.accelerate import torch_private
-from acenode.accelerate.cuda_graph.streams import stream_pool
+from acenode.device import torch_private
+from acenode.device.streams import stream_pool
 
 RECORDING = threading.RLock()  # of the process: held while a pass is tried out or recorded, or recordings are freed
 

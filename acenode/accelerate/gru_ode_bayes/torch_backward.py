@@ -10,9 +10,7 @@ from torch import Tensor
 from acenode.accelerate.gru_ode_bayes.packed import PackedWeights
 from acenode.accelerate.gru_ode_bayes.torch_forward import AttentionStep, ForwardPass, Window
 from acenode.data.gru_ode_bayes_pass import MIN_WINDOW
-
-sigmoid_backward, tanh_backward, threshold_backward = (
-    getattr(torch.ops.aten, f"{name}_backward").grad_input for name in ("sigmoid", "tanh", "threshold"))
+from acenode.device.torch_private import relu_gradient, sigmoid_gradient, tanh_gradient
 
 
 class BackwardPass:
@@ -79,9 +77,9 @@ class BackwardPass:
             scaled = dh * dt[k]
             d_u = scaled * o
             torch.mul(scaled, u - (s if attended_feedback else own), out=d_o)
-            d_read = tanh_backward(d_u, u, grad_input=d_row) @ W_new
+            d_read = tanh_gradient(d_u, u, out=d_row) @ W_new
             torch.mul(d_read, s, out=d_r)
-            sigmoid_backward(d_gate, gate, grad_input=d_gate)
+            sigmoid_gradient(d_gate, gate, out=d_gate)
             if step is None or d_s is None:
                 dh = (dh - d_u).addcmul_(d_read, r).addmm_(d_r, W_reset).addmm_(d_o, W_open)
                 continue
@@ -114,11 +112,11 @@ class BackwardPass:
         d_u = da - d_left
         torch.mul(d_left * step.tau.unsqueeze(-1), step.u - step.a, out=d_gates[..., H:])
         da = d_left
-        tanh_backward(d_u, step.u, grad_input=d_u)
+        tanh_gradient(d_u, step.u, out=d_u)
         d_read = torch.mm(d_u.view(-1, H), transposed.g_new).view(B, H, H)
         torch.mul(d_read, step.a, out=d_gates[..., :H])
         da.addcmul_(d_read, r)
-        sigmoid_backward(d_gates, step.gates, grad_input=d_gates)
+        sigmoid_gradient(d_gates, step.gates, out=d_gates)
         da.view(-1, H).addmm_(d_gates.view(-1, 2 * H), transposed.g_gates)
         self.add("g_gates", step.a, d_gates)
         if "g_new" in self.total:
@@ -148,14 +146,14 @@ class BackwardPass:
         features, h = (column[j] for column in forward.gru_input.columns)
         d.add_(self.d_after[j])
         dh = d * z
-        tanh_backward(d - dh, n, grad_input=d_n)
+        tanh_gradient(d - dh, n, out=d_n)
         torch.mul(d_n, own, out=d_r)
         torch.mul(d, h - n, out=d_z)
-        sigmoid_backward(self.gates[j], forward.gates[j], grad_input=self.gates[j])
+        sigmoid_gradient(self.gates[j], forward.gates[j], out=self.gates[j])
         torch.mul(d_n, r, out=d_own)
         torch.mm(self.cell.rows[j], transposed.cell, out=self.gru_input.rows[j])
         d_features, d_before = (column[j] for column in self.gru_input.columns)
-        v = threshold_backward(d_features, features, 0, grad_input=self.features.rows[j])
+        v = relu_gradient(d_features, features, out=self.features.rows[j])
         torch.addmm(self.d_predicted[j], v, transposed.features[:, forward.D:], out=self.read_by_features.rows[j])
         d_p, d_error = (column[j] for column in self.read_by_features.columns)
         d_half, d_both, d_left = (column[j] for column in self.out.columns)
@@ -165,7 +163,7 @@ class BackwardPass:
         y = torch.mm(self.out.rows[j], transposed.out)
         if forward.dropout is not None:
             y.mul_(forward.dropout[j])
-        y = threshold_backward(y, forward.hidden.rows[j], 0, grad_input=self.hidden.rows[j])
+        y = relu_gradient(y, forward.hidden.rows[j], out=self.hidden.rows[j])
         return dh.add_(d_before).addmm_(y, transposed.hidden)
 
     def jump_weights(self) -> None:

@@ -1,7 +1,7 @@
 """Pairwise attention beside GRU-ODE-Bayes: how a(t) evolves, and what an observation does to it.
 
-    evolving    da/dt = g(a, h') with h' = σ(a) h (ACE-NODE, Section 3), by exponential steps: one for every window of
-                `every` Euler steps of h, on the mean of h' over that window
+    evolving    da/dt = g(a, h') with h' = h σ(a)ᵀ (Eqs. 3 and 4 of the ACE-NODE paper), by exponential steps: one for
+                every window of `every` Euler steps of h, on the mean of h' over that window
     fixed       a(t) is the correlation of h(t); nothing is integrated
 
 At an observation a stays as it is (`keep`), or it is replaced by the correlation of h over the batch: for all series

@@ -1,7 +1,7 @@
 """GRU-ODE-Bayes (De Brouwer et al., 2019) and ACE on it: GRU-ODE between observations, GRU-Bayes at them.
 
     h(0) = tanh(MLP(0))                     no covariates: equal for all series
-    dh/dt = GRU-ODE(h)                      by Euler steps; with attention GRU-ODE(h'), h' = σ(a) h, da/dt = g(a, h')
+    dh/dt = GRU-ODE(h)                      by Euler steps; with attention GRU-ODE(h'), h' = h σ(a)ᵀ, da/dt = g(a, h')
     p(x(t)) = N(μ, σ²), [μ, log σ²] = MLP(h(t))
     h(t⁺) = GRU(features(x, p), h(t⁻))      at an observation x: the jump
 

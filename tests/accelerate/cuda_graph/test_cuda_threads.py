@@ -16,7 +16,7 @@ from problems import relative
 from quick_settings import QUICK
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.streams import STREAMS_PER_DEVICE, own_stream
+from acenode.device.streams import STREAMS_PER_DEVICE, own_stream
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore
 from acenode.training.task import SilentListener

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from acenode.accelerate import torch_private
+from acenode.device import torch_private
 
 STREAMS_PER_DEVICE = 32  # size of torch's stream pool; after so many, torch returns the first one again
 _LOCK = threading.Lock()  # of the process: acquiring and releasing streams, and counting runs

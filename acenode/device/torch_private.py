@@ -108,3 +108,30 @@ def recompile_limit(count: int) -> Iterator[None]:
         except _CHANGED:
             _report("torch._dynamo.config.recompile_limit", "torch may stop compiling after few variants of a field")
         yield
+
+
+def sigmoid_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
+    """Write the gradient of y = sigmoid(x), grad · y (1 − y), to `out`."""
+    try:
+        return torch.ops.aten.sigmoid_backward.grad_input(grad, y, grad_input=out)
+    except _CHANGED:
+        _report("torch.ops.aten.sigmoid_backward", "gradients are computed in several operations")
+        return out.copy_(grad * y * (1 - y))
+
+
+def tanh_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
+    """Write the gradient of y = tanh(x), grad (1 − y²), to `out`."""
+    try:
+        return torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=out)
+    except _CHANGED:
+        _report("torch.ops.aten.tanh_backward", "gradients are computed in several operations")
+        return out.copy_(grad * (1 - y * y))
+
+
+def relu_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
+    """Write the gradient of y = relu(x), grad where y > 0, to `out`."""
+    try:
+        return torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=out)
+    except _CHANGED:
+        _report("torch.ops.aten.threshold_backward", "gradients are computed in several operations")
+        return out.copy_(grad * (y > 0))

@@ -14,12 +14,14 @@ from eager_recorder import train
 from problems import relative
 
 from acenode import experiments
-from acenode.accelerate import convolution, torch_private
+from acenode.accelerate import convolution
+from acenode.device import torch_private
 from acenode.execution import execute
 from acenode.runs.store import RunStore
 
 ROOT = Path(__file__).parents[2]
-PRIVATE = re.compile(r"torch(?:\.\w+)*\._[a-z]|torch\._[A-Z]|torch\.ops\.aten\.")
+PRIVATE = re.compile(r"torch(?:\.\w+)*\._[a-z]|torch\._[A-Z]|torch\.ops\.aten|from torch(?:\.\w+)* import _|"
+                     r"getattr\(torch[\w.]*, f?\"_")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,7 @@ def nothing_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_private_functions_of_torch_are_called_in_one_module_only() -> None:
     found = [str(path.relative_to(ROOT)) for folder in ("acenode", "app", "pages")
              for path in (ROOT / folder).rglob("*.py") if PRIVATE.search(path.read_text())]
-    assert found == ["acenode/accelerate/torch_private.py"]
+    assert found == ["acenode/device/torch_private.py"]
 
 
 def test_training_works_without_private_foreach_functions(monkeypatch: pytest.MonkeyPatch,
@@ -44,6 +46,21 @@ def test_training_works_without_private_foreach_functions(monkeypatch: pytest.Mo
     for name, tensor in expected.items():
         assert relative(found[name], tensor) < 1e-6, name
     assert sorted(record.args[1] for record in caplog.records) == ["torch._foreach_add_", "torch._foreach_zero_"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("gradient", "function"), [
+    (torch_private.sigmoid_gradient, torch.sigmoid), (torch_private.tanh_gradient, torch.tanh),
+    (torch_private.relu_gradient, torch.relu)])
+def test_pointwise_gradients_work_without_their_operators(
+        gradient: Callable[..., torch.Tensor], function: Callable[[torch.Tensor], torch.Tensor],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64, requires_grad=True)
+    grad, y = torch.arange(9.0, dtype=torch.float64), function(x)
+    (expected,) = torch.autograd.grad(y, x, grad)
+    assert torch.equal(gradient(grad, y.detach(), out=torch.empty_like(grad)), expected)
+    monkeypatch.setattr(torch_private, "torch", SimpleNamespace(ops=SimpleNamespace(aten=SimpleNamespace()),
+                                                                __version__="without"))
+    assert torch.allclose(gradient(grad, y.detach(), out=torch.empty_like(grad)), expected, atol=1e-15)
 
 
 def missing(*args: object) -> None:

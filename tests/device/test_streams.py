@@ -8,8 +8,8 @@ import itertools
 import pytest
 import torch
 
-from acenode.accelerate.cuda_graph import streams
-from acenode.accelerate.cuda_graph.streams import STREAMS_PER_DEVICE, StreamPool, free_unused_memory, own_stream
+from acenode.device import streams
+from acenode.device.streams import STREAMS_PER_DEVICE, StreamPool, free_unused_memory, own_stream
 
 CUDA = torch.device("cuda", 0)
 
