@@ -31,29 +31,29 @@ BASELINE = {"learning_rate": 1e-3}
 TIMES = 41  # at which the correlation of fixed attention keeps its running averages
 
 
-def _recurrent(make: Callable[[int, int], Any], variables: int, c: Config) -> nn.Module:
+def _recurrent(make: Callable[[int, int, Backend], Any], variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sporadic_recurrent import RecurrentForecaster
 
     network = c.part(ForecastNetwork)
-    return RecurrentForecaster(make(variables, network.latent), variables, network.units, network.dropout)
+    return RecurrentForecaster(make(variables, network.latent, backend), variables, network.units, network.dropout)
 
 
 def build_gru_simple(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sporadic_recurrent import GRUSimple
 
-    return _recurrent(GRUSimple, variables, c)
+    return _recurrent(GRUSimple, variables, c, backend)
 
 
 def build_gru_d(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sporadic_recurrent import gru_d
 
-    return _recurrent(gru_d, variables, c)
+    return _recurrent(gru_d, variables, c, backend)
 
 
 def build_t_lstm(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sporadic_recurrent import TimeLSTM
 
-    return _recurrent(TimeLSTM, variables, c)
+    return _recurrent(TimeLSTM, variables, c, backend)
 
 
 def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:

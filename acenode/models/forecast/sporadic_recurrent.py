@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from acenode.backend import ACCELERATED, Backend
 from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.dense_layers import LinearLayer
 from acenode.models.forecast.forecaster import Forecaster, seen_and_targets
@@ -37,10 +38,10 @@ class GRUSimple(nn.Module):
 
     mean: Tensor
 
-    def __init__(self, variables: int, size: int) -> None:
+    def __init__(self, variables: int, size: int, backend: Backend = ACCELERATED) -> None:
         super().__init__()
         self.size, self.width = size, size
-        self.cell = GRUCell(3 * variables, size)
+        self.cell = GRUCell(3 * variables, size, backend)
         self.register_buffer("mean", torch.zeros(variables))  # of the observed training values
 
     def step_inputs(self, r: RecurrentInputs) -> tuple[Tensor, ...]:
@@ -51,9 +52,9 @@ class GRUSimple(nn.Module):
         return self.cell(given[0], state)
 
 
-def gru_d(variables: int, size: int) -> MissingDataGRU:
+def gru_d(variables: int, size: int, backend: Backend = ACCELERATED) -> MissingDataGRU:
     """Return GRU-D with a decay for every coordinate of h (Che et al.)."""
-    return MissingDataGRU(variables, size, gap=False, impute=True, decay=True, full=True)
+    return MissingDataGRU(variables, size, gap=False, impute=True, decay=True, full=True, backend=backend)
 
 
 class TimeLSTM(nn.Module):
@@ -63,13 +64,13 @@ class TimeLSTM(nn.Module):
     C ← f⊙C* + i⊙C̃, h ← o⊙tanh(C), with i, f, o = σ(W [x, m] + U h + b) and C̃ = tanh(W [x, m] + U h + b).
     """
 
-    def __init__(self, variables: int, size: int) -> None:
+    def __init__(self, variables: int, size: int, backend: Backend = ACCELERATED) -> None:
         super().__init__()
         self.size, self.width = size, 2 * size
         bound = size ** -0.5  # as torch initialises an LSTM
-        self.input = LinearLayer(2 * variables, 4 * size, bound=bound)
-        self.hidden = LinearLayer(size, 4 * size, bound=bound)
-        self.short = LinearLayer(size, size, bound=bound)
+        self.input = LinearLayer(2 * variables, 4 * size, bound=bound, backend=backend)
+        self.hidden = LinearLayer(size, 4 * size, bound=bound, backend=backend)
+        self.short = LinearLayer(size, size, bound=bound, backend=backend)
 
     def step_inputs(self, r: RecurrentInputs) -> tuple[Tensor, ...]:
         """Return W [x, m] + b for i, f, o and C̃, and g(Δ) − 1."""
