@@ -25,7 +25,7 @@ def show() -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         pressed = st.button("Train the demo", type="primary", icon=":material/play_arrow:", key="demo",
                             help="ACE-ODE-Net on the bundled digits")
-        st.caption("ACE-ODE-Net on scikit-learn's digits: no download, a minute or two on a CPU")
+        st.caption("ACE-ODE-Net on scikit-learn's digits: no download, a few minutes on a CPU")
     if pressed:
         try:
             run = services().launcher.start(experiments.get("mnist").configure("ace"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
+@cache
 def recorded_runs() -> Path | None:
     """Return the folder of recorded runs, or None if there is none.
 

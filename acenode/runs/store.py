@@ -27,6 +27,7 @@ from acenode.config import FORMAT, Config
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
 from acenode.runs.process import alive, identity
+from acenode.runs.recorded import recorded_runs
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
@@ -184,7 +185,7 @@ class RunStore:
             return max(runs, key=lambda run: (run.path / "config.json").stat().st_mtime)
         if not NAME.fullmatch(name):
             raise UserError(f"{name!r} is not a run id: see `acenode list`")
-        if (self.root / name).is_dir():
+        if self._may_be_run(self.root / name):
             return Run(self.root / name)
         near = [run for run in self if run.id.startswith(name)]
         if len(near) == 1:
@@ -195,15 +196,20 @@ class RunStore:
     def find(self, name: str) -> Run | None:
         """Return the run of exactly that id, or None."""
         run = Run(self.root / name)
-        return run if NAME.fullmatch(name) and run.path.is_dir() else None
+        return run if NAME.fullmatch(name) and self._may_be_run(run.path) else None
 
     def folder(self, name: str) -> Run:
         """Return the folder of that exact name even if it is not a run, to delete what cannot be read."""
-        if Path(name).name != name or name.startswith(".") or not (self.root / name).is_dir():
+        if Path(name).name != name or name.startswith(".") or not self._may_be_run(self.root / name):
             raise UserError(f"there is no folder {name!r} in {self.root}")
         return Run(self.root / name)
 
     def __iter__(self) -> Iterator[Run]:
         """Iterate over all folders that may be runs, by name."""
         if self.root.is_dir():
-            yield from (Run(p) for p in sorted(self.root.iterdir()) if p.is_dir() and not p.name.startswith("."))
+            yield from (Run(p) for p in sorted(self.root.iterdir()) if self._may_be_run(p))
+
+    @staticmethod
+    def _may_be_run(path: Path) -> bool:
+        """Return True for folders other than hidden ones and the one with the recorded runs, runs/paper."""
+        return path.is_dir() and not path.name.startswith(".") and path.resolve() != recorded_runs()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from acenode.cli import main
+from acenode.errors import UserError
 from acenode.results.player_data import describe
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.recorded import recorded_runs
@@ -31,6 +32,16 @@ def test_every_recorded_run_is_finished_and_has_a_result() -> None:
         assert run.result() is not None
         assert run.metrics()[0]
         assert run.description()["environment"]["device"]
+
+
+def test_the_folder_of_recorded_runs_is_not_taken_for_a_run() -> None:
+    """In the repository it lies in the default folder of runs, where it must be neither listed nor deleted."""
+    store = RunStore(folder().parent)
+    assert folder().name not in {run.id for run in store}
+    assert store.find(folder().name) is None
+    for access in (store.open, store.folder):
+        with pytest.raises(UserError, match="there is no"):
+            access(folder().name)
 
 
 def test_recorded_runs_are_small() -> None:
