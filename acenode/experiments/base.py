@@ -12,6 +12,7 @@ from acenode.backend import Backend
 from acenode.config import KEYS, SETTINGS, Config, resolve
 from acenode.config.groups import AttentionTraining, Settings, Training, keys_of
 from acenode.errors import UserError
+from acenode.experiments.chosen import CHOSEN, check_preset, chosen_settings
 from acenode.training.task import Metric, Recipe, Task
 
 if TYPE_CHECKING:  # type checking only: avoids importing numpy and torch
@@ -74,8 +75,11 @@ class Experiment:
             raise UserError(f"{self.name} has no method {name!r}: choose one of {', '.join(self.methods)}")
         return self.methods[name]
 
-    def configure(self, method: str, data: str = "sample", **given: Any) -> Config:
-        """Return a complete configuration: this experiment's defaults, overridden by the given settings."""
+    def configure(self, method: str, data: str = "sample", *, preset: str = CHOSEN, **given: Any) -> Config:
+        """Return a complete configuration: this experiment's defaults, overridden by the given settings.
+
+        With `preset="printed"` the defaults are the printed ones also where they do not work (see `chosen`).
+        """
         entry = self.method(method)
         for key, value in given.items():
             if key in SETTINGS and not any(key in m.uses for m in self.methods.values()):
@@ -83,7 +87,9 @@ class Experiment:
             allowed = self.allowed_choices.get(key)
             if allowed is not None and value not in allowed:
                 raise UserError(f"{key}={value} does not apply to {self.name}: choose {' or '.join(allowed)}")
-        defaults = self.defaults(method, data, given)
+        defaults = {**self.defaults(method, data, given)}
+        if check_preset(preset) == CHOSEN and data == "full":
+            defaults |= chosen_settings(self.name, method)
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})
 
     def choices(self, key: str) -> tuple[str, ...]:

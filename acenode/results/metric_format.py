@@ -57,6 +57,8 @@ def of(metric: str, experiment: str = "") -> MetricFormat:
     higher = _higher_is_better(metric, experiment)
     if word == "accuracy":
         return MetricFormat(metric, higher, 100.0, 2, "%")
+    if word == "silhouette":
+        return MetricFormat(metric, higher, digits=4)
     if word == "auc":
         return MetricFormat(metric, higher, digits=3)
     if word == "mse" and experiment in THOUSANDTHS:

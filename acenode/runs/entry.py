@@ -33,6 +33,7 @@ class Entry:
     method: str = ""
     data: str = ""
     partial: bool = False  # trained on a part of the full data
+    data_note: str = ""  # how the full data was made, if it is not the published file
     seed: int = 0
     config: dict[str, Any] = field(default_factory=dict)
     created: float = 0.0
@@ -100,7 +101,7 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
         entry = Entry(
             id=run.id, path=run.path, state=status["state"], error=_text(status.get("error")) or None,
             experiment=config.experiment, method=config.method, data=config.data, seed=config.seed,
-            partial=bool(description.get("partial")),
+            partial=bool(description.get("partial")), data_note=_text(description.get("data_note")),
             config={k: v for k, v in description["config"].items() if k != "format"},
             created=_number(description.get("created")) or 0.0, began=_number(status.get("began")),
             params=int(description.get("params", 0)), progress=_number(status.get("progress")) or 0.0,

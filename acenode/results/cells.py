@@ -1,0 +1,229 @@
+"""Measure the cells of the paper's tables with the runs there are, and list the runs that are missing.
+
+A run counts for a cell if it was trained on the full data with the lab's default settings for that method, apart from
+the settings that define the cell, its seed and fold, its number of epochs, its device and what it records. `measure`
+takes the runs of one length: see `_choose`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from acenode.config import Config
+from acenode.data.folds import FOLDS
+from acenode.errors import UserError
+from acenode.experiments.chosen import CHOSEN, PRINTED
+from acenode.files import Stamp, stamp
+from acenode.results.paper_tables import CELLS, TABLES, PaperCell, PaperRow, PaperTable, table_of, target
+from acenode.results.run_groups import IGNORED, RECORDING
+from acenode.runs.catalogue import Entry
+from acenode.runs.store import Run
+
+__all__ = [
+    "CELLS",
+    "TABLES",
+    "Mark",
+    "Measured",
+    "PaperCell",
+    "PaperRow",
+    "PaperTable",
+    "config_settings",
+    "counts",
+    "measure",
+    "missing",
+    "repetitions",
+    "table_of",
+    "target",
+    "unfinished",
+]
+
+Mark = Literal["within", "better", "worse", "partial", "missing"]
+SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
+PAPER_SEEDS = 5
+CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
+SHORTEST = 1 / 8  # of the default epochs: shorter runs are trials, not measurements
+REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which it uses
+RESUMABLE = frozenset({"stopped", "interrupted", "failed"})
+EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the runs of a cell measured, in the unit of the printed value."""
+
+    entries: tuple[Entry, ...] = ()
+    mean: float | None = None
+    std: float | None = None  # sample standard deviation; None for fewer than two runs
+    seeds: tuple[int, ...] = ()
+    folds: tuple[int, ...] = ()  # empty if the experiment has none
+    epochs: int | None = None
+    difference: float | None = None  # mean less printed mean; None if they are not comparable
+    mark: Mark = "missing"
+    note: str = ""
+
+    @property
+    def n(self) -> int:
+        """The number of runs."""
+        return len(self.entries)
+
+
+def repetitions(cell: PaperCell, seeds: int | None = None) -> int:
+    """Return how many runs a cell needs: all folds where there are folds, else `seeds` (3 if None)."""
+    return FOLDS if cell.folds else seeds or SEEDS
+
+
+def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
+    """Return True if a run, finished or not, has the settings of a cell and trains long enough."""
+    if (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
+        return False
+    wanted = target(cell, preset)
+    return (int(entry.config.get("epochs") or 0) >= SHORTEST * int(wanted.get("epochs"))
+            and config_settings(entry.config) == {k: wanted.get(k) for k in config_settings(entry.config)})
+
+
+def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a stored configuration that decide for which cell its run counts."""
+    return {k: v for k, v in config.items() if k not in EITHER and k != "format" and v is not None}
+
+
+def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None, preset: str = CHOSEN) -> Measured:
+    """Measure a cell with the runs that count for it.
+
+    Runs on a part of the full data are used only if there are no others, and are not compared with the paper.
+    """
+    found = [(entry, value) for entry in entries if counts(cell, entry, preset)
+             and (value := _value(cell, entry)) is not None]
+    if not found:
+        return Measured(note="not measured")
+    partial = all(entry.partial for entry, _ in found)
+    chosen = _choose([(e, v) for e, v in found if e.partial == partial], repetitions(cell, seeds))
+    values = [value for _, value in chosen]
+    runs = tuple(entry for entry, _ in chosen)
+    mean, std = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
+    return Measured(
+        entries=runs, mean=mean, std=std, seeds=tuple(sorted({e.seed for e in runs})),
+        folds=tuple(sorted({int(e.config["fold"]) for e in runs})) if cell.folds else (),
+        epochs=int(runs[0].config["epochs"]), difference=None if partial else mean - cell.printed.mean,
+        mark="partial" if partial else mark(cell, mean, std, len(values)), note=_note(cell, runs, partial, preset))
+
+
+def mark(cell: PaperCell, mean: float, std: float | None, n: int) -> Mark:
+    """Compare a measured mean with the printed one.
+
+    The measured mean is "within" if it differs from the printed one by at most the larger of two numbers: the printed
+    standard deviation s, and the standard error of the difference, √(s²/5 + ŝ²/n), where ŝ is the standard deviation
+    of our n runs (s for a single run). Where the paper prints no deviation, s is the one that it prints for the same
+    method without the ablation. Otherwise the mean is "better" or "worse", by the direction of the metric.
+    """
+    s = printed_std(cell)
+    tolerance = max(s, math.sqrt(s**2 / PAPER_SEEDS + (s if std is None else std) ** 2 / n))
+    difference = mean - cell.printed.mean
+    if abs(difference) <= tolerance * (1 + 1e-9):
+        return "within"
+    return "better" if (difference > 0) == cell.format.higher_is_better else "worse"
+
+
+def printed_std(cell: PaperCell) -> float:
+    """Return the printed standard deviation, or the one of the same method without the ablation."""
+    if cell.printed.std is not None:
+        return cell.printed.std
+    task = {k: v for k, v in cell.settings.items() if k == "task"}
+    return next(c.printed.std or 0.0 for c in CELLS.values() if c.settings == task and
+                (c.experiment, c.method, c.metric) == (cell.experiment, cell.method, cell.metric))
+
+
+def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None, *, epochs: int | None = None,
+            preset: str = CHOSEN, partial: bool = True) -> list[Config]:
+    """Return the configurations that must still be trained for a cell, the first repetition first.
+
+    Args:
+        cell: the cell.
+        entries: the runs there are; those that are queued or running are not missing.
+        seeds: repetitions wanted; experiments with folds always need all folds.
+        epochs: length of the runs; by default a quarter of the paper's for images, else the experiment's default.
+        preset: `printed` for the paper's settings also where they do not work.
+        partial: runs on a part of the full data count, because there is no more of it here.
+    """
+    length = epochs or CAMPAIGN_EPOCHS.get(cell.experiment) or int(target(cell, preset).get("epochs"))
+    done: dict[int, set[int]] = {}
+    for entry in entries:
+        if counts(cell, entry, preset) and (partial or not entry.partial) and (
+                entry.busy or _value(cell, entry) is not None):
+            done.setdefault(int(entry.config["epochs"]), set()).add(_repetition(cell, entry))
+    wanted = range(repetitions(cell, seeds))
+    if any(at >= length and len(there) >= len(wanted) for at, there in done.items()):
+        return []
+    there = done.get(length, set())
+    left = len(wanted) - len(there)
+    return [cell.config(i, length, preset) for i in wanted if i not in there][:max(0, left)]
+
+
+def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
+    """Return the run of this configuration that can be resumed and has the least left to do, or None."""
+    wanted = _trained(config.to_dict())
+    found = [e for e in entries if e.state in RESUMABLE and _trained(e.config) == wanted]
+    return max(found, key=lambda e: (e.progress, e.created), default=None)
+
+
+def _trained(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that decides the numbers of a run."""
+    return {k: v for k, v in config.items() if k not in RECORDING and k not in ("format", "device")}
+
+
+def _choose(found: Sequence[tuple[Entry, float]], needed: int) -> list[tuple[Entry, float]]:
+    """Return the runs of one length: the greatest with as many repetitions as needed, else that with most of them.
+
+    Of runs that repeat a seed (and fold) the latest counts.
+    """
+    by_length: dict[int, dict[tuple[int, int], tuple[Entry, float]]] = {}
+    for entry, value in sorted(found, key=lambda pair: pair[0].created):
+        at = (entry.seed, int(entry.config.get("fold") or 0))
+        by_length.setdefault(int(entry.config["epochs"]), {})[at] = (entry, value)
+    length = max(by_length, key=lambda epochs: (min(needed, len(by_length[epochs])), epochs))
+    return [by_length[length][at] for at in sorted(by_length[length])]
+
+
+def _repetition(cell: PaperCell, entry: Entry) -> int:
+    return int(entry.config["fold"]) if cell.folds else entry.seed
+
+
+def _value(cell: PaperCell, entry: Entry) -> float | None:
+    """Return what a run measured, in the unit of the printed value, or None."""
+    found = _silhouette(entry) if cell.metric == "silhouette" else entry.test.get(cell.metric)
+    return None if found is None else found * cell.format.scale
+
+
+def _silhouette(entry: Entry) -> float | None:
+    """Return the silhouette of a finished run's features, from result.json."""
+    return _read_silhouette(entry.run, stamp(entry.path / "result.json")) if entry.test else None
+
+
+@lru_cache(maxsize=512)
+def _read_silhouette(run: Run, at: Stamp | None) -> float | None:
+    """Read the silhouette from a result with this stamp; None if the run has no analysis."""
+    try:
+        found = (run.result() or {}).get("silhouette")
+    except UserError:
+        return None
+    value = found.get(REPRESENTATION) if isinstance(found, dict) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool, preset: str) -> str:
+    """Say what a reader must know to compare the values."""
+    notes = list(dict.fromkeys(run.data_note for run in runs if run.data_note))
+    if partial:
+        notes.append("trained on a part of the data: not comparable with the paper")
+    epochs, printed = int(runs[0].config["epochs"]), int(target(cell, PRINTED).get("epochs"))
+    if epochs != printed:
+        notes.append(f"{epochs} epochs, {printed} in the paper")
+    if cell.printed.std is None:
+        notes.append("the paper prints no deviation")
+    if cell.metric == "silhouette":
+        notes.append(f"silhouette of the {REPRESENTATION}: the paper does not say of what")
+    return "; ".join(notes)
