@@ -8,6 +8,7 @@ from acenode.experiments import EXPERIMENTS
 from acenode.runs.entry import Entry
 from acenode.runs.store import STATES
 
+from . import labels
 from .url_state import options
 
 
@@ -15,7 +16,7 @@ def show(entries: list[Entry]) -> list[Entry]:
     """Show one row of filters and return the entries that pass all of them."""
     experiments = options("experiment", [*EXPERIMENTS, *sorted({e.experiment for e in entries if e.experiment})])
     methods = options("methods", sorted({e.method for e in entries if e.method}))
-    states = options("states", [*STATES, "unreadable"])
+    states = options("states", [*STATES, "unreadable", *(["recorded"] if any(e.recorded for e in entries) else [])])
     tags = options("tags", sorted({t for e in entries for t in e.tags}))
     columns = st.columns([2, 2, 2, 2, 3] if tags else [2, 2, 2, 3], vertical_alignment="bottom")
     experiment = columns[0].multiselect("Experiment", experiments, key="experiment", bind="query-params",
@@ -27,11 +28,13 @@ def show(entries: list[Entry]) -> list[Entry]:
                                   placeholder="Name, setting=value, note or tag")
     return [e for e in entries
             if (not experiment or e.experiment in experiment) and (not method or e.method in method)
-            and (not state or e.state in state) and (not tag or set(tag) & set(e.tags)) and matches(e, text or "")]
+            and (not state or labels.state_name(e) in state) and (not tag or set(tag) & set(e.tags))
+            and matches(e, text or "")]
 
 
 def matches(entry: Entry, text: str) -> bool:
     """Return True if every word of the text occurs in the run: id, state, notes, tags, error, `key=value` settings."""
-    searched = " ".join([entry.id, entry.state, entry.data or "", entry.notes, *entry.tags, entry.error or "",
+    searched = " ".join([entry.id, labels.state_name(entry), entry.data or "", entry.data_note,
+                         entry.notes, *entry.tags, entry.error or "",
                          *(f"{k}={v}" for k, v in entry.config.items())]).lower()
     return all(word in searched for word in text.lower().split())

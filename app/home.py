@@ -40,7 +40,7 @@ def show() -> None:
 
 
 def _show_results(entries: list[Entry]) -> None:
-    finished = [e for e in entries if e.state == "finished"][:LATEST]
+    finished = [e for e in entries if e.state == "finished" and not e.recorded][:LATEST]
     if not finished:
         st.info("No finished runs yet. Press **Train the demo** above to create the first one.", icon=":material/flag:")
         return

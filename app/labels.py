@@ -14,7 +14,7 @@ from acenode.runs.entry import Entry
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
-         "unreadable": "?"}
+         "unreadable": "?", "recorded": "◆"}
 SETTINGS = {"initial": "How attention starts (q)", "penalty": "Penalty on θ_g", "penalty_weight": "Penalty weight (λ)",
             "rtol": "Relative tolerance (rtol)", "atol": "Absolute tolerance (atol)"}
 
@@ -29,9 +29,21 @@ def settings(entry: Entry) -> dict[str, Any]:
     return run_groups.changed_in(entry.config)
 
 
+def state_name(entry: Entry) -> str:
+    """Return the state, or `recorded` for a recorded run."""
+    return "recorded" if entry.recorded and entry.state == "finished" else entry.state
+
+
 def state(entry: Entry) -> str:
     """Return the state with its icon."""
-    return f"{ICONS[entry.state]} {entry.state}"
+    return f"{ICONS[state_name(entry)]} {state_name(entry)}"
+
+
+def provenance(entry: Entry) -> str:
+    """Say when, on which device and with which version of the code a run was trained."""
+    when = time.strftime("%d %b %Y", time.localtime(entry.created)) if entry.created else ""
+    code = f"code {entry.code}" if entry.code else ""
+    return ", ".join(filter(None, (when, entry.device, code)))
 
 
 def group(entry: Entry) -> str:
@@ -43,7 +55,7 @@ def label(entry: Entry) -> str:
     """Return a name that identifies the run: group, seed, time and the end of its id."""
     if entry.state == "unreadable":
         return entry.id
-    when = time.strftime("%d %b %H:%M", time.localtime(entry.created))
+    when = time.strftime("%d %b %H:%M", time.localtime(entry.created)) if not entry.recorded else "recorded"
     return f"{group(entry)} · seed {entry.seed} · {when} · {entry.id[-4:]}"
 
 

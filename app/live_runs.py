@@ -90,7 +90,7 @@ def _choose(entries: dict[str, Entry], key: str) -> list[str]:
     if key not in st.session_state:
         wanted = list(dict.fromkeys(n for n in st.query_params.get("runs", "").split(",") if n))[:MAX_RUNS]
         busy = [e.id for e in entries.values() if e.busy]
-        st.session_state[key] = wanted or busy[:MAX_RUNS] or list(entries)[:1]
+        st.session_state[key] = wanted or busy[:MAX_RUNS] or _first_choice(list(entries.values()))
     missing = [n for n in st.session_state[key] if n not in entries]
     if missing:
         st.session_state[key] = [n for n in st.session_state[key] if n in entries]
@@ -102,15 +102,22 @@ def _choose(entries: dict[str, Entry], key: str) -> list[str]:
     return shown
 
 
+def _first_choice(entries: list[Entry]) -> list[str]:
+    """Return the latest run of the folder, or the recorded run of ACE that tells most."""
+    if not entries[0].recorded:
+        return [entries[0].id]
+    return [max(entries, key=lambda e: (e.method == "ace", bool(e.run.snapshots()), -e.seed)).id]
+
+
 def _show_controls(experiment: Experiment, entry: Entry) -> None:
     """Show a run's state and the buttons that apply to it."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"{labels.ICONS[entry.state]} {messages.escape(labels.label(entry))}", width="content")
-        st.caption(entry.state, width="content")
+        st.markdown(f"{labels.ICONS[labels.state_name(entry)]} {messages.escape(labels.label(entry))}", width="content")
+        st.caption(messages.escape(labels.provenance(entry)) if entry.recorded else entry.state, width="content")
         if entry.busy:
             _button("Stop", "stop", entry, services().launcher.stop,
                     "Writes a checkpoint after the current iteration")
-        if entry.state in ("stopped", "failed", "interrupted"):
+        if entry.state in ("stopped", "failed", "interrupted") and not entry.recorded:
             _button("Resume", "play_arrow", entry, services().launcher.resume,
                     "Continues from the last good checkpoint")
         if entry.state in ("failed", "finished"):
@@ -119,6 +126,8 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
         if not entry.busy and st.button("Repeat with changes", key=f"Repeat/{entry.id}", icon=":material/edit:",
                                         help="Copies the settings into the form above"):
             st.switch_page(navigation.experiment(entry.experiment), query_params={"from": entry.id})
+    if entry.data_note:
+        st.caption(messages.escape(entry.data_note))
     if entry.error and entry.state == "failed":
         st.error(f"{messages.escape(entry.error)}. The curves below end there. Resume continues from the last good "
                  "checkpoint.", icon=":material/error:")

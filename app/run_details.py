@@ -8,7 +8,7 @@ from acenode.errors import UserError
 from acenode.runs import notes
 from acenode.runs.entry import Entry
 
-from . import export, messages
+from . import export, labels, messages
 from .services import services
 
 
@@ -19,14 +19,31 @@ def show(entry: Entry) -> None:
         messages.error(entry.error)
     left, right = st.columns(2, gap="large")
     with left:
-        _load_annotations(entry)
-        known = sorted({t for e in services().catalogue.entries() for t in e.tags})
-        st.text_area("Notes", key=f"notes/{entry.id}", max_chars=notes.MAX_NOTES, on_change=_save_annotations,
-                     args=(entry.id,))
-        st.multiselect("Tags", known, accept_new_options=True, key=f"tags/{entry.id}", on_change=_save_annotations,
-                       args=(entry.id,), placeholder="Choose or type a tag")
+        if entry.recorded:
+            _show_recorded(entry)
+        else:
+            _show_annotations(entry)
     with right:
         export.show(entry)
+
+
+def _show_recorded(entry: Entry) -> None:
+    """Say where a recorded run comes from; its notes cannot be edited."""
+    st.markdown(f"**Recorded run**: {messages.escape(labels.provenance(entry))}")
+    if entry.data_note:
+        st.markdown(messages.escape(entry.data_note))
+    st.caption("It comes with the project and can only be read. **Run again** or **Repeat with changes** train a new "
+               "run with its settings.")
+
+
+def _show_annotations(entry: Entry) -> None:
+    """Show notes and tags, to edit."""
+    _load_annotations(entry)
+    known = sorted({t for e in services().catalogue.entries() for t in e.tags})
+    st.text_area("Notes", key=f"notes/{entry.id}", max_chars=notes.MAX_NOTES, on_change=_save_annotations,
+                 args=(entry.id,))
+    st.multiselect("Tags", known, accept_new_options=True, key=f"tags/{entry.id}", on_change=_save_annotations,
+                   args=(entry.id,), placeholder="Choose or type a tag")
 
 
 def _load_annotations(entry: Entry) -> None:

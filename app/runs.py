@@ -26,14 +26,14 @@ def show() -> None:
     st.title("Runs")
     _show_devices()
     entries = services().catalogue.entries()
-    if not entries:
+    if not any(not e.recorded for e in entries):
         st.info("No runs yet. A run appears here as soon as it is started, in the app or with `acenode train`.",
                 icon=":material/list:")
         st.page_link(navigation.home(), label="Train the demo", icon=":material/play_arrow:")
+    if not entries:
         return
     filtered = filters.show(entries)
-    st.caption(f"{len(filtered)} of {len(entries)} runs in {messages.escape(str(services().store.root))}. "
-               "Click a column header to sort.")
+    st.caption(f"{len(filtered)} of {len(entries)} runs{_places(entries)}. Click a column header to sort.")
     chosen = _choose(filtered)
     if not chosen:
         st.caption("Select runs with the checkboxes on the left to stop, resume, annotate, export, compare or delete "
@@ -44,6 +44,13 @@ def show() -> None:
         st.caption("Select a single run to edit notes and tags, to export it or to repeat it.")
     elif chosen[0].state != "unreadable":
         run_details.show(chosen[0])
+
+
+def _places(entries: list[Entry]) -> str:
+    """Say where the runs are: in the folder, and how many are recorded ones."""
+    recorded = sum(e.recorded for e in entries)
+    place = f" in {messages.escape(str(services().store.root))}"
+    return f": {len(entries) - recorded}{place}, and {recorded} recorded ones" if recorded else place
 
 
 def _show_devices() -> None:
@@ -81,16 +88,21 @@ def _show_actions(chosen: list[Entry]) -> None:
     """Show the buttons that act on the selected runs."""
     launcher = services().launcher
     with st.container(horizontal=True, gap="small"):
-        busy = [e for e in chosen if e.busy]
-        resumable = [e for e in chosen if e.state in RESUMABLE]
+        own = [e for e in chosen if not e.recorded]
+        busy = [e for e in own if e.busy]
+        resumable = [e for e in own if e.state in RESUMABLE]
         readable = [e for e in chosen if e.state != "unreadable"]
-        if st.button("Stop", icon=":material/stop:", disabled=not busy, key="runs/stop"):
+        if own and st.button("Stop", icon=":material/stop:", disabled=not busy, key="runs/stop"):
             _for_each(busy, launcher.stop)
-        if st.button("Resume", icon=":material/play_arrow:", disabled=not resumable, key="runs/resume"):
+        if own and st.button("Resume", icon=":material/play_arrow:", disabled=not resumable, key="runs/resume"):
             _for_each(resumable, launcher.resume)
         if st.button("Compare", icon=":material/compare_arrows:", disabled=not readable, key="runs/compare"):
             st.switch_page(navigation.compare(), query_params={"runs": ",".join(e.id for e in readable)})
         single = readable[0] if len(readable) == 1 and readable[0].experiment in experiments.EXPERIMENTS else None
+        if len(chosen) == 1 and single and single.state == "finished" and \
+                st.button("Run again", icon=":material/replay:", key="runs/again",
+                          help="Starts a new run with the same configuration"):
+            _for_each([single], lambda run: messages.notify(f"Queued {launcher.retry(run).id}"))
         if st.button("Repeat with changes", icon=":material/edit:", disabled=not single, key="runs/repeat") and single:
             st.switch_page(navigation.experiment(single.experiment), query_params={"from": single.id})
         queue = launcher.queue()
@@ -99,8 +111,8 @@ def _show_actions(chosen: list[Entry]) -> None:
                 _for_each(chosen, lambda run: launcher.move(run, 0))
             if st.button("Move back in queue", icon=":material/arrow_downward:", key="runs/later"):
                 _for_each(chosen, lambda run: launcher.move(run, queue.index(run.id) + 1))
-        if st.button("Delete", icon=":material/delete:", disabled=bool(busy), key="runs/delete"):
-            st.session_state["deleting"] = [e.id for e in chosen]
+        if own and st.button("Delete", icon=":material/delete:", disabled=bool(busy), key="runs/delete"):
+            st.session_state["deleting"] = [e.id for e in own]
     if not set(st.session_state.get("deleting", [])) <= {e.id for e in chosen}:
         _cancel_deletion()  # the selection has changed
     if st.session_state.get("deleting"):

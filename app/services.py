@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from acenode.data.background_fetch import Fetcher
 from acenode.data.folder import data_dir
 from acenode.runs.catalogue import Catalogue
+from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import RunStore
 
 if TYPE_CHECKING:  # imported when first used: it needs torch, which takes seconds to load
@@ -17,10 +18,10 @@ if TYPE_CHECKING:  # imported when first used: it needs torch, which takes secon
 
 
 class Services:
-    """What the pages use to read, train and delete runs and to download data."""
+    """What the pages use to read, train and delete runs and to download data; recorded runs are only read."""
 
-    def __init__(self, runs: Path | str, data_root: Path) -> None:
-        self.store, self.data_root = RunStore(runs), data_root
+    def __init__(self, runs: Path | str, data_root: Path, recorded: Path | None = None) -> None:
+        self.store, self.data_root = RunStore(runs, recorded), data_root
         self.catalogue, self.fetcher = Catalogue(self.store), Fetcher(data_root)
         self._creation = threading.Lock()
         self._launcher: Launcher | None = None
@@ -57,7 +58,7 @@ def services() -> Services:
     global _current
     with _lock:
         if _current is None:
-            _current = Services(os.environ.get("ACENODE_RUNS") or "runs", data_dir())
+            _current = Services(os.environ.get("ACENODE_RUNS") or "runs", data_dir(), chosen_recorded_runs())
         return _current
 
 

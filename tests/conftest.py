@@ -12,6 +12,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+os.environ["ACENODE_RECORDED"] = ""  # tests, and the servers they start, read recorded runs only where they say so
 
 from quick_settings import QUICK
 

@@ -21,28 +21,30 @@ RECORDED = "recorded"  # `--runs recorded`: the runs that come with the project
 
 
 def run_store(options: Namespace, *, to_read: bool = False) -> RunStore:
-    """Open the folder of runs: --runs, else ACENODE_RUNS, else runs/.
+    """Open the folder of runs: --runs, else ACENODE_RUNS, else runs/; the recorded runs are read beside its own.
 
     Commands that only read (`to_read`) also take `--runs recorded`.
     """
+    from acenode.runs.recorded import chosen_recorded_runs
     from acenode.runs.store import RunStore
 
     if options.runs == RECORDED:
-        return RunStore(_recorded_folder(to_read))
+        folder = _recorded_folder(to_read)
+        return RunStore(folder, recorded=folder)
     root = os.environ.get("ACENODE_RUNS") or "runs" if options.runs is None else options.runs
     if not root:
         raise UserError("--runs needs the name of a folder")
     if Path(root).exists() and not Path(root).is_dir():
         raise UserError(f"{root} is not a folder: choose another with --runs DIR")
-    return RunStore(root)
+    return RunStore(root, recorded=chosen_recorded_runs())
 
 
 def _recorded_folder(to_read: bool) -> Path:
-    from acenode.runs.recorded import recorded_runs
+    from acenode.runs.recorded import chosen_recorded_runs, recorded_runs
 
     if not to_read:
         raise UserError("recorded runs can only be read: choose another folder with --runs DIR")
-    folder = recorded_runs()
+    folder = chosen_recorded_runs() or recorded_runs()
     if folder is None:
         raise UserError("there are no recorded runs in this installation")
     return folder

@@ -73,7 +73,8 @@ def _add_training(commands: _Commands) -> None:
 
 
 def _add_runs(commands: _Commands) -> None:
-    commands.add("list", runs.list_runs, "list all runs and their state", runs=True, json=True)
+    p = commands.add("list", runs.list_runs, "list all runs and their state", runs=True, json=True)
+    p.add_argument("--no-recorded", action="store_true", help="leave out the recorded runs that come with the project")
     p = commands.add("show", runs.show, "show one run: configuration, state, results", runs=True, json=True)
     _add_run_argument(p)
     p = commands.add("table", runs.table, "print measured mean ± std over seeds beside the paper's values", runs=True,

@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acenode.cli.common import RECORDED, print_json, run_store
+from acenode.cli.common import print_json, run_store
 from acenode.cli.progress import brief
 
 if TYPE_CHECKING:
@@ -23,20 +23,19 @@ def _summary(entry: Entry) -> dict[str, Any]:
     return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
             "data": entry.data, "sample": entry.config.get("sample"), "seed": entry.seed, "progress": entry.progress,
             "metric": entry.value, "metric_name": entry.metric, "changed": changed_in(entry.config),
-            "created": entry.created, "error": entry.error}
+            "created": entry.created, "error": entry.error, **({"recorded": True} if entry.recorded else {})}
 
 
 def list_runs(options: Namespace) -> int:
-    """Print all runs, the latest first."""
+    """Print all runs: the recorded ones, then those of the folder, each with the latest last."""
     from acenode.runs.catalogue import Catalogue
 
     store = run_store(options, to_read=True)
-    lines = [_summary(entry) for entry in reversed(Catalogue(store).entries())]
+    entries = Catalogue(store).entries()
+    lines = [_summary(e) for e in reversed(entries) if not (e.recorded and options.no_recorded)]
     if options.json:
         print_json(lines)
         return 0
-    if not lines:
-        print(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
     width = max((len(x["run"]) for x in lines), default=0)
     if lines:
         print(f"{'run':<{width}}  {'state':<11}  {'data':<18}  {'seed':<6}  {'test':<16}  settings")
@@ -48,22 +47,32 @@ def list_runs(options: Namespace) -> int:
                  else f"{100 * (x['progress'] or 0):.0f}% done")
         data = f"{x['data']} {x['sample'] or ''}"
         changed = " ".join(f"{k}={v}" for k, v in x["changed"].items() if k != "sample")
-        print(f"{x['run']:<{width}}  {x['state']:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {changed}"
+        state = "recorded" if "recorded" in x else x["state"]
+        print(f"{x['run']:<{width}}  {state:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {changed}"
               .rstrip() + (f"  {x['error']}" if x["error"] else ""))
+    if all("recorded" in x for x in lines) and not store.only_recorded:
+        print(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
     return 0
 
 
 def show(options: Namespace) -> int:
     """Print one run: configuration, state and results."""
+    from acenode.runs.entry import code_version
+
     run = run_store(options, to_read=True).open(options.run_id)
     description, status, result = run.description(), run.status(), run.result()
     if options.json:
         print_json({**description, "status": status, "result": result})
         return 0
-    print(f"{run.id}: {status['state']}" + (f" ({status['error']})" if status.get("error") else ""))
+    state = "recorded" if run.recorded else status["state"]
+    print(f"{run.id}: {state}" + (f" ({status['error']})" if status.get("error") else ""))
     print(f"  {run.path}")
     print(f"  created {time.strftime('%Y-%m-%d %H:%M', time.localtime(description.get('created', 0)))}, "
           f"{description.get('params', 0):,} parameters, {_where(description.get('environment', {}))}")
+    if code_version(description.get("environment")):
+        print(f"  code                 {code_version(description.get('environment'))}")
+    if description.get("data_note"):
+        print(f"  note                 {description['data_note']}")
     for key, value in description["config"].items():
         if key != "format":
             print(f"  {key:<20} {value}")
@@ -109,7 +118,7 @@ def export(options: Namespace) -> int:
     from acenode.export import export as write
 
     run, out = run_store(options, to_read=True).open(options.run_id), options.out
-    if out is None and options.runs == RECORDED:  # a recorded run's own folder is not written to
+    if out is None and run.recorded:  # a recorded run's own folder is not written to
         out = Path(f"{run.id}-{options.to}" + (".html" if options.to == "html" else ""))
     print(write(run, options.to, out))
     return 0

@@ -47,6 +47,7 @@ def _given_settings(options: Namespace, uses: frozenset[str]) -> dict[str, Any]:
 def resume(options: Namespace) -> int:
     """Continue a run from its last checkpoint."""
     run = run_store(options).open(options.run_id)
+    run.refuse_recorded("resumed")
     run.cancel_stop()
     return _execute(run, options)
 
@@ -97,6 +98,7 @@ def stop(options: Namespace) -> int:
     from acenode.runs.store import BUSY
 
     run = run_store(options).open(options.run_id)
+    run.refuse_recorded("stopped")
     state = run.status()["state"]
     if state not in BUSY:
         raise UserError(f"{run.id} is {state}: only a running run can be stopped")

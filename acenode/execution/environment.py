@@ -83,6 +83,11 @@ def _make_deterministic() -> None:
     torch.backends.cudnn.deterministic = True
 
 
+def device_title(device: torch.device) -> str:
+    """Return the name of the device, for people."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()})"
+
+
 def describe(device: torch.device) -> dict[str, Any]:
     """Return versions and device, for config.json."""
     from importlib.metadata import PackageNotFoundError, version
@@ -95,6 +100,6 @@ def describe(device: torch.device) -> dict[str, Any]:
 
     return {
         "python": platform.python_version(), "platform": platform.platform(), "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()})",
+        "device": device_title(device),
         "versions": {name: of(name) for name in ("acenode", "torch", "torchdiffeq", "numpy", "scikit-learn")},
     }

@@ -18,7 +18,7 @@ from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.engine_choice import choose_engine
-from acenode.execution.environment import device_of, run_context
+from acenode.execution.environment import device_of, device_title, run_context
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
@@ -109,6 +109,13 @@ def _kind(config: Config) -> RunKind:
     return RunKind(device_of(config.device).type, **{name: config.get(name) for name in (*REQUIRED, *PREFERRED)})
 
 
+def _same_device(entry: Entry, kind: RunKind) -> bool:
+    """Return True if the run's device is of the kind here; a recorded run counts only if it is exactly this one."""
+    if entry.recorded:
+        return kind.device == "cuda" and entry.device == device_title(torch.device(kind.device))
+    return kind.device == ("cpu" if entry.device.startswith("cpu") else "cuda")
+
+
 # From finished runs -------------------------------------------------------------------------------------------------
 
 
@@ -116,8 +123,7 @@ def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Tim
     """Return the median over the most similar finished runs, or None if there are none."""
     similar: dict[tuple[bool, ...], list[Entry]] = {}
     for entry in finished:
-        device = "cpu" if entry.device.startswith("cpu") else "cuda"
-        if device == kind.device and all(entry.config.get(name) == config.get(name) for name in REQUIRED):
+        if _same_device(entry, kind) and all(entry.config.get(name) == config.get(name) for name in REQUIRED):
             shared = tuple(entry.config.get(name) == config.get(name) for name in PREFERRED)
             similar.setdefault(shared, []).append(entry)
     if not similar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, read_entry, stamps_of
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Catalogue:
-    """The runs of a folder, with a cache of their entries. Threads may share one."""
+    """The runs of a folder and the recorded ones, with a cache of their entries. Threads may share one."""
 
     def __init__(self, store: RunStore) -> None:
         self.store = store
@@ -21,13 +22,14 @@ class Catalogue:
         self._lock = threading.Lock()
 
     def entries(self) -> list[Entry]:
-        """List all runs, newest first; unreadable folders last."""
+        """List the runs of the folder, newest first and unreadable ones last; then the recorded runs, newest first."""
         with self._lock:
             found = [(run, self._entry(run)) for run in self._folders()]
             entries = [entry for run, entry in found if entry.state != UNREADABLE or run.path.is_dir()]
             present = {entry.id for entry in entries}
             self._cache = {name: cached for name, cached in self._cache.items() if name in present}
-        return sorted(entries, key=lambda entry: (entry.created, entry.id), reverse=True)
+        newest_first = sorted(entries, key=lambda entry: (entry.created, entry.id), reverse=True)
+        return sorted(newest_first, key=lambda entry: entry.recorded)
 
     def entry(self, run_id: str) -> Entry | None:
         """Return the entry of exactly that id, or None if there is no such folder."""
@@ -44,10 +46,11 @@ class Catalogue:
         return entries_frame(self.entries())
 
     def _folders(self) -> list[Run]:
-        try:
-            return list(self.store)
-        except OSError:  # the folder of runs was removed, or may not be read
-            return []
+        found: list[Run] = []
+        for runs in (self.store, self.store.recorded_runs()):
+            with suppress(OSError):  # the folder was removed, or may not be read
+                found += runs
+        return found
 
     def _entry(self, run: Run) -> Entry:
         stamps = stamps_of(run)  # before reading, so that a change during reading is read next time

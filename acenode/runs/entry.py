@@ -52,13 +52,15 @@ class Entry:
     test: Values = field(default_factory=dict)  # at the best parameters
     test_last: Values = field(default_factory=dict)  # at the last ones, for comparison
     device: str = ""
+    code: str = ""  # version and commit that trained it
+    recorded: bool = False  # comes with the project and can only be read
     notes: str = ""
     tags: tuple[str, ...] = ()
 
     @property
     def run(self) -> Run:
         """The run's directory."""
-        return Run(self.path)
+        return Run(self.path, self.recorded)
 
     @property
     def busy(self) -> bool:
@@ -111,6 +113,7 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
             last=_number(status.get("last")),
             metric=metric, value=test.get(metric), test=test, test_last=test_last,
             device=_text(environment.get("device")) if isinstance(environment, dict) else "",
+            code=code_version(environment), recorded=run.recorded,
             notes=notes.notes if notes else "", tags=notes.tags if notes else (),
         )
         return CachedEntry(stamps, entry, status["process"], float(status["heartbeat"] or 0))
@@ -121,7 +124,16 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
 
 
 def _unreadable(run: Run, stamps: Stamps, reason: str) -> CachedEntry:
-    return CachedEntry(stamps, Entry(run.id, run.path, UNREADABLE, " ".join(reason.split())))
+    return CachedEntry(stamps, Entry(run.id, run.path, UNREADABLE, " ".join(reason.split()), recorded=run.recorded))
+
+
+def code_version(environment: Any) -> str:
+    """Return the version of acenode and the commit, as far as they were written."""
+    if not isinstance(environment, dict):
+        return ""
+    versions = environment.get("versions")
+    version = _text(versions.get("acenode")) if isinstance(versions, dict) else ""
+    return " ".join(filter(None, (version, _text(environment.get("commit")))))
 
 
 def _other_seconds(status: dict[str, Any]) -> float | None:

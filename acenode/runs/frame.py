@@ -15,6 +15,7 @@ COLUMNS = {
     "error": "why a run failed or cannot be read; empty otherwise",
     "experiment": "experiment", "method": "method", "data": "sample or full",
     "partial": "True if only a part of the full data was present",
+    "recorded": "True for a recorded run, which comes with the project",
     "seed": "seed", "device": "device that trained it", "params": "number of parameters",
     "created": "when the run was created (UTC)",
     "began": "when it was last started or resumed (UTC)",
@@ -52,8 +53,9 @@ def entries_frame(entries: Iterable[Entry], settings: bool = False) -> pd.DataFr
 def _row(entry: Entry) -> dict[str, Any]:
     return {
         "run": entry.id, "state": entry.state, "error": entry.error or "", "experiment": entry.experiment,
-        "method": entry.method, "data": entry.data, "partial": entry.partial, "seed": entry.seed,
-        "device": entry.device, "params": entry.params, "created": entry.created or None, "began": entry.began,
+        "method": entry.method, "data": entry.data, "partial": entry.partial, "recorded": entry.recorded,
+        "seed": entry.seed, "device": entry.device,
+        "params": entry.params, "created": entry.created or None, "began": entry.began,
         "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs, "seconds": entry.seconds,
         "other_seconds": entry.other_seconds, "seconds_left": entry.seconds_left, "metric": entry.metric,
         "test": entry.value, "test_last": entry.last_value, "validation": entry.best, "validation_last": entry.last,

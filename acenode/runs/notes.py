@@ -34,6 +34,7 @@ def read_notes(run: Run) -> Notes:
 def write_notes(run: Run, notes: str, tags: Iterable[str]) -> Notes:
     """Write notes and tags, and return them as written: tags stripped, each once. Invalid ones raise an error and
     leave the file unchanged."""
+    run.refuse_recorded("annotated")
     kept = _checked(notes, tags)
     if not run.path.is_dir():  # writing would recreate the folder of a deleted run
         raise UserError(f"{run.id} no longer exists: it was deleted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -16,3 +17,14 @@ def recorded_runs() -> Path | None:
     """
     folders = (PACKAGE / "recorded", PACKAGE.parent / "runs" / "paper")
     return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def chosen_recorded_runs() -> Path | None:
+    """Return the folder in the environment variable ACENODE_RECORDED, or the project's own.
+
+    If the variable is empty, no recorded runs are read. For the command line and the app, which pass it to `RunStore`.
+    """
+    chosen = os.environ.get("ACENODE_RECORDED")
+    if chosen is None:
+        return recorded_runs()
+    return Path(chosen) if chosen else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import shutil
@@ -27,7 +28,6 @@ from acenode.config import FORMAT, Config
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
 from acenode.runs.process import alive, identity
-from acenode.runs.recorded import recorded_runs
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
@@ -36,9 +36,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 @dataclass(frozen=True)
 class Run:
-    """One run's directory; every method reads the files anew."""
+    """One run's directory; every method reads the files anew. A recorded run can only be read."""
 
     path: Path
+    recorded: bool = False
 
     @property
     def id(self) -> str:
@@ -88,8 +89,15 @@ class Run:
         """Return the state in status.json, even if its process is gone."""
         return self._read("status.json").get("state")
 
+    def refuse_recorded(self, action: str) -> None:
+        """Raise a UserError if the run is recorded; `action` is what was to be done, such as `stopped`."""
+        if self.recorded:
+            raise UserError(f"{self.id} is a recorded run and cannot be {action}: it can be read, and run again as a "
+                            "new run")
+
     def set_state(self, state: str, **values: Any) -> None:
         """Write a state without training the run; the other values of the status stay."""
+        self.refuse_recorded("changed")
         status = self._read("status.json") | {"state": state, "heartbeat": time.time(), "process": identity(), **values}
         write_json(self.path / "status.json", status)
 
@@ -135,12 +143,15 @@ class Run:
 
     def request_stop(self) -> None:
         """Ask the process that trains the run to stop."""
+        self.refuse_recorded("stopped")
         (self.path / "stop").touch()
 
     def cancel_stop(self) -> None:
+        self.refuse_recorded("resumed")
         (self.path / "stop").unlink(missing_ok=True)
 
     def delete(self) -> None:
+        self.refuse_recorded("deleted")
         shutil.rmtree(self.path)
 
 
@@ -149,13 +160,23 @@ def _numbers(*values: Any) -> bool:
 
 
 class RunStore:
-    """A folder of runs."""
+    """A folder of runs, and the recorded runs that are read beside them.
 
-    def __init__(self, root: Path | str) -> None:
+    Args:
+        root: the folder, in which new runs are created.
+        recorded: the folder of recorded runs, if any. Their ids can be opened like those of other runs, but iterating
+            over the store yields the runs of `root` only. If it is `root` itself, all its runs are recorded.
+    """
+
+    def __init__(self, root: Path | str, recorded: Path | None = None) -> None:
         self.root = Path(root)
+        self._recorded = recorded.resolve() if recorded is not None else None
+        self.only_recorded = self._recorded is not None and self.root.resolve() == self._recorded
 
     def create(self, config: Config, extra: dict[str, Any]) -> Run:
         """Create a run in state `queued`; `extra` is added to config.json."""
+        if self.only_recorded:
+            raise UserError("recorded runs can only be read: choose another folder with --runs DIR")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -185,31 +206,51 @@ class RunStore:
             return max(runs, key=lambda run: (run.path / "config.json").stat().st_mtime)
         if not NAME.fullmatch(name):
             raise UserError(f"{name!r} is not a run id: see `acenode list`")
-        if self._may_be_run(self.root / name):
-            return Run(self.root / name)
-        near = [run for run in self if run.id.startswith(name)]
+        found = self.find(name)
+        if found is not None:
+            return found
+        near = [run for run in self if run.id.startswith(name)] or \
+            [run for run in self.recorded_runs() if run.id.startswith(name)]
         if len(near) == 1:
             return near[0]
         raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
                         f"{name!r} matches {len(near)} runs in {self.root}: use a longer prefix of the id")
 
     def find(self, name: str) -> Run | None:
-        """Return the run of exactly that id, or None."""
-        run = Run(self.root / name)
-        return run if NAME.fullmatch(name) and self._may_be_run(run.path) else None
+        """Return the run of exactly that id, or None. A run of the folder comes before a recorded one of that id."""
+        if not NAME.fullmatch(name):
+            return None
+        if self._may_be_run(self.root / name):
+            return self._run(self.root / name)
+        if self._recorded is not None and (self._recorded / name).is_dir():
+            return Run(self._recorded / name, recorded=True)
+        return None
 
     def folder(self, name: str) -> Run:
         """Return the folder of that exact name even if it is not a run, to delete what cannot be read."""
         if Path(name).name != name or name.startswith(".") or not self._may_be_run(self.root / name):
             raise UserError(f"there is no folder {name!r} in {self.root}")
-        return Run(self.root / name)
+        return self._run(self.root / name)
 
     def __iter__(self) -> Iterator[Run]:
         """Iterate over all folders that may be runs, by name."""
         if self.root.is_dir():
-            yield from (Run(p) for p in sorted(self.root.iterdir()) if self._may_be_run(p))
+            yield from (self._run(p) for p in sorted(self.root.iterdir()) if self._may_be_run(p))
 
-    @staticmethod
-    def _may_be_run(path: Path) -> bool:
-        """Return True for folders other than hidden ones and the one with the recorded runs, runs/paper."""
-        return path.is_dir() and not path.name.startswith(".") and path.resolve() != recorded_runs()
+    def recorded_runs(self) -> Iterator[Run]:
+        """Iterate over the recorded runs by name, without those that are runs of the folder as well."""
+        if self._recorded is not None and not self.only_recorded and self._recorded.is_dir():
+            own = set(os.listdir(self.root)) if self.root.is_dir() else set()
+            yield from (Run(p, recorded=True) for p in sorted(self._recorded.iterdir())
+                        if p.is_dir() and not p.name.startswith(".") and p.name not in own)
+
+    def _run(self, path: Path) -> Run:
+        return Run(path, recorded=self.only_recorded)
+
+    def _may_be_run(self, path: Path) -> bool:
+        """Return True for folders other than hidden ones and the one with the recorded runs."""
+        return path.is_dir() and not path.name.startswith(".") and not self._is_recorded_folder(path)
+
+    def _is_recorded_folder(self, path: Path) -> bool:
+        same_name = self._recorded is not None and path.name.lower() == self._recorded.name.lower()  # quick to compare
+        return same_name and self._recorded is not None and path.exists() and path.samefile(self._recorded)

@@ -36,6 +36,7 @@ class RunWriter:
 
     def acquire(self) -> None:
         """Lock the run; an error if another thread or process trains it."""
+        self.run.refuse_recorded("trained")
         self.lock = try_lock(self.run)
         if self.lock is None:
             raise UserError(f"{self.run.id} is being trained already: stop it first with `acenode stop {self.run.id}`")

@@ -1,17 +1,23 @@
-"""The recorded runs that come with the project: they open, print their tables, export, and are never written to."""
+"""The recorded runs that come with the project: they are listed, open, export, and are never written to."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from acenode.bench.synthetic_runs import finished_runs
 from acenode.cli import main
 from acenode.errors import UserError
 from acenode.results.player_data import describe
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.recorded import recorded_runs
-from acenode.runs.store import RunStore
+from acenode.runs.notes import write_notes
+from acenode.runs.recorded import chosen_recorded_runs, recorded_runs
+from acenode.runs.store import Run, RunStore
+from acenode.runs.writer import RunWriter
 
 
 def folder() -> Path:
@@ -36,7 +42,7 @@ def test_every_recorded_run_is_finished_and_has_a_result() -> None:
 
 def test_the_folder_of_recorded_runs_is_not_taken_for_a_run() -> None:
     """In the repository it lies in the default folder of runs, where it must be neither listed nor deleted."""
-    store = RunStore(folder().parent)
+    store = RunStore(folder().parent, folder())
     assert folder().name not in {run.id for run in store}
     assert store.find(folder().name) is None
     for access in (store.open, store.folder):
@@ -71,3 +77,92 @@ def test_tables_and_exports_read_recorded_runs_without_writing_to_them(
 def test_recorded_runs_cannot_be_trained(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--runs", "recorded"]) == 2
     assert "recorded runs can only be read" in capsys.readouterr().err
+
+
+# Beside the user's own runs -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    """Return a store with three runs of its own, and two recorded ones, of which one is also in the store."""
+    finished_runs(tmp_path / "runs", 3)
+    finished_runs(tmp_path / "recorded", 2, experiment="svhn")
+    shutil.copytree(tmp_path / "recorded" / "svhn-ace-00001", tmp_path / "runs" / "svhn-ace-00001")
+    return RunStore(tmp_path / "runs", tmp_path / "recorded")
+
+
+def test_recorded_runs_are_listed_once_after_the_others(store: RunStore) -> None:
+    entries = Catalogue(store).entries()
+    assert [(e.id, e.recorded) for e in entries] == [
+        ("mnist-ace-00002", False), ("svhn-ace-00001", False), ("mnist-ace-00001", False), ("mnist-ace-00000", False),
+        ("svhn-ace-00000", True)]
+    assert entries[-1].code == "0.1.0"
+    assert [run.id for run in store] == sorted(e.id for e in entries[:-1])  # what the launcher sees
+    assert Catalogue(store).frame()["recorded"].tolist() == [False] * 4 + [True]
+    assert all(not e.recorded for e in Catalogue(RunStore(store.root)).entries())
+
+
+def test_ids_of_recorded_runs_open(store: RunStore) -> None:
+    for found in (store.open("svhn-ace-00000"), store.find("svhn-ace-00000"), Catalogue(store).entry("svhn-ace-00000")):
+        assert found is not None
+        assert found.recorded
+        assert found.path.parent.name == "recorded"
+    assert not store.open("svhn-ace-00001").recorded  # the store's own comes first
+    assert store.open("svhn").id == "svhn-ace-00001"  # and the prefixes of its own
+    assert store.open("last").id.startswith(("mnist", "svhn-ace-00001"))
+    with pytest.raises(UserError, match="there is no folder"):
+        store.folder("svhn-ace-00000")
+    shutil.rmtree(store.root / "svhn-ace-00001")
+    with pytest.raises(UserError, match="matches 2 runs"):
+        store.open("svhn")
+
+
+def test_the_recorded_folder_itself_is_a_store_that_can_only_be_read(tmp_path: Path) -> None:
+    (run,) = finished_runs(tmp_path, 1)
+    store = RunStore(tmp_path, tmp_path)
+    assert [(e.id, e.recorded) for e in Catalogue(store).entries()] == [(run.id, True)]
+    with pytest.raises(UserError, match="can only be read"):
+        store.create(run.config(), {})
+
+
+def test_a_missing_folder_of_recorded_runs_does_no_harm(store: RunStore, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "recorded")
+    assert len(Catalogue(store).entries()) == 4
+    assert store.find("svhn-ace-00000") is None
+
+
+@pytest.mark.parametrize("action", [
+    Run.delete, Run.request_stop, Run.cancel_stop, lambda run: run.set_state("stopped"),
+    lambda run: write_notes(run, "mine", []), lambda run: RunWriter(run).acquire()])
+def test_recorded_runs_are_not_changed(action: Callable[[Run], None], store: RunStore) -> None:
+    run = store.open("svhn-ace-00000")
+    before = {p: p.read_bytes() for p in run.path.iterdir()}
+    with pytest.raises(UserError, match="is a recorded run and cannot be .*: it can be read, and run again"):
+        action(run)
+    assert {p: p.read_bytes() for p in run.path.iterdir()} == before
+
+
+def test_the_command_line_lists_and_opens_them(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path / "recorded"))
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["recorded"] + 4 * ["finished"]
+    assert main(["list", "--json"]) == 0
+    assert ["recorded" in x for x in json.loads(capsys.readouterr().out)] == [True] + 4 * [False]
+    assert main(["list", "--no-recorded"]) == 0
+    assert "svhn-ace-00000" not in capsys.readouterr().out
+    assert main(["show", "svhn-ace-00000"]) == 0
+    assert "svhn-ace-00000: recorded" in capsys.readouterr().out
+    for command in ("stop", "resume"):
+        assert main([command, "svhn-ace-00000"]) == 2
+        assert "svhn-ace-00000 is a recorded run and cannot be" in capsys.readouterr().err
+
+
+def test_which_recorded_runs_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path))
+    assert chosen_recorded_runs() == tmp_path
+    monkeypatch.setenv("ACENODE_RECORDED", "")
+    assert chosen_recorded_runs() is None
+    monkeypatch.delenv("ACENODE_RECORDED")
+    assert chosen_recorded_runs() == folder()

@@ -1,0 +1,80 @@
+"""Pages with the recorded runs that come with the project: shown and repeated, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from acenode_app import services as app_services
+from acenode_app.services import Services
+from streamlit.testing.v1 import AppTest
+
+from acenode.runs.recorded import recorded_runs
+
+Page = Callable[..., AppTest]
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    """Replace the process's services by ones over an empty folder and the recorded runs."""
+    made = Services(tmp_path / "runs", tmp_path / "data", recorded_runs())
+    app_services.replace(made)
+    yield made
+    made.close()
+    app_services.replace(None)
+
+
+def text(app: AppTest) -> str:
+    return "\n".join(str(part.value) for part in [*app.markdown, *app.caption, *app.info, *app.error])
+
+
+def recorded(services: Services, experiment: str, method: str = "ace") -> str:
+    return next(e.id for e in services.catalogue.entries() if e.experiment == experiment and e.method == method)
+
+
+@pytest.mark.parametrize("name", ["mnist", "physionet", "ushcn"])
+def test_an_experiment_shows_a_recorded_run_of_ace_first(name: str, page: Page, services: Services) -> None:
+    app = page(name)
+    assert not app.exception
+    (shown,) = app.multiselect(key=f"shown/{name}").value
+    entry = services.catalogue.entry(shown)
+    assert entry is not None
+    assert entry.recorded
+    assert (entry.method, bool(entry.run.snapshots())) == ("ace", True)
+    assert "NVIDIA H200, code 0\\.1\\.0" in text(app)
+    assert app.button(key=f"Run again/{shown}")
+    assert not [b for b in app.button if b.label in ("Stop", "Resume")]
+
+
+def test_the_list_of_runs_offers_nothing_that_changes_a_recorded_run(page: Page, services: Services) -> None:
+    run = recorded(services, "ushcn")
+    app = page("runs", runs=run)
+    assert not app.exception
+    assert "No runs yet" in app.info[0].value
+    assert {"Compare", "Run again", "Repeat with changes"} <= {b.label for b in app.button}
+    assert not [b for b in app.button if b.label in ("Stop", "Resume", "Delete")]
+    assert not app.text_area
+    assert "Recorded run" in text(app)
+
+
+def test_filters_leave_recorded_runs_out(page: Page, services: Services) -> None:
+    count = len(services.catalogue.entries())
+    assert f"{count} of {count} runs" in text(page("runs"))
+    assert f"0 of {count} runs" in text(page("runs", states="finished"))
+    assert f"{count} of {count} runs" in text(page("runs", states="recorded"))
+
+
+def test_a_recorded_run_can_be_run_again(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    monkeypatch.setattr(services.launcher, "retry", lambda run: started.append(run) or run)
+    run = recorded(services, "ushcn")
+    page("runs", runs=run).button(key="runs/again").click().run()
+    page("ushcn", runs=run).button(key=f"Run again/{run}").click().run()
+    assert [(r.id, r.recorded) for r in started] == 2 * [(run, True)]
+
+
+def test_compare_reads_recorded_runs(page: Page) -> None:
+    app = page("compare", experiment="physionet")
+    assert not app.exception
+    assert "◆ recorded" in app.dataframe[0].value.to_csv()
