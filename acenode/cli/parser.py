@@ -65,7 +65,8 @@ def _add_training(commands: _Commands) -> None:
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                    help="auto uses the GPU if there is one (default)")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
-                   help="change a setting; `acenode settings EXPERIMENT` lists them; may be repeated")
+                   help="change a setting; `acenode settings EXPERIMENT` lists them; preset=printed takes the paper's "
+                        "settings also where they do not work; may be repeated")
     p = commands.add("resume", training.resume, "continue a run from its last checkpoint", runs=True, json=True)
     _add_run_argument(p)
     p = commands.add("stop", training.stop, "stop a running run; it can be resumed", runs=True)

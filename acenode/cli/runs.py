@@ -80,6 +80,8 @@ def show(options: Namespace) -> int:
             print(f"  trained by           {description['trained_by']}")
             if "series_by" in description:
                 print(f"  series backend       {description['series_by']}")
+    if description.get("data_note"):
+        print(f"  note on the data     {description['data_note']}")
     if status.get("seconds"):
         print(f"  training             {float(status['seconds']):.1f} s")
     if result:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acenode.cli.common import print_json, run_store
 from acenode.config import parse
 from acenode.errors import UserError
+from acenode.experiments.chosen import PRESET
 
 if TYPE_CHECKING:
     from acenode.runs.store import Run
@@ -40,7 +41,7 @@ def _given_settings(options: Namespace, uses: frozenset[str]) -> dict[str, Any]:
             raise UserError(f"--set takes KEY=VALUE, not {text!r}")
         if key in given:
             raise UserError(f"{key} is given twice: leave one out")
-        given[key] = parse(key, value, uses, f"{options.method} in {options.experiment}")
+        given[key] = value if key == PRESET else parse(key, value, uses, f"{options.method} in {options.experiment}")
     return given
 
 

@@ -22,6 +22,7 @@ VARIABLES = ("PRCP", "SNOW", "SNWD", "TMAX", "TMIN")  # Value_0 to Value_4, as t
 _COLUMNS = ["ID", "Time", *(f"{kind}_{k}" for kind in ("Value", "Mask") for k in range(len(VARIABLES)))]
 HEADER = ",".join(_COLUMNS)
 SERIES = 1_114
+REBUILT_SERIES = 1_100  # at least so many in a set that was built again from all station files, see `rebuilt_note`
 END = 200.0  # last time of every series, in units of DAYS days
 CUT = 150.0  # models read up to this time and forecast what follows
 DAYS = 18_627 / 2_500
@@ -110,7 +111,25 @@ def describe(arrays: SeriesArrays) -> str:
     words = f"{len(arrays):,} series, {arrays.m.sum():,} observations at {len(arrays.t):,} times"
     if one_sided := int((~two_sided(arrays, CUT)).sum()):
         words += f"; {one_sided:,} used for training only, without rows before or after time {CUT:g}"
+    if note := rebuilt_note(arrays):
+        words += f"; {note}"
     return words
+
+
+def is_complete(arrays: SeriesArrays) -> bool:
+    """Return True for the published file, or one that was built again from all station files."""
+    return len(arrays) >= REBUILT_SERIES
+
+
+def rebuilt_note(arrays: SeriesArrays) -> str:
+    """Describe a complete set that is not the published file; empty for that file.
+
+    Stations are kept by how many of their randomly drawn observations fall after the cut, so that another draw keeps
+    a few stations more or less.
+    """
+    if len(arrays) == SERIES or not is_complete(arrays):
+        return ""
+    return f"rebuilt from the station files: {len(arrays):,} stations, the published file has {SERIES:,}"
 
 
 def load(root: Path, source: SeriesSource | None = None) -> SeriesArrays:

@@ -119,6 +119,8 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
     task = experiments.get(config.experiment).make(config, data_root, device, backend)
     if getattr(task, "partial", False):  # results on a part of the data are not compared with the paper's
         writer.describe(partial=True)
+    if note := getattr(task, "data_note", ""):
+        writer.describe(data_note=note)
     trainer = _make_trainer(task, device, backend, writer, listener, config, at_end)
     _restore(trainer, device, writer, listener)
     if not trainer.run():

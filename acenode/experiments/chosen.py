@@ -13,6 +13,7 @@ from typing import Any
 
 from acenode.errors import UserError
 
+PRESET = "preset"  # given like a setting; config.json keeps what it resolves to
 CHOSEN, PRINTED = "chosen", "printed"
 PRESETS = (CHOSEN, PRINTED)
 
@@ -28,12 +29,14 @@ class Choice:
 
 CHOICES: dict[str, tuple[Choice, ...]] = {
     "ushcn": (
-        Choice({"epochs": 120}, "With a learning rate of 1e-3 the validation likelihood is best before epoch 120."),
         Choice({"learning_rate": 1e-3},
-               "With the printed 1e-4 the models are far from trained: after 100 epochs the validation likelihood "
-               "still improves with every epoch in every fold (test NegLL 1.32 to 1.35). With 1e-3, also in the "
-               "paper's grid, it converges within 120 epochs (ACE 0.95, GRU-ODE-Bayes 1.02).",
+               "With the printed 1e-4 the models are far from trained: after 100 epochs the last epoch has the best "
+               "validation likelihood in every fold. With 1e-3, which is in the paper's grid, the best validation "
+               "NegLL of a fold is 0.81 to 1.18 (ACE) and 0.89 to 1.16 (GRU-ODE-Bayes), at epochs 44 to 120.",
                frozenset({"gru-ode-bayes", "augmented", "ace"})),
+        Choice({"epochs": 120},
+               "With a learning rate of 1e-3, the best validation NegLL of ACE changes by less than 0.03 in the last "
+               "20 of 120 epochs; that of GRU-ODE-Bayes is reached by epoch 80 in three of the five folds."),
     ),
 }
 

@@ -57,6 +57,7 @@ class ForecastSet:
     full: SporadicSet
     samples: Mapping[str, SporadicSet]
     is_complete: Callable[[SeriesArrays], bool]
+    data_note: Callable[[SeriesArrays], str]  # how the full data was made, if it is not the published file
     metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, selection="negll"))
 
     def chosen(self, config: Config) -> SporadicSet:
@@ -75,7 +76,8 @@ class ForecastSet:
         arrays = chosen.load(root)
         parts = forecast_parts(arrays, config.part(ForecastData).fold, chosen.cut)
         task = ForecastTask(config, arrays, parts, chosen.cut, model, self.metric, device, chosen.note)
-        task.partial = config.data == "full" and not self.is_complete(arrays)
+        if config.data == "full":
+            task.partial, task.data_note = not self.is_complete(arrays), self.data_note(arrays)
         return task
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -50,6 +50,7 @@ class ForecastTask:
         self.data = ForecastSeries(arrays, parts, cut, device, getattr(model, "step_size", None), note)
         self.interrupted: Callable[[], bool] = never_interrupted
         self.partial = False  # True if only a part of the full data is present
+        self.data_note = ""  # how the full data was made, if it is not the published file
         self.size = min(config.part(DecayTraining).batch_size, len(parts.parts.train))
         self.iterations = math.ceil(len(parts.parts.train) / self.size)
         self.epoch = -1

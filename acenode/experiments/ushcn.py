@@ -23,5 +23,5 @@ USHCN = experiment(ForecastSet(
         "brusselator": SporadicSet(lambda root: simulated_processes.brusselator(), 2, BRUSSELATOR_CUT, {
             "step_size": 0.05, "targets": 3, "epochs": 20, "batch_size": 50, "weight_decay": 5e-4}),
     },
-    is_complete=lambda arrays: len(arrays) == ushcn.SERIES,
+    is_complete=ushcn.is_complete, data_note=ushcn.rebuilt_note,
 ))

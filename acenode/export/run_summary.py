@@ -42,7 +42,7 @@ def read(run: Run, found: MetricRecords) -> RunSummary:
     metric = _metric(result, names.metric, found)
     return RunSummary(
         title=f"{names.method} on {names.experiment}",
-        data=_data(sample, partial, names),
+        data=_data(sample, partial, names, str(description.get("data_note") or "")),
         sample=sample or partial,
         state=str(status["state"]),
         error=str(status["error"]) if status.get("error") else None,
@@ -76,11 +76,11 @@ def _names(config: dict[str, Any]) -> _Names:
         return _Names(name, method, "", None)
 
 
-def _data(sample: bool, partial: bool, names: _Names) -> str:
+def _data(sample: bool, partial: bool, names: _Names, note: str) -> str:
     if not sample and partial:
         return f"Data: a part of the full {names.experiment} set. Not comparable with the paper."
     if not sample:
-        return f"Data: the full {names.experiment} set."
+        return f"Data: the full {names.experiment} set{f', {note}' if note else ''}."
     about = f" ({names.about_sample})" if names.about_sample else ""
     return f"Data: the bundled sample{about}. Not comparable with the paper."
 

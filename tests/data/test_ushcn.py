@@ -156,3 +156,16 @@ def test_the_real_file(tmp_path):
     assert fold.skipped <= 5
     if len(data) == ushcn.SERIES:
         assert data.ids[fold.parts.test[:6]].tolist() == ["154", "561", "284", "466", "950", "259"]
+
+
+@pytest.mark.parametrize(("count", "complete", "note"), [
+    (ushcn.SERIES, True, ""),
+    (1_107, True, "rebuilt from the station files: 1,107 stations, the published file has 1,114"),
+    (ushcn.REBUILT_SERIES - 1, False, ""),
+])
+def test_a_set_that_was_built_again_is_complete(tmp_path, count, complete, note):
+    rows = [row(i, t, PRCP=1) for i in range(count) for t in (0, 160)]
+    arrays = read(written(tmp_path, rows)).arrays
+    assert ushcn.is_complete(arrays) is complete
+    assert ushcn.rebuilt_note(arrays) == note
+    assert ushcn.describe(arrays).endswith(note)

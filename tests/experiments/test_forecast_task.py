@@ -274,3 +274,17 @@ def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or
     mse = made.evaluate("test")["mse"]
     assert mse < 0.8 * np.mean(errors["last"])
     assert mse < 0.3 * np.mean(errors["mean"])
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_run_says_how_its_data_was_made(complete: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stations = simulated_climate.climate()
+    monkeypatch.setitem(SPEC.__dict__, "full", replace(SPEC.full, load=lambda root: stations))
+    monkeypatch.setitem(SPEC.__dict__, "is_complete", lambda arrays: complete)
+    monkeypatch.setitem(SPEC.__dict__, "data_note", lambda arrays: "rebuilt" if complete else "")
+    config = ENTRY.configure("node-vae", "full", device="cpu", epochs=1, latent=4, units=4, recognition=4)
+    run = create(RunStore(tmp_path), config)
+    execute(run, NOWHERE)
+    description = run.description()
+    assert (description.get("partial"), description.get("data_note")) == ((None, "rebuilt") if complete else
+                                                                         (True, None))
