@@ -12,7 +12,7 @@ from typing import Any
 
 from acenode.errors import UserError
 
-FAMILY_NAMES = "images,series,sporadic"
+FAMILY_NAMES = "images,baselines,series,sporadic"
 
 
 @dataclass(frozen=True)

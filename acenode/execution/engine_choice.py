@@ -29,8 +29,9 @@ class RunEngine(Protocol):
 class EngineChoice:
     """What trains a run.
 
-    `name` is `trained_by` in config.json: graph, native or reference; None for methods without a solver. `fallback` is
-    the log line that says why the graph engine is not used, where the user asked for it or has a GPU.
+    `name` is `trained_by` in config.json: graph, native or reference; None for methods without a solver that no graph
+    trains. `fallback` is the log line that says why the graph engine is not used, where the user asked for it or has a
+    GPU.
     """
 
     name: str | None
@@ -40,12 +41,17 @@ class EngineChoice:
 
 def choose_engine(task: Task, device: torch.device, setting: str | None, backend: Backend = ACCELERATED,
                   iterations: int | None = None) -> EngineChoice:
-    """Choose by the setting `engine`; torch compiles fields only for trainings of many iterations."""
-    if setting is None or setting == "reference":
+    """Choose by the setting `engine`, which methods without a solver do not have.
+
+    torch compiles fields only for trainings of many iterations.
+    """
+    if setting == "reference" or (setting is None and device.type != "cuda"):
         return EngineChoice(setting)
     engine, reason = _graph_engine(task, device, backend, iterations is None or iterations >= WORTH_COMPILING)
     if engine is not None:
         return EngineChoice("graph", engine)
+    if setting is None:
+        return EngineChoice(None)
     fallback = None
     if setting == "graph" or device.type == "cuda":
         from acenode.accelerate.cuda_graph.engine import fallback_line

@@ -139,7 +139,7 @@ def test_table_lines() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--families", "images,words"], "no family 'words': choose from images, series, sporadic"),
+    (["--families", "images,words"], "no family 'words': choose from images, baselines, series, sporadic"),
     (["--repeats", "0"], "at least 1"),
     pytest.param([], "bench gpu needs a CUDA device, and there is none here",
                  marks=pytest.mark.skipif("__import__('torch').cuda.is_available()"))])
@@ -156,12 +156,15 @@ def test_workloads_have_the_batch_sizes_of_their_families() -> None:
     assert made.iterations == 1
     assert latent_task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
     image = gpu_workloads.image_task("odenet", "cpu", seed=0).batch(0, 0)[0]
+    for method in FAMILIES["baselines"].methods:
+        assert gpu_workloads.image_task(method, "cpu", engine="graph", seed=0).iterations == 8
     assert image.shape == (FAMILIES["images"].batch, 1, 28, 28)
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("workload", [
     Workload("images", "odenet", "graph"), Workload("images", "odenet", gpu_workloads.FLOAT32),
+    Workload("baselines", "resnet", "graph"), Workload("baselines", "rknet", "graph"),
     Workload("series", "latent-ode", "auto"), Workload("sporadic", "gru-ode-bayes", "auto"),
     Workload("sporadic", "ace", "auto")], ids=str)
 def test_rows_on_a_gpu(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,9 +81,13 @@ def test_the_log_says_why_the_graph_engine_is_not_used() -> None:
     assert chosen("ace", engine="graph") == "native"
     assert log == ["graph engine not used: it needs a CUDA device; training without it"]
 
-    def reason(**given: Any) -> str | None:
-        task = entry.make(entry.configure("ace", **given), Path(), CPU)
+    def reason(method: str = "ace", **given: Any) -> str | None:
+        task = entry.make(entry.configure(method, **given), Path(), CPU)
         return unsupported_reason(task, torch.device("cuda"))
+
+    assert reason("resnet") is reason("rknet") is reason("augmented") is None
+    assert "fixed-step one of few steps" in (reason(gradient="adjoint") or "")
+    assert "average correlations" in (reason(solver="rk4", step_size=0.5, gradient="adjoint", attention="fixed") or "")
 
     assert reason(solver="rk4", step_size=0.5) is None
     assert reason(solver="rk4", step_size=1e-3) == "rk4 would take more than 256 steps"
@@ -91,6 +95,18 @@ def test_the_log_says_why_the_graph_engine_is_not_used() -> None:
     assert "steps of rk4 would average more" in (reason(solver="rk4", step_size=0.5, attention="fixed") or "")
     assert "steps of adaptive_heun would average more" in (reason(solver="adaptive_heun", attention="fixed") or "")
     assert reason(solver="adaptive_heun") is reason(solver="bosh3", attention="fixed") is None
+
+
+def test_methods_without_a_solver_are_recorded_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_streams(monkeypatch)
+    entry = experiments.get("mnist")
+    task = entry.make(entry.configure("resnet", device="cpu"), Path(), CPU)
+    assert task.config.get("engine") is None
+    assert choose_engine(task, CPU, None).name is None
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.torch.zeros", lambda *_, device: torch.tensor(0.0))
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", lambda *_: False)
+    choice = choose_engine(task, torch.device("cuda"), None)
+    assert (choice.name, type(choice.engine)) == ("graph", GraphEngine)
 
 
 @pytest.mark.parametrize(("gradient", "trained_by"), [("backprop", "native"), ("adjoint", "reference")])

@@ -9,14 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.accelerate.cuda_graph import sgd_update
+from acenode.accelerate.cuda_graph import adjoint_steps, sgd_update
 from acenode.accelerate.cuda_graph.device_steps import CAPACITY
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
-from acenode.accelerate.cuda_graph.recorded_pass import RecordedPass, RecordingError, running_averages
+from acenode.accelerate.cuda_graph.recorded_pass import RecordedPass, running_averages
 from acenode.accelerate.cuda_graph.recorder import GraphRecorder
+from acenode.accelerate.cuda_graph.recording import Recording, RecordingError
+from acenode.accelerate.cuda_graph.whole_pass import AdjointPass, StackPass
 from acenode.backend import ACCELERATED, Backend
 from acenode.device.streams import stream_pool
 from acenode.errors import SolveError, UserError, is_out_of_memory
+from acenode.models.image.residual import ResidualStack
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import PassResult, PassSpec
@@ -33,16 +36,28 @@ def unsupported_reason(task: Task, device: torch.device) -> str | None:
         return "it needs a CUDA device"
     if not isinstance(task, PiecewiseTask):
         return "time series use GPU kernels of their own"
+    if isinstance(layer, ResidualStack):
+        return None
     if not hasattr(layer, "system"):
         return "this method has no ODE layer between an encoder and a read-out"
-    if not isinstance(solver, Solver) or not solver.native:
-        return "CUDA graphs need a native Runge–Kutta method without adjoint"
+    if not isinstance(solver, Solver) or not (solver.native or adjoint_steps.can_record(solver)):
+        return "CUDA graphs need a native Runge–Kutta method, with adjoint gradients a fixed-step one of few steps"
+    if running_averages(layer) and not solver.native:
+        return "recorded adjoint solves would average correlations that native ones do not"
     tableau = TABLEAUS[solver.method]
     if not tableau.adaptive and 1 / (solver.step_size or 1) > MAX_CAPACITY:
         return f"{solver.method} would take more than {MAX_CAPACITY} steps"
     if running_averages(layer) and not tableau.fsal:  # recorded steps evaluate the slope at their end as well
         return f"recorded steps of {solver.method} would average more correlations than native ones"
     return None
+
+
+def kind_of(task: PiecewiseTask) -> type[Recording]:
+    """Return how the passes of a supported task are recorded."""
+    layer: Any = task.layer
+    if isinstance(layer, ResidualStack):
+        return StackPass
+    return RecordedPass if layer.solver.native else AdjointPass
 
 
 def make_engine(task: PiecewiseTask, device: torch.device, backend: Backend, compiles: bool) -> GraphEngine | None:
@@ -64,7 +79,7 @@ class GraphEngine:
     def __init__(self, task: PiecewiseTask, recorder: GraphRecorder, rate: Tensor, backend: Backend = ACCELERATED,
                  compiles: bool = True) -> None:
         self.task, self.recorder, self.backend, self.compiles = task, recorder, backend, compiles
-        self.passes: dict[str, RecordedPass] = {}
+        self.passes: dict[str, Recording] = {}
         self.capacities: dict[str, int] = {}  # of passes whose solves took more than CAPACITY steps
         self.rate, self.rate_now = rate, 0.0  # the learning rate where the optimisers read it, and its value
         self.kernels = triton_runs(rate.device, backend)
@@ -105,7 +120,7 @@ class GraphEngine:
         self._free(name)
         self._log_once(f"{took}: the pass is recorded for {self.capacities[name]}")
 
-    def _recorded(self, spec: PassSpec, batch: Any) -> RecordedPass | None:
+    def _recorded(self, spec: PassSpec, batch: Any) -> Recording | None:
         """Return the recordings of a pass, made now if there are none or they are out of date."""
         if spec.name in self.passes and not self.passes[spec.name].is_current():
             self._free(spec.name)
@@ -119,7 +134,7 @@ class GraphEngine:
             self.passes[spec.name] = found
         return self.passes[spec.name]
 
-    def _try_to_record(self, spec: PassSpec, batch: Any) -> RecordedPass | None:
+    def _try_to_record(self, spec: PassSpec, batch: Any) -> Recording | None:
         """Record a pass with kernels or, where they fail, without; disable the engine if both fail."""
         while True:
             try:
@@ -137,15 +152,15 @@ class GraphEngine:
                 self.kernels = False
             self._log_once(f"kernels do not run here ({reason}): torch's operations are recorded")
 
-    def _record(self, spec: PassSpec, batch: Any) -> RecordedPass:
+    def _record(self, spec: PassSpec, batch: Any) -> Recording:
         start = time.perf_counter()
-        recorded = RecordedPass(self.task, spec, batch, self.recorder, self.rate,
-                                capacity=self.capacities.get(spec.name, CAPACITY), kernels=self.kernels,
-                                compiles=self.compiles, backend=self.backend)
-        held, steps_by = self.recorder.trim() / 1e6, recorded.steps.operations.name
+        kind = kind_of(self.task)
+        room = {"capacity": self.capacities.get(spec.name, CAPACITY)} if kind is RecordedPass else {}
+        recorded = kind(self.task, spec, batch, self.recorder, self.rate, kernels=self.kernels, compiles=self.compiles,
+                        backend=self.backend, **room)
+        held = self.recorder.trim() / 1e6
         self.backend.log(f"graph engine: pass {spec.name} recorded in {time.perf_counter() - start:.1f} s, "
-                         f"{recorded.kept} steps kept for the backward pass, steps by {steps_by}, fields by "
-                         f"{recorded.layer_kernels.fields_by}; this process holds {held:.0f} MB of GPU memory")
+                         f"{recorded.summary}; this process holds {held:.0f} MB of GPU memory")
         return recorded
 
     def _disable(self, reason: str) -> None:

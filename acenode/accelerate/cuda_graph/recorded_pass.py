@@ -21,14 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph import sgd_update
 from acenode.accelerate.cuda_graph.device_steps import CAPACITY, DeviceSteps, StageGraphs
 from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels, step_operations
-from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder
+from acenode.accelerate.cuda_graph.recorder import GraphRecorder, Replay
+from acenode.accelerate.cuda_graph.recording import Recording, RecordingError
 from acenode.accelerate.cuda_graph.step_control import RUNNING, STORE_FULL, SolveStatus
-from acenode.backend import ACCELERATED, Backend
-from acenode.device import torch_private
-from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
+from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask
 
 MAX_KEPT = 16  # attempts that keep their autograd graphs
@@ -41,56 +39,24 @@ def running_averages(layer: nn.Module) -> list[Tensor]:
     return list(layer.buffers()) if getattr(layer, "attention", None) == "fixed" else []
 
 
-class RecordingError(RuntimeError):
-    """The pass cannot be done by recordings; the message says why."""
-
-
-class RecordedPass:
-    """The recordings of a pass, for batches of the shapes of the one it is made with."""
+class RecordedPass(Recording):
+    """The recordings of a pass whose solve takes steps of its own choice, or the steps of a grid."""
 
     def __init__(self, task: PiecewiseTask, spec: PassSpec, batch: tuple[Tensor, ...], recorder: GraphRecorder,
-                 rate: Tensor, *, capacity: int = CAPACITY, kernels: bool = True, compiles: bool = True,
-                 backend: Backend = ACCELERATED) -> None:
-        self.task, self.spec, self.rate, self.recorder = task, spec, rate, recorder
+                 rate: Tensor, *, capacity: int = CAPACITY, **options: Any) -> None:
         self.capacity = capacity  # steps that are stored
-        self.kernels, self.compiles, self.backend = kernels, compiles, backend
-        self.everything, self.buffers = list(task.model.parameters()), list(task.model.buffers())
         self.averages = running_averages(task.layer)
-        self.batch = tuple(torch.empty_like(x) for x in batch)
         self.graphs: dict[int, StageGraphs] = {}  # of the kept attempts, while the pass is recorded
-        self.with_gradient: set[nn.Parameter] = set()  # parameters that a gradient reaches
-        self.grads = {p: torch.zeros_like(p) for p in spec.trained}
-        self._load(batch)
-        with RECORDING:
-            self._prepare()
-        self.optimiser_state = self._optimiser_state()
+        super().__init__(task, spec, batch, recorder, rate, **options)
+
+    @property
+    def summary(self) -> str:
+        return (f"{self.kept} steps kept for the backward pass, steps by {self.steps.operations.name}, fields by "
+                f"{self.layer_kernels.fields_by}")
 
     # Recording ----------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
-        """Run the pass once, so that kernels are compiled and libraries loaded; undo its changes; record it."""
-        for group in self.spec.groups:
-            sgd_update.fill_momentum(group.optimiser)
-        changed = [*self.everything, *self.buffers, *self._optimiser_state()]
-        before = [x.detach().clone() for x in changed]
-        with self.recorder.on_stream(), train_only(self.spec.trained, self.everything):
-            try:
-                self._allocate()
-                self._warm_up()
-            finally:
-                with torch.no_grad():
-                    for x, value in zip(changed, before, strict=True):
-                        x.copy_(value)
-                self.recorder.mark()
-                self.recorder.wait()
-            with self.recorder.all_or_none():
-                self._record()
-        del self.field, self.state
-        self.graphs.clear()
-        for p in self.spec.trained:
-            p.grad = None
-
-    def _warm_up(self) -> None:
+    def warm_up(self) -> None:
         """Run every part once without recording, and count the attempts of a solve."""
         self._encode()
         self._attempt()
@@ -112,7 +78,7 @@ class RecordedPass:
         self._step_back()
         self._update()
 
-    def _record(self) -> None:
+    def record(self) -> list[Replay]:
         """Record every part, in an order in which no recording reuses memory that a later replay still needs."""
         record = self.recorder.record
         self.encode = record(self._encode)
@@ -123,10 +89,14 @@ class RecordedPass:
         kept_back = [record(partial(self._step_back_kept, i)) for i in reversed(range(self.kept))]
         self.kept_steps_back = kept_back[::-1]
         self.update = record(self._update)
-        self.replays = [self.encode, *self.kept_attempts, self.attempt, self.read_out, self.step_back,
-                        *self.kept_steps_back, self.update]
+        return [self.encode, *self.kept_attempts, self.attempt, self.read_out, self.step_back, *self.kept_steps_back,
+                self.update]
 
-    def _allocate(self) -> None:
+    def forget(self) -> None:
+        del self.field, self.state
+        self.graphs.clear()
+
+    def allocate(self) -> None:
         """Allocate the tensors that outlive a replay, for states of the task's shapes."""
         layer: Any = self.task.layer
         _, state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
@@ -137,7 +107,7 @@ class RecordedPass:
         self.steps = DeviceSteps(like, (0.0, 1.0), layer.solver, operations, self.capacity, self.layer_kernels)
 
     def _encode(self) -> None:
-        torch_private.zero_all(list(self.grads.values()))
+        self.clear_gradients()
         self.layer_kernels.load_parameters()
         layer: Any = self.task.layer
         field, self.state = layer.system(self.task.encode(self.batch), self.spec.detach_attention)
@@ -173,16 +143,13 @@ class RecordedPass:
         Gradients are set here and added to later, so that it may be replayed when a solve needs more steps.
         """
         end = tuple(b.requires_grad_() for b in self.steps.end_state())
-        loss, metrics = self.task.read_out(end[0], self.batch)
-        total = loss + self.spec.penalty_term()
+        total = self.set_loss(*self.task.read_out(end[0], self.batch))
         found = torch.autograd.grad(total, (*end, *self.spec.trained), allow_unused=True)
         self.steps.begin_backward(found[:len(end)])
         for p, grad in zip(self.spec.trained, found[len(end):], strict=True):
             if grad is not None:
                 self.grads[p].copy_(grad)
                 self.with_gradient.add(p)
-        self.metrics = list(metrics)
-        self.values = [x.detach().reshape(()).float() for x in (loss, total, *metrics.values())]
 
     def _step_back(self) -> None:
         self.steps.step_back(self.field, self._field_parameters, self._add_to_field)
@@ -197,45 +164,20 @@ class RecordedPass:
         pairs = [(b, g) for b, g in zip(self.state, start, strict=True) if b.requires_grad]
         if pairs:
             outputs, seeds = zip(*pairs, strict=True)
-            self._add(self.spec.trained,
-                      torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
+            self.add(self.spec.trained,
+                     torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
         kernels = self.layer_kernels.gradients()
-        self._add(list(kernels), list(kernels.values()))
-        for p in self.spec.trained:
-            p.grad = self.grads[p] if p in self.with_gradient else None
-        norms = [gradient_norm(group.parameters) for group in self.spec.groups]
-        for group in self.spec.groups:
-            sgd_update.step(group.optimiser, self.rate)
-        self.out = torch.stack([*self.values, *norms])
+        self.add(list(kernels), list(kernels.values()))
+        self.update_parameters()
 
     @property
     def _field_parameters(self) -> list[nn.Parameter]:
         return [p for p in self.field.parameters() if p in self.grads]
 
     def _add_to_field(self, found: Sequence[Tensor | None]) -> None:
-        self._add(self._field_parameters, found)
-
-    def _add(self, parameters: Sequence[nn.Parameter], found: Sequence[Tensor | None]) -> None:
-        pairs = [(p, g) for p, g in zip(parameters, found, strict=True) if g is not None]
-        if pairs:
-            torch_private.add_all([self.grads[p] for p, _ in pairs], [g for _, g in pairs])
-            self.with_gradient.update(p for p, _ in pairs)
+        self.add(self._field_parameters, found)
 
     # Replaying ----------------------------------------------------------------------------------------------------
-
-    def _optimiser_state(self) -> list[Tensor]:
-        return [x for group in self.spec.groups for x in sgd_update.state_tensors(group.optimiser)]
-
-    def is_current(self) -> bool:
-        """Return True if the optimisers still use the recorded tensors; loading a checkpoint replaces them."""
-        now = self._optimiser_state()
-        return len(now) == len(self.optimiser_state) and all(
-            x is y for x, y in zip(now, self.optimiser_state, strict=True))
-
-    def supports(self, batch: Any) -> bool:
-        """Return True if the batch has the recorded shapes."""
-        return len(batch) == len(self.batch) and all(
-            x.shape == mine.shape and x.dtype == mine.dtype for x, mine in zip(batch, self.batch, strict=True))
 
     def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
         """Do the pass on a batch.
@@ -244,7 +186,7 @@ class RecordedPass:
         nothing has changed.
         """
         before = [b.clone() for b in self.buffers]
-        self._load(batch)
+        self.load(batch)
         self.encode()
         for i in range(self.expected):
             self._replay_attempt(i)
@@ -264,14 +206,7 @@ class RecordedPass:
         for i in reversed(status.accepted):
             (self.kept_steps_back[i] if i < self.kept else self.step_back)()
         self.update()
-        out = self.out.clone()
-        known = 2 + len(self.metrics)
-        return PassResult(out[0], out[1], dict(zip(self.metrics, out[2:known], strict=True)), list(out[known:]),
-                          self.steps.evaluations(status, self.kept))
-
-    def _load(self, batch: tuple[Tensor, ...]) -> None:
-        for mine, x in zip(self.batch, batch, strict=True):
-            mine.copy_(x)
+        return self.result(self.steps.evaluations(status, self.kept))
 
     def _replay_attempt(self, number: int) -> None:
         (self.kept_attempts[number] if number < self.kept else self.attempt)()

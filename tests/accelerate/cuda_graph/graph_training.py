@@ -22,11 +22,12 @@ CUDA = torch.device("cuda")
 
 def trainer(graph: bool, method: str = "ace", log: list[str] | None = None, **given: Any) -> Trainer:
     entry = experiments.get("mnist")
-    settings = {"device": "cuda", "batch_size": 64, "learning_rate": 0.01}
-    settings |= {} if "step_size" in given else {"rtol": 1e-3, "atol": 1e-3}
+    settings: dict[str, Any] = {"device": "cuda", "batch_size": 64, "learning_rate": 0.01}
+    if method not in ("resnet", "rknet") and "step_size" not in given:
+        settings |= {"rtol": 1e-3, "atol": 1e-3}
     task = entry.make(entry.configure(method, **settings | given), Path(), CUDA)
     backend = Backend(log=(log if log is not None else []).append)
-    engine = choose_engine(task, CUDA, "auto", backend).engine if graph else None
+    engine = choose_engine(task, CUDA, task.config.get("engine"), backend).engine if graph else None
     task.model.train()
     return Trainer(task, task.recipe(), SilentListener(), engine)
 

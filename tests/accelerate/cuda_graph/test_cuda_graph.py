@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from graph_training import apart, close, gradients, iterate, parameters, trainer
+from graph_training import CUDA, apart, close, follow, gradients, iterate, parameters, trainer
 from problems import relative
+
+from acenode.accelerate.cuda_graph.engine import GraphEngine
+from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
+from acenode.backend import Backend
+from acenode.bench.gpu_workloads import image_task
+from acenode.execution.engine_choice import choose_engine
+from acenode.training.task import SilentListener
+from acenode.training.trainer import Trainer
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 
@@ -21,7 +29,10 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
     ("ace", {"schedule": "epoch", "batch_size": 512}), ("ace", {"size": "large", "batch_size": 16}),
     ("odenet", {"solver": "dopri8"}), ("ace", {"solver": "rk4", "step_size": 0.3}),
     ("odenet", {"solver": "euler", "step_size": 0.04}),
-    ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv"})])
+    ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv"}),
+    ("resnet", {}), ("resnet", {"size": "large", "weight_decay": 1e-3}), ("rknet", {}), ("rknet", {"step_size": 0.4}),
+    ("ace", {"solver": "rk4", "step_size": 0.5, "gradient": "adjoint"}),
+    ("odenet", {"solver": "euler", "step_size": 0.25, "gradient": "adjoint"})])
 def test_iterations_equal_native_steps(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
     plain, graphed = trainer(False, method, **settings), trainer(True, method, log, **settings)
@@ -53,6 +64,36 @@ def test_a_batch_of_another_shape_is_trained_natively_and_the_next_by_graphs() -
     assert [line for line in log if "recorded in" not in line] == [
         "graph engine: a batch has another shape than the first: it is trained in native steps"]
     assert apart(graphed, plain, start) < 1e-2
+    close(graphed)
+
+
+@pytest.mark.parametrize("method", ["augmented", "resnet", "rknet"])
+def test_baselines_of_mnist_size_equal_those_without_recordings(method: str) -> None:
+    """Losses and gradients of iterations from equal parameters, with the 69 channels of Augmented-ODE-Net."""
+    def made(graph: bool) -> Trainer:
+        given = {} if method == "resnet" else {"engine": "auto"}
+        task = image_task(method, "cuda", seed=0, **given)
+        task.model.train()
+        engine = choose_engine(task, CUDA, "graph", Backend(log=log.append)).engine if graph else None
+        return Trainer(task, task.recipe(), SilentListener(), engine)
+
+    log: list[str] = []
+    plain, graphed = made(False), made(True)
+    assert isinstance(graphed.engine, GraphEngine), log
+    for _ in range(3):
+        follow(graphed, plain)
+        (expected,), (found,) = iterate(plain, 1), iterate(graphed, 1)
+        assert found.keys() == expected.keys()
+        assert found["L_h"] == pytest.approx(expected["L_h"], rel=1e-4)
+        assert found["grad_h"] == pytest.approx(expected["grad_h"], rel=1e-3)
+        assert relative(gradients(graphed), gradients(plain)) < 5e-3
+    assert not graphed.engine.disabled, log
+    assert method == "resnet" or not triton_runs(CUDA) or all("fields by Triton" in line for line in log), log
+    start = parameters(plain)
+    follow(graphed, plain)
+    iterate(plain, 4)
+    iterate(graphed, 4)
+    assert apart(graphed, plain, start) < 2e-2
     close(graphed)
 
 

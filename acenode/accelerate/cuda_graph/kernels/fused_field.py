@@ -43,6 +43,56 @@ def pipeline_stages(pixels: int, channels: int, device: torch.device) -> int:
 
 
 @dataclass(frozen=True)
+class ChannelSlots:
+    """How kernels number channels: every group of a norm begins at a multiple of `slot`, a power of two.
+
+    Where groups are powers of two, as in most models, slots and channels are the same. Augmented-ODE-Net's 69 channels
+    in 23 groups of 3 have 92 slots; the fourth of each group is not used.
+    """
+
+    channels: int
+    group: int  # channels of a group
+    slot: int  # slots of a group
+
+    @classmethod
+    def of(cls, norm: nn.GroupNorm) -> ChannelSlots:
+        group = norm.num_channels // norm.num_groups
+        slot = 1 << (group - 1).bit_length()
+        while norm.num_groups * slot % 4:  # kernels load four values at a time
+            slot *= 2
+        return cls(norm.num_channels, group, slot)
+
+    @property
+    def count(self) -> int:
+        return self.channels // self.group * self.slot
+
+    @property
+    def padded(self) -> bool:
+        return self.group != self.slot
+
+    def index(self, device: torch.device) -> Tensor | None:
+        """Return the slot of every channel, (channels,); None where slots and channels are the same."""
+        if not self.padded:
+            return None
+        c = torch.arange(self.channels, device=device)
+        return c // self.group * self.slot + c % self.group
+
+
+def to_slots(x: Tensor, index: Tensor | None, count: int, dim: int = 0) -> Tensor:
+    """Move the channels of an axis to their slots, with zeros in the others."""
+    if index is None:
+        return x
+    shape = list(x.shape)
+    shape[dim] = count
+    return x.new_zeros(shape).index_copy_(dim, index, x)
+
+
+def to_channels(x: Tensor, index: Tensor | None, dim: int = 0) -> Tensor:
+    """Select the slots of an axis that have channels."""
+    return x if index is None else x.index_select(dim, index)
+
+
+@dataclass(frozen=True)
 class SavedForward:
     """What a layer's forward pass saves for its backward pass: input x, output y, and the index of u in the stack."""
 
@@ -55,22 +105,25 @@ class SavedForward:
 class FusedLayer:
     """GroupNorm, ReLU, a convolution with time and, in the last layer of a field, another GroupNorm."""
 
-    def __init__(self, norm: nn.GroupNorm, conv: TimeConv, after: nn.GroupNorm | None, like: Tensor,
+    def __init__(self, norm: nn.GroupNorm, conv: TimeConv, following: nn.GroupNorm, is_last: bool, like: Tensor,
                  precision: str) -> None:
-        self.norm, self.conv, self.after = norm, conv, after
-        self.batch, self.inputs, self.outputs = like.shape[0], norm.num_channels, conv.weight.shape[0]
+        self.norm, self.conv, self.after = norm, conv, following if is_last else None
+        into, out = ChannelSlots.of(norm), ChannelSlots.of(following)
+        self.batch, self.inputs, self.outputs = like.shape[0], into.count, out.count  # slots
         height, side = like.shape[-2:]
-        self.map, last = (height, side), after or norm
-        self.wide = {"HEIGHT": height, "SIDE": side, "INPUTS": self.inputs, "OUTPUTS": self.outputs,
-                     "WIDE_IN": block_size(self.inputs), "WIDE_OUT": block_size(self.outputs), "PRECISION": precision}
-        self.shape = self.wide | {"ROWS": block_size(height * side), "GROUP": self.inputs // norm.num_groups,
-                                  "GROUP2": last.num_channels // last.num_groups}
-        self.eps = (norm.eps, last.eps)
+        self.map = (height, side)
+        self.wide = {"HEIGHT": height, "SIDE": side, "INPUTS": into.count, "OUTPUTS": out.count,
+                     "WIDE_IN": block_size(into.count), "WIDE_OUT": block_size(out.count), "PRECISION": precision}
+        self.shape = self.wide | {"ROWS": block_size(height * side), "REAL_IN": into.channels, "GROUP": into.group,
+                                  "SLOT": into.slot, "REAL_OUT": out.channels, "GROUP2": out.group, "SLOT2": out.slot}
+        self.eps = (norm.eps, following.eps)
         widest = max(self.inputs, self.outputs)
         small = block_size(widest) <= 64
         self.warps = {"num_warps": 4 if small else 8, "num_stages": pipeline_stages(height * side, widest, like.device)}
         self.weight_warps = {"num_warps": 2 if small and precision == "tf32" else self.warps["num_warps"],
                              "num_stages": 4 if small else 2}
+        self.into, self.out = into, out
+        self.in_slots, self.out_slots = into.index(like.device), out.index(like.device)
         self.vectors = like.new_empty(2 * self.inputs + 3 * self.outputs)
         self.forward_weight = like.new_empty(9, self.outputs, self.inputs)
         self.backward_weight = like.new_empty(9, self.inputs, self.outputs)
@@ -94,12 +147,15 @@ class FusedLayer:
     @torch.no_grad()
     def load_parameters(self) -> None:
         """Copy the parameters into the layout that the kernels read, and clear the gradients."""
-        norm, conv, last = self.norm, self.conv, self.after or self.norm
-        torch.cat((norm.weight, norm.bias, conv.bias, last.weight, last.bias), out=self.vectors)
-        weight = conv.weight.flatten(2)  # (outputs, inputs, 9)
+        norm, conv, last = self.norm, self.conv, self.after
+        of_outputs = (conv.bias, *((last.weight, last.bias) if last is not None else (conv.bias, conv.bias)))
+        torch.cat([*(to_slots(x, self.in_slots, self.inputs) for x in (norm.weight, norm.bias)),
+                   *(to_slots(x, self.out_slots, self.outputs) for x in of_outputs)], out=self.vectors)
+        weight = to_slots(conv.weight.flatten(2), self.out_slots, self.outputs)
+        weight = to_slots(weight, self.in_slots, self.inputs, dim=1)  # (outputs, inputs, 9)
         self.forward_weight.copy_(weight.permute(2, 0, 1))
         self.backward_weight.copy_(weight.permute(2, 1, 0))
-        self.share.copy_((conv.time.flatten(1) @ self.inside).T)
+        self.share.copy_(to_slots(conv.time.flatten(1), self.out_slots, self.outputs).matmul(self.inside).T)
         if self.trains:
             self.affine.zero_()
             self.sums.zero_()
@@ -107,12 +163,16 @@ class FusedLayer:
     @torch.no_grad()
     def gradients(self) -> dict[nn.Parameter, Tensor]:
         """Return the gradients that were added up since the parameters were loaded."""
-        sums, affine = self.sums.sum(0), self.affine.sum(0)
+        sums, affine = to_channels(self.sums.sum(0), self.out_slots, dim=2), self.affine.sum(0)
         scale, shift, scale2, shift2 = affine.split([self.inputs, self.inputs, self.outputs, self.outputs])
-        found = {self.conv.weight: sums[:, :-2].permute(2, 1, 0).reshape(self.conv.weight.shape),
+        weight = to_channels(sums[:, :-2], self.in_slots, dim=1)
+        found = {self.conv.weight: weight.permute(2, 1, 0).reshape(self.conv.weight.shape),
                  self.conv.time: sums[:, -2].T.reshape(self.conv.time.shape), self.conv.bias: sums[4, -1],
-                 self.norm.weight: scale, self.norm.bias: shift}
-        return found | ({self.after.weight: scale2, self.after.bias: shift2} if self.after is not None else {})
+                 self.norm.weight: to_channels(scale, self.in_slots), self.norm.bias: to_channels(shift, self.in_slots)}
+        if self.after is None:
+            return found
+        return found | {self.after.weight: to_channels(scale2, self.out_slots),
+                        self.after.bias: to_channels(shift2, self.out_slots)}
 
     # Once a step --------------------------------------------------------------------------------------------------
 
@@ -150,7 +210,7 @@ class FusedLayer:
 
     def outputs_of(self, x: Tensor, keep: bool) -> tuple[SavedForward, Tensor, Tensor]:
         """Allocate what the forward pass of x writes: what it saves, u, and the layer's output."""
-        y = self._maps(1, self.outputs)
+        y = self._maps(1, self.out.channels)
         z = torch.empty_like(y) if self.after is not None else y
         if not (keep and self.trains):
             return SavedForward(x, y, None, 0), self._maps(1, self.inputs), z
@@ -175,8 +235,8 @@ class FusedLayer:
             self.differentiated.append(saved)
             dy = self._of(self.grads, saved.index)
         else:
-            dy = torch.empty_like(saved.y) if self.after is not None else grad
-        return (grad, saved.y, self.vectors, self.backward_weight, dy, self._maps(1, self.inputs), self.affine,
+            dy = self._maps(1, self.outputs) if self.after is not None or self.out.padded else grad
+        return (grad, saved.y, self.vectors, self.backward_weight, dy, self._maps(1, self.into.channels), self.affine,
                 self.stage_times[saved.index:saved.index + 1])
 
     def backward(self, saved: SavedForward, t: Tensor, grad: Tensor) -> Tensor:
@@ -190,16 +250,15 @@ class FusedField:
     """f or g of an image model, layer by layer."""
 
     def __init__(self, field: Any, like: Tensor, precision: str) -> None:
-        self.layers = [FusedLayer(norm, conv, field.norms[-1] if conv is field.convs[-1] else None, like, precision)
-                       for norm, conv in zip(field.norms, field.convs, strict=False)]
+        self.layers = [FusedLayer(norm, conv, following, conv is field.convs[-1], like, precision)
+                       for norm, conv, following in zip(field.norms, field.convs, field.norms[1:], strict=False)]
 
     @staticmethod
     def supports(field: Any, like: Tensor) -> bool:
-        """Return True if a map fits a program, channels are multiples of 4 and groups are powers of two."""
-        widths, pixels = [norm.num_channels for norm in field.norms], like.shape[-2] * like.shape[-1]
-        even = all(n.num_channels % 4 == 0 and (n.num_channels // n.num_groups).bit_count() == 1 for n in field.norms)
-        return (even and block_size(pixels) * block_size(max(widths)) <= MAX_MAP_SIZE
-                and pipeline_stages(pixels, max(widths), like.device) > 0)
+        """Return True if a map fits a program."""
+        widest, pixels = max(ChannelSlots.of(norm).count for norm in field.norms), like.shape[-2] * like.shape[-1]
+        return (block_size(pixels) * block_size(widest) <= MAX_MAP_SIZE
+                and pipeline_stages(pixels, widest, like.device) > 0)
 
     def __call__(self, h: Tensor, t: Tensor) -> Tensor:
         return _Chain.apply(self, h, t)

@@ -1,0 +1,109 @@
+"""Run Triton kernels on a CPU, program by program, in torch operations: to test their mathematics without a GPU.
+
+Covers what the kernels of convolutional layers use. Nothing is compiled, so it says nothing about speed, registers or
+the precision of products.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+KERNELS = "acenode.accelerate.cuda_graph.kernels"
+program: list[int] = [0, 0]  # the indices of the running program
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An address, or a tensor of addresses, in the memory of a tensor."""
+
+    memory: Tensor  # one-dimensional
+    at: Any
+
+    def __add__(self, offset: Any) -> Pointer:
+        return Pointer(self.memory, self.at + offset)
+
+
+class Kernel:
+    """What `triton.jit` returns: call it from another kernel, or launch it as kernel[grid](…)."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.names = function, set(inspect.signature(function).parameters)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            pointers = [_pointer(x) if isinstance(x, Tensor) else x for x in args]
+            constants = {k: v for k, v in kwargs.items() if k in self.names}
+            for indices in itertools.product(*map(range, grid)):
+                program[:] = (*indices, 0)[:2]
+                self.function(*pointers, **constants)
+
+        return launch
+
+
+def _pointer(x: Tensor) -> Pointer:
+    memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())  # type: ignore[call-overload]
+    return Pointer(memory, x.storage_offset())
+
+
+def load(pointer: Pointer, mask: Tensor | None = None, other: float = 0.0) -> Tensor:
+    at = torch.as_tensor(pointer.at)
+    if mask is None:
+        return pointer.memory[at]
+    at, mask = torch.broadcast_tensors(at, mask)
+    found = torch.full(at.shape, other, dtype=pointer.memory.dtype)
+    found[mask] = pointer.memory[at[mask]]
+    return found
+
+
+def store(pointer: Pointer, value: Tensor, mask: Tensor | None = None) -> None:
+    at = torch.as_tensor(pointer.at)
+    value = value.expand(at.shape)
+    known = torch.ones((), dtype=torch.bool) if mask is None else mask
+    known = known.expand(at.shape)
+    pointer.memory[at[known]] = value[known]
+
+
+def language() -> ModuleType:
+    made = ModuleType("triton.language")
+    functions = {
+        "constexpr": int, "int64": torch.int64, "float32": torch.float32,
+        "PropagateNan": SimpleNamespace(ALL=True), "program_id": lambda axis: torch.tensor(program[axis]),
+        "arange": torch.arange, "load": load, "store": store, "where": torch.where, "sqrt": torch.sqrt,
+        "exp": torch.exp, "reshape": torch.reshape, "broadcast_to": lambda x, shape: x.expand(shape),
+        "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype), "sum": lambda x, axis: x.sum(axis),
+        "maximum": lambda x, least, propagate_nan: torch.clamp(x, min=least), "debug_barrier": lambda: None,
+        "dot": lambda a, b, acc, input_precision: torch.addmm(acc, a, b)}
+    for name, value in functions.items():
+        setattr(made, name, value)
+    return made
+
+
+@contextmanager
+def triton_on_cpu() -> Iterator[None]:
+    """Import kernels with this implementation of Triton inside the block, and forget them after it."""
+    mine = ModuleType("triton")
+    attributes = {"jit": Kernel, "cdiv": lambda a, b: -(-a // b), "language": language()}
+    for name, value in attributes.items():
+        setattr(mine, name, value)
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules)
+              if name.split(".")[0] == "triton" or name.startswith(f"{KERNELS}.")}
+    sys.modules["triton"], sys.modules["triton.language"] = mine, attributes["language"]
+    try:
+        yield
+    finally:
+        for name in [n for n in sys.modules if n.split(".")[0] == "triton" or n.startswith(f"{KERNELS}.")]:
+            del sys.modules[name]
+        sys.modules.update(hidden)
