@@ -48,7 +48,7 @@ VARIANTS: list[tuple[str, str, dict[str, str]]] = [
     *[("ushcn", "ace", s) for s in (
         {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"schedule": "joint"},
         {"at_jump": "recompute"}, {"at_jump": "observed"}, {"feedback": "own"}, {"attention_every": "1"},
-        {"cell": "minimal"}, {"impute": "true"}, {"dropout": "0.2"}, {"fold": "3"}, {"sample": "ou"},
+        {"g": "matrix"}, {"cell": "minimal"}, {"impute": "true"}, {"dropout": "0.2"}, {"fold": "3"}, {"sample": "ou"},
         {"sample": "brusselator"}, {"engine": "reference"})],
     ("ushcn", "gru-ode-bayes", {"engine": "reference"}),
     ("ushcn", "gru-ode-bayes", {"impute": "true"}),

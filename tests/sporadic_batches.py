@@ -15,7 +15,7 @@ from acenode.data.schedule import make_schedule
 from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_attention import GRUAttention
-from acenode.models.forecast.gru_ode import RowGRU
+from acenode.models.forecast.gru_ode import MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 
 STEP, END, H, D = 0.25, 4.0, 5, 3
@@ -54,9 +54,10 @@ def model_of(attention: GRUAttention | None = None, seed: int = 0, **given: Any)
     return model
 
 
-def evolving(every: int = 2, initial: str = "correlation", size: int = H, **given: Any) -> GRUAttention:
+def evolving(every: int = 2, initial: str = "correlation", size: int = H, g: str = "rows",
+             **given: Any) -> GRUAttention:
     q = Dense((size,)) if initial == "dense" else Correlation((size,))
-    return GRUAttention(RowGRU(size), q, every=every, **given)
+    return GRUAttention(RowGRU(size) if g == "rows" else MatrixGRU(size), q, every=every, **given)
 
 
 def fixed() -> GRUAttention:

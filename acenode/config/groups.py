@@ -227,6 +227,7 @@ class JumpNetwork(Settings):
 class JumpAttention(Settings):
     attention: AttentionKind
     initial: str = "correlation"
+    g: str = "rows"
     feedback: str = "attended"
     at_jump: str = "keep"
     attention_every: int = 1

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
 from acenode.config.groups import Settings
-from acenode.config.vocabulary import ARGUMENTS, DEPENDS, KEYS, SETTINGS, check, choosable, excluded, known
+from acenode.config.vocabulary import ADDED, ARGUMENTS, DEPENDS, KEYS, SETTINGS, check, choosable, excluded, known
 from acenode.errors import UserError
 
 FORMAT = 1  # of config.json; a newer one is refused
@@ -50,6 +50,8 @@ class Config:
         for f in fields(group):
             if f.name in self.settings:
                 values[f.name] = self.settings[f.name]
+            elif f.name in ADDED:
+                values[f.name] = ADDED[f.name]
             elif f.default is MISSING or not excluded(f.name, self.to_dict()):
                 raise UserError(f"the configuration of {self.method} in {self.experiment} lacks {f.name}")
         return group(**values)

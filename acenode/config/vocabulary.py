@@ -101,12 +101,15 @@ _ALL = (
             choices=("start", "end")),
     Setting("attention_in", str, "generative: attention in the ODE of z only; both: in the encoder's ODE too",
             "attention", choices=("generative", "both")),
+    Setting("g", str, "what g computes. rows: a continuous GRU on every row of a, whose weights the rows share, so "
+            "that they become equal; matrix: all of da/dt from h', every entry with weights of its own", "attention",
+            choices=("rows", "matrix")),
     Setting("feedback", str, "which state decays in f'. attended: h', as in the paper; own: h, which keeps h within "
             "[−1, 1]", "attention", choices=("attended", "own")),
     Setting("at_jump", str, "what happens to a where h jumps. keep: a stays; recompute: a restarts from the "
             "correlation of h, in evaluation after every step; observed: the same, only for the observed series. Both "
             "are about ten times slower than keep", "attention", choices=("keep", "recompute", "observed")),
-    Setting("attention_every", int, "Euler steps of h per exponential step of a", "model", low=1, high=1000),
+    Setting("attention_every", int, "Euler steps of h per step of a", "model", low=1, high=1000),
     Setting("features", int, "features of every variable at a jump", "model", low=1, high=256),
     Setting("cell", str, "continuous GRU: full, with a reset gate, or minimal", "model", choices=("full", "minimal")),
     Setting("impute", bool, "feed the cell its own prediction at every step; slower", "model"),
@@ -144,6 +147,7 @@ DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
     "penalty_weight": ("penalty", frozenset({"l1", "l2"})),
     "detach_attention": ("schedule", frozenset({"alternating", "epoch"})),
     "attention_in": ("attention", frozenset({"evolving"})),
+    "g": ("attention", frozenset({"evolving"})),
     "feedback": ("attention", frozenset({"evolving", "fixed"})),
     "at_jump": ("attention", frozenset({"evolving"})),
     "attention_every": ("attention", frozenset({"evolving"})),
@@ -154,6 +158,9 @@ DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
     "step_size": ("solver", FIXED_STEP),
     "seminorm": ("gradient", frozenset({"adjoint"})),
 }
+
+# Settings that older runs do not have, with the value that holds for them.
+ADDED: dict[str, Any] = {"g": "rows"}
 
 
 def excluded(key: str, values: Mapping[str, Any]) -> bool:

@@ -42,12 +42,22 @@ class GWeights(NamedTuple):
     new_in: Tensor  # (H, H)
 
 
+class MatrixGWeights(NamedTuple):
+    """Weights of g if it maps h' to the whole matrix; matrices are (outputs, inputs)."""
+
+    reset: Tensor  # (H, H)
+    update: Tensor  # (H, H)
+    new: Tensor  # (H, H)
+    out: Tensor  # (H², H), divided by the horizon
+    out_bias: Tensor  # (H²,), divided by the horizon
+
+
 @dataclass(frozen=True)
 class AttentionInputs:
     """Evolving attention that keeps its value at observations."""
 
     a0: Tensor  # (B, H, H)
-    weights: GWeights
+    weights: GWeights | MatrixGWeights
     every: int  # Euler steps of a window
     own_feedback: bool  # dh/dt = (1 − z)(u − h) instead of (1 − z)(u − h')
     detach: bool  # treat a as a constant in the gradient

@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from acenode import experiments
 from acenode.config import Config
 from acenode.config.groups import Training
+from acenode.config.vocabulary import ADDED
 from acenode.errors import UserError
 from acenode.execution.engine_choice import choose_engine
 from acenode.execution.environment import device_of, device_title, run_context
@@ -24,7 +25,7 @@ from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 # settings that a finished run must share, besides its device
-REQUIRED = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "impute")
+REQUIRED = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "g", "impute")
 PREFERRED = ("attention", "schedule", "solver", "gradient", "batch_size")  # settings it should share, in this order
 MAX_TIMED = 4  # kinds of run that a call times at most
 LONG = 3.0  # seconds: a longer iteration is timed once, a shorter one is repeated, since the first includes warm-up
@@ -43,6 +44,7 @@ class RunKind(NamedTuple):
     sample: str | None
     at_jump: str | None
     attention_every: int | None
+    g: str | None
     impute: bool | None
     attention: str | None
     schedule: str | None
@@ -119,11 +121,17 @@ def _same_device(entry: Entry, kind: RunKind) -> bool:
 # From finished runs -------------------------------------------------------------------------------------------------
 
 
+def _value(config: Config | dict[str, Any], name: str) -> Any:
+    """Return a setting, with the value that an older run had where it lacks the key."""
+    value = config.get(name)
+    return ADDED.get(name) if value is None else value
+
+
 def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Timing | None:
     """Return the median over the most similar finished runs, or None if there are none."""
     similar: dict[tuple[bool, ...], list[Entry]] = {}
     for entry in finished:
-        if _same_device(entry, kind) and all(entry.config.get(name) == config.get(name) for name in REQUIRED):
+        if _same_device(entry, kind) and all(_value(entry.config, name) == _value(config, name) for name in REQUIRED):
             shared = tuple(entry.config.get(name) == config.get(name) for name in PREFERRED)
             similar.setdefault(shared, []).append(entry)
     if not similar:

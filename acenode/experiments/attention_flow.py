@@ -18,3 +18,17 @@ def excess_flow(a: Tensor, E: Tensor) -> np.ndarray:
     """
     flow = E.abs() @ torch.softmax(a, -1).flatten(0, -3).mean(0) @ E.abs().T
     return (flow / flow.sum(1, keepdim=True) - 1 / len(flow)).cpu().numpy()
+
+
+def row_distance(a: Tensor) -> float:
+    """Return the mean total-variation distance between two different rows of softmax(a), over the leading dimensions.
+
+    It is 0 if all rows are equal and 1 if no two rows attend to a common coordinate.
+
+    Args:
+        a: attention, (…, d, d) with d > 1.
+    """
+    S = torch.softmax(a, -1)
+    d = S.shape[-1]
+    distance = 0.5 * (S.unsqueeze(-2) - S.unsqueeze(-3)).abs().sum(-1)  # (…, d, d); zero on the diagonal
+    return float(distance.sum((-1, -2)).mean() / (d * (d - 1)))

@@ -26,8 +26,8 @@ COMMON: dict[str, Any] = {
     "recognition": 50, "units": 25, "features": 10, "mixing": 1e-4, "cell": "full", "impute": False, "augment": 5,
     "fold": 0, "solver": "dopri5", "rtol": 1e-3, "atol": 1e-4, "max_steps": 1000, "gradient": "backprop",
     "seminorm": False, "engine": "auto", "attention": "evolving", "initial": "correlation", "schedule": "alternating",
-    "penalty": "l2", "penalty_weight": 1e-2, "detach_attention": False, "feedback": "attended", "at_jump": "keep",
-    "attention_every": 20, "snapshots": 12,
+    "penalty": "l2", "penalty_weight": 1e-2, "detach_attention": False, "g": "rows", "feedback": "attended",
+    "at_jump": "keep", "attention_every": 20, "snapshots": 12,
 }
 SAMPLE: dict[str, Any] = {"latent": 20, "recognition": 20, "units": 25, "features": 8, "dropout": 0.0,
                           "learning_rate": 1e-2, "penalty_weight": 1e-3, "attention_every": 10}

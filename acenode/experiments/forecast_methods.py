@@ -99,14 +99,15 @@ def build_augmented(variables: int, c: Config, backend: Backend) -> nn.Module:
 def build_ace(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.attention import Correlation, Dense
     from acenode.models.forecast.gru_attention import GRUAttention
-    from acenode.models.forecast.gru_ode import RowGRU
+    from acenode.models.forecast.gru_ode import MatrixGRU, RowGRU
 
     d, chosen = c.part(ForecastNetwork).latent, c.part(JumpAttention)
     if chosen.attention == "none":
         return _jumping(variables, c, backend)
     evolving = chosen.attention == "evolving"
     q = Dense((d,)) if chosen.initial == "dense" else Correlation((d,), bins=1 if evolving else TIMES)
-    attention = GRUAttention(RowGRU(d) if evolving else None, q, every=chosen.attention_every, at_jump=chosen.at_jump,
+    g = MatrixGRU(d) if chosen.g == "matrix" else RowGRU(d)
+    attention = GRUAttention(g if evolving else None, q, every=chosen.attention_every, at_jump=chosen.at_jump,
                              own_feedback=chosen.feedback == "own")
     return _jumping(variables, c, backend, attention=attention)
 

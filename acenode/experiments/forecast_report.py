@@ -10,7 +10,7 @@ from torch import nn
 
 from acenode.data.points import Points, TimeSeries, pad
 from acenode.data.sporadic import SporadicBatch
-from acenode.experiments.attention_flow import excess_flow
+from acenode.experiments.attention_flow import excess_flow, row_distance
 from acenode.experiments.forecast_batches import ForecastSeries
 from acenode.experiments.probes import LIMIT, half
 from acenode.models.forecast.gaussian import Forecast
@@ -43,8 +43,13 @@ def report(model: nn.Module, data: ForecastSeries, bins: np.ndarray) -> dict[str
     `bins` (3, BINS) are squared errors, negative log-likelihoods and counts over time.
     """
     found: dict[str, Any] = {"over_time": over_time(data, bins), "cut": data.cut, "records": records(model, data)}
-    known, learned = data.arrays.coupling, learned_coupling(model, data)
-    if known is not None and learned is not None:
+    attention = attention_over_time(model, data)
+    if attention is None:
+        return found
+    found["row_distance"] = {"value": row_distance(attention[-1]), "how": (
+        "mean total-variation distance between two rows of softmax(a) at the end of the series; 0 if all are equal")}
+    known, learned = data.arrays.coupling, learned_coupling(model, data, attention)
+    if known is not None:
         found["coupling"] = {
             "names": list(data.arrays.names), "known": known.tolist(), "learned": learned.round(4).tolist(),
             "how": "softmax(a(t)) averaged over series and time, mapped to the variables by the weights of p, "
@@ -111,11 +116,14 @@ def unobserved_points(like: Points, t: np.ndarray) -> Points:
     return Points(*(v.to(like.t.device) for v in (points.t, points.x, points.m, points.valid)))
 
 
-def learned_coupling(model: nn.Module, data: ForecastSeries) -> np.ndarray | None:
-    """Return the learned coupling of the variables: attention on h, mapped by the weights from h to the means."""
+def attention_over_time(model: nn.Module, data: ForecastSeries) -> torch.Tensor | None:
+    """Return a of some test series at 21 times, (21, B, d, d), or None without attention."""
     batch = data.forecast_batch(data.parts.parts.test[:SHOWN * 4], 0)
-    _, a = model.trajectory(batch, data.grid(21).tolist())  # type: ignore[operator]
-    if a is None:
-        return None
+    a: torch.Tensor | None = model.trajectory(batch, data.grid(21).tolist())[1]  # type: ignore[operator]
+    return a
+
+
+def learned_coupling(model: nn.Module, data: ForecastSeries, a: torch.Tensor) -> np.ndarray:
+    """Return the learned coupling of the variables: attention on h, mapped by the weights from h to the means."""
     p: Any = model.p
     return excess_flow(a, p.out.weight[:len(data.arrays.names)].abs() @ p.hidden.weight.abs())

@@ -20,6 +20,7 @@ from acenode.data.sporadic import SporadicBatch
 from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.forecast_batches import ForecastSeries
+from acenode.experiments.forecast_errors import ObservedTargets, error_report
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
 from acenode.models.initialise import initialise
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
@@ -136,6 +137,19 @@ class ForecastTask:
         found = {"mse": out.squared / max(1.0, out.observed), "negll": out.nll / max(1.0, out.observed)}
         return found if out.nfe is None else {**found, "nfe": out.nfe}
 
+    @torch.no_grad()
+    def targets(self, split: str, targets: int | None) -> ObservedTargets:
+        """Return the observed targets of a split with their predictions, in the order of series, time and variable."""
+        self.model.eval()
+        columns, first = [], 0
+        for batch in self.batches(split, targets):
+            mean, target = self.model(batch).mean, batch.target
+            series, point, variable = (target.m > 0).nonzero(as_tuple=True)
+            at = series, point, variable
+            columns.append((series + first, variable, target.x[at], mean[at]))
+            first += len(target.t)
+        return ObservedTargets(*(torch.cat(column).cpu().numpy() for column in zip(*columns, strict=True)))
+
     # Snapshots and report -----------------------------------------------------------------------------------------
 
     @torch.no_grad()
@@ -153,7 +167,8 @@ class ForecastTask:
         errors = self.errors("test", None, bins=report.BINS)
         assert errors is not None
         assert errors.bins is not None
-        return report.report(self.model, self.data, errors.bins)
+        found = error_report(self.targets("test", self.config.part(ForecastData).targets), self.data.arrays.names)
+        return {**report.report(self.model, self.data, errors.bins), "errors": found}
 
 
 def binned(t: Tensor, edges: Tensor, *values: Tensor) -> np.ndarray:

@@ -93,7 +93,7 @@ def test_other_runs_are_ignored(other: dict[str, Any], catalogue: Catalogue, tmp
 
 @pytest.mark.parametrize(("other", "new"), [
     ({}, 0), ({"engine": "reference"}, 1), ({"sample": "ou"}, 1), ({"at_jump": "recompute"}, 1),
-    ({"attention_every": 1}, 1), ({"impute": True}, 1)])
+    ({"attention_every": 1}, 1), ({"impute": True}, 1), ({"g": "matrix"}, 1)])
 def test_runs_whose_passes_differ_in_length_are_ignored(other: dict[str, Any], new: int, catalogue: Catalogue,
                                                         tmp_path: Path, timed: list[Config]) -> None:
     finished_runs(catalogue.store.root, 2, experiment="ushcn")

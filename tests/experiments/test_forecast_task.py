@@ -76,12 +76,16 @@ def test_every_method_trains_on_every_sample(method: str, sample: str, tmp_path:
     assert all(t <= record["cut"] for t in record["jumps"])
     assert all(t > record["cut"] for v in record["variables"] for t in v["target_t"])
     assert ("coupling" in result) == (method == "ace" and WHOLE[sample].coupling is not None)
+    errors = result["errors"]
+    assert errors["mse"] == pytest.approx(result["test"]["mse"], rel=1e-5)
+    assert [v["name"] for v in errors["by_variable"]] == list(WHOLE[sample].names)
+    assert ("row_distance" in result) == (method == "ace")
 
 
 @pytest.mark.parametrize("given", [
     {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"attention": "fixed", "initial": "dense"},
     {"schedule": "joint"}, {"schedule": "epoch", "epochs": 2}, {"penalty": "l1"}, {"penalty": "none"},
-    {"detach_attention": True}, {"feedback": "own"}, {"at_jump": "recompute"}, {"at_jump": "observed"},
+    {"detach_attention": True}, {"feedback": "own"}, {"g": "matrix"}, {"at_jump": "recompute"}, {"at_jump": "observed"},
     {"attention_every": 1}, {"cell": "minimal"}, {"attention": "none", "impute": True}, {"impute": True},
     {"dropout": 0.3}, {"fold": 4},
     {"targets": 1}, {"mixing": 0.0},

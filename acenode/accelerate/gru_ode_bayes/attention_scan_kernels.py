@@ -23,6 +23,7 @@ from acenode.accelerate.gru_ode_bayes.attention_kernels import (
     tile,
 )
 from acenode.accelerate.gru_ode_bayes.event_kernels import process_events, process_events_back
+from acenode.accelerate.gru_ode_bayes.matrix_attention_kernels import drift, drift_back, drift_gradient, matrix_step
 from acenode.accelerate.triton_support import Serialised
 
 MIN_WINDOW = tl.constexpr(1e-12)
@@ -37,9 +38,9 @@ def window(n, every, S):
 
 @Serialised
 @triton.jit(do_not_specialize=["S", "B", "windows", "every", "row_stride", "series_stride"])
-def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dropout, w, matrices, transposed, a, soft,
-            states, attended, gates, means, mean_terms, taus, pre, post, S, B, windows, every,
-            OWN: tl.constexpr, SAVE: tl.constexpr, M: tl.constexpr, PRECISION: tl.constexpr,
+def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dropout, w, matrices, transposed, out, a,
+            soft, states, attended, gates, means, mean_terms, taus, drifts, pre, post, S, B, windows, every,
+            OWN: tl.constexpr, MATRIX: tl.constexpr, SAVE: tl.constexpr, M: tl.constexpr, PRECISION: tl.constexpr,
             H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr, DROPOUT: tl.constexpr,
             NO_READS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
     b = tl.program_id(0)
@@ -79,8 +80,16 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dr
         if n + 1 < windows:
             mean = mean / tl.maximum(tau, MIN_WINDOW)
             V = matrices + 2 * g
-            in_r, in_z = down(mean, tile(V, P)), down(mean, tile(V + P * P, P))
-            in_u = down(mean, tile(V + 2 * P * P, P))
+            v = drifts + b * H
+            if MATRIX:
+                in_r, in_z, in_u, found = drift(mean, V, P)
+                if SAVE:
+                    v += n * B * H
+                put(v, found, H, P)
+                tl.debug_barrier()
+            else:
+                in_r, in_z = down(mean, tile(V, P)), down(mean, tile(V + P * P, P))
+                in_u = down(mean, tile(V + 2 * P * P, P))
             now, after = n % 2, (n + 1) % 2
             if SAVE:
                 at = n * B + b
@@ -90,8 +99,11 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dr
                 put(mean_terms + at * 3 * H + 2 * H, in_u, H, P)
                 tl.store(taus + at, tau)
                 now, after = n, n + 1
-            attention_step(a + now * B * H * H, a + after * B * H * H, soft, transposed + g, in_r, in_z, in_u, tau,
-                           H, M, P, PRECISION)
+            if MATRIX:
+                matrix_step(a + now * B * H * H, a + after * B * H * H, soft, v, out, tau, H, M, P)
+            else:
+                attention_step(a + now * B * H * H, a + after * B * H * H, soft, transposed + g, in_r, in_z, in_u, tau,
+                               H, M, P, PRECISION)
 
 
 @triton.jit
@@ -128,14 +140,36 @@ def window_end_back(at, a, soft, d_a, d_s, states, start, end, stride, matrices,
     return d_mean / tl.maximum(tau, MIN_WINDOW)
 
 
+@triton.jit
+def matrix_window_end_back(at, soft, d_a, d_s, states, start, end, stride, transposed, out_rows, means, mean_terms,
+                           taus, d_mean_terms, d_steps, H: tl.constexpr, M: tl.constexpr, P: tl.constexpr,
+                           TRAINED: tl.constexpr, PRECISION: tl.constexpr):
+    """Do what `window_end_back` does if g gives the whole matrix. `d_steps` collects ∂a at the end of every window."""
+    tau = tl.load(taus + at)
+    for top in range(0, P, M):
+        da = add_window_gradient(d_a, soft, d_s, states, start, end, stride, top, H, M, P, PRECISION)
+        tl.debug_barrier()
+        put_strip(d_a, da, top, M, P)
+        if TRAINED:
+            i, j = (top + tl.arange(0, M))[:, None], tl.arange(0, P)[None, :]
+            tl.store(d_steps + at * H * H + i * H + j, da, mask=(i < H) & (j < H))
+    tl.debug_barrier()
+    mean, r = vector(means + at * H, H, P), vector(mean_terms + at * 3 * H, H, P)
+    z, u = vector(mean_terms + at * 3 * H + H, H, P), vector(mean_terms + at * 3 * H + 2 * H, H, P)
+    d_mean = drift_back(drift_gradient(d_a, out_rows, tau, H, P), mean, r, z, u, transposed + 6 * P * P,
+                        d_mean_terms + at * 3 * H, H, P, TRAINED)
+    return d_mean / tl.maximum(tau, MIN_WINDOW)
+
+
 @Serialised
 @triton.jit(do_not_specialize=["S", "B", "windows", "every", "row_stride", "series_stride"])
 def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, observed, x, m, dropout, w, matrices,
-             transposed, a, states, attended, gates, mean_terms, taus, pre, d_post, soft, d_s, d_a, d_gates,
-             d_mean_terms, scratch, sums, d_start, S, B, windows, every,
-             OWN: tl.constexpr, GRAD_A: tl.constexpr, F_TRAINED: tl.constexpr, G_TRAINED: tl.constexpr, M: tl.constexpr,
-             PRECISION: tl.constexpr, H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, F: tl.constexpr,
-             DROPOUT: tl.constexpr, NO_READS: tl.constexpr, P: tl.constexpr, PQ: tl.constexpr, PK: tl.constexpr):
+             transposed, out_rows, a, states, attended, gates, means, mean_terms, taus, pre, d_post, soft, d_s, d_a,
+             d_gates, d_mean_terms, d_steps, scratch, sums, d_start, S, B, windows, every,
+             OWN: tl.constexpr, MATRIX: tl.constexpr, GRAD_A: tl.constexpr, F_TRAINED: tl.constexpr,
+             G_TRAINED: tl.constexpr, M: tl.constexpr, PRECISION: tl.constexpr, H: tl.constexpr, Q: tl.constexpr,
+             D: tl.constexpr, F: tl.constexpr, DROPOUT: tl.constexpr, NO_READS: tl.constexpr, P: tl.constexpr,
+             PQ: tl.constexpr, PK: tl.constexpr):
     b = tl.program_id(0)
     soft += b * P * P
     d_a += b * P * P
@@ -153,9 +187,14 @@ def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, 
         if GRAD_A and back > 0:
             tl.debug_barrier()
             start, end = window(n + 1, every, S)
-            d_mean = window_end_back(n * B + b, a + n * B * H * H, soft, d_a, d_s, states + b * H, start, end,
-                                     B * H, matrices, transposed, mean_terms, taus, d_mean_terms, scratch, sums, H, M,
-                                     P, G_TRAINED, PRECISION)
+            if MATRIX:
+                d_mean = matrix_window_end_back(n * B + b, soft, d_a, d_s, states + b * H, start, end, B * H,
+                                                transposed, out_rows, means, mean_terms, taus, d_mean_terms, d_steps,
+                                                H, M, P, G_TRAINED, PRECISION)
+            else:
+                d_mean = window_end_back(n * B + b, a + n * B * H * H, soft, d_a, d_s, states + b * H, start, end,
+                                         B * H, matrices, transposed, mean_terms, taus, d_mean_terms, scratch, sums, H,
+                                         M, P, G_TRAINED, PRECISION)
         tl.debug_barrier()
         for top in range(0, P, M):
             now = matrix(a + n * B * H * H + top * H, H, H - top, H, M, P)

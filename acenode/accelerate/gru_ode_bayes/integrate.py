@@ -18,14 +18,19 @@ from acenode.accelerate.gru_ode_bayes.packed import PackedWeights, PassPlan, pac
 from acenode.accelerate.gru_ode_bayes.torch_backward import BackwardPass
 from acenode.accelerate.gru_ode_bayes.torch_forward import ForwardPass
 from acenode.backend import COMPILED_C, GPU_KERNELS, TORCH_OPERATIONS, Backend
-from acenode.data.gru_ode_bayes_pass import PassInputs, PassOutputs
+from acenode.data.gru_ode_bayes_pass import MatrixGWeights, PassInputs, PassOutputs
 
 
-def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs:
-    """Integrate one batch and report which implementation did it."""
+def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
+    """Integrate one batch and report which implementation did it; None if there is none.
+
+    A g that gives the whole matrix has a version for GPUs only.
+    """
     if inputs.h0.is_cuda and (found := integrate_by_kernels(backend, inputs)) is not None:
         backend.report_series_by(GPU_KERNELS)
         return found
+    if inputs.attention is not None and isinstance(inputs.attention.weights, MatrixGWeights):
+        return None
     a0 = None if inputs.attention is None else inputs.attention.a0
     return PassOutputs(*FusedPass.apply(plan_of(backend, inputs), inputs.h0, a0, *pack(inputs)))
 
@@ -43,7 +48,8 @@ def integrate_by_kernels(backend: Backend, inputs: PassInputs) -> PassOutputs | 
         before, after = cuda.KernelPass.apply(h0, dt, order.events, *weights)
     else:
         options = attention_cuda.AttentionOptions(attention.every, attention.own_feedback, attention.detach,
-                                                  torch.is_grad_enabled())
+                                                  torch.is_grad_enabled(),
+                                                  isinstance(attention.weights, MatrixGWeights))
         g = attention_cuda.kernel_g_weights(attention.weights)
         if not attention_cuda.supports(backend, h0, dt, order.events, options, weights, g):
             return None

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.backend import ACCELERATED, Backend
-from acenode.data.gru_ode_bayes_pass import PassInputs
+from acenode.data.gru_ode_bayes_pass import GWeights, PassInputs
 from acenode.data.schedule import StepSchedule
 
 WINDOW = 64  # rows of a window without attention
@@ -74,6 +74,7 @@ def pack(inputs: PassInputs) -> list[Tensor]:
         torch.cat((w.gru_input_bias + F.pad(w.gru_hidden_bias[:2 * H], (0, H)), w.gru_hidden_bias[2 * H:]))]
     if inputs.attention is not None:
         g = inputs.attention.weights
+        assert isinstance(g, GWeights)
         sign = inputs.h0.new_ones(2 * H, 1)
         sign[H:] = -1
         packed += [(g.gates * sign).t(), g.new.t(), (g.gates_in * sign).t(), g.new_in.t()]

@@ -1,7 +1,8 @@
 """Pairwise attention beside GRU-ODE-Bayes: how a(t) evolves, and what an observation does to it.
 
-    evolving    da/dt = g(a, h') with h' = h σ(a)ᵀ (Eqs. 3 and 4 of the ACE-NODE paper), by exponential steps: one for
-                every window of `every` Euler steps of h, on the mean of h' over that window
+    evolving    da/dt = g(a, h') with h' = h σ(a)ᵀ (Eqs. 3 and 4 of the ACE-NODE paper), by one step for every window
+                of `every` Euler steps of h, on the mean of h' over that window. g is a GRU on the rows of a, whose
+                steps are exponential, or maps h' to the whole matrix
     fixed       a(t) is the correlation of h(t); nothing is integrated
 
 At an observation a stays as it is (`keep`), or it is replaced by the correlation of h over the batch: for all series
@@ -15,24 +16,24 @@ from torch import Tensor, nn
 
 from acenode.attention import Correlation, Pairwise
 from acenode.data.gru_ode_bayes_pass import MIN_WINDOW
-from acenode.models.forecast.gru_ode import GRUODE, RowGRU
+from acenode.models.forecast.gru_ode import GRUODE, MatrixGRU, RowGRU
 
 
 class GRUAttention(nn.Module):
     """g, q and the options above. Attention is fixed if g is None."""
 
-    def __init__(self, g: RowGRU | None, q: nn.Module, *, every: int = 10, at_jump: str = "keep",
+    def __init__(self, g: RowGRU | MatrixGRU | None, q: nn.Module, *, every: int = 10, at_jump: str = "keep",
                  own_feedback: bool = False) -> None:
         super().__init__()
         self.g, self.q, self.every, self.at_jump, self.own_feedback = g, q, every, at_jump, own_feedback
         # q at observations: a running average of correlations over time. Its name is a key of checkpoints
-        self.anew = Correlation((g.new.in_features,), bins=41) if g is not None and at_jump != "keep" else None
+        self.anew = Correlation((g.size,), bins=41) if g is not None and at_jump != "keep" else None
 
     def initial(self, h0: Tensor) -> Tensor | None:
         """Return a(0) = q(h(0)), or None for fixed attention."""
         return self.q(h0) if self.g is not None else None
 
-    def at_rows(self, a: Tensor, h: Tensor, dt: Tensor, row: Tensor, series: Tensor) -> Tensor:
+    def at_rows(self, a: Tensor, h: Tensor, dt: Tensor, row: Tensor, series: Tensor, horizon: float) -> Tensor:
         """Return a of `series` after `row`, (R, d, d), from a(0) and h before every row, (S, B, d)."""
         assert self.g is not None
         window, found = row // self.every, a.new_empty(len(row), *a.shape[1:])  # number of windows that have ended
@@ -41,7 +42,7 @@ class GRUAttention(nn.Module):
             found[now] = a[series[now]]
             rows = slice(n * self.every, (n + 1) * self.every)
             attended, tau = torch.einsum("bij,nbj->nbi", Pairwise.weights(a), h[rows]), dt[rows].sum(0)
-            a = self.g.step((attended * dt[rows]).sum(0) / tau.clamp(min=MIN_WINDOW), a, tau.unsqueeze(-1))
+            a = self.g.step((attended * dt[rows]).sum(0) / tau.clamp(min=MIN_WINDOW), a, tau.unsqueeze(-1), horizon)
         return found
 
 
@@ -80,13 +81,13 @@ class AttentionState:
         return after
 
     def _end_window(self) -> None:
-        """Advance a by one exponential step of da/dt = g(a, mean of h')."""
+        """Advance a by one step of da/dt = g(a, mean of h')."""
         assert self.attention.g is not None
         assert isinstance(self.tau, Tensor)
         assert isinstance(self.sum, Tensor)
         assert self.a is not None
         mean = self.sum / self.tau.clamp(min=MIN_WINDOW)
-        self.a = self.attention.g.step(mean, self.a, self.tau.unsqueeze(-1))
+        self.a = self.attention.g.step(mean, self.a, self.tau.unsqueeze(-1), self.horizon)
         self._start_window()
 
     def _start_window(self) -> None:

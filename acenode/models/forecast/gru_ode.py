@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from acenode.data.gru_ode_bayes_pass import GWeights, MatrixGWeights
 from acenode.models.forecast.gaussian import Affine
 
 
@@ -47,6 +48,7 @@ class RowGRU(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
+        self.size = size
         # U of the rows of a, and W of h'
         self.gates, self.gates_in = (Affine(size, 2 * size, bias=False, blocks=2) for _ in range(2))
         self.new, self.new_in = (Affine(size, size, bias=False) for _ in range(2))
@@ -56,8 +58,8 @@ class RowGRU(nn.Module):
         rate, u = self.relax(attended, a)
         return rate * (u - a)
 
-    def step(self, attended: Tensor, a: Tensor, tau: Tensor) -> Tensor:
-        """Return a after an exponential step of length τ, (B, 1, 1)."""
+    def step(self, attended: Tensor, a: Tensor, tau: Tensor, horizon: float = 1.0) -> Tensor:
+        """Return a after an exponential step of length τ, (B, 1, 1). `horizon` is unused; see `MatrixGRU`."""
         rate, u = self.relax(attended, a)
         return a - torch.expm1(-tau * rate) * (u - a)
 
@@ -65,3 +67,37 @@ class RowGRU(nn.Module):
         """Return the rate 1 − z and the target u of da/dt = (1 − z) ⊙ (u − a)."""
         r, z = torch.sigmoid(self.gates(a) + self.gates_in(attended).unsqueeze(-2)).chunk(2, -1)
         return 1 - z, torch.tanh(self.new(r * a) + self.new_in(attended).unsqueeze(-2))
+
+    def weights(self, horizon: float) -> GWeights:
+        """Return the weights as tensors for faster versions."""
+        return GWeights(self.gates.weight, self.new.weight, self.gates_in.weight, self.new_in.weight)
+
+
+class MatrixGRU(nn.Module):
+    """g as a function of h' alone: a full GRU-ODE on h', whose derivative a linear layer maps to all d² entries of a.
+
+    r, z = σ(U h'), u = tanh(U_u (r ⊙ h')), v = (1 − z) ⊙ (u − h'), da/dt = (W v + b)/T with the horizon T. Every entry
+    of a has weights of its own, so the rows stay different: 3d² + d³ + d² parameters, 135,000 at d = 50. a is an
+    integral, without bounds. W could absorb T; dividing by it makes a change by about W v between 0 and T whatever the
+    unit of time.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.cell, self.out = GRUODE(size), Affine(size, size * size)
+
+    def forward(self, attended: Tensor, horizon: float = 1.0) -> Tensor:
+        """Return da/dt, (B, d, d), from h' (B, d)."""
+        rate: Tensor = self.out(self.cell(attended)) / horizon
+        return rate.unflatten(-1, (self.size, self.size))
+
+    def step(self, attended: Tensor, a: Tensor, tau: Tensor, horizon: float = 1.0) -> Tensor:
+        """Return a after a step of length τ, (B, 1, 1), which is exact for a constant h'."""
+        return a + tau * self(attended, horizon)
+
+    def weights(self, horizon: float) -> MatrixGWeights:
+        """Return the weights as tensors for faster versions."""
+        assert self.cell.reset is not None
+        return MatrixGWeights(self.cell.reset.weight, self.cell.update.weight, self.cell.new.weight,
+                              self.out.weight / horizon, self.out.bias / horizon)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, TORCH_OPERATIONS, Backend
-from acenode.data.gru_ode_bayes_pass import AttentionInputs, CellWeights, GWeights, PassInputs, PassOutputs
+from acenode.data.gru_ode_bayes_pass import AttentionInputs, CellWeights, PassInputs, PassOutputs
 from acenode.data.points import Points
 from acenode.data.schedule import ScheduledPoints, StepSchedule, make_schedule
 from acenode.data.sporadic import NoiseSource, SporadicBatch
@@ -130,7 +130,7 @@ class GRUODEBayes(nn.Module):
 
         Args:
             x, m: values and mask of the observations, (N, D), in the order of the schedule.
-            horizon: unit of time of fixed and recomputed attention.
+            horizon: unit of time of fixed and recomputed attention, and of g if it gives the whole matrix.
             dropout: mask of p's hidden layer before each observation, (N, units).
             noise: draws the dropout masks of imputed inputs.
             detach: treat a as a constant in the gradient.
@@ -175,7 +175,7 @@ class GRUODEBayes(nn.Module):
         """Integrate by the fastest version the backend has for this model; see `integrate_plain`."""
         with_attention = with_attention and self.attention is not None
         followed = schedule.read_everywhere(len(h0)) if with_attention else schedule
-        inputs = self._pass_inputs(followed, h0, a0, x, m, dropout, detach)
+        inputs = self._pass_inputs(followed, h0, a0, x, m, horizon, dropout, detach)
         out = None if inputs is None else dispatch.gru_ode_bayes(self.backend, inputs)
         if out is None:
             return self.integrate_plain(schedule, h0, a0, x, m, horizon, dropout=dropout, noise=noise, detach=detach,
@@ -185,11 +185,11 @@ class GRUODEBayes(nn.Module):
         observed, reads = schedule.observations, schedule.reads
         h = out.read.view(schedule.rows, *h0.shape)
         before = h.index_put((observed.row, observed.series), out.updated)  # the next row starts after the jump
-        a = self.attention.at_rows(a0, before[:-1], schedule.dt[1:], reads.row, reads.series)
+        a = self.attention.at_rows(a0, before[:-1], schedule.dt[1:], reads.row, reads.series, horizon)
         return PassOutputs(out.predicted, out.updated, h[reads.row, reads.series], a)
 
     def _pass_inputs(self, schedule: StepSchedule, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor,
-                     dropout: Tensor | None, detach: bool) -> PassInputs | None:
+                     horizon: float, dropout: Tensor | None, detach: bool) -> PassInputs | None:
         """Return this model as tensors for the dispatcher.
 
         None for models without a faster version: the minimal cell, imputed inputs, fixed or recomputed attention.
@@ -201,9 +201,8 @@ class GRUODEBayes(nn.Module):
         if attention is not None:
             if attention.g is None or a0 is None or attention.at_jump != "keep":
                 return None
-            g = attention.g
-            weights = GWeights(g.gates.weight, g.new.weight, g.gates_in.weight, g.new_in.weight)
-            evolving = AttentionInputs(a0, weights, attention.every, attention.own_feedback, detach)
+            g = attention.g.weights(horizon)
+            evolving = AttentionInputs(a0, g, attention.every, attention.own_feedback, detach)
         return PassInputs(schedule, h0, x, m, dropout, CellWeights(
             f.reset.weight, f.update.weight, f.new.weight, p.hidden.weight, p.hidden.bias, p.out.weight, p.out.bias,
             self.jump.weight, self.jump.bias, gru.input.weight, gru.input.bias, gru.hidden.weight, gru.hidden.bias),

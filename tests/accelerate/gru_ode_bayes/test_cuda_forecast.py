@@ -90,6 +90,7 @@ class Pass:
     when: str = "any"  # together: read points at the observations, the first at 0; start: all points at 0, in one row
     broken: int | None = None  # the index of a series whose observations are NaN
     attentive: bool = True
+    g: str = "rows"
     backend: Backend = ACCELERATED
 
     def records(self, counts: tuple[int, ...], seed: int) -> Points:
@@ -115,7 +116,7 @@ class Pass:
         x, m = (v[at.series, at.point].to(device, dtype) for v in (seen.x, seen.m))
         attention = None
         if self.attentive:
-            attention = evolving(self.every, "dense", self.H, own_feedback=self.own_feedback)
+            attention = evolving(self.every, "dense", self.H, self.g, own_feedback=self.own_feedback)
         model = filled(GRUODEBayes(D, self.H, 7, 4, attention=attention, backend=self.backend),
                        size=0.8 / self.H**0.5).to(device, dtype)
         assert isinstance(model, GRUODEBayes)
@@ -178,18 +179,21 @@ def test_kernels_are_used(attentive: bool, by_kernels: list[bool]) -> None:
     assert by_kernels == [True, True]
 
 
+@pytest.mark.parametrize("g", ["rows", "matrix"])
 @pytest.mark.parametrize("own_feedback", [False, True])
 @pytest.mark.parametrize("detach", [False, True])
 @pytest.mark.parametrize("own_steps", [False, True])
-def test_kernels_with_attention_match_the_cpu(own_feedback: bool, detach: bool, own_steps: bool,
+def test_kernels_with_attention_match_the_cpu(own_feedback: bool, detach: bool, own_steps: bool, g: str,
                                                by_kernels: list[bool]) -> None:
-    Pass(5, own_feedback=own_feedback, detach=detach, own_steps=own_steps).check()
+    Pass(5, own_feedback=own_feedback, detach=detach, own_steps=own_steps, g=g).check()
     assert by_kernels == [True]
 
 
 @pytest.mark.parametrize("of", [
     Pass(50, every=10), Pass(50, every=7, own_feedback=True, own_steps=True), Pass(20, every=3, observations=False),
-    Pass(20, every=100, reads=False, dropout=True), Pass(5, every=1), Pass(40, every=60, own_steps=True, detach=True)])
+    Pass(20, every=100, reads=False, dropout=True), Pass(5, every=1), Pass(40, every=60, own_steps=True, detach=True),
+    Pass(50, every=10, g="matrix"), Pass(20, every=100, g="matrix", dropout=True),
+    Pass(20, every=3, g="matrix", frozen=("f", "p", "jump", "start")), Pass(50, every=1, g="matrix", own_steps=True)])
 def test_kernels_with_attention_of_several_sizes(of: Pass, by_kernels: list[bool]) -> None:
     of.check()
     assert by_kernels == [True]

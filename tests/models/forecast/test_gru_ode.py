@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from acenode.models.forecast.gaussian import gaussian_nll
-from acenode.models.forecast.gru_ode import GRUODE, RowGRU
+from acenode.models.forecast.gru_ode import GRUODE, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUBayes, kl_to_observation
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -68,6 +68,32 @@ def test_an_exponential_step_of_a() -> None:
     assert torch.allclose((g.step(attended, a, tau * 1e-7) - a) / (tau * 1e-7), g(attended, a), atol=1e-6)
     assert torch.equal(g.step(attended, a, tau * 0), a)
     assert (g.step(attended, a, tau * 1e6).abs() <= 1).all()
+
+
+def test_g_maps_h_to_the_whole_matrix() -> None:
+    """Entry ij of da/dt is a row of the linear layer on the GRU-ODE of h'; it does not depend on a."""
+    g, T = filled(MatrixGRU(H)).double(), 3.0
+    attended, a = randn(2, H), randn(2, H, H)
+    cell = g.cell
+    for b in range(2):
+        r = torch.sigmoid(cell.reset.weight @ attended[b])  # type: ignore[union-attr]
+        z = torch.sigmoid(cell.update.weight @ attended[b])
+        v = (1 - z) * (torch.tanh(cell.new.weight @ (r * attended[b])) - attended[b])
+        for i in range(H):
+            for j in range(H):
+                rate = (g.out.weight[H * i + j] @ v + g.out.bias[H * i + j]) / T
+                assert torch.allclose(g(attended, T)[b, i, j], rate)
+    tau = torch.tensor([0.7, 3.0], dtype=torch.float64).view(2, 1, 1)
+    assert torch.allclose(g.step(attended, a, tau, T), a + tau * g(attended, T))
+    halves = g.step(attended, g.step(attended, a, tau / 2, T), tau / 2, T)
+    assert torch.allclose(halves, g.step(attended, a, tau, T))  # exact for a constant h'
+
+
+def test_equal_rows_become_different_only_if_g_gives_the_matrix() -> None:
+    attended, a, tau = randn(2, H), randn(2, 1, H).expand(2, H, H), torch.ones(2, 1, 1, dtype=torch.float64)
+    shared, own = filled(RowGRU(H)).double(), filled(MatrixGRU(H)).double()
+    assert torch.allclose(shared.step(attended, a, tau).diff(dim=1), torch.zeros(2, H - 1, H, dtype=torch.float64))
+    assert float(own.step(attended, a, tau).diff(dim=1).detach().abs().min()) > 1e-3
 
 
 def test_the_gru_bayes_update() -> None:

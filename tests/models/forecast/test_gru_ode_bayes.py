@@ -35,7 +35,7 @@ from acenode.data.points import TimeSeries
 from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.gaussian import Gaussian, gaussian_nll
 from acenode.models.forecast.gru_attention import AttentionState
-from acenode.models.forecast.gru_ode import GRUODE
+from acenode.models.forecast.gru_ode import GRUODE, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, kl_to_observation
 from acenode.models.initialise import initialise
 
@@ -63,9 +63,13 @@ def by_hand(model: GRUODEBayes, of: TimeSeries) -> Tensor:
                 kept.append(attended)
                 rows += 1
                 if rows == attention.every:
-                    assert attention.g is not None
-                    rate, u = attention.g.relax(torch.stack(kept).mean(0), a)
-                    a = u + torch.exp(-rows * STEP * rate) * (a - u)
+                    g, mean = attention.g, torch.stack(kept).mean(0)
+                    if isinstance(g, MatrixGRU):
+                        a = a + rows * STEP / END * (g.out.weight @ g.cell(mean)[0] + g.out.bias).view_as(a)
+                    else:
+                        assert isinstance(g, RowGRU)
+                        rate, u = g.relax(mean, a)
+                        a = u + torch.exp(-rows * STEP * rate) * (a - u)
                     weights, rows, kept = torch.softmax(a, -1), 0, []
         for t, x, m in zip(of.t, of.x, of.m, strict=True):
             if round(float(t) / STEP) == step:
@@ -78,7 +82,8 @@ def by_hand(model: GRUODEBayes, of: TimeSeries) -> Tensor:
 
 
 KINDS: dict[str, Any] = {"plain": lambda: None, "ace": lambda: evolving(every=3),
-                         "own": lambda: evolving(every=1, own_feedback=True)}
+                         "own": lambda: evolving(every=1, own_feedback=True),
+                         "matrix": lambda: evolving(every=3, g="matrix")}
 
 
 @pytest.mark.parametrize("backend", [ACCELERATED, PLAIN], ids=["fused", "plain"])
@@ -128,7 +133,7 @@ def test_the_fused_pass_has_the_gradients_of_the_plain_loop(kind: str, detach: b
             assert relative(mine, exact) < 1e-9, name
 
 
-@pytest.mark.parametrize("kind", ["plain", "ace"])
+@pytest.mark.parametrize("kind", ["plain", "ace", "matrix"])
 def test_the_gradient_against_central_differences(kind: str) -> None:
     model, of = model_of(KINDS[kind]()), batch(several())
     objective(model, of).backward()
@@ -370,6 +375,11 @@ def test_sizes_of_the_parts() -> None:
 def test_sizes_of_the_methods(method: str, size: int) -> None:
     experiment = experiments.get("ushcn")
     assert experiment.count(experiment.configure(method, "full")) == size
+
+
+def test_size_with_a_whole_matrix_from_g() -> None:
+    experiment = experiments.get("ushcn")
+    assert experiment.count(experiment.configure("ace", "full", g="matrix")) == 27_235 + 135_000
 
 
 def test_initialisation_is_as_published() -> None:
