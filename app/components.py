@@ -54,8 +54,8 @@ def _component(name: str) -> Callable[..., Any]:
         js=ADAPTER % {"name": name, "version": asset_files.version()}, isolate_styles=False)
 
 
-def _mount(name: str, key: str, data: dict[str, Any]) -> Any:
-    callbacks = {f"on_{event}_change": lambda: None for event in EVENTS}
+def _mount(name: str, key: str, data: dict[str, Any], **more: Callable[[], None]) -> Any:
+    callbacks = {f"on_{event}_change": lambda: None for event in EVENTS} | more
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
 
@@ -74,6 +74,15 @@ def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands:
 def player(key: str, runs: list[dict[str, Any]]) -> Any:
     """Show h(t) and its attention over time and over training, for all runs in step."""
     return _mount("player", key, {"runs": runs})
+
+
+def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str], None]) -> Any:
+    """Show tables of the paper with our values; `choose` is called with the key of a cell that was clicked."""
+    def clicked() -> None:
+        if cell := st.session_state[key].get("cell"):
+            choose(cell)
+
+    return _mount("paper_tables", key, view, on_cell_change=clicked)
 
 
 def active_runs(key: str) -> Any:

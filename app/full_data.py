@@ -12,8 +12,11 @@ from .services import services
 REFRESH = "1s"  # while a download runs
 
 
-def show(experiment: Experiment) -> bool:
-    """Show the state of the full data and return True if it can be trained on; if not, offer the download."""
+def show(experiment: Experiment, key: str = "download") -> bool:
+    """Show the state of the full data and return True if it can be trained on; if not, offer the download.
+
+    `key` is the session key of the button.
+    """
     if (source := experiment.source) is None:
         return True
     state = services().fetcher.state(source)
@@ -32,7 +35,7 @@ def show(experiment: Experiment) -> bool:
         else:
             st.markdown(f"The full **{experiment.title}** data set is not on this machine yet. The sample needs no "
                         "download.")
-        if st.button("Download and prepare", icon=":material/download:", key="download"):
+        if st.button("Download and prepare", icon=":material/download:", key=key):
             services().fetcher.start(source)
             st.rerun()
     return False

@@ -18,6 +18,11 @@ def home() -> Any:
     return st.Page(PAGES / "home.py", title="Home", icon=":material/home:", default=True)
 
 
+def paper() -> Any:
+    """Return the page with the paper's tables and figures."""
+    return st.Page(PAGES / "paper.py", title="Paper", icon=":material/article:", url_path="paper")
+
+
 def experiment(name: str) -> Any:
     """Return an experiment's page. All share one file, which reads the name from `st.session_state["page"]`."""
     return st.Page(PAGES / "experiment.py", title=EXPERIMENTS[name].title, icon=":material/science:", url_path=name)
@@ -35,4 +40,5 @@ def runs() -> Any:
 
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
-    return {"": [home()], "Experiments": [experiment(name) for name in EXPERIMENTS], "Results": [compare(), runs()]}
+    return {"": [home(), paper()], "Experiments": [experiment(name) for name in EXPERIMENTS],
+            "Results": [compare(), runs()]}

@@ -32,6 +32,7 @@ class Contest:
     ace_epochs: frozenset[int] = frozenset()
     other_epochs: frozenset[int] = frozenset()
     partial: bool = False  # measured on a part of the full data
+    unit: str = ""  # of a difference
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,9 @@ def _with_numbers(finding: Finding) -> str:
     kind = "pairs" if finding.pairs else "runs each"
     sign = 1 if contest.higher_is_better else -1
     ends = sorted((sign * low, sign * high))
-    return (f"{_name(finding)} ({_signed(sign * (finding.advantage or 0.0))} against {contest.host}, 95% interval "
-            f"{_signed(ends[0])} to {_signed(ends[1])}, {n} {kind})")
+    difference = f"{_signed(sign * (finding.advantage or 0.0))}{contest.unit}"
+    return (f"{_name(finding)} ({difference} against {contest.host}, 95% interval {_signed(ends[0])} to "
+            f"{_signed(ends[1])}, {n} {kind})")
 
 
 def _signed(value: float) -> str:

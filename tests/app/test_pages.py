@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from acenode.experiments import EXPERIMENTS
 
 Page = Callable[..., AppTest]
-PAGES = ["", *EXPERIMENTS, "compare", "runs"]
+PAGES = ["", "paper", *EXPERIMENTS, "compare", "runs"]
 
 
 def no_exception(app: AppTest) -> AppTest:

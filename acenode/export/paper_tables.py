@@ -1,0 +1,92 @@
+"""The paper's tables with the measured values beside the printed ones, as CSV, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from acenode.results import cell_text
+from acenode.results.cells import Measured
+from acenode.results.paper_tables import TABLES, PaperCell, PaperTable
+
+Values = Mapping[str, Measured]  # by the key of the cell
+
+LATEX = {"\\": r"\textbackslash{}", "%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{",
+         "}": r"\}", "±": r"$\pm$", "×10⁻³": r"$\times 10^{-3}$", "−": "$-$", "Δ": r"$\Delta$", "–": "--",
+         "≈": r"$\approx$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "◐": r"$\circ$", "○": r"$\circ$"}
+
+
+def to_csv(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.values())) -> str:
+    """Write one line for each cell of each table, with the ids of its runs."""
+    lines = [_line(table, row.title, column, cell, measured.get(cell.key, Measured()))
+             for table in tables for row in table.rows
+             for column, cell in zip(table.columns, row.cells, strict=True) if cell is not None]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _line(table: PaperTable, row: str, column: str, cell: PaperCell, found: Measured) -> dict[str, Any]:
+    return {"table": table.name, "row": row, "column": column, "experiment": cell.experiment, "method": cell.method,
+            "metric": cell.metric, "settings": " ".join(f"{k}={v}" for k, v in cell.settings.items()),
+            "unit": cell.format.unit.strip(), "paper_mean": cell.printed.mean, "paper_std": cell.printed.std,
+            "mean": found.mean, "std": found.std, "runs": found.n, "seeds": " ".join(map(str, found.seeds)),
+            "folds": " ".join(map(str, found.folds)), "epochs": found.epochs, "difference": found.difference,
+            "mark": found.mark, "note": found.note, "run_ids": " ".join(entry.id for entry in found.entries)}
+
+
+def to_markdown(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.values())) -> str:
+    """Write each table as a Markdown table under a heading, and explain the marks."""
+    parts = []
+    for table in tables:
+        heads, rows = _grid(table, measured)
+        lines = [heads, ["---"] * len(heads), *rows]
+        escaped = ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines]
+        parts.append("\n".join([f"## {table.title}", "", table.caption, "", *escaped]))
+    return "\n\n".join([*parts, cell_text.legend()]) + "\n"
+
+
+def to_latex(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.values())) -> str:
+    """Write each table as a LaTeX table; needs the packages booktabs and amssymb."""
+    parts = ["% needs \\usepackage{booktabs,amssymb}"]
+    for table in tables:
+        heads, rows = _grid(table, measured)
+        body = [" & ".join(map(_latex, line)) + r" \\" for line in (heads, *rows)]
+        parts.append("\n".join([
+            r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.caption)}}}",
+            rf"\begin{{tabular}}{{{'l' * len(heads)}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule",
+            r"\end{tabular}", r"\end{table}"]))
+    return "\n\n".join([*parts, "% " + cell_text.legend()]) + "\n"
+
+
+def _grid(table: PaperTable, measured: Values) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows: for each column of the table the printed and the measured value."""
+    heads = ["Method", *(f"{column}, {side}" for column in table.columns for side in ("paper", "ours"))]
+    rows = []
+    for row in table.rows:
+        texts = [row.title]
+        for cell in row.cells:
+            texts += ["", ""] if cell is None else [cell_text.printed(cell),
+                                                    _ours(cell, measured.get(cell.key, Measured()))]
+        rows.append(texts)
+    return heads, rows
+
+
+def _ours(cell: PaperCell, found: Measured) -> str:
+    if not found.n:
+        return cell_text.mark(found)
+    words = [cell_text.repeats(found), cell_text.difference(cell, found), cell_text.mark(found)]
+    return f"{cell_text.ours(cell, found)} ({', '.join(filter(None, words))})"
+
+
+def _latex(text: str) -> str:
+    """Escape characters that LaTeX interprets or does not know."""
+    text = text.replace("×10⁻³", "\0")  # a word of several characters
+    return "".join(LATEX["×10⁻³"] if c == "\0" else LATEX.get(c, c) for c in text)
+
+
+FORMATS: dict[str, Callable[[Values], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}

@@ -1,0 +1,72 @@
+"""The words and numbers of a measured cell, the same on the page and in exports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acenode.results.cells import Mark, Measured
+from acenode.results.paper_tables import PaperCell
+
+
+@dataclass(frozen=True)
+class MarkText:
+    """How a mark is written. The symbol and the word say the same, so that neither needs a colour."""
+
+    symbol: str
+    word: str
+    meaning: str
+
+
+MARKS: dict[Mark, MarkText] = {
+    "within": MarkText("≈", "within", "our mean is within the paper's spread"),
+    "better": MarkText("▲", "better", "outside it on the better side"),
+    "worse": MarkText("▼", "worse", "outside it on the worse side"),
+    "partial": MarkText("◐", "partial data", "from a part of the data, not compared"),
+    "missing": MarkText("○", "not measured", "no run yet"),
+}
+
+
+def mark(measured: Measured) -> str:
+    """Return the mark as a symbol and a word."""
+    return f"{MARKS[measured.mark].symbol} {MARKS[measured.mark].word}"
+
+
+def legend() -> str:
+    """Explain all marks in one line."""
+    return "Marks: " + "; ".join(f"{m.symbol} {m.word}: {m.meaning}" for m in MARKS.values()) + "."
+
+
+def printed(cell: PaperCell) -> str:
+    """Return the printed value without its unit, which the column has."""
+    return _spread(cell.printed.mean, cell.printed.std, cell.printed.digits)
+
+
+def ours(cell: PaperCell, measured: Measured) -> str:
+    """Return our mean and standard deviation, or a dash."""
+    return "–" if measured.mean is None else _spread(measured.mean, measured.std, digits(cell))
+
+
+def difference(cell: PaperCell, measured: Measured) -> str:
+    """Return our mean less the printed one with its sign; empty if they are not comparable."""
+    if measured.difference is None:
+        return ""
+    text = f"{measured.difference:+.{digits(cell)}f}".replace("-", "−")
+    return text if any(c in "123456789" for c in text) else text.lstrip("+−")
+
+
+def repeats(measured: Measured) -> str:
+    """Return the number of seeds or folds and of epochs."""
+    if not measured.n:
+        return ""
+    kind = "fold" if measured.folds else "seed"
+    n = len(measured.folds or measured.seeds)
+    return f"{n} {kind}{'s' * (n > 1)}, {measured.epochs} epochs"
+
+
+def digits(cell: PaperCell) -> int:
+    """Return the decimals of measured values: those of the metric, at least those printed."""
+    return max(cell.printed.digits, cell.format.digits or 0)
+
+
+def _spread(mean: float, std: float | None, decimals: int) -> str:
+    return f"{mean:.{decimals}f}" + ("" if std is None else f" ± {std:.{decimals}f}")

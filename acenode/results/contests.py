@@ -1,0 +1,57 @@
+"""Measure all cells of the paper, and set ACE beside its host method in every column that has both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from acenode import experiments
+from acenode.results.cells import CELLS, Measured, measure
+from acenode.results.evidence import Contest, Repeat
+from acenode.results.paper_tables import HOSTS, PaperCell
+from acenode.results.run_groups import method_title
+from acenode.runs.entry import Entry
+
+
+def measure_all(entries: Iterable[Entry]) -> dict[str, Measured]:
+    """Measure every cell; the keys are those of the cells."""
+    by_experiment: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_experiment.setdefault(entry.experiment, []).append(entry)
+    return {key: measure(cell, by_experiment.get(cell.experiment, [])) for key, cell in CELLS.items()}
+
+
+def contests(measured: Mapping[str, Measured]) -> list[Contest]:
+    """Return the measured values of ACE and its host method, in the order of the paper's tables."""
+    found = []
+    for ace in CELLS.values():
+        if ace.method != "ace" or ace.ablation:
+            continue
+        host = HOSTS[ace.experiment]
+        other = next((c for c in CELLS.values() if c.method == host and c.settings == ace.settings
+                      and (c.experiment, c.metric) == (ace.experiment, ace.metric)), None)
+        if other is not None:
+            ours, theirs = measured[ace.key], measured[other.key]
+            found.append(Contest(
+                _title(ace), method_title(ace.experiment, host), _values(ace, ours), _values(other, theirs),
+                ace.format.higher_is_better, _epochs(ours), _epochs(theirs),
+                "partial" in (ours.mark, theirs.mark), " points" if ace.format.unit == "%" else ace.format.unit))
+    return found
+
+
+def _title(cell: PaperCell) -> str:
+    task = cell.settings.get("task")
+    return " ".join(filter(None, (experiments.get(cell.experiment).title, task, cell.format.title)))
+
+
+def _values(cell: PaperCell, measured: Measured) -> dict[Repeat, float]:
+    """Return the value of each run, by seed and fold."""
+    found = {}
+    for entry in measured.entries:
+        value = measure(cell, [entry]).mean
+        if value is not None:
+            found[entry.seed, int(entry.config.get("fold") or 0)] = value
+    return found
+
+
+def _epochs(measured: Measured) -> frozenset[int]:
+    return frozenset() if measured.epochs is None else frozenset({measured.epochs})

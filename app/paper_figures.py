@@ -1,0 +1,183 @@
+"""The paper's figures from our runs: error over time, t-SNE with silhouettes, and attention over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+from plotly.subplots import make_subplots
+
+from acenode import experiments
+from acenode.results import paper_figures
+from acenode.results.cells import Measured
+from acenode.results.paper_figures import AttentionFrames, ErrorLine, TsnePanel
+from acenode.results.series_records import time_note
+
+from . import labels, messages
+from .charts import CONFIG, LEGEND, MARGIN, mark_forecast, time_axis
+
+Values = Mapping[str, Measured]
+
+OVER_TIME = {"USHCN": ("ushcn", None, False), "PhysioNet extrapolation": ("physionet-vitals", "extrapolation", False),
+             "PhysioNet interpolation": ("physionet-vitals", "interpolation", False),
+             "Types of attention": ("physionet-vitals", "extrapolation", True)}
+MAIN = {"ace": labels.PALETTE[1], "augmented": labels.PALETTE[2],
+        **dict.fromkeys(("latent-ode", "gru-ode-bayes"), labels.PALETTE[0])}
+ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
+
+
+def show(measured: Values) -> None:
+    """Show the figures, one tab each; only the open one is drawn."""
+    tabs = st.tabs(["Error over time", "t-SNE", "Attention over time"], key="figure", on_change="rerun",
+                   bind="query-params")
+    for tab, draw in zip(tabs, (show_errors, show_tsne, show_attention), strict=True):
+        if tab.open:
+            with tab:
+                draw(measured)
+
+
+def show_errors(measured: Values) -> None:
+    """Show the error against the time of the predicted value, for one of the tasks."""
+    name = st.segmented_control("Task", list(OVER_TIME), default="USHCN", key="paper/task", required=True,
+                                label_visibility="collapsed") or "USHCN"
+    cells = paper_figures.over_time_cells(*OVER_TIME[name])
+    lines = paper_figures.error_lines(cells, measured)
+    if not lines:
+        st.info(f"No finished run on the full data has errors over time for {name} yet. Click a cell of its table and "
+                "train what is missing.", icon=":material/show_chart:")
+        return
+    note = next((line.unit_note for line in lines if line.unit_note), "")
+    st.caption("Mean squared error by the time of the predicted value, over all predicted points. Lines: mean over the "
+               f"runs. Bands: smallest to largest. {messages.escape(time_note(note))}")
+    st.plotly_chart(errors(lines), key=f"paper/errors/{name}", config=CONFIG)
+    drawn = {line.cell.key for line in lines}
+    without = [cell.title for cell in cells if cell.key not in drawn]
+    if without:
+        st.caption(f"Not measured yet: {messages.escape(', '.join(without))}")
+
+
+def errors(lines: list[ErrorLine]) -> go.Figure:
+    """Draw a line with a band for each method; ACE is thicker."""
+    figure = go.Figure()
+    colours = _colours(lines)
+    for line in lines:
+        colour, name = colours[line.cell.title], escape(line.cell.title)
+        if line.runs > 1:
+            figure.add_scatter(x=line.t + line.t[::-1], y=line.high + line.low[::-1], fill="toself", fillcolor=colour,
+                               opacity=0.12, line={"width": 0}, mode="lines", hoverinfo="skip", showlegend=False,
+                               legendgroup=line.cell.key)
+        ours = line.cell.method == "ace" and not line.cell.ablation
+        figure.add_scatter(
+            x=line.t, y=line.mean, mode="lines+markers", name=f"{name} ({line.runs} run{'s' * (line.runs > 1)})",
+            line={"color": colour, "width": 3 if ours else 1.5}, marker={"size": 6 if ours else 4},
+            legendgroup=line.cell.key, hovertemplate="%{y:.4g} at %{x:.3~g}<extra>" + name + "</extra>")
+    scale = lines[0].cell.format.unit
+    figure.update_layout(height=460, margin=MARGIN, legend=LEGEND)
+    figure.update_xaxes(title=time_axis({line.unit for line in lines if line.unit}), zeroline=False)
+    figure.update_yaxes(title=f"MSE{scale}", rangemode="tozero", zeroline=False)
+    mark_forecast(figure, {line.cut for line in lines if line.cut is not None and line.t[0] < line.cut})
+    return figure
+
+
+def _colours(lines: list[ErrorLine]) -> dict[str, str]:
+    """Give ACE and the methods of the paper's figures the same colours everywhere, the others the rest."""
+    known = {line.cell.title: MAIN[line.cell.method] for line in lines
+             if line.cell.method in MAIN and not line.cell.ablation}
+    rest = [colour for colour in labels.PALETTE if colour not in MAIN.values()]
+    others = [line.cell.title for line in lines if line.cell.title not in known]
+    return known | {title: rest[i % len(rest)] for i, title in enumerate(others)}
+
+
+def show_tsne(measured: Values) -> None:
+    """Show the t-SNE of the features side by side, with the silhouettes."""
+    experiment, panels = paper_figures.tsne_panels(measured)
+    if not panels:
+        st.info("No finished image run on the full data has a t-SNE yet. Click a cell of CIFAR10's table and train "
+                "what is missing.", icon=":material/scatter_plot:")
+        return
+    title = experiments.get(experiment).title
+    instead = "" if experiment == "cifar10" else (
+        f" The paper shows CIFAR10; {title} stands in until CIFAR10 has runs of all three methods.")
+    st.caption(f"t-SNE of the features of {title}'s test images, before the last layer, coloured by class. Distances "
+               f"between groups have no scale.{instead}")
+    st.plotly_chart(tsne(panels), key="paper/tsne", config=CONFIG)
+    have = {panel.entry.method for panel in panels}
+    without = [labels.method_title(experiment, m) for m in paper_figures.TSNE_METHODS if m not in have]
+    if without:
+        st.caption(f"Not measured yet: {messages.escape(', '.join(without))}")
+
+
+def tsne(panels: list[TsnePanel]) -> go.Figure:
+    """Draw one panel for each method, with its silhouette in the title."""
+    figure = make_subplots(1, len(panels), subplot_titles=[_panel_title(panel) for panel in panels],
+                           horizontal_spacing=0.03)
+    for place, panel in enumerate(panels):
+        points, classes = panel.charts.tsne or {}, panel.charts.classes
+        label = np.asarray(points["label"])
+        for n in np.unique(label):
+            own = np.flatnonzero(label == n)
+            name = escape(classes[n]) if n < len(classes) else str(n)
+            figure.add_scatter(
+                x=np.asarray(points["x"])[own], y=np.asarray(points["y"])[own], mode="markers", name=name,
+                legendgroup=name, showlegend=place == 0, hovertemplate=f"{name}<extra></extra>",
+                marker={"size": 3.5, "color": labels.PALETTE[n % len(labels.PALETTE)], "opacity": 0.75},
+                row=1, col=place + 1)
+    legend = {**LEGEND, "y": -0.04, "itemsizing": "constant"}
+    figure.update_layout(height=460, margin={**MARGIN, "t": 50}, legend=legend)
+    figure.update_xaxes(showticklabels=False, zeroline=False, showgrid=False, constrain="domain")
+    figure.update_yaxes(showticklabels=False, zeroline=False, showgrid=False)
+    return figure
+
+
+def _panel_title(panel: TsnePanel) -> str:
+    title = escape(labels.method_title(panel.entry.experiment, panel.entry.method))
+    if panel.silhouette is None:
+        return title
+    return f"{title}<br>silhouette {panel.silhouette:.4f} ({panel.runs} run{'s' * (panel.runs > 1)})"
+
+
+def show_attention(measured: Values) -> None:
+    """Show the attention of one sample at several times, for one experiment."""
+    runs = paper_figures.attention_runs(measured)
+    if not runs:
+        st.info("No finished ACE run on the full data has snapshots yet. Click an ACE cell of a table and train what "
+                "is missing.", icon=":material/grid_on:")
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.selectbox("Experiment", list(runs), key="paper/attention", width=280, format_func=_attention_title)
+        entry = runs[name]
+        first = paper_figures.attention_frames(entry.run)
+        if first is None:
+            st.info("The attention of this run cannot be drawn as a map.", icon=":material/grid_off:")
+            return
+        probe = st.selectbox("Sample", range(len(first.probes)), key=f"paper/probe/{name}", width=220,
+                             format_func=lambda i: first.probes[i])
+    found = paper_figures.attention_frames(entry.run, probe) or first
+    st.caption(f"{messages.escape(found.kind.title)}. From the snapshot after epoch {found.epoch} of "
+               f"{messages.escape(labels.label(entry))}. All maps have one scale.")
+    st.plotly_chart(attention(found), key=f"paper/attention/{name}", config=CONFIG)
+
+
+def _attention_title(name: str) -> str:
+    experiment, _, task = name.partition("/")
+    return " ".join(filter(None, (experiments.get(experiment).title, task)))
+
+
+def attention(found: AttentionFrames) -> go.Figure:
+    """Draw the maps side by side with one colour scale; the titles give t and the change since t = 0."""
+    titles = [f"t = {t:.3g}" + (f"<br>change {change:.2g}" if i else "<br>start")
+              for i, (t, change) in enumerate(zip(found.t, found.change, strict=True))]
+    figure = make_subplots(1, len(found.t), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.015)
+    for place, values in enumerate(found.maps):
+        figure.add_heatmap(z=np.round(values, 5), coloraxis="coloraxis", row=1, col=place + 1,
+                           hovertemplate="row %{y}, column %{x}: %{z:.3g}<extra></extra>")
+    figure.update_layout(height=330, margin={**MARGIN, "t": 54},
+                         coloraxis={"colorscale": ATTENTION, "colorbar": {"thickness": 10, "outlinewidth": 0,
+                                                                         "title": {"text": "weight"}}})
+    figure.update_xaxes(title=escape(found.kind.columns), showgrid=False, zeroline=False, constrain="domain")
+    figure.update_yaxes(autorange="reversed", showgrid=False, zeroline=False)
+    figure.update_yaxes(title=escape(found.kind.rows), col=1)
+    return figure

@@ -1,0 +1,42 @@
+"""The paper's tables on the page: what the browser draws for each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from acenode.results import cell_text
+from acenode.results.cells import Measured
+from acenode.results.paper_tables import PaperCell, PaperRow, PaperTable
+
+
+def view(tables: Iterable[PaperTable], measured: Mapping[str, Measured], chosen: str | None) -> dict[str, Any]:
+    """Describe tables for the component `paper_tables`: texts only, which the browser never interprets as markup."""
+    return {"tables": [_table(table, measured) for table in tables], "chosen": chosen}
+
+
+def _table(table: PaperTable, measured: Mapping[str, Measured]) -> dict[str, Any]:
+    best = [_best([row.cells[i] for row in table.rows]) for i in range(len(table.columns))]
+    return {"name": table.name, "title": table.title, "caption": table.caption, "corner": "Method",
+            "columns": list(table.columns), "rows": [_row(row, best, measured) for row in table.rows]}
+
+
+def _best(cells: Iterable[PaperCell | None]) -> str | None:
+    """Return the key of the best printed value of a column, which the paper prints in bold."""
+    found = [cell for cell in cells if cell is not None]
+    if not found:
+        return None
+    return (max if found[0].format.higher_is_better else min)(found, key=lambda cell: cell.printed.mean).key
+
+
+def _row(row: PaperRow, best: list[str | None], measured: Mapping[str, Measured]) -> dict[str, Any]:
+    return {"label": row.title, "cells": [
+        None if cell is None else _cell(cell, measured.get(cell.key, Measured()), cell.key == best[i])
+        for i, cell in enumerate(row.cells)]}
+
+
+def _cell(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
+    details = filter(None, (cell_text.difference(cell, found), cell_text.repeats(found)))
+    return {"key": cell.key, "printed": cell_text.printed(cell), "best": best, "ours": cell_text.ours(cell, found),
+            "mark": found.mark, "sign": cell_text.mark(found), "details": " · ".join(details),
+            "hint": found.note or "Show the runs of this cell"}

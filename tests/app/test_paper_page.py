@@ -1,0 +1,158 @@
+"""The page with the paper's tables, on the recorded runs and without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from acenode_app import paper, paper_queue, paper_tables
+from acenode_app import services as app_services
+from acenode_app.services import Services
+from streamlit.testing.v1 import AppTest
+
+from acenode.results.cells import CELLS, TABLES, Measured, measure
+from acenode.results.contests import measure_all
+from acenode.runs.recorded import recorded_runs
+
+Page = Callable[..., AppTest]
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    """Replace the process's services by ones over an empty folder and the recorded runs."""
+    made = Services(tmp_path / "runs", tmp_path / "data", recorded_runs())
+    app_services.replace(made)
+    yield made
+    made.close()
+    app_services.replace(None)
+
+
+def text(app: AppTest) -> str:
+    assert not app.exception, [e.value for e in app.exception]
+    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.subheader]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")
+
+
+def runs_of(app: AppTest) -> pd.DataFrame:
+    """Return the table of the chosen cell's runs."""
+    return next(frame.value for frame in app.dataframe if "Source" in frame.value and "Run" in frame.value)
+
+
+def test_every_table_is_on_the_page_once() -> None:
+    assert sorted(name for section in paper.SECTIONS for name in section.tables) == sorted(TABLES)
+
+
+def test_recorded_runs_fill_the_page(page: Page) -> None:
+    shown = text(page("paper"))
+    assert "Of the paper's 79 table cells" in shown
+    assert "0 are measured" not in shown
+    assert "○ not measured" in shown  # the legend
+
+
+def test_views_have_the_texts_of_every_cell(services: Services) -> None:
+    measured = measure_all(services.catalogue.entries())
+    view = paper_tables.view(TABLES.values(), measured, "mnist/ace/accuracy")
+    rows = {(t["name"], r["label"]): r["cells"] for t in view["tables"] for r in t["rows"]}
+    (ace,) = rows["mnist", "ACE-ODE-Net"]
+    assert (ace["key"], ace["printed"], ace["best"]) == ("mnist/ace/accuracy", "99.68 ± 0.03", True)
+    assert ace["sign"].split()[-1] in ("within", "better", "worse")
+    assert "seeds, 40 epochs" in ace["details"]
+    assert rows["cifar10", "ResNet"][0]["best"]  # in bold in the paper
+    assert rows["attention-error", "Fixed-ACE"][0] is None
+    assert len([c for cells in rows.values() for c in cells if c]) == sum(len(t.cells) for t in TABLES.values())
+
+
+def test_a_cell_shows_its_runs_and_what_is_missing(page: Page, services: Services) -> None:
+    app = page("paper", cell="mnist/ace/accuracy")
+    assert "MNIST classification: ACE-ODE-Net" in text(app)
+    table = runs_of(app)
+    entries = measure(CELLS["mnist/ace/accuracy"], services.catalogue.entries()).entries
+    assert list(table["Run"]) == [entry.id for entry in entries]
+    assert set(table["Source"]) == {"◆ recorded"}
+    assert list(table["Open"]) == [f"/mnist?runs={entry.id}" for entry in entries]
+    assert "Fold" not in table
+    app.button(key="paper/close").click().run()
+    assert "cell" not in app.query_params
+    assert "MNIST classification: ACE" not in text(app)
+
+
+def test_folds_are_shown(page: Page) -> None:
+    table = runs_of(page("paper", cell="ushcn/ace/negll"))
+    assert sorted(table["Fold"]) == [0, 1, 2, 3, 4]
+
+
+def test_an_unknown_cell_is_named(page: Page) -> None:
+    assert "There is no cell" in text(page("paper", cell="mnist/<b>/x"))
+
+
+def test_missing_data_is_offered(page: Page) -> None:
+    app = page("paper", cell="mnist/rknet/accuracy")
+    shown = text(app)
+    assert "missing" in shown
+    assert "on NVIDIA H200" in shown  # how long it took there
+    assert app.button(key="paper/download/mnist")
+    assert not [b for b in app.button if b.key == "paper/queue"]
+
+
+def test_queue_says_the_time_first(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(paper_queue, "_has_data", lambda config: True)
+    monkeypatch.setattr(paper_queue, "_estimate", lambda configs: f"About 3 h here for {len(configs)}")
+    monkeypatch.setattr(services.launcher, "start", started.append)
+    app = page("paper", cell="mnist/rknet/accuracy")
+    needed = paper_queue.needed([CELLS["mnist/rknet/accuracy"]], services.catalogue.entries())
+    assert needed
+    assert app.button(key="paper/queue").disabled
+    app.button(key="paper/how_long").click().run()
+    assert f"About 3 h here for {len(needed)}" in text(app)
+    app.button(key="paper/queue").click().run()
+    text(app)
+    assert started == needed
+
+
+def test_a_run_that_counts_for_two_cells_is_needed_once() -> None:
+    once = paper_queue.needed([CELLS["ushcn/ace/mse"]], [])
+    assert len(once) == 5
+    assert paper_queue.needed([CELLS["ushcn/ace/mse"], CELLS["ushcn/ace/negll"]], []) == once
+
+
+def test_time_of_recorded_runs(services: Services) -> None:
+    entries = services.catalogue.entries()
+    config = CELLS["ushcn/ace/mse"].config(0)
+    found = paper_queue.recorded_seconds([config, config], entries)
+    assert found is not None
+    seconds, devices = found
+    assert seconds == pytest.approx(2 * (paper_queue.recorded_seconds([config], entries) or (0.0, set()))[0])
+    assert seconds > 0
+    assert devices == {"NVIDIA H200"}
+    assert paper_queue.recorded_seconds([config], []) is None
+
+
+def test_downloads_hold_the_tables(page: Page) -> None:
+    app = page("paper")
+    assert [b.label for b in app.get("download_button")] == ["Tables as CSV", "Tables as Markdown", "Tables as LaTeX"]
+
+
+@pytest.mark.parametrize("figure", ["Error over time", "t-SNE", "Attention over time"])
+def test_figures_are_drawn_or_say_what_is_missing(figure: str, page: Page) -> None:
+    app = page("paper", figure=figure)
+    text(app)
+    assert len(app.get("plotly_chart")) == 1
+    bare = [str(e.value) for e in app.info]
+    assert not [e for e in bare if "yet" in e]
+
+
+def test_without_runs_every_figure_says_how_to_get_it(page: Page) -> None:
+    app_services.replace(Services("/nonexistent/runs", Path("/nonexistent/data")))
+    for figure in ("Error over time", "t-SNE", "Attention over time"):
+        shown = text(page("paper", figure=figure))
+        assert "0 are measured" in shown
+        assert "train what is missing" in shown
+
+
+def test_views_without_runs() -> None:
+    view = paper_tables.view(TABLES.values(), {}, None)
+    cells = [c for t in view["tables"] for r in t["rows"] for c in r["cells"] if c]
+    assert {c["mark"] for c in cells} == {Measured().mark}
