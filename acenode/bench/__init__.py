@@ -38,8 +38,12 @@ BENCHMARKS = {
                         "by part", "1 minute", {"repeats": 3, "device": "auto"}),
     "ushcn": Benchmark("time of one USHCN-sized training batch on the CPU, against one time grid for the batch",
                        "2 minutes", {"repeats": 3}),
+    "together": Benchmark("time, shares and memory of several runs one after another, in threads and in processes",
+                          "4 minutes", {"train": "physionet/ace:1,physionet/latent-ode:2", "each": 1, "data": "sample",
+                                        "jobs": None, "ways": None, "device": "auto"}),
 }
-OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs")
+OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs", "train", "each", "data",
+           "ways")
 
 
 def settle(options: Namespace) -> None:

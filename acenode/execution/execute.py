@@ -2,6 +2,7 @@
 
     create   check the configuration and make the run directory
     execute  train, test once with the best parameters, write the result; an error fails this run only
+    attempt  execute in the background: every error ends in status.json
 """
 
 from __future__ import annotations
@@ -97,6 +98,22 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     finally:
         writer.release()
     return Outcome(run, state, metrics, seconds, params, error)
+
+
+def attempt(run: Run, data_root: Path, stop: threading.Event) -> str | None:
+    """Execute a run without raising: whatever ends it is in its status.json. Return the state in there, if any."""
+    try:
+        execute(run, data_root, stop=stop)
+    except UserError as error:  # already in status.json, unless the run never started
+        with contextlib.suppress(UserError, OSError):
+            if run.stored_state() == "queued":
+                run.set_state("failed", error=str(error))
+    except BaseException as error:  # a bug must not leave the run in state `running`
+        with contextlib.suppress(Exception):
+            run.set_state("failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
+    with contextlib.suppress(UserError, OSError):
+        return run.stored_state()
+    return None
 
 
 def _train_and_test(writer: RunWriter, listener: RunListener, config: Config,

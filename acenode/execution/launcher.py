@@ -1,5 +1,7 @@
-"""The launcher: trains runs in background threads, from one queue, with a number of workers per device.
+"""The launcher: trains runs in the background, from one queue, with a number of workers per device.
 
+Every run has a thread here. Where a device trains one run at a time, that thread trains it; where it trains several,
+each thread has a worker process train its run, because threads of one process would compete for one interpreter.
 Workers report through the run directory alone. The launcher adds the order of the queue and the events that ask a run
 to stop. It knows nothing of the app.
 """
@@ -8,20 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, gpu_state, kinds
 from acenode.execution.environment import device_of
-from acenode.execution.execute import create, execute
+from acenode.execution.execute import attempt, create
+from acenode.execution.processes import ProcessPool
 from acenode.runs.lock import is_locked
 from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run, RunStore
 
 IDLE_SECONDS = 0.2  # between checks of the queue
+Place = Literal["auto", "thread", "process"]  # auto: processes for a device that trains several runs at a time
 ABANDONED = "training ended, but its last state could not be written"
 
 
@@ -36,10 +41,18 @@ class _Job:
 
 
 class Launcher:
-    """Starts, stops, resumes, deletes and reorders runs; each device takes runs from the queue independently."""
+    """Starts, stops, resumes, deletes and reorders runs; each device takes runs from the queue independently.
 
-    def __init__(self, store: RunStore, data_root: Path) -> None:
+    Args:
+        store: where new runs are created.
+        data_root: the folder with the data sets.
+        places: for each device, whether its runs are trained in threads of this process or in processes of their own.
+    """
+
+    def __init__(self, store: RunStore, data_root: Path, places: Mapping[str, Place] | None = None) -> None:
         self.store, self.data_root = store, data_root
+        self.places: dict[str, Place] = {**dict.fromkeys(kinds(), "auto"), **(places or {})}
+        self.pool = ProcessPool()
         self.changed = threading.Condition()
         self.waiting: list[_Job] = []
         self.running: dict[str, _Job] = {}
@@ -174,6 +187,7 @@ class Launcher:
         for job in jobs:
             if job.thread is not None:
                 job.thread.join(timeout)
+        self.pool.close()
 
     def recover(self) -> list[Run]:
         """Mark runs that a dead process left queued or running as interrupted, and return them."""
@@ -228,18 +242,23 @@ class Launcher:
                     job.thread.start()
                     self.changed.notify_all()
                 self.changed.wait(IDLE_SECONDS)
+            self.pool.end_idle()
 
     def _work(self, job: _Job) -> None:
         try:
-            execute(job.run, self.data_root, stop=job.stop)
-        except UserError as error:  # already in status.json, unless the run never started
-            with contextlib.suppress(UserError, OSError):
-                if job.run.stored_state() == "queued":
-                    job.run.set_state("failed", error=str(error))
-        except BaseException as error:  # a bug must not leave the run in state `running`
+            if self._in_process(job.device):
+                self.pool.train(job.device, job.run, self.data_root, job.stop)
+            else:
+                attempt(job.run, self.data_root, job.stop)
+        except BaseException as error:  # no process could be started, or there is a bug: the run must not stay queued
             with contextlib.suppress(Exception):
-                job.run.set_state("failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
+                job.run.set_state("failed", error=str(error))
         finally:
             with self.changed:
                 self.running.pop(job.run.id, None)
                 self.changed.notify_all()
+
+    def _in_process(self, device: str) -> bool:
+        """Return True if a run that starts now gets a process of its own."""
+        place = self.places[device]
+        return self.limits[device] > 1 if place == "auto" else place == "process"

@@ -1,0 +1,140 @@
+"""Worker processes: start them, have them train runs, and keep them for the next run for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acenode.errors import UserError
+from acenode.runs.store import BUSY, Run
+
+KEEP_SECONDS = 60.0  # how long an idle worker process is kept: importing torch takes seconds
+POLL_SECONDS = 0.1  # longest time until a stop request is passed on
+EXIT_SECONDS = 10.0  # time that an idle process gets to exit
+
+
+class WorkerProcess:
+    """A process that trains runs of one device, one at a time (`acenode.execution.worker`)."""
+
+    def __init__(self, device: str) -> None:
+        self.device, self.idle_since = device, 0.0
+        # The child imports what this process imports, and has a session of its own: Ctrl-C in a terminal reaches this
+        # process only, which then asks its workers to stop.
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
+        words = [sys.executable, "-P", "-m", "acenode.execution.worker", str(torch.get_num_threads())]
+        self.process = subprocess.Popen(words, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
+                                        start_new_session=True)
+
+    def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
+        """Train a run and wait for its end; return True if the process can train another one."""
+        self._send({"run": str(run.path.resolve()), "data": str(data_root.resolve())})
+        assert self.process.stdout is not None
+        told = False
+        while not select.select([self.process.stdout], [], [], POLL_SECONDS)[0]:
+            if stop.is_set() and not told:
+                self._send({"stop": True})
+                told = True
+        if self.process.stdout.read(1):  # the beginning of a line
+            self.process.stdout.readline()
+            return True
+        self._explain_end(run)
+        return False
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the process has died, which its output tells too
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def _explain_end(self, run: Run) -> None:
+        """Write why a run ended with its process, unless the process did."""
+        code = self.process.wait()
+        with contextlib.suppress(UserError, OSError):
+            if run.stored_state() not in BUSY:
+                return
+            if code < 0:
+                reason = " (the system does that when memory runs out)" if -code == signal.SIGKILL else ""
+                run.set_state("interrupted", error=f"the training process was killed by {_signal_name(-code)}{reason}: "
+                                                   "resume the run to continue from its last checkpoint")
+            elif code > 0:
+                run.set_state("failed", error=f"the training process ended with exit code {code}: its error is in the "
+                                              "terminal of the app")
+
+    def close_pipes(self) -> None:
+        """Let an idle process exit."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class ProcessPool:
+    """Worker processes by device; there are never more than were in use at one time in the last minute."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.closed = False
+        self.idle: list[WorkerProcess] = []
+        self.ending: list[WorkerProcess] = []
+
+    def train(self, device: str, run: Run, data_root: Path, stop: threading.Event) -> None:
+        """Train a run in an idle process of the device, or in a new one; return when the run has ended."""
+        worker = self._take(device)
+        if worker.train(run, data_root, stop):
+            worker.idle_since = time.monotonic()
+            with self.lock:
+                self.idle.append(worker)
+            if self.closed:
+                self.end_idle(0.0)
+        else:
+            worker.close_pipes()
+
+    def _take(self, device: str) -> WorkerProcess:
+        with self.lock:
+            for worker in reversed(self.idle):  # the one that was used last
+                if worker.device == device:
+                    self.idle.remove(worker)
+                    if worker.process.poll() is None:
+                        return worker
+        try:
+            return WorkerProcess(device)
+        except OSError as error:
+            raise UserError(f"no process could be started to train the run ({error.strerror or error}): "
+                            "resume it when other programs have ended") from None
+
+    def end_idle(self, seconds: float = KEEP_SECONDS) -> None:
+        """End the processes that have been idle for so long."""
+        with self.lock:
+            now = time.monotonic()
+            old = [w for w in self.idle if now - w.idle_since >= seconds]
+            self.idle = [w for w in self.idle if w not in old]
+            for worker in old:
+                worker.close_pipes()
+            self.ending = [w for w in self.ending + old if w.process.poll() is None]
+
+    def close(self) -> None:
+        """End all idle processes and wait for them; the others end after their runs."""
+        self.closed = True
+        self.end_idle(0.0)
+        for worker in self.ending:
+            try:
+                worker.process.wait(EXIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()

@@ -1,0 +1,285 @@
+"""Runs in worker processes: same numbers, stop, kill, failure, the end of the app, and how long processes are kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from quick_settings import QUICK
+
+from acenode import experiments
+from acenode.config import Config
+from acenode.execution import processes
+from acenode.execution.launcher import Launcher
+from acenode.runs.lock import is_locked
+from acenode.runs.process import alive
+from acenode.runs.store import Run, RunStore
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """One launcher for most tests, since a process takes seconds to start."""
+    root = tmp_path_factory.mktemp("processes")
+    made = Launcher(RunStore(root / "runs"), root / "data", {"cpu": "process"})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def launcher(shared: Launcher) -> Iterator[Launcher]:
+    yield shared
+    for run in [shared.store.open(name) for name in (*shared.queue(), *shared.active())]:
+        shared.stop(run)
+    assert shared.wait(60)
+    shared.set_workers("cpu", 1)
+
+
+def config(method: str = "odenet", **given: Any) -> Config:
+    settings = {**QUICK, "device": "cpu", "solver": "euler", "step_size": 1.0, **given}
+    return experiments.get("mnist").configure(method, **settings)
+
+
+def forever(**given: Any) -> Config:
+    return config(epochs=10_000, batch_size=64, **given)
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def until_training(run: Run) -> int:
+    """Wait until an iteration was reported; return the number of the process."""
+    until(lambda: run.status()["state"] == "running" and len(run.metrics()[0]) > 0)
+    return run.status()["process"]["pid"]
+
+
+def exists(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def numbers(run: Run) -> list[dict[str, Any]]:
+    """Return all metrics but times."""
+    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
+
+
+def test_the_numbers_are_those_of_a_thread_alone_and_beside_others(launcher: Launcher, tmp_path: Path) -> None:
+    thread = Launcher(launcher.store, tmp_path)
+    try:
+        alone = thread.start(config())
+        assert thread.wait(60)
+        assert alone.status()["process"]["pid"] == os.getpid()  # one at a time: a thread
+    finally:
+        thread.close()
+    launcher.set_workers("cpu", 2)
+    other, beside = launcher.start(forever(seed=1)), launcher.start(config())
+    until(lambda: beside.status()["state"] == "finished")
+    pids = {r.status()["process"]["pid"] for r in (other, beside)}
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+    assert numbers(beside) == numbers(alone)
+    assert beside.result()["test"] == alone.result()["test"]  # type: ignore[index]
+    assert beside.description()["environment"]["threads"] == torch.get_num_threads()
+
+
+def test_a_device_with_several_workers_uses_processes(tmp_path: Path) -> None:
+    launcher = Launcher(RunStore(tmp_path / "runs"), tmp_path)
+    assert not launcher._in_process("cpu")
+    launcher.set_workers("cpu", 2)
+    assert launcher._in_process("cpu")
+    launcher.places["cpu"] = "thread"
+    assert not launcher._in_process("cpu")
+    launcher.close()
+
+
+def test_a_run_stops_resumes_and_is_trained_by_the_same_process(launcher: Launcher) -> None:
+    run, waiting = launcher.start(forever()), launcher.start(config(seed=1))
+    pid = until_training(run)
+    assert alive(run.status()["process"], 0.0)
+    assert is_locked(run)
+    assert launcher.queue() == [waiting.id]
+    launcher.stop(run)
+    launcher.stop(run)
+    assert launcher.wait(60)
+    assert (run.status()["state"], waiting.status()["state"]) == ("stopped", "finished")
+    assert waiting.status()["process"]["pid"] == pid
+    assert not is_locked(run)
+    before = len(run.metrics()[0])
+    launcher.resume(run)
+    until(lambda: len(run.metrics()[0]) > before)
+    assert run.status()["process"]["pid"] == pid
+    assert "resumed on cpu" in (run.path / "log.txt").read_text()
+    launcher.stop(run)
+    assert launcher.wait(60)
+    launcher.delete(run)
+    assert not run.path.exists()
+
+
+def test_a_killed_process_interrupts_its_run_only(launcher: Launcher) -> None:
+    launcher.set_workers("cpu", 2)
+    killed, other = launcher.start(forever()), launcher.start(forever(seed=1))
+    pid = until_training(killed)
+    until_training(other)
+    waiting = launcher.start(config(seed=2))
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: waiting.status()["state"] == "finished")  # the launcher goes on
+    assert killed.stored_state() == "interrupted"
+    assert "was killed by SIGKILL" in killed.status()["error"]
+    assert other.status()["state"] == "running"
+    launcher.resume(killed)
+    assert until_training(killed) != pid
+    assert killed.status()["error"] is None
+
+
+def test_a_process_that_is_asked_to_end_writes_a_checkpoint(launcher: Launcher) -> None:
+    run = launcher.start(forever())
+    os.kill(until_training(run), signal.SIGTERM)
+    assert launcher.wait(60)
+    assert run.status()["state"] == "stopped"
+    assert (run.path / "checkpoints" / "last.pt").exists()
+
+
+def test_a_failed_run_ends_its_process_so_that_its_memory_is_freed(launcher: Launcher) -> None:
+    stuck = {**QUICK, "device": "cpu", "max_steps": 1, "rtol": 1e-6, "atol": 1e-6}
+    bad = launcher.start(experiments.get("mnist").configure("ace", **stuck))
+    good = launcher.start(config())
+    assert launcher.wait(60)
+    assert bad.status()["state"] == "failed"
+    assert "step limit" in bad.status()["error"]
+    assert not exists(bad.status()["process"]["pid"])
+    assert good.status()["state"] == "finished"
+
+
+def test_a_run_that_cannot_be_locked_fails(launcher: Launcher) -> None:
+    run = launcher.store.create(config(), {})
+    run.set_state("stopped")
+    (run.path / "lock").mkdir()
+    launcher.resume(run)
+    assert launcher.wait(60)
+    assert run.status()["state"] == "failed"
+    assert "lock" in run.status()["error"]
+
+
+def test_closing_waits_for_the_checkpoints_and_ends_the_processes(shared: Launcher) -> None:
+    """The last test of this launcher."""
+    run = shared.start(forever())
+    pid = until_training(run)
+    shared.close()
+    assert run.status()["state"] == "stopped"
+    assert (run.path / "checkpoints" / "last.pt").exists()
+    assert not exists(pid)
+
+
+def test_a_run_stops_with_a_checkpoint_when_the_app_is_killed(tmp_path: Path) -> None:
+    """The process of the launcher is killed; the worker notices, saves and exits."""
+    code = ("import sys, time; from pathlib import Path\n"
+            "from acenode.execution.launcher import Launcher; from acenode.runs.store import RunStore\n"
+            "launcher = Launcher(RunStore(Path(sys.argv[1])), Path(sys.argv[1]), {'cpu': 'process'})\n"
+            "launcher.resume(launcher.store.open('last'))\n"
+            "time.sleep(100)\n")
+    run = RunStore(tmp_path / "runs").create(forever(), {})
+    run.set_state("stopped")
+    app = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "runs")])
+    try:
+        pid = until_training(run)
+    finally:
+        app.kill()
+        app.wait()
+    until(lambda: not exists(pid))
+    assert run.stored_state() == "stopped"
+    assert (run.path / "checkpoints" / "last.pt").exists()
+
+
+@pytest.mark.parametrize(("program", "words"), [("/bin/false", "ended with exit code 1"),
+                                                ("/no/such/program", "no process could be started")])
+def test_a_process_that_does_not_start_fails_the_run(program: str, words: str, tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes.sys, "executable", program)
+    launcher = Launcher(RunStore(tmp_path / "runs"), tmp_path, {"cpu": "process"})
+    run = launcher.start(config())
+    assert launcher.wait(10)
+    launcher.close()
+    assert run.status()["state"] == "failed"
+    assert words in run.status()["error"]
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace workers by a program that starts at once and ends each run when it is asked to stop."""
+    program = tmp_path / "worker"
+    program.write_text("#!/bin/sh\nwhile read run && read stop; do echo ended; done\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(processes.sys, "executable", str(program))
+
+
+def begin(pool: processes.ProcessPool, run: Run, device: str = "cpu") -> tuple[threading.Thread, threading.Event]:
+    stop = threading.Event()
+    thread = threading.Thread(target=pool.train, args=(device, run, run.path, stop))
+    thread.start()
+    return thread, stop
+
+
+@pytest.mark.usefixtures("stub")
+def test_processes_are_kept_for_a_while_and_never_more_than_were_needed_at_once(tmp_path: Path) -> None:
+    pool, run = processes.ProcessPool(), RunStore(tmp_path).create(forever(), {})
+    pids = []
+    for _ in range(3):
+        runs = [begin(pool, run) for _ in range(2)]
+        for thread, stop in runs:
+            stop.set()
+            thread.join(10)
+        assert len(pool.idle) <= 2
+        pids.append({worker.process.pid for worker in pool.idle})
+    assert pids[0] == pids[1] == pids[2]
+    thread, stop = begin(pool, run, "cuda")
+    stop.set()
+    thread.join(10)
+    assert [worker.device for worker in pool.idle].count("cuda") == 1  # devices do not share processes
+    pool.end_idle(3600.0)
+    assert len(pool.idle) == 3
+    ended = [worker.process for worker in pool.idle]
+    pool.end_idle(0.0)
+    assert pool.idle == []
+    assert [process.wait(10) for process in ended] == [0, 0, 0]
+    pool.end_idle(0.0)
+    assert pool.ending == []
+
+
+@pytest.mark.usefixtures("stub")
+def test_a_process_that_outlasts_the_pool_ends_after_its_run(tmp_path: Path) -> None:
+    """As when closing the launcher timed out."""
+    pool = processes.ProcessPool()
+    thread, stop = begin(pool, RunStore(tmp_path).create(forever(), {}))
+    time.sleep(0.1)
+    pool.close()
+    assert thread.is_alive()
+    stop.set()
+    thread.join(10)
+    until(lambda: pool.ending[0].process.poll() == 0)
+
+
+@pytest.mark.usefixtures("stub")
+def test_a_process_that_died_idle_is_replaced(tmp_path: Path) -> None:
+    pool, run = processes.ProcessPool(), RunStore(tmp_path).create(forever(), {})
+    for _ in range(2):
+        thread, stop = begin(pool, run)
+        stop.set()
+        thread.join(10)
+        (worker,) = pool.idle
+        worker.process.kill()
+        worker.process.wait()
+    assert run.stored_state() == "queued"  # nothing was written about it
