@@ -36,9 +36,10 @@ def daemon() -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= dict.fromkeys(FOLDERS, folder)
         try:
-            started = subprocess.run([CONTROL, "-d"], capture_output=True, text=True, timeout=30)
+            # no pipes: the daemon would hold them open, and waiting for their end would not return
+            started = subprocess.run([CONTROL, "-d"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30)
             if started.returncode:
-                raise UserError(f"{CONTROL} did not start ({started.stderr.strip()}): leave mps out of --ways")
+                raise UserError(f"{CONTROL} did not start (exit code {started.returncode}): leave mps out of --ways")
             try:
                 yield
             finally:

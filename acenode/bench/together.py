@@ -112,7 +112,10 @@ def measure(configs: list[Config], ways: list[str], device: str, at_a_time: int)
         for way in ways:
             _report(f"{len(configs)} runs: {way}")
             with mps.daemon() if way == "mps" else nullcontext():
-                yield measure_arm(way, configs, device, at_a_time, Path(folder) / way)
+                arm = measure_arm(way, configs, device, at_a_time, Path(folder) / way)
+            each = (f"{r.name}: {r.began:.1f} s to {r.ended:.1f} s, {r.training:.1f} s training" for r in arm.runs)
+            _report("\n  ".join([f"  {arm.seconds:.1f} s", *each]))
+            yield arm
 
 
 def _report(line: str) -> None:
