@@ -76,11 +76,11 @@ def player(key: str, runs: list[dict[str, Any]]) -> Any:
     return _mount("player", key, {"runs": runs})
 
 
-def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str], None]) -> Any:
-    """Show tables of the paper with our values; `choose` is called with the key of a cell that was clicked."""
+def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:
+    """Show tables of the paper with our values; `choose` is called with the table and key of a clicked cell."""
     def clicked() -> None:
-        if cell := st.session_state[key].get("cell"):
-            choose(cell)
+        if found := st.session_state[key].get("cell"):
+            choose(str(found["table"]), str(found["cell"]))
 
     return _mount("paper_tables", key, view, on_cell_change=clicked)
 

@@ -87,14 +87,18 @@ def _show_section(section: Section, measured: dict[str, Measured], entries: list
                                        if not cell.ablation and table.name not in ("attention", "attention-error")))
 
 
-def _choose(cell: str) -> None:
-    """Keep the clicked cell in the URL; Back returns to the one before."""
+def _choose(table: str, cell: str) -> None:
+    """Keep the clicked cell in the URL, so that Back returns to the one before, and its table in the session."""
+    st.session_state["paper/clicked"] = table
     st.query_params.from_dict({paper_cell.QUERY: cell})
 
 
 def _table_of(key: str | None) -> PaperTable | None:
-    """Return the table that a cell belongs to."""
-    return TABLES[CELLS[key].table] if key in CELLS else None
+    """Return the table in which a cell was clicked, or else the first one that has it."""
+    if key is None or key not in CELLS:
+        return None
+    clicked = TABLES.get(st.session_state.get("paper/clicked", ""))
+    return clicked if clicked and CELLS[key] in clicked.cells else TABLES[CELLS[key].table]
 
 
 def _show_downloads(measured: dict[str, Measured]) -> None:

@@ -1,14 +1,14 @@
-// The paper's tables with measured values beside the printed ones. A click on a cell sends its key.
+// The paper's tables with measured values beside the printed ones. A click on a cell sends its table and key.
 import { make } from "./theme.js";
 
-function cellLink(cell, data, send) {
+function cellLink(cell, name, data, send) {
   const parts = [make("span", "value", cell.ours), make("span", `mark ${cell.mark}`, cell.sign)];
   if (cell.details) parts.push(make("span", "details", cell.details));
   const link = make("a", { className: "cell", title: cell.hint, "data-cell": cell.key, on: {
     click: (event) => {
       if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;  // another tab or window
       event.preventDefault();
-      send("cell", cell.key);
+      send("cell", { table: name, cell: cell.key });
     } } }, ...parts);
   link.href = `?cell=${encodeURIComponent(cell.key)}`;
   link.target = "_self";
@@ -16,10 +16,10 @@ function cellLink(cell, data, send) {
   return link;
 }
 
-function row(line, data, send) {
+function row(line, name, data, send) {
   const cells = line.cells.flatMap((cell) => cell === null ? [make("td", { colSpan: 2 })] : [
     make("td", { className: cell.best ? "printed best" : "printed" }, cell.printed),
-    make("td", "ours", cellLink(cell, data, send))]);
+    make("td", "ours", cellLink(cell, name, data, send))]);
   return make("tr", "", make("th", { scope: "row" }, line.label), ...cells);
 }
 
@@ -31,7 +31,7 @@ function table(one, data, send) {
     make("div", { className: "scroll", tabIndex: 0 }, make("table", "",
       make("thead", "", make("tr", "", make("th", { rowSpan: 2, scope: "col" }, one.corner), ...heads),
         make("tr", "sides", ...sides)),
-      make("tbody", "", ...one.rows.map((line) => row(line, data, send))))));
+      make("tbody", "", ...one.rows.map((line) => row(line, one.name, data, send))))));
 }
 
 // Scroll to the runs of the chosen cell, once the page has them.

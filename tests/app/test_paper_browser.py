@@ -1,0 +1,81 @@
+"""The Paper page in a real browser, on the recorded runs: cells, player, Back, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tabs import Tab
+
+from acenode.bench.browser import CURVES, PLAYER, Served, server
+from acenode.runs.recorded import recorded_runs
+
+RUNS = "document.querySelector('.st-key-paper-cell')"  # the chosen cell's runs
+DRAWN = f"{PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 4"
+
+
+@pytest.fixture(scope="module")
+def served(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("paper")
+    with server(root / "runs", ACENODE_RECORDED=str(recorded_runs()), ACENODE_DATA=str(root / "data")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tab(chrome: Any, served: Served) -> Iterator[Tab]:
+    """Share one tab, whose cache saves most of the time of loading a page."""
+    made = Tab(chrome, served)
+    yield made
+    made.close()
+
+
+def cell(key: str, table: int = 0) -> str:
+    return f"[data-cell='{key}'] >> nth={table}"
+
+
+def test_a_cell_opens_its_runs_and_back_returns(tab: Tab) -> None:
+    tab.open("paper")
+    tab.page.click(cell("mnist/ace/accuracy"))
+    tab.until(DRAWN)
+    tab.until(f"{RUNS}.innerText.includes('MNIST classification: ACE-ODE-Net')")
+    tab.until(f"{CURVES} !== undefined")
+    tab.until("location.search.includes('cell=mnist')")
+    assert tab.evaluate(f"{RUNS}.getBoundingClientRect().top < innerHeight")  # the page has scrolled to it
+    tab.page.click(cell("ushcn/ace/mse"))
+    tab.until(f"{RUNS}?.innerText.includes('USHCN forecasting: ACE-GRU-ODE-Bayes, MSE')")
+    tab.until(DRAWN)
+    tab.page.go_back()
+    tab.until(f"{RUNS}?.innerText.includes('MNIST classification: ACE-ODE-Net')")
+    assert tab.evaluate("document.querySelector('.cell[aria-current]').dataset.cell") == "mnist/ace/accuracy"
+    tab.page.go_back()
+    tab.until(f"!{RUNS}")
+
+
+def test_a_cell_in_two_tables_opens_where_it_was_clicked(tab: Tab) -> None:
+    tab.open("paper")
+    tab.page.click(cell("physionet/ace/auc", table=1))
+    tab.until(f"{RUNS}?.innerText.includes('Type of attention: ACE, PhysioNet (AUC)')")
+    tab.press("Close")
+    tab.until(f"!{RUNS} && !location.search.includes('cell')")
+
+
+def test_the_queue_says_the_time_and_offers_the_data(tab: Tab) -> None:
+    tab.open("paper?cell=mnist%2Frknet%2Faccuracy")
+    tab.until(f"{RUNS}?.innerText.match(/run(s)? missing . [0-9]+ (s|min|h)? ?on NVIDIA H200/) !== null")
+    tab.page.get_by_role("button", name="Download and prepare").wait_for()
+
+
+def test_tables_fit_the_page(tab: Tab) -> None:
+    tab.open("paper")
+    tab.until("document.querySelectorAll('.paper-table').length >= 11 && document.querySelector('.js-plotly-plot')")
+    assert tab.evaluate("[...document.querySelectorAll('.paper-table .mark')].every(e => e.innerText.length > 3)")
+    folder = Path(__file__).parents[2] / "build" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    for width, scheme in ((1400, "light"), (900, "dark"), (390, "light")):
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        tab.page.emulate_media(color_scheme=scheme)
+        tab.page.wait_for_timeout(300)
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        tab.page.screenshot(path=folder / f"paper-{width}-{scheme}.png")
