@@ -9,6 +9,8 @@ from pathlib import Path
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
 from acenode.cli import data, programs, registry, runs, training
+from acenode.cli.reproduce import reproduce
+from acenode.experiments.chosen import CHOSEN, PRESETS
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -19,7 +21,7 @@ class OneLineParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-READING = ("list", "show", "table", "export")  # commands that also take `--runs recorded`
+READING = ("list", "show", "table", "export", "reproduce")  # commands that also take `--runs recorded`
 
 
 class _Commands:
@@ -46,6 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="acenode", description="ACE-NODE Lab: attentive co-evolving neural ODEs")
     commands = _Commands(parser)
     _add_training(commands)
+    _add_reproduce(commands)
     _add_runs(commands)
     _add_registry(commands)
     _add_data(commands)
@@ -71,6 +74,24 @@ def _add_training(commands: _Commands) -> None:
     _add_run_argument(p)
     p = commands.add("stop", training.stop, "stop a running run; it can be resumed", runs=True)
     _add_run_argument(p)
+
+
+def _add_reproduce(commands: _Commands) -> None:
+    p = commands.add("reproduce", reproduce, "train what the paper's tables still need, the most worthwhile first",
+                     runs=True, json=True)
+    p.add_argument("tables", nargs="*", metavar="TABLE", help="a table of the paper, or the key of a cell (default: "
+                   "all): see `acenode reproduce --list`")
+    p.add_argument("--list", action="store_true", help="print every cell with its measured value and missing runs")
+    p.add_argument("--seeds", type=int, metavar="N", help="runs per cell (default: 3; ushcn: its five folds)")
+    p.add_argument("--epochs", type=int, metavar="N", help="default: 40 for images, a quarter of the paper's; the "
+                   "experiment's default for others")
+    p.add_argument("--minutes", type=float, metavar="M", help="stop in time, with checkpoints to continue from")
+    p.add_argument("--workers", type=int, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one for "
+                   "two cores)")
+    p.add_argument("--preset", choices=PRESETS, default=CHOSEN, help="printed: the paper's settings also where they "
+                   "do not work")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
+                   help="auto uses the GPU if there is one (default)")
 
 
 def _add_runs(commands: _Commands) -> None:

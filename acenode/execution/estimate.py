@@ -9,24 +9,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from acenode import experiments
 from acenode.config import Config
 from acenode.config.groups import Training
-from acenode.config.vocabulary import ADDED
 from acenode.errors import UserError
 from acenode.execution.engine_choice import choose_engine
 from acenode.execution.environment import device_of, device_title, run_context
+from acenode.results.run_times import PREFERRED, REQUIRED, time_of
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
-# settings that a finished run must share, besides its device
-REQUIRED = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "g", "impute")
-PREFERRED = ("attention", "schedule", "solver", "gradient", "batch_size")  # settings it should share, in this order
 MAX_TIMED = 4  # kinds of run that a call times at most
 LONG = 3.0  # seconds: a longer iteration is timed once, a shorter one is repeated, since the first includes warm-up
 REPEATS = 4
@@ -111,35 +108,16 @@ def _kind(config: Config) -> RunKind:
     return RunKind(device_of(config.device).type, **{name: config.get(name) for name in (*REQUIRED, *PREFERRED)})
 
 
+def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Timing | None:
+    found = time_of(config, (entry for entry in finished if _same_device(entry, kind)))
+    return _Timing(found.epoch, found.overhead, found.runs) if found else None
+
+
 def _same_device(entry: Entry, kind: RunKind) -> bool:
     """Return True if the run's device is of the kind here; a recorded run counts only if it is exactly this one."""
     if entry.recorded:
         return kind.device == "cuda" and entry.device == device_title(torch.device(kind.device))
     return kind.device == ("cpu" if entry.device.startswith("cpu") else "cuda")
-
-
-# From finished runs -------------------------------------------------------------------------------------------------
-
-
-def _value(config: Config | dict[str, Any], name: str) -> Any:
-    """Return a setting, with the value that an older run had where it lacks the key."""
-    value = config.get(name)
-    return ADDED.get(name) if value is None else value
-
-
-def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Timing | None:
-    """Return the median over the most similar finished runs, or None if there are none."""
-    similar: dict[tuple[bool, ...], list[Entry]] = {}
-    for entry in finished:
-        if _same_device(entry, kind) and all(_value(entry.config, name) == _value(config, name) for name in REQUIRED):
-            shared = tuple(entry.config.get(name) == config.get(name) for name in PREFERRED)
-            similar.setdefault(shared, []).append(entry)
-    if not similar:
-        return None
-    nearest = similar[max(similar)]
-    overhead = [entry.other_seconds for entry in nearest if entry.other_seconds is not None]
-    return _Timing(median((entry.seconds or 0.0) / entry.epochs for entry in nearest), median(overhead or [0.0]),
-                 runs=len(nearest))
 
 
 # From a timed iteration ---------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class Experiment:
     allowed_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of settings with fewer choices here
     other_metrics: tuple[str, ...] = ()  # that the paper prints besides `metric`
     source: str | None = None  # the name of its full data in the data registry
+    is_complete: Callable[[Path], bool] = lambda root: True  # False if the data folder has a part of the full data only
 
     def method(self, name: str) -> Method:
         if name not in self.methods:

@@ -100,4 +100,5 @@ def experiment(spec: ForecastSet) -> Experiment:
         other_metrics=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         allowed_choices={"initial": ("correlation", "dense")},
+        is_complete=lambda root: spec.is_complete(spec.full.load(root)),
     )

@@ -123,4 +123,5 @@ def experiment(spec: SeriesSet) -> Experiment:
         methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         allowed_choices={"initial": ("correlation", "dense")}, classes=spec.names,
+        is_complete=lambda root: spec.is_complete(spec.full(root)),
     )

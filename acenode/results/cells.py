@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from acenode.config import Config
+from acenode.config.vocabulary import ADDED
 from acenode.data.folds import FOLDS
 from acenode.errors import UserError
 from acenode.experiments.chosen import CHOSEN, PRINTED
@@ -24,23 +25,9 @@ from acenode.results.run_groups import IGNORED, RECORDING
 from acenode.runs.catalogue import Entry
 from acenode.runs.store import Run
 
-__all__ = [
-    "CELLS",
-    "TABLES",
-    "Mark",
-    "Measured",
-    "PaperCell",
-    "PaperRow",
-    "PaperTable",
-    "config_settings",
-    "counts",
-    "measure",
-    "missing",
-    "repetitions",
-    "table_of",
-    "target",
-    "unfinished",
-]
+__all__ = ["CELLS", "TABLES", "Mark", "Measured", "PaperCell", "PaperRow", "PaperTable", "config_settings", "counts",
+           "mark", "measure", "missing", "printed_std", "repetitions", "table_of", "target", "trained_settings",
+           "unfinished"]
 
 Mark = Literal["within", "better", "worse", "partial", "missing"]
 SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
@@ -82,8 +69,10 @@ def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
     if (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
         return False
     wanted = target(cell, preset)
-    return (int(entry.config.get("epochs") or 0) >= SHORTEST * int(wanted.get("epochs"))
-            and config_settings(entry.config) == {k: wanted.get(k) for k in config_settings(entry.config)})
+    if int(entry.config.get("epochs") or 0) < SHORTEST * int(wanted.get("epochs")):
+        return False
+    own = {k: v for k, v in ADDED.items() if k in wanted.settings} | config_settings(entry.config)
+    return own == {k: wanted.get(k) for k in own}
 
 
 def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,13 +154,13 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
 
 def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
     """Return the run of this configuration that can be resumed and has the least left to do, or None."""
-    wanted = _trained(config.to_dict())
-    found = [e for e in entries if e.state in RESUMABLE and _trained(e.config) == wanted]
+    wanted = trained_settings(config.to_dict())
+    found = [e for e in entries if e.state in RESUMABLE and not e.recorded and trained_settings(e.config) == wanted]
     return max(found, key=lambda e: (e.progress, e.created), default=None)
 
 
-def _trained(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all that decides the numbers of a run."""
+def trained_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that decides the numbers of a run: runs that agree in it repeat each other."""
     return {k: v for k, v in config.items() if k not in RECORDING and k not in ("format", "device")}
 
 

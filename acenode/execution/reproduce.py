@@ -1,0 +1,165 @@
+"""Train planned runs through the launcher, a few at a time, within a number of minutes.
+
+Runs that are unfinished are continued. When the time is up, or the user asks to stop, running ones write a checkpoint
+and stop; the same plan then goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from acenode.config import Config
+from acenode.errors import UserError
+from acenode.results.cells import trained_settings, unfinished
+from acenode.results.reproduction import PlannedRun
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import BUSY, Run
+
+POLL_SECONDS = 0.5
+STOP_SECONDS = 20.0  # before the end, running runs are asked to stop: an iteration, a checkpoint
+START_SECONDS = 60.0  # a run that will not finish needs so long to set up and reach a checkpoint worth keeping
+CLOSE_SECONDS = 120.0
+GPU_RUNS = 6  # at a time, where the processor has a core or two for each
+
+
+class RunLauncher(Protocol):
+    """What is used of the launcher."""
+
+    def start(self, config: Config) -> Run: ...
+    def resume(self, run: Run) -> None: ...
+    def stop(self, run: Run) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+@dataclass
+class Outcomes:
+    """How the planned runs ended, by the ids of the runs; `left` was not started."""
+
+    finished: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # with the error
+    elsewhere: list[str] = field(default_factory=list)  # finished or running in another process by now
+    left: list[PlannedRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a planned run: started, resumed, finished, stopped, failed or elsewhere."""
+
+    kind: str
+    planned: PlannedRun
+    run: Run | None = None
+    detail: str = ""
+
+
+def default_workers(device: str) -> int:
+    """Return how many runs to train at a time: on a GPU a few side by side, on a processor one for two cores."""
+    pairs = max(1, (os.cpu_count() or 1) // 2)
+    return min(GPU_RUNS, pairs) if device == "cuda" else pairs
+
+
+class Reproduction:
+    """Trains a plan, at most `workers` runs at a time."""
+
+    def __init__(self, plan: Sequence[PlannedRun], launcher: RunLauncher, catalogue: Catalogue, *, workers: int = 1,
+                 seconds: float | None = None, on_event: Callable[[Event], None] = lambda event: None,
+                 on_progress: Callable[[Reproduction], None] = lambda reproduction: None) -> None:
+        self.plan, self.launcher, self.catalogue, self.workers = list(plan), launcher, catalogue, workers
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self.on_event, self.on_progress = on_event, on_progress
+        self.waiting = list(plan)
+        self.running: dict[str, tuple[Run, PlannedRun]] = {}
+        self.outcomes = Outcomes()
+        self.finished_before = {entry.id for entry in catalogue.entries() if entry.state == "finished"}
+
+    def seconds_left(self) -> float:
+        """Return the seconds until running runs must have stopped; infinite without a limit."""
+        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+
+    def run(self, stop: threading.Event | None = None) -> Outcomes:
+        """Train until the plan is done, the time is up or `stop` is set; return how the runs ended."""
+        stop = stop or threading.Event()
+        try:
+            while not stop.is_set() and self.seconds_left() > STOP_SECONDS:
+                self._collect()
+                self._start()
+                if not self.running:
+                    break
+                self.on_progress(self)
+                stop.wait(min(POLL_SECONDS, max(0.0, self.seconds_left() - STOP_SECONDS)))
+        finally:
+            self._stop_all()
+        self.outcomes.left = self.waiting
+        return self.outcomes
+
+    def _start(self) -> None:
+        """Start the next runs while there are free workers and time."""
+        position = 0
+        while len(self.running) < self.workers and position < len(self.waiting):
+            planned = self.waiting[position]
+            if not self._worth_starting(planned):
+                position += 1  # a shorter one may still finish
+                continue
+            del self.waiting[position]
+            try:
+                run, kind = self._launch(planned)
+            except UserError as error:
+                self.outcomes.failed[planned.title] = str(error)
+                self.on_event(Event("failed", planned, detail=str(error)))
+                continue
+            if run is None:
+                self.outcomes.elsewhere.append(planned.title)
+            else:
+                self.running[run.id] = (run, planned)
+            self.on_event(Event(kind, planned, run))
+
+    def _worth_starting(self, planned: PlannedRun) -> bool:
+        """Return True if the run can finish in time, or at least get far enough for a checkpoint."""
+        usable = self.seconds_left() - STOP_SECONDS
+        return usable >= START_SECONDS or (planned.seconds is not None and planned.seconds <= usable)
+
+    def _launch(self, planned: PlannedRun) -> tuple[Run | None, str]:
+        """Start or continue a run, unless it was trained by somebody else since the plan was made."""
+        entries, wanted = self.catalogue.entries(), trained_settings(planned.config.to_dict())
+        same = [e for e in entries if trained_settings(e.config) == wanted and e.id not in self.running]
+        if any(e.busy or (e.state == "finished" and e.id not in self.finished_before) for e in same):
+            return None, "elsewhere"
+        before = unfinished(planned.config, same)
+        if before is not None:
+            self.launcher.resume(before.run)
+            return before.run, "resumed"
+        return self.launcher.start(planned.config), "started"
+
+    def _collect(self) -> None:
+        """Take note of the runs that have ended."""
+        for run, planned in list(self.running.values()):
+            try:
+                status = run.status()
+            except UserError as error:  # deleted, or damaged
+                status = {"state": "failed", "error": str(error)}
+            if status["state"] in BUSY:
+                continue
+            del self.running[run.id]
+            if status["state"] == "finished":
+                self.outcomes.finished.append(run.id)
+                self.on_event(Event("finished", planned, run))
+            elif status["state"] == "stopped":
+                self.outcomes.stopped.append(run.id)
+                self.on_event(Event("stopped", planned, run))
+            else:
+                reason = str(status.get("error") or status["state"])
+                self.outcomes.failed[run.id] = reason
+                self.on_event(Event("failed", planned, run, reason))
+
+    def _stop_all(self) -> None:
+        """Ask the running runs to write a checkpoint and stop, and wait for them."""
+        for run, _ in self.running.values():
+            self.launcher.stop(run)
+        if self.running:
+            self.launcher.wait(CLOSE_SECONDS)
+        self._collect()

@@ -1,0 +1,123 @@
+"""`acenode reproduce`: the list of cells, its JSON, training a plan, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quick_settings import QUICK
+
+from acenode import experiments
+from acenode.cli import main
+from acenode.files import write_json
+from acenode.results import reproduction
+from acenode.results.cells import CELLS
+from acenode.results.reproduction import PlannedRun
+from acenode.runs.store import RunStore
+
+
+def finished(store: RunStore, experiment: str, method: str, values: dict[str, float], **given: Any) -> None:
+    config = experiments.get(experiment).configure(method, "full", **given)
+    run = store.create(config, {"params": 1, "environment": {"device": "cpu (x86_64)"}})
+    write_json(run.path / "result.json", {"test": values, "metric": experiments.get(experiment).metric.name})
+    run.set_state("finished", seconds=400.0, epochs=config.get("epochs"))
+
+
+def test_every_cell_is_listed_with_what_is_measured_and_missing(tmp_path: Path,
+                                                               capsys: pytest.CaptureFixture[str]) -> None:
+    store = RunStore(tmp_path / "runs")
+    for fold in range(2):
+        finished(store, "ushcn", "ace", {"mse": 0.4 + 0.2 * fold, "negll": 0.95}, fold=fold, seed=fold)
+    assert main(["reproduce", "--list", "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines[1:lines.index("")]) == 79
+    line = next(x for x in lines if "ACE-GRU-ODE-Bayes " in x and "MSE" in x)
+    for part in ("ushcn", "0.38 ± 0.03", "0.500 ± 0.141", "  2  ", "120", "20 min"):  # three folds of 400 s are missing
+        assert part in line
+    assert any("2 of 79 cells measured" in x for x in lines)
+    assert "the data of svhn is missing: acenode data get svhn" in lines
+    assert any(x.startswith("first seeds of the main methods: ") for x in lines)
+
+
+def test_the_list_as_json_has_configurations_to_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finished(RunStore(tmp_path / "runs"), "mnist", "ace", {"accuracy": 0.9968}, seed=0, epochs=40)
+    assert main(["reproduce", "mnist", "--list", "--json", "--seeds", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    cell = next(c for c in found["cells"] if c["key"] == "mnist/ace/accuracy")
+    assert (cell["mean"], cell["n"], cell["mark"], cell["missing"]) == (pytest.approx(99.68), 1, "within", 1)
+    assert found["totals"] | {"device": "", "seconds": 0, "unknown": 0} == {
+        "cells": 5, "measured": 1, "missing": 9, "seconds": 0, "unknown": 0, "device": ""}
+    assert [run["rank"] for run in found["queue"]] == list(range(9))
+    for run in found["queue"]:
+        config = dict(run["config"])
+        config.pop("format")
+        given = {k: config[k] for k in ("seed", "epochs", "device")}
+        again = experiments.get("mnist").configure(config["method"], config["data"], **given)
+        assert again.to_dict() == run["config"]
+    assert found["missing_data"] == {"mnist": "acenode data get mnist"}
+
+
+def test_the_list_does_not_import_torch(tmp_path: Path) -> None:
+    program = ("import sys; from acenode.cli import main; main(['reproduce', '--list']); "
+               "sys.exit(any(name in sys.modules for name in ('torch', 'pandas')))")
+    environment = os.environ | {"ACENODE_RUNS": str(tmp_path), "ACENODE_DATA": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "of 79 cells measured" in found.stdout
+
+
+def test_a_plan_is_trained_and_cells_without_data_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    cell = CELLS["mnist/resnet/accuracy"]
+    config = experiments.get("mnist").configure("resnet", device="cpu", **QUICK)
+    monkeypatch.setattr(reproduction, "queue", lambda *args: [PlannedRun(config, (cell,), 0)])
+    monkeypatch.setattr(reproduction, "missing_data", lambda cells, root: {"svhn": "acenode data get svhn"})
+    assert main(["reproduce", "--device", "cpu", "--workers", "1", "--minutes", "5"]) == 0
+    out = capsys.readouterr().out
+    (run,) = RunStore(tmp_path / "runs")
+    assert "svhn is skipped, its data is missing: acenode data get svhn" in out
+    assert f"started   mnist resnet seed 0 ({run.id}), 1 epochs" in out
+    assert f"finished  mnist resnet seed 0 ({run.id}): accuracy " in out
+    assert out.strip().endswith("1 finished")
+    assert run.status()["state"] == "finished"
+
+
+def test_nothing_is_trained_without_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                         capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "empty"))
+    assert main(["reproduce", "mnist", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["left"] == 0
+    assert "acenode data get mnist" in captured.err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["imagenet"], "the paper has no table 'imagenet'"), (["--seeds", "0"], "--seeds must be at least 1"),
+    (["--minutes", "0"], "--minutes must be above 0"), (["--preset", "best"], "invalid choice"),
+    (["--workers", "0"], "--workers must be at least 1"), (["--epochs", "0"], "--epochs must be at least 1"),
+])
+def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["reproduce", *words])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    assert code == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_printed_settings_are_stored_as_themselves(capsys: pytest.CaptureFixture[str], tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[dict[str, Any]] = []
+    monkeypatch.setattr("acenode.cli.training._execute", lambda run, options: stored.append(run.description()) or 0)
+    for preset, rate in (("printed", 1e-4), ("chosen", 1e-3)):
+        assert main(["train", "ushcn", "--method", "ace", "--data", "full", "--set", f"preset={preset}"]) == 0
+        assert stored[-1]["config"]["learning_rate"] == rate
+        assert "preset" not in stored[-1]["config"]
+    assert main(["train", "ushcn", "--method", "ace", "--set", "preset=best"]) == 2
+    assert "there is no preset 'best': choose chosen or printed" in capsys.readouterr().err
