@@ -76,7 +76,7 @@ def _live(name: str, offset: int) -> dict[str, Any]:
         return {"status": {"state": "unreadable", "error": str(error)}, "lines": "", "offset": 0, "more": False}
     lines, end, more = b"", 0, False
     try:
-        with open(run.path / "metrics.jsonl", "rb") as file:
+        with run.open_metrics() as file:
             size = file.seek(0, 2)
             start = offset if offset <= size else 0  # the file became shorter: the run was started again
             file.seek(start)

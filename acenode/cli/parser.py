@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
-from acenode.cli import data, programs, registry, runs, training
+from acenode.cli import data, programs, record, registry, runs, training
 from acenode.cli.reproduce import reproduce
 from acenode.experiments.chosen import CHOSEN, PRESETS
 
@@ -106,6 +106,13 @@ def _add_runs(commands: _Commands) -> None:
     _add_run_argument(p)
     p.add_argument("--to", required=True, metavar="csv|html|tensorboard", help="format")
     p.add_argument("--out", type=Path, metavar="PATH", help="where to write (a folder, or a file for html)")
+    p = commands.add("record", record.record, "keep compact copies of finished runs with the project", runs=True)
+    p.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, a unique prefix of it, or `last`")
+    p.add_argument("--to", type=Path, metavar="DIR", help="folder of recorded runs (default: runs/paper of the clone)")
+    p.add_argument("--note", metavar="TEXT", help="what is to be known about the data; shown with the runs")
+    p.add_argument("--commit", metavar="HASH", help="the commit of the code that trained the runs")
+    p.add_argument("--size", type=int, default=300, metavar="KB",
+                   help="size of a copy without parameters: more snapshots are kept in a larger one (default: 300)")
 
 
 def _add_registry(commands: _Commands) -> None:

@@ -71,8 +71,6 @@ def show(options: Namespace) -> int:
           f"{description.get('params', 0):,} parameters, {_where(description.get('environment', {}))}")
     if code_version(description.get("environment")):
         print(f"  code                 {code_version(description.get('environment'))}")
-    if description.get("data_note"):
-        print(f"  note                 {description['data_note']}")
     for key, value in description["config"].items():
         if key != "format":
             print(f"  {key:<20} {value}")

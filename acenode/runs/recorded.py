@@ -19,6 +19,11 @@ def recorded_runs() -> Path | None:
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
+def repository_folder() -> Path | None:
+    """Return the folder in which the repository keeps recorded runs, or None in an installed package."""
+    return PACKAGE.parent / "runs" / "paper" if (PACKAGE.parent / "pyproject.toml").is_file() else None
+
+
 def chosen_recorded_runs() -> Path | None:
     """Return the folder in the environment variable ACENODE_RECORDED, or the project's own.
 

@@ -5,11 +5,14 @@
     checkpoints/     last.pt to resume, best.safetensors     result.json     test metrics at the best parameters
     log.txt          what happened, for people               stop            requests that the run stop
     lock             held while the run is trained           notes.json      notes and tags of the user
+
+A recorded run (acenode.export.record) has metrics.jsonl.gz instead, and snapshots as `compact_arrays` stores them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -20,13 +23,14 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from acenode.config import FORMAT, Config
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
+from acenode.runs.compact_arrays import decode
 from acenode.runs.process import alive, identity
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
@@ -115,7 +119,7 @@ class Run:
         """Return the records from a byte offset on, and the offset for the next call, which will also read a last line
         that is still incomplete."""
         try:
-            with open(self.path / "metrics.jsonl", "rb") as file:
+            with self.open_metrics() as file:
                 file.seek(offset)
                 data = file.read()
         except FileNotFoundError:
@@ -129,6 +133,13 @@ class Run:
                     records.append(record)
         return records, offset + end
 
+    def open_metrics(self) -> BinaryIO:
+        """Open the metrics for reading; those of a recorded run are compressed."""
+        try:
+            return open(self.path / "metrics.jsonl", "rb")
+        except FileNotFoundError:
+            return cast(BinaryIO, gzip.open(self.path / "metrics.jsonl.gz"))
+
     def snapshots(self) -> list[Path]:
         """List the snapshot files in order."""
         return sorted((self.path / "snapshots").glob("*.npz"))
@@ -137,7 +148,7 @@ class Run:
         """Read the arrays of a snapshot."""
         try:
             with np.load(path, allow_pickle=False) as file:
-                return {k: file[k] for k in file.files}
+                return decode({k: file[k] for k in file.files})
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} cannot be read ({error})") from None
 

@@ -65,7 +65,9 @@ export class Run {
     steps.push(record);
     steps.column("epoch")[i] = epoch;
     steps.column("within")[i] = record.step - firstStep;
-    steps.column("time")[i] = before + (Number.isFinite(record.seconds) ? record.seconds : 0);
+    // a recorded run has only some of its steps, each with the training time up to it
+    steps.column("time")[i] = Number.isFinite(record.elapsed) ? record.elapsed
+      : before + (Number.isFinite(record.seconds) ? record.seconds : 0);
   }
 
   addEpoch(record) {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from acenode_app import routes
 from acenode_app import services as app_services
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
@@ -78,3 +80,12 @@ def test_compare_reads_recorded_runs(page: Page) -> None:
     app = page("compare", experiment="physionet")
     assert not app.exception
     assert "◆ recorded" in app.dataframe[0].value.to_csv()
+
+
+def test_routes_serve_curves_and_player_of_recorded_runs(services: Services) -> None:
+    run = services.store.open(recorded(services, "physionet"))
+    answer = routes._live(run.id, 0)
+    records = [json.loads(line) for line in answer["lines"].splitlines()]
+    assert records == run.metrics()[0]
+    assert (answer["status"]["state"], answer["more"]) == ("finished", False)
+    assert routes._live(run.id, answer["offset"])["lines"] == ""

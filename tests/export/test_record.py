@@ -1,0 +1,180 @@
+"""Recorded copies of runs: exact results, thinned curves, the same player, and nothing about the machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Make
+from export_runs import metrics, result, snapshot, step
+
+from acenode.cli import main
+from acenode.errors import UserError
+from acenode.export import record_parts
+from acenode.export.record import record
+from acenode.results import metric_records, player_data, training_curves
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import Run, RunStore
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "kept"
+
+
+def arrays(epoch: int, kind: str) -> dict[str, np.ndarray]:
+    """Return a snapshot of smooth trajectories: `pairwise` or `elementwise` attention, or `jumps` in time."""
+    random = np.random.default_rng(epoch)
+    shape = (6, 5, 5) if kind == "elementwise" else (12,)
+    t = np.linspace(0, 1, 21)
+
+    def course(shape: tuple[int, ...]) -> np.ndarray:
+        rate, phase = random.normal(size=(1, 4, *shape)), random.normal(size=(1, 4, *shape))
+        x = np.cos(t.reshape(-1, *[1] * (len(shape) + 1)) * rate + phase)
+        return (x + (random.normal(size=x.shape) if kind == "jumps" else 0)).astype(np.float16)
+
+    return {"t": t.astype(np.float32), "h": course(shape), "label": np.arange(4),
+            "a": course(shape if kind == "elementwise" else (12, 12))}
+
+
+def arrays_of_block(run: Run, epoch: int) -> dict[str, np.ndarray]:
+    block = player_data.epoch_block(run, epoch)
+    length = int.from_bytes(block[:4], "little")
+    head, body = json.loads(block[4:4 + length]), block[4 + length:]
+    return {name: np.frombuffer(body, place["dtype"], int(np.prod(place["shape"])), place["offset"])
+            .reshape(place["shape"]) for name, place in head["arrays"].items()}
+
+
+@pytest.mark.parametrize("kind", ["pairwise", "elementwise", "jumps"])
+def test_the_player_shows_the_same(kind: str, make: Make, kept: Path) -> None:
+    run = make(records=metrics(), outcome=result(), snapshots={n: arrays(n, kind) for n in (0, 1, 2)})
+    copy = record(run, kept)
+    assert copy.snapshots == 3
+    original, recorded = player_data.describe(run), player_data.describe(copy.run)
+    assert recorded["why"] is None
+    for key in ("epochs", "t", "probes", "labels", "classes"):
+        assert recorded[key] == original[key]
+    for epoch in original["epochs"]:
+        before, after = arrays_of_block(run, epoch), arrays_of_block(copy.run, epoch)
+        assert before.keys() == after.keys()
+        for name in ("attention", "attention_channels", "features"):
+            if name in before:  # levels of 0 to 255: one for the rounding here, and one for the player's own
+                error = np.abs(before[name].astype(int) - after[name].astype(int))
+                assert np.percentile(error, 99.9) <= 2
+                assert error.mean() < 0.6
+        np.testing.assert_allclose(after["change"], before["change"], atol=0.02)
+        if "state" in before:
+            np.testing.assert_allclose(after["state"], before["state"], atol=0.05)
+        span = np.ptp(before["pca"], axis=(0, 1)).max()
+        np.testing.assert_allclose(np.abs(after["pca"]), np.abs(before["pca"]), atol=0.1 * span)
+
+
+def test_a_copy_is_listed_exported_and_has_the_exact_result(make: Make, kept: Path, tmp_path: Path) -> None:
+    run = make("mnist-ace-1", records=metrics(), outcome=result(), snapshots={0: snapshot(0)})
+    copy = record(run, kept, note="rebuilt from the station files", commit="abc1234").run
+    assert copy.result()["test"] == run.result()["test"]  # type: ignore[index]
+    (entry,) = Catalogue(RunStore(tmp_path / "none", kept)).entries()
+    assert (entry.recorded, entry.state, entry.test) == (True, "finished", run.result()["test"])  # type: ignore[index]
+    assert entry.data_note == "rebuilt from the station files"
+    assert entry.code.endswith("abc1234")
+    assert metric_records.read(copy).epochs == metric_records.read(run).epochs
+    again = record(run, kept).run  # without the options: those of the earlier copy stay
+    assert again.description()["data_note"] == "rebuilt from the station files"
+    assert again.description()["environment"]["commit"] == "abc1234"
+
+
+def test_long_curves_keep_epochs_ends_and_extremes(make: Make, kept: Path) -> None:
+    random = np.random.default_rng(0)
+    steps = [step(i) | {"kind": "step", "seconds": 0.5, "L_h": float(x)}
+             for i, x in enumerate(random.normal(size=5000) + 5)]
+    epochs = [{"kind": "epoch", "epoch": n, "step": 1000 * n, "validation_accuracy": 1 / 3} for n in range(1, 6)]
+    records = sorted(steps + epochs, key=lambda r: r["step"])
+    run = make(records=records, outcome=result())
+    found = metric_records.read(record(run, kept).run)
+    assert found.epochs == metric_records.read(run).epochs
+    assert 900 < len(found.steps) <= 1000
+    assert (found.steps[0]["step"], found.steps[-1]["step"]) == (0, 4999)
+    assert found.steps[-1]["elapsed"] == 2500.0
+    losses = [s["L_h"] for s in steps]
+    assert (min(s["L_h"] for s in found.steps), max(s["L_h"] for s in found.steps)) == pytest.approx(
+        (min(losses), max(losses)), rel=1e-3)
+    assert {"L_h", "dt_mean", "grad_h", "nfe_forward"} <= set(training_curves.over_steps(found.steps)["series"])
+
+
+def test_a_large_result_gets_fewer_points_and_records_but_keeps_its_metrics() -> None:
+    grid = [i // 2 / 100 for i in range(2000)]
+    variable = {"name": "x", "t": [0.123456789], "x": [1.0], "grid": grid, "mean": [1 / 3] * 2000, "low": [],
+                "high": None}
+    found: dict[str, Any] = {"test": {"mse": 1 / 3}, "metric": "mse", "over_time": [1 / 3],
+                             "records": [{"id": str(i), "variables": [variable]} for i in range(6)]}
+    whole = json.loads(record_parts.result(found, 10**6))
+    assert (whole["test"], whole["over_time"], len(whole["records"])) == ({"mse": 1 / 3}, [0.3333], 6)
+    small = record_parts.result(found, 6000)
+    assert len(small) <= 6000
+    kept = json.loads(small)["records"]
+    assert 1 <= len(kept) < 6
+    thin = kept[0]["variables"][0]
+    assert len(thin["grid"]) == len(thin["mean"]) <= 2 * 200 + 2
+    assert thin["grid"][-1] == grid[-1]
+    assert all(thin["grid"].count(t) == 2 for t in thin["grid"])  # both sides of every jump
+
+
+def test_nothing_about_the_machine_is_kept(make: Make, kept: Path) -> None:
+    run = make(records=metrics(), outcome=result(),
+               status={"process": {"pid": 7, "host": "secret-host"}, "error": None})
+    description = run.description()
+    description["environment"]["platform"] = "Linux-6.1.2-secret-x86_64-with-glibc2.39"
+    (run.path / "config.json").write_text(json.dumps(description))
+    (run.path / "log.txt").write_text("cache at /home/secret/data/mnist.npz was read\n")
+    copy = record(run, kept).run
+    assert copy.description()["environment"]["platform"] == "Linux-x86_64"
+    assert (copy.path / "log.txt").read_text() == "cache at …/mnist.npz was read\n"
+    assert not [p for p in copy.path.rglob("*") if p.is_file() and b"secret" in p.read_bytes()]
+
+
+def test_parameters_are_copied_if_they_are_small(make: Make, kept: Path) -> None:
+    run = make(records=metrics(), outcome=result())
+    best = run.path / "checkpoints" / "best.safetensors"
+    best.parent.mkdir()
+    for size, copied in ((1000, True), (300_000, False)):
+        best.write_bytes(bytes(size))
+        assert (record(run, kept).run.path / "checkpoints" / "best.safetensors").exists() == copied
+
+
+def test_fewer_snapshots_are_kept_in_a_smaller_copy(make: Make, kept: Path) -> None:
+    run = make(records=metrics(), outcome=result(), snapshots={n: arrays(n, "elementwise") for n in range(15)})
+    assert record(run, kept, size=10**6).snapshots == 12
+    few = record(run, kept, size=40_000)
+    assert 1 < few.snapshots < 12
+    epochs = player_data.describe(few.run)["epochs"]
+    assert (epochs[0], epochs[-1]) == (0, 14)
+    assert player_data.describe(record(run, kept, size=1).run)["epochs"] == [14]
+
+
+def test_what_cannot_be_recorded_is_refused(make: Make, running: Run, kept: Path) -> None:
+    with pytest.raises(UserError, match="is running: only a finished run can be recorded"):
+        record(running, kept)
+    run = make(records=metrics(), outcome=result())
+    with pytest.raises(UserError, match="above the limit of 0 MB"):
+        record(run, kept, total=100)
+    assert not (kept / run.id).exists()
+    copy = record(run, kept).run
+    with pytest.raises(UserError, match="is a recorded run already"):
+        record(copy, kept)
+
+
+def test_the_command_prints_sizes(make: Make, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make("mnist-ace-1", records=metrics(), outcome=result(), snapshots={0: snapshot(0)})
+    make("mnist-ace-2", records=metrics(), outcome=result(), status={"state": "stopped"})
+    given = ["--runs", str(tmp_path), "--to", str(kept)]
+    assert main(["record", "mnist-ace-1", "mnist-ace-2", *given]) == 2  # before anything is written
+    assert "mnist-ace-2 is stopped: only a finished run can be recorded" in capsys.readouterr().err
+    assert not kept.exists()
+    assert main(["record", "mnist-ace-1", *given, "--note", "a note"]) == 0
+    out = capsys.readouterr().out
+    assert "KB, 1 snapshot\n" in out
+    assert "1 recorded run in" in out
+    assert "of 40 MB" in out
