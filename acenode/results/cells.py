@@ -20,6 +20,7 @@ from acenode.data.folds import FOLDS
 from acenode.errors import UserError
 from acenode.experiments.chosen import CHOSEN, PRINTED
 from acenode.files import Stamp, stamp
+from acenode.results import paper
 from acenode.results.paper_tables import CELLS, TABLES, PaperCell, PaperRow, PaperTable, table_of, target
 from acenode.results.run_groups import IGNORED, RECORDING
 from acenode.runs.catalogue import Entry
@@ -33,7 +34,6 @@ Mark = Literal["within", "better", "worse", "partial", "missing"]
 SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
 PAPER_SEEDS = 5
 CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
-SHORTEST = 1 / 8  # of the default epochs: shorter runs are trials, not measurements
 REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which it uses
 RESUMABLE = frozenset({"stopped", "interrupted", "failed"})
 EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
@@ -69,7 +69,7 @@ def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
     if (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
         return False
     wanted = target(cell, preset)
-    if int(entry.config.get("epochs") or 0) < SHORTEST * int(wanted.get("epochs")):
+    if int(entry.config.get("epochs") or 0) < paper.SHORTEST * int(wanted.get("epochs")):
         return False
     own = {k: v for k, v in ADDED.items() if k in wanted.settings} | config_settings(entry.config)
     return own == {k: wanted.get(k) for k in own}

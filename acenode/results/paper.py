@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from acenode import experiments
 from acenode.config import Config
+from acenode.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ SERIES["ushcn", None] = USHCN["mse"]
 ABLATIONS: dict[str, dict[str, Any]] = {"ace:dense": {"initial": "dense"}, "ace:fixed": {"attention": "fixed"}}
 
 # Settings that `value` takes into account: with any other setting changed, the paper has no value for a run.
-CONSIDERED = frozenset({"size", "task", "attention", "initial", "fold"})
+CONSIDERED = frozenset({"size", "task", "attention", "initial", "fold", "epochs"})
+SHORTEST = 1 / 8  # of the default epochs: shorter runs are trials, not measurements
 
 
 def value(config: Config, metric: str | None = None) -> Value | None:
@@ -139,8 +142,24 @@ def value(config: Config, metric: str | None = None) -> Value | None:
 
 def beside(config: Config, changed: Mapping[str, Any], partial: object = False,
            metric: str | None = None) -> Value | None:
-    """Return the value that a run with these changed settings may be compared with: only on the whole full data."""
-    return value(config, metric) if config.data == "full" and not partial and set(changed) <= CONSIDERED else None
+    """Return the value that a run with these changed settings may be compared with.
+
+    There is one only for runs on the whole full data that are not much shorter than usual.
+    """
+    if config.data != "full" or partial or not set(changed) <= CONSIDERED:
+        return None
+    if "epochs" in changed and not long_enough(config, int(changed["epochs"])):
+        return None
+    return value(config, metric)
+
+
+def long_enough(config: Config, epochs: int) -> bool:
+    """Return True if so many epochs are enough to measure a method, compared with its default on the full data."""
+    try:
+        default = experiments.get(config.experiment).configure(config.method, "full").get("epochs")
+    except UserError:  # a method that this version does not have
+        return False
+    return epochs >= SHORTEST * int(default)
 
 
 def printed(experiment: str) -> Iterator[tuple[str, dict[str, Any]]]:

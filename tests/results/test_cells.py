@@ -14,6 +14,8 @@ from acenode.experiments import EXPERIMENTS
 from acenode.files import write_json
 from acenode.results import paper
 from acenode.results.cells import CELLS, TABLES, mark, measure, missing, printed_std, table_of, unfinished
+from acenode.results.table import measured as table_rows
+from acenode.results.table import to_records
 from acenode.runs.catalogue import Entry
 
 MNIST_ACE = CELLS["mnist/ace/accuracy"]
@@ -155,6 +157,19 @@ def test_queued_and_running_runs_are_not_missing_and_stopped_ones_are() -> None:
         again = unfinished(MNIST_ACE.config(0, 40), [run])
         assert (again is run) == (left == 3)
     assert unfinished(MNIST_ACE.config(1, 40), [dataclasses.replace(full(value=None), state="stopped")]) is None
+
+
+def test_the_table_of_an_experiment_agrees_with_its_cells() -> None:
+    runs = [full(method, value=0.9 + 0.01 * i, seed=i, epochs=epochs)
+            for method, epochs in (("ace", 40), ("odenet", 160)) for i in range(3)]
+    rows = {row["method"]: row for row in to_records(table_rows(EXPERIMENTS["mnist"], runs)) if row["n"]}
+    for method in ("ace", "odenet"):
+        cell = CELLS[f"mnist/{method}/accuracy"]
+        found = measure(cell, runs)
+        assert (rows[method]["mean"], rows[method]["std"], rows[method]["n"]) == (
+            pytest.approx(found.mean), pytest.approx(found.std), found.n)
+        assert rows[method]["paper"] == str(cell.printed)
+        assert rows[method]["changed"].get("epochs", 160) == found.epochs
 
 
 def test_printed_settings_are_a_preset() -> None:
