@@ -8,7 +8,6 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
-from plotly.subplots import make_subplots
 
 from acenode import experiments
 from acenode.results import paper_figures
@@ -26,6 +25,7 @@ OVER_TIME = {"USHCN": ("ushcn", None, False), "PhysioNet extrapolation": ("physi
              "Types of attention": ("physionet-vitals", "extrapolation", True)}
 MAIN = {"ace": labels.PALETTE[1], "augmented": labels.PALETTE[2],
         **dict.fromkeys(("latent-ode", "gru-ode-bayes"), labels.PALETTE[0])}
+MAP_WIDTH = 196  # pixels
 ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
 
 
@@ -76,7 +76,9 @@ def errors(lines: list[ErrorLine]) -> go.Figure:
             legendgroup=line.cell.key, hovertemplate="%{y:.4g} at %{x:.3~g}<extra>" + name + "</extra>")
     scale = lines[0].cell.format.unit
     figure.update_layout(height=460, margin=MARGIN, legend=LEGEND)
-    figure.update_xaxes(title=time_axis({line.unit for line in lines if line.unit}), zeroline=False)
+    units = {line.unit for line in lines if line.unit}
+    note = next((line.unit_note for line in lines if line.unit_note), "")
+    figure.update_xaxes(title=f"Time ({escape(note)})" if note and not units else time_axis(units), zeroline=False)
     figure.update_yaxes(title=f"MSE{scale}", rangemode="tozero", zeroline=False)
     mark_forecast(figure, {line.cut for line in lines if line.cut is not None and line.t[0] < line.cut})
     return figure
@@ -103,32 +105,30 @@ def show_tsne(measured: Values) -> None:
         f" The paper shows CIFAR10; {title} stands in until CIFAR10 has runs of all three methods.")
     st.caption(f"t-SNE of the features of {title}'s test images, before the last layer, coloured by class. Distances "
                f"between groups have no scale.{instead}")
-    st.plotly_chart(tsne(panels), key="paper/tsne", config=CONFIG)
+    for place, panel in zip(st.columns(len(panels)), panels, strict=True):
+        with place:
+            st.plotly_chart(tsne(panel), key=f"paper/tsne/{panel.entry.method}", config=CONFIG)
     have = {panel.entry.method for panel in panels}
     without = [labels.method_title(experiment, m) for m in paper_figures.TSNE_METHODS if m not in have]
     if without:
         st.caption(f"Not measured yet: {messages.escape(', '.join(without))}")
 
 
-def tsne(panels: list[TsnePanel]) -> go.Figure:
-    """Draw one panel for each method, with its silhouette in the title."""
-    figure = make_subplots(1, len(panels), subplot_titles=[_panel_title(panel) for panel in panels],
-                           horizontal_spacing=0.03)
-    for place, panel in enumerate(panels):
-        points, classes = panel.charts.tsne or {}, panel.charts.classes
-        label = np.asarray(points["label"])
-        for n in np.unique(label):
-            own = np.flatnonzero(label == n)
-            name = escape(classes[n]) if n < len(classes) else str(n)
-            figure.add_scatter(
-                x=np.asarray(points["x"])[own], y=np.asarray(points["y"])[own], mode="markers", name=name,
-                legendgroup=name, showlegend=place == 0, hovertemplate=f"{name}<extra></extra>",
-                marker={"size": 3.5, "color": labels.PALETTE[n % len(labels.PALETTE)], "opacity": 0.75},
-                row=1, col=place + 1)
-    legend = {**LEGEND, "y": -0.04, "itemsizing": "constant"}
-    figure.update_layout(height=460, margin={**MARGIN, "t": 50}, legend=legend)
-    figure.update_xaxes(showticklabels=False, zeroline=False, showgrid=False, constrain="domain")
-    figure.update_yaxes(showticklabels=False, zeroline=False, showgrid=False)
+def tsne(panel: TsnePanel) -> go.Figure:
+    """Draw the t-SNE of one method, with its silhouette in the title."""
+    points, classes = panel.charts.tsne or {}, panel.charts.classes
+    label, x, y = (np.asarray(points[key]) for key in ("label", "x", "y"))
+    figure = go.Figure()
+    for n in np.unique(label):
+        name = escape(classes[n]) if n < len(classes) else str(n)
+        figure.add_scatter(  # not scattergl: a browser has few WebGL contexts
+            x=x[label == n], y=y[label == n], mode="markers", name=name, hovertemplate=f"{name}<extra></extra>",
+            marker={"size": 3.5, "color": labels.PALETTE[n % len(labels.PALETTE)], "opacity": 0.75})
+    figure.update_layout(height=440, margin={**MARGIN, "t": 60}, legend={**LEGEND, "y": -0.1, "itemsizing": "constant"},
+                         title={"text": _panel_title(panel), "font": {"size": 15}})
+    hidden = {"showticklabels": False, "zeroline": False, "showgrid": False}  # t-SNE coordinates have no meaning
+    figure.update_xaxes(title="t-SNE 1", **hidden)
+    figure.update_yaxes(title="t-SNE 2", **hidden)
     return figure
 
 
@@ -156,9 +156,14 @@ def show_attention(measured: Values) -> None:
         probe = st.selectbox("Sample", range(len(first.probes)), key=f"paper/probe/{name}", width=220,
                              format_func=lambda i: first.probes[i])
     found = paper_figures.attention_frames(entry.run, probe) or first
+    low, high = float(found.maps.min()), float(found.maps.max())
     st.caption(f"{messages.escape(found.kind.title)}. From the snapshot after epoch {found.epoch} of "
-               f"{messages.escape(labels.label(entry))}. All maps have one scale.")
-    st.plotly_chart(attention(found), key=f"paper/attention/{name}", config=CONFIG)
+               f"{messages.escape(labels.label(entry))}. All maps have one scale, from {low:.3g} (pale) to {high:.3g} "
+               "(blue). Change: ‖a(t) − a(0)‖ / ‖a(0)‖.")
+    with st.container(horizontal=True, gap="small"):
+        for place in range(len(found.t)):
+            st.plotly_chart(attention(found, place), key=f"paper/attention/{name}/{place}", width=MAP_WIDTH,
+                            config={**CONFIG, "displayModeBar": False})
 
 
 def _attention_title(name: str) -> str:
@@ -166,18 +171,16 @@ def _attention_title(name: str) -> str:
     return " ".join(filter(None, (experiments.get(experiment).title, task)))
 
 
-def attention(found: AttentionFrames) -> go.Figure:
-    """Draw the maps side by side with one colour scale; the titles give t and the change since t = 0."""
-    titles = [f"t = {t:.3g}" + (f"<br>change {change:.2g}" if i else "<br>start")
-              for i, (t, change) in enumerate(zip(found.t, found.change, strict=True))]
-    figure = make_subplots(1, len(found.t), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.015)
-    for place, values in enumerate(found.maps):
-        figure.add_heatmap(z=np.round(values, 5), coloraxis="coloraxis", row=1, col=place + 1,
-                           hovertemplate="row %{y}, column %{x}: %{z:.3g}<extra></extra>")
-    figure.update_layout(height=330, margin={**MARGIN, "t": 54},
-                         coloraxis={"colorscale": ATTENTION, "colorbar": {"thickness": 10, "outlinewidth": 0,
-                                                                         "title": {"text": "weight"}}})
-    figure.update_xaxes(title=escape(found.kind.columns), showgrid=False, zeroline=False, constrain="domain")
-    figure.update_yaxes(autorange="reversed", showgrid=False, zeroline=False)
-    figure.update_yaxes(title=escape(found.kind.rows), col=1)
+def attention(found: AttentionFrames, place: int) -> go.Figure:
+    """Draw the map at one of the times; the title gives t and the change since t = 0."""
+    values = np.round(found.maps[place], 5)
+    rows, columns = (list(range(1, n + 1)) for n in values.shape)
+    change = f"change {found.change[place]:.2g}" if place else "start"
+    figure = go.Figure(go.Heatmap(
+        z=values, x=columns, y=rows, zmin=float(found.maps.min()), zmax=float(found.maps.max()), colorscale=ATTENTION,
+        showscale=False, hovertemplate="row %{y}, column %{x}: %{z:.3g}<extra></extra>"))
+    figure.update_layout(height=MAP_WIDTH + 60, margin={"l": 10, "r": 4, "t": 34, "b": 10},
+                         title={"text": f"t = {found.t[place]:.3g}, {change}", "font": {"size": 13}})
+    figure.update_xaxes(title=escape(found.kind.columns), showgrid=False, zeroline=False, nticks=5)
+    figure.update_yaxes(title=escape(found.kind.rows), autorange="reversed", showgrid=False, zeroline=False, nticks=5)
     return figure

@@ -9,6 +9,7 @@ from statistics import mean
 
 import numpy as np
 
+from acenode import experiments
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 from acenode.results import attention_maps, result_charts, series_charts, snapshots
@@ -170,6 +171,16 @@ def attention_frames(run: Run, probe: int = 0, frames: int = FRAMES) -> Attentio
     places = np.unique(np.rint(np.linspace(0, len(a) - 1, frames)).astype(int))
     own = a[:, probe:probe + 1]
     maps = attention_maps.weights(own[places], kind)[:, 0]
-    names = snapshots.names(found.arrays, count) or [f"Sample {i + 1}" for i in range(count)]
+    names = snapshots.names(found.arrays, count) or _probe_names(run, snapshots.labels(found.arrays, count), count)
     return AttentionFrames(kind, [float(found.arrays["t"][i]) for i in places], maps,
                            attention_maps.change(own)[places, 0].tolist(), found.epoch, names)
+
+
+def _probe_names(run: Run, classes: list[int] | None, count: int) -> list[str]:
+    """Number the probes, with their classes if they have some."""
+    try:
+        names = experiments.get(run.config().experiment).classes
+    except UserError:
+        names = ()
+    return [f"Sample {i + 1}" + (f", {names[classes[i]] if classes[i] < len(names) else f'class {classes[i]}'}"
+                                 if classes else "") for i in range(count)]

@@ -139,7 +139,7 @@ def test_downloads_hold_the_tables(page: Page) -> None:
 def test_figures_are_drawn_or_say_what_is_missing(figure: str, page: Page) -> None:
     app = page("paper", figure=figure)
     text(app)
-    assert len(app.get("plotly_chart")) == 1
+    assert len(app.get("plotly_chart")) >= 1
     bare = [str(e.value) for e in app.info]
     assert not [e for e in bare if "yet" in e]
 
