@@ -25,7 +25,7 @@ OVER_TIME = {"USHCN": ("ushcn", None, False), "PhysioNet extrapolation": ("physi
              "Types of attention": ("physionet-vitals", "extrapolation", True)}
 MAIN = {"ace": labels.PALETTE[1], "augmented": labels.PALETTE[2],
         **dict.fromkeys(("latent-ode", "gru-ode-bayes"), labels.PALETTE[0])}
-MAP_WIDTH = 196  # pixels
+MAP_WIDTH = 170  # pixels
 ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
 
 
@@ -75,10 +75,11 @@ def errors(lines: list[ErrorLine]) -> go.Figure:
             line={"color": colour, "width": 3 if ours else 1.5}, marker={"size": 6 if ours else 4},
             legendgroup=line.cell.key, hovertemplate="%{y:.4g} at %{x:.3~g}<extra>" + name + "</extra>")
     scale = lines[0].cell.format.unit
-    figure.update_layout(height=460, margin=MARGIN, legend=LEGEND)
+    figure.update_layout(height=480, margin=MARGIN, legend={**LEGEND, "y": -0.24})
     units = {line.unit for line in lines if line.unit}
     note = next((line.unit_note for line in lines if line.unit_note), "")
-    figure.update_xaxes(title=f"Time ({escape(note)})" if note and not units else time_axis(units), zeroline=False)
+    title = f"Time ({escape(note.rstrip('.'))})" if note and not units else time_axis(units)
+    figure.update_xaxes(title=title, zeroline=False)
     figure.update_yaxes(title=f"MSE{scale}", rangemode="tozero", zeroline=False)
     mark_forecast(figure, {line.cut for line in lines if line.cut is not None and line.t[0] < line.cut})
     return figure

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import median
 
 import streamlit as st
 
 from acenode import experiments
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.results.cells import CELLS, missing
+from acenode.results import reproduction
+from acenode.results.cells import CELLS
 from acenode.results.paper_tables import TABLES, PaperCell, PaperTable
+from acenode.results.reproduction import PlannedRun, Wanted, cell_plans, partial_data
+from acenode.results.run_times import time_of
 from acenode.runs.entry import Entry
 
 from . import full_data, labels, messages, navigation
@@ -40,49 +42,43 @@ def show_all(entries: list[Entry]) -> None:
         _offer(needed(TABLES[name].cells if name else CELLS.values(), entries), entries, "paper-all")
 
 
-def needed(cells: Iterable[PaperCell], entries: Sequence[Entry]) -> list[Config]:
-    """Return the configurations that cells still need, each once: a run may count for several cells."""
-    return list(dict.fromkeys(config for cell in cells for config in missing(cell, entries)))
+def needed(cells: Iterable[PaperCell], entries: Sequence[Entry]) -> list[PlannedRun]:
+    """Return the runs that cells still need, those worth most first, each once: a run may count for several cells."""
+    wanted, partial = Wanted(), partial_data(entries, services().data_root)
+    return reproduction.queue(cell_plans(cells, entries, wanted, partial), entries, wanted, partial)
 
 
-def recorded_seconds(configs: Iterable[Config], entries: Iterable[Entry]) -> tuple[float, set[str]] | None:
-    """Return the time that runs like these took where recorded runs were trained, and the devices' names.
-
-    The time of an epoch is the median over recorded runs of the same experiment and method. None if one has no run.
-    """
-    found: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
-    for e in entries:
-        if e.recorded and e.seconds and e.epochs:
-            like = found.setdefault((e.experiment, e.method), [])
-            like.append((e.seconds / e.epochs, e.other_seconds or 0.0, e.device))
-    total, devices = 0.0, set()
-    for config in configs:
-        like = found.get((config.experiment, config.method), [])
-        if not like:
-            return None
-        total += median(epoch for epoch, _, _ in like) * int(config.get("epochs")) + median(rest for _, rest, _ in like)
-        devices |= {device for _, _, device in like if device}
-    return total, devices
+def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
+    """Say how long runs like these took where recorded runs were trained; empty if there are none."""
+    recorded = [entry for entry in entries if entry.recorded]
+    found = [(time, config) for config in configs if (time := time_of(config, recorded)) is not None]
+    if not found:
+        return ""
+    seconds = sum(time.seconds(config) for time, config in found)
+    devices = " and ".join(sorted({entry.device for entry in recorded if entry.device})) or "another machine"
+    least = "at least " * (len(found) < len(list(configs)))
+    return f"{least}{labels.duration(seconds)} on {devices}, where similar runs were recorded"
 
 
-def _offer(configs: list[Config], entries: list[Entry], key: str) -> None:
+def _offer(planned: list[PlannedRun], entries: list[Entry], key: str) -> None:
     """Say how many runs are missing; offer missing data, an estimate of the time, and then the queue."""
-    if not configs:
+    if not planned:
         st.caption("Nothing is missing: every cell has its runs, or they are queued.")
         return
-    ready = [config for config in configs if _has_data(config)]
-    for name in dict.fromkeys(config.experiment for config in configs if config not in ready):
+    there = recorded_time([run.config for run in planned], entries)
+    st.markdown(f"**{_runs(len(planned))} missing**" + f" · {there}" * bool(there))
+    ready = [run for run in planned if _has_data(run.config)]
+    for name in dict.fromkeys(run.config.experiment for run in planned if run not in ready):
         full_data.show(experiments.get(name), key=f"{key}/download/{name}")
-    there = recorded_seconds(configs, entries)
-    text = f"**{len(configs)} run{'s' * (len(configs) > 1)}** missing"
-    if there:
-        text += f" · {labels.duration(there[0])} on {' and '.join(sorted(there[1])) or 'the recorded runs’ device'}"
-    st.markdown(text)
     if not ready:
         return
-    if len(ready) < len(configs):
-        st.caption(f"{len(configs) - len(ready)} of them need data that is not on this machine.")
+    if len(ready) < len(planned):
+        st.caption(f"{_runs(len(planned) - len(ready))} of these must wait for data that is not on this machine.")
     _offer_queue(ready, key)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
 
 
 def _has_data(config: Config) -> bool:
@@ -90,26 +86,27 @@ def _has_data(config: Config) -> bool:
     return source is None or services().fetcher.state(source).data.state == "ready"
 
 
-def _offer_queue(configs: list[Config], key: str) -> None:
+def _offer_queue(planned: list[PlannedRun], key: str) -> None:
     """Offer an estimate of the time here and, once it is shown, the button that queues the runs."""
-    asked = f"{hash(tuple(configs))}"
-    title = f"Queue {len(configs)} run{'s' * (len(configs) > 1)}"
+    asked = f"{hash(tuple(run.config for run in planned))}"
+    title = f"Queue {_runs(len(planned))}"
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.session_state.get(f"{key}/estimate", (None,))[0] != asked:
             if st.button("Estimate time here", key=f"{key}/how_long", icon=":material/timer:"):
-                st.session_state[f"{key}/estimate"] = (asked, _estimate(configs))
+                st.session_state[f"{key}/estimate"] = (asked, _estimate([run.config for run in planned]))
                 st.rerun()
             st.button(title, key=f"{key}/queue", disabled=True, icon=":material/playlist_add:",
                       help="Estimate the time first")
             return
         st.caption(messages.escape(st.session_state[f"{key}/estimate"][1]))
         if st.button(title, key=f"{key}/queue", type="primary", icon=":material/playlist_add:"):
-            _queue(configs)
+            _queue(planned)
             st.rerun()
         st.page_link(navigation.runs(), label="All runs", icon=":material/list:")
 
 
 def _estimate(configs: list[Config]) -> str:
+    """Say how long the runs take on this machine."""
     from acenode.execution.estimate import estimate  # loads torch
 
     with st.spinner("Estimating from earlier runs, or by timing a few iterations"):
@@ -119,12 +116,16 @@ def _estimate(configs: list[Config]) -> str:
     return f"About {labels.duration(found.seconds)} here, one after the other ({found.basis})"
 
 
-def _queue(configs: list[Config]) -> None:
+def _queue(planned: list[PlannedRun]) -> None:
+    """Start the runs, or continue those that were interrupted; an error ends it with a notice."""
     started = 0
     try:
-        for config in configs:
-            services().launcher.start(config)
+        for run in planned:
+            if run.resumes is None:
+                services().launcher.start(run.config)
+            else:
+                services().launcher.resume(services().store.open(run.resumes))
             started += 1
     except (UserError, OSError) as error:
         messages.notify(error)
-    messages.notify(f"{started} run{'s' * (started != 1)} queued")
+    messages.notify(f"{_runs(started)} queued")

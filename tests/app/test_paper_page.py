@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from acenode_app import paper, paper_queue, paper_tables
+from acenode_app import labels, paper, paper_queue, paper_tables
 from acenode_app import services as app_services
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
+from acenode.results import run_times
 from acenode.results.cells import CELLS, TABLES, Measured, measure
 from acenode.results.contests import measure_all
 from acenode.runs.recorded import recorded_runs
@@ -109,25 +110,40 @@ def test_queue_says_the_time_first(page: Page, services: Services, monkeypatch: 
     assert f"About 3 h here for {len(needed)}" in text(app)
     app.button(key="paper/queue").click().run()
     text(app)
-    assert started == needed
+    assert started == [run.config for run in needed]
 
 
-def test_a_run_that_counts_for_two_cells_is_needed_once() -> None:
+def test_a_run_that_counts_for_two_cells_is_needed_once(services: Services) -> None:
     once = paper_queue.needed([CELLS["ushcn/ace/mse"]], [])
     assert len(once) == 5
-    assert paper_queue.needed([CELLS["ushcn/ace/mse"], CELLS["ushcn/ace/negll"]], []) == once
+    both = paper_queue.needed([CELLS["ushcn/ace/mse"], CELLS["ushcn/ace/negll"]], [])
+    assert [run.config for run in both] == [run.config for run in once]
+
+
+def test_an_unfinished_run_is_continued(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = CELLS["mnist/rknet/accuracy"]
+    config = paper_queue.needed([cell], services.catalogue.entries())[0].config
+    before = services.store.create(config, {})
+    before.set_state("stopped")
+    resumed: list[str] = []
+    monkeypatch.setattr(services.launcher, "resume", lambda run: resumed.append(run.id))
+    monkeypatch.setattr(services.launcher, "start", lambda config: None)
+    paper_queue._queue(paper_queue.needed([cell], services.catalogue.entries()))
+    assert resumed == [before.id]
 
 
 def test_time_of_recorded_runs(services: Services) -> None:
     entries = services.catalogue.entries()
     config = CELLS["ushcn/ace/mse"].config(0)
-    found = paper_queue.recorded_seconds([config, config], entries)
-    assert found is not None
-    seconds, devices = found
-    assert seconds == pytest.approx(2 * (paper_queue.recorded_seconds([config], entries) or (0.0, set()))[0])
-    assert seconds > 0
-    assert devices == {"NVIDIA H200"}
-    assert paper_queue.recorded_seconds([config], []) is None
+    time = run_times.time_of(config, entries)
+    assert time is not None
+    assert paper_queue.recorded_time([config], entries).startswith(
+        f"{labels.duration(time.seconds(config))} on NVIDIA H200")
+    unknown = CELLS["ushcn/ace/mse"].config(0, epochs=1)
+    assert paper_queue.recorded_time([unknown], []) == ""
+    large = CELLS["mnist/ace/large/accuracy"].config(0)
+    if run_times.time_of(large, entries) is None:
+        assert paper_queue.recorded_time([config, large], entries).startswith("at least ")
 
 
 def test_downloads_hold_the_tables(page: Page) -> None:
