@@ -21,7 +21,7 @@ from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import BUSY, Run
 
 POLL_SECONDS = 0.5
-STOP_SECONDS = 20.0  # before the end, running runs are asked to stop: an iteration, a checkpoint
+STOP_SECONDS = 30.0  # before the end, running runs are asked to stop: an iteration, a checkpoint
 START_SECONDS = 60.0  # a run that will not finish needs so long to set up and reach a checkpoint worth keeping
 CLOSE_SECONDS = 120.0
 GPU_RUNS = 6  # at a time, where the processor has a core or two for each
