@@ -32,6 +32,9 @@ BENCHMARKS = {
     "epoch": Benchmark("accuracy of ACE after one epoch with each engine, over seeds",
                        "1 minute; on MNIST with a GPU, 5 minutes per seed",
                        {"seeds": "0-2", "engines": None, "jobs": 1, "device": "auto"}),
+    "validation": Benchmark("share of an epoch that is validation, for one method of each model family",
+                            "1 minute on a GPU; on two CPU cores 5 minutes with the real data",
+                            {"repeats": 2, "device": "auto"}),
     "app": Benchmark("response times of the app, and how much open pages slow training down; needs Chromium",
                      "6 minutes", {}),
     "latent": Benchmark("time of one PhysioNet-sized training batch, against a union time grid; with --device cuda, "
@@ -62,5 +65,5 @@ def settle(options: Namespace) -> None:
 
 def summary() -> str:
     """Describe every benchmark in one line."""
-    lines = (f"  {name:<7} {entry.about}; about {entry.lasts}" for name, entry in BENCHMARKS.items())
+    lines = (f"  {name:<11}{entry.about}; about {entry.lasts}" for name, entry in BENCHMARKS.items())
     return "\n".join(["benchmarks, with their duration on two CPU cores or one GPU:", *lines])

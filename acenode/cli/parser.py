@@ -137,9 +137,11 @@ def _add_programs(commands: _Commands) -> None:
     p = commands.add("bench", programs.bench, "run a benchmark", json=True)
     p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
     p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
-    p.add_argument("--repeats", type=int, help="number of repetitions (default: 3; not for app, epoch, together)")
+    p.add_argument("--repeats", type=int,
+                   help="number of repetitions (default: 3, validation: 2; not for app, epoch, together)")
     p.add_argument("--batch", type=int, help="image: samples per batch (default: 128)")
-    p.add_argument("--device", choices=("auto", "cpu", "cuda"), help="image, latent, epoch, together (default: auto)")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"),
+                   help="image, latent, epoch, validation, together (default: auto)")
     p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILY_NAMES} (default: all)")
     p.add_argument("--full", action="store_true", default=None,
                    help="gpu: also time five parallel runs of the slow models")

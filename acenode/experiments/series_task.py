@@ -45,6 +45,7 @@ class SeriesTask:
         recurrence: Any = getattr(model, "recurrence", None)
         if hasattr(recurrence, "mean"):
             recurrence.mean.copy_(torch.from_numpy(observed_mean(splits.train)))
+        self.evaluation_batches: dict[str, list[SeriesBatch]] = {}  # cache: they are the same in every epoch
         self.probes = splits.validation.take(report.choose(splits.validation, kind, PROBES))
 
     # Training -----------------------------------------------------------------------------------------------------
@@ -110,17 +111,25 @@ class SeriesTask:
                 bins: int = 0) -> SeriesOutputs | None:
         """Evaluate every record of a split; None if interrupted."""
         self.model.eval()
-        records: Records = getattr(self.splits, split)
-        cut, noise = cut_of(records, self.layout), self.noise(split, len(records))
+        cut = cut_of(getattr(self.splits, split), self.layout)
         edges = torch.linspace(cut or 0.0, 1.0, bins + 1, device=self.layout.device) if bins else None
         out = SeriesOutputs(self.kind, edges)
-        for start in range(0, len(records), EVALUATION_BATCH):
-            chosen = range(start, min(start + EVALUATION_BATCH, len(records)))
-            batch = assemble(records.take(chosen), self.layout, noise[:, chosen], 0.0, cut)
+        for batch in self.batches_of(split):
             out.add(self.model(batch), batch)
             if interrupted():
                 return None
         return out
+
+    def batches_of(self, split: str) -> list[SeriesBatch]:
+        """Return the batches of a split to evaluate, made at the first call."""
+        if split not in self.evaluation_batches:
+            records: Records = getattr(self.splits, split)
+            cut, noise = cut_of(records, self.layout), self.noise(split, len(records))
+            parts = [range(start, min(start + EVALUATION_BATCH, len(records)))
+                     for start in range(0, len(records), EVALUATION_BATCH)]
+            self.evaluation_batches[split] = [
+                assemble(records.take(chosen), self.layout, noise[:, chosen], 0.0, cut) for chosen in parts]
+        return self.evaluation_batches[split]
 
     def noise(self, split: str, count: int) -> Tensor:
         """Draw the noise of z0 for a split, (K, count, latent); that of a record does not depend on its batch."""

@@ -10,6 +10,7 @@ The trainer knows no experiment: a `Task` is the model with its data and loss, a
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass
@@ -94,11 +95,29 @@ class Trainer:
                     last_flush = time.monotonic()
                     if self.listener.checkpoint_due() and self.iteration < self.task.iterations:
                         self._save()
-            self._save()  # before validation, so that an interrupted validation loses no training
-            if self.listener.stop_requested() or not self._validate():
+            if not self._end_epoch():
                 return False
-            self._save()
         return True
+
+    def _end_epoch(self) -> bool:
+        """Validate and write a checkpoint; return False if training was asked to stop.
+
+        An interrupted validation loses no training: a checkpoint is written before it if one is due, and after it, also
+        if it failed.
+        """
+        self._flush()
+        if self.listener.checkpoint_due():
+            self._save()
+        epoch = self.epoch
+        try:
+            validated = not self.listener.stop_requested() and self._validate()
+        except BaseException:
+            if self.epoch == epoch:
+                with contextlib.suppress(Exception):  # the first error is the one to report
+                    self._save()
+            raise
+        self._save()
+        return validated
 
     def train_batch(self) -> dict[str, Any]:
         """Train on one mini-batch and return its record; losses and metrics in it are still tensors."""

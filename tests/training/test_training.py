@@ -172,7 +172,7 @@ def records_of(listener: RecordingListener) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("how", ["crash", "stop before", "stop within"])
 def test_interrupted_validation_loses_no_training(how: str) -> None:
-    """The checkpoint is written before validation begins, so no iteration is repeated."""
+    """A checkpoint is written even if validation fails, so no iteration is repeated."""
     whole, part = RecordingListener(), RecordingListener(stop_at=7 if how == "stop before" else None)
     trainer(epochs=3, listener=whole).run()
     first = trainer(epochs=3, listener=part)
@@ -198,6 +198,16 @@ def test_interrupted_validation_loses_no_training(how: str) -> None:
     assert again.task.asked.count("main") == 3  # type: ignore[attr-defined]
     assert records_of(part) == records_of(whole)
     assert again.best.value == 1.0
+
+
+def test_one_checkpoint_an_epoch_and_another_before_validation_if_it_is_due() -> None:
+    listener = RecordingListener()
+    trainer(epochs=2, listener=listener).run()
+    assert [(s["epoch"], s["iteration"]) for s in listener.states] == [(1, 0), (2, 0)]
+    listener = RecordingListener()
+    listener.checkpoint_due = lambda: True  # type: ignore[method-assign]
+    trainer(epochs=2, listener=listener).run()
+    assert [(s["epoch"], s["iteration"]) for s in listener.states] == [(0, 3), (1, 0), (1, 3), (2, 0)]
 
 
 def test_image_evaluation_stops_between_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
