@@ -108,7 +108,7 @@ def measure(configs: list[Config], ways: list[str], device: str, at_a_time: int)
     with tempfile.TemporaryDirectory() as folder:
         first = {(c.experiment, c.method): Config.from_dict(c.to_dict() | {"epochs": 1}) for c in configs}
         _report("one epoch of every kind of run, to compile")
-        measure_arm("processes", list(first.values()), device, 1, Path(folder) / "compile")
+        measure_arm("processes", list(first.values()), device, len(first), Path(folder) / "compile")
         for way in ways:
             _report(f"{len(configs)} runs: {way}")
             with mps.daemon() if way == "mps" else nullcontext():

@@ -9,6 +9,7 @@ to stop. It knows nothing of the app.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -261,4 +262,4 @@ class Launcher:
     def _in_process(self, device: str) -> bool:
         """Return True if a run that starts now gets a process of its own."""
         place = self.places[device]
-        return self.limits[device] > 1 if place == "auto" else place == "process"
+        return self.limits[device] > 1 and os.name == "posix" if place == "auto" else place == "process"

@@ -29,9 +29,10 @@ class WorkerProcess:
 
     def __init__(self, device: str) -> None:
         self.device, self.idle_since = device, 0.0
-        # The child imports what this process imports, and has a session of its own: Ctrl-C in a terminal reaches this
-        # process only, which then asks its workers to stop.
-        env = os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
+        # The child imports what this process imports. Its torch threads sleep while they wait, so that other processes
+        # have the cores. Ctrl-C in a terminal reaches this process only, which then asks its workers to stop.
+        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+        env = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}
         words = [sys.executable, "-P", "-m", "acenode.execution.worker", str(torch.get_num_threads())]
         self.process = subprocess.Popen(words, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
                                         start_new_session=True)
