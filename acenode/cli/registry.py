@@ -54,6 +54,7 @@ def settings(options: Namespace) -> int:
     """Print every setting, or those of one experiment with their defaults."""
     from acenode import experiments
     from acenode.cli import defaults
+    from acenode.experiments.chosen import reason_for
 
     by_method = defaults.defaults_by_method(options.experiment) if options.experiment else {}
     found: list[dict[str, Any]] = []
@@ -63,6 +64,8 @@ def settings(options: Namespace) -> int:
         found.append({"key": name, "type": setting.type.__name__, "group": setting.group, "help": setting.help,
                       **({"default": {data: list(of) for data, of in by_method[name].items()}} if by_method else {}),
                       **{k: v for k, v in bounds.items() if v is not None}})
+        if by_method and (reason := reason_for(options.experiment, name)):
+            found[-1]["not_as_printed"] = reason
         if by_method and "choices" in found[-1]:
             found[-1]["choices"] = experiments.get(options.experiment).choices(name)
     if options.json:
@@ -72,6 +75,8 @@ def settings(options: Namespace) -> int:
         print(f"{entry['key']:<20} {entry['type']:<6} {_bounds(entry)}\n{'':<20} {entry['help']}")
         if by_method:
             print(f"{'':<20} default: {defaults.describe(options.experiment, entry['key'], by_method[entry['key']])}")
+        if "not_as_printed" in entry:
+            print(f"{'':<20} not as printed (full data; preset=printed): {entry['not_as_printed']}")
     return 0
 
 

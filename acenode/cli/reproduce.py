@@ -97,6 +97,8 @@ def _train(options: Namespace, plan: Plan, catalogue: Catalogue, root: Path) -> 
 
     device = device_of(options.device).type
     workers = options.workers or default_workers(device)
+    if device == "cpu":
+        _share_threads(workers)
     launcher = Launcher(catalogue.store, root)
     try:
         launcher.set_workers(device, workers)
@@ -114,6 +116,13 @@ def _train(options: Namespace, plan: Plan, catalogue: Catalogue, root: Path) -> 
         print_json({"finished": outcomes.finished, "stopped": outcomes.stopped, "failed": outcomes.failed,
                     "elsewhere": outcomes.elsewhere, "left": len(outcomes.left)})
     return 130 if interrupted else 1 if outcomes.failed else 0
+
+
+def _share_threads(workers: int) -> None:
+    """Divide torch's threads among runs side by side; each worker process takes over this number."""
+    import torch
+
+    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
 
 
 class ProgressLines:

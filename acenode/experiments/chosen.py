@@ -50,6 +50,11 @@ def chosen_settings(experiment: str, method: str) -> dict[str, Any]:
     return found
 
 
+def reason_for(experiment: str, key: str) -> str:
+    """Return why a setting is not as printed, or an empty text."""
+    return " ".join(choice.reason for choice in CHOICES.get(experiment, ()) if key in choice.settings)
+
+
 def check_preset(preset: object) -> str:
     """Return the preset, or raise an error that lists the presets there are."""
     if preset not in PRESETS:

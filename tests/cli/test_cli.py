@@ -146,6 +146,15 @@ def test_settings_of_an_experiment_have_their_defaults(name: str, capsys: pytest
     assert f"default: {config.get('batch_size')}" in text or f"{config.get('batch_size')} (full)" in text
 
 
+def test_settings_that_are_not_as_printed_say_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "ushcn", "--json"]) == 0
+    why = {s["key"]: s["not_as_printed"] for s in json.loads(capsys.readouterr().out) if "not_as_printed" in s}
+    assert set(why) == {"learning_rate", "epochs"}
+    assert "validation" in why["learning_rate"]
+    assert main(["settings", "ushcn"]) == 0
+    assert why["epochs"] in capsys.readouterr().out
+
+
 def test_defaults_name_methods_and_sizes_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "mnist"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
