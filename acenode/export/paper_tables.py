@@ -34,6 +34,7 @@ def _line(table: PaperTable, row: str, column: str, cell: PaperCell, found: Meas
     return {"table": table.name, "row": row, "column": column, "experiment": cell.experiment, "method": cell.method,
             "metric": cell.metric, "settings": " ".join(f"{k}={v}" for k, v in cell.settings.items()),
             "unit": cell.format.unit.strip(), "paper_mean": cell.printed.mean, "paper_std": cell.printed.std,
+            "paper_params": cell.printed.params, "params": found.entries[0].params if found.n else None,
             "mean": found.mean, "std": found.std, "runs": found.n, "seeds": " ".join(map(str, found.seeds)),
             "folds": " ".join(map(str, found.folds)), "epochs": found.epochs, "difference": found.difference,
             "mark": found.mark, "note": found.note, "run_ids": " ".join(entry.id for entry in found.entries)}

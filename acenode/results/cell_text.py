@@ -63,6 +63,13 @@ def repeats(measured: Measured) -> str:
     return f"{n} {kind}{'s' * (n > 1)}, {measured.epochs} epochs"
 
 
+def params(cell: PaperCell, measured: Measured) -> str:
+    """Return the number of parameters of our model, if the paper prints one, in its form: `0.28M`."""
+    if cell.printed.params is None or not measured.n:
+        return ""
+    return f"{measured.entries[0].params / 1e6:.2f}M"
+
+
 def digits(cell: PaperCell) -> int:
     """Return the decimals of measured values: those of the metric, at least those printed."""
     return max(cell.printed.digits, cell.format.digits or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from statistics import mean
 
 from acenode import experiments
 from acenode.results.cells import CELLS, Measured, measure
@@ -44,13 +45,14 @@ def _title(cell: PaperCell) -> str:
 
 
 def _values(cell: PaperCell, measured: Measured) -> dict[Repeat, float]:
-    """Return the value of each run, by seed and fold."""
-    found = {}
+    """Return the value of each seed, or of each fold where the repetitions are folds, whatever its seeds."""
+    found: dict[Repeat, list[float]] = {}
     for entry in measured.entries:
         value = measure(cell, [entry]).mean
         if value is not None:
-            found[entry.seed, int(entry.config.get("fold") or 0)] = value
-    return found
+            at = (0, int(entry.config.get("fold") or 0)) if cell.folds else (entry.seed, 0)
+            found.setdefault(at, []).append(value)
+    return {at: mean(values) for at, values in found.items()}
 
 
 def _epochs(measured: Measured) -> frozenset[int]:

@@ -61,7 +61,7 @@ def judge(contest: Contest) -> Finding:
         missing = "ACE" if not ace else contest.host
         return Finding(contest, "open", f"{missing} is not measured", pairs)
     if contest.ace_epochs and contest.other_epochs and contest.ace_epochs != contest.other_epochs:
-        reason = "trained for different numbers of epochs"
+        reason = "the methods were trained for different numbers of epochs"
         return Finding(contest, "open", reason, pairs, sign * (mean(ace) - mean(other)))
     if pairs:
         differences = [sign * (contest.ace[key] - contest.other[key]) for key in shared]
@@ -123,9 +123,9 @@ def paragraph(findings: Iterable[Finding], marks: Iterable[str]) -> str:
     if undecided:
         reasons: dict[str, list[str]] = {}
         for f in undecided:
-            reasons.setdefault(_grouped_reason(f), []).append(_name(f))
-        sentences.append("It cannot be told in " + "; in ".join(
-            f"{_listed(names)} ({reason})" for reason, names in reasons.items()) + ".")
+            reasons.setdefault(_grouped_reason(f), []).append(_with_numbers(f) if f.interval else _name(f))
+        sentences.append("It cannot be told " + "; ".join(
+            f"where {reason}: {_listed(names)}" for reason, names in reasons.items()) + ".")
     return " ".join([*sentences, count_sentence(marks)])
 
 
@@ -141,7 +141,9 @@ def count_sentence(marks: Iterable[str]) -> str:
 
 def _grouped_reason(finding: Finding) -> str:
     """Return the reason in words that several findings can share."""
-    return f"fewer than {MIN_RUNS} runs of a method" if finding.reason.endswith("of a method") else finding.reason
+    if finding.reason.endswith("of a method"):
+        return f"a method has fewer than {MIN_RUNS} runs"
+    return finding.reason.replace(finding.contest.host, "the host method")
 
 
 def _name(finding: Finding) -> str:
@@ -161,7 +163,7 @@ def _with_numbers(finding: Finding) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.3g}".replace("-", "−")
+    return f"{value:+.2g}".replace("-", "−")
 
 
 def _listed(words: Iterable[str]) -> str:

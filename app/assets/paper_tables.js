@@ -18,7 +18,8 @@ function cellLink(cell, name, data, send) {
 
 function row(line, name, data, send) {
   const cells = line.cells.flatMap((cell) => cell === null ? [make("td", { colSpan: 2 })] : [
-    make("td", { className: cell.best ? "printed best" : "printed" }, cell.printed),
+    make("td", { className: cell.best ? "printed best" : "printed" }, cell.printed,
+      ...(cell.params ? [make("span", "details", `${cell.params} parameters`)] : [])),
     make("td", "ours", cellLink(cell, name, data, send))]);
   return make("tr", "", make("th", { scope: "row" }, line.label), ...cells);
 }

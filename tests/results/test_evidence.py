@@ -63,7 +63,7 @@ def test_too_few_runs_decide_nothing() -> None:
 def test_different_numbers_of_epochs_decide_nothing() -> None:
     found = judge(contest(values(9.0, 9.1, 9.2), values(1.0, 1.1, 1.2), ace_epochs=frozenset({40}),
                           other_epochs=frozenset({20})))
-    assert (found.verdict, found.reason) == ("open", "trained for different numbers of epochs")
+    assert (found.verdict, found.reason) == ("open", "the methods were trained for different numbers of epochs")
 
 
 def test_equal_differences_without_spread_are_decided() -> None:
@@ -77,12 +77,22 @@ def test_paragraph_names_the_columns_under_their_verdicts() -> None:
     few = judge(Contest("C AUC", "Latent-ODE", values(3.0), values(1.0)))
     also_few = judge(Contest("D AUC", "Latent-ODE", values(3.0, 2.0), values(1.0), partial=True))
     text = paragraph([ahead, behind, few, also_few], ["within", "worse", "missing"])
-    assert text.startswith("ACE is ahead of its host method in A accuracy (+1.98 against ODE-Net, 95% interval +1.91 "
-                           "to +2.06, 3 pairs).")
-    assert "It is behind in B MSE (+1.98 against Latent-ODE" in text
-    assert "It cannot be told in C AUC and D AUC on a part of the data (fewer than 3 runs of a method)." in text
+    assert text.startswith("ACE is ahead of its host method in A accuracy (+2 against ODE-Net, 95% interval +1.9 to "
+                           "+2.1, 3 pairs).")
+    assert "It is behind in B MSE (+2 against Latent-ODE" in text
+    assert "It cannot be told where a method has fewer than 3 runs: C AUC and D AUC on a part of the data." in text
     assert text.endswith("Of the paper's 3 table cells 2 are measured: 1 within the paper's spread, 0 better and "
                          "1 worse.")
+
+
+def test_paragraph_gives_the_numbers_of_what_is_open() -> None:
+    ace, other = values(3.0, 5.0, 7.0), values(2.0, 3.0, 4.0)
+    near = judge(Contest("E NegLL", "GRU-ODE-Bayes", ace, other, False, unit=" nats"))
+    none = judge(Contest("F MSE", "GRU-ODE-Bayes", values(1.0), {}))
+    text = paragraph([near, none], [])
+    assert ("It cannot be told where the interval of the difference includes zero: E NegLL (+2 nats against "
+            "GRU-ODE-Bayes, 95% interval −0.48 to +4.5, 3 pairs); where the host method is not measured: F "
+            "MSE.") in text
 
 
 def test_paragraph_without_any_decision() -> None:
