@@ -62,7 +62,8 @@ def _show_devices() -> None:
                 key = f"workers/{device.name}"
                 st.session_state[key] = device.workers  # another session may have changed it
                 st.number_input("Runs at a time", 1, 64, key=key, width=160, on_change=_set_workers,
-                                args=(device.name,))
+                                args=(device.name,), help="Several runs are trained in processes of their own, "
+                                                          "each with about 0.2 GB of memory more.")
                 if device.memory_used is not None and device.memory_total:
                     st.caption(f"{device.memory_used / 2**30:.1f} of {device.memory_total / 2**30:.1f} GiB in use",
                                width="content")
