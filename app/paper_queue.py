@@ -50,14 +50,20 @@ def needed(cells: Iterable[PaperCell], entries: Sequence[Entry]) -> list[Planned
 
 def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
     """Say how long runs like these took where recorded runs were trained; empty if there are none."""
-    recorded = [entry for entry in entries if entry.recorded]
-    found = [(time, config) for config in configs if (time := time_of(config, recorded)) is not None]
+    by_device: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.recorded and entry.device:
+            by_device.setdefault(entry.device, []).append(entry)
+    if not by_device:
+        return ""
+    device, recorded = max(by_device.items(), key=lambda item: len(item[1]))
+    wanted = list(configs)
+    found = [(time, config) for config in wanted if (time := time_of(config, recorded)) is not None]
     if not found:
         return ""
     seconds = sum(time.seconds(config) for time, config in found)
-    devices = " and ".join(sorted({entry.device for entry in recorded if entry.device})) or "another machine"
-    least = "at least " * (len(found) < len(list(configs)))
-    return f"{least}{labels.duration(seconds)} on {devices}, where similar runs were recorded"
+    least = "at least " * (len(found) < len(wanted))
+    return f"{least}{labels.duration(seconds)} on {device}, where similar runs were recorded"
 
 
 def _offer(planned: list[PlannedRun], entries: list[Entry], key: str) -> None:
