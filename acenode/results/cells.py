@@ -211,6 +211,9 @@ def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool, preset: str) ->
     epochs, printed = int(runs[0].config["epochs"]), int(target(cell, PRINTED).get("epochs"))
     if epochs != printed:
         notes.append(f"{epochs} epochs, {printed} in the paper")
+    folds = {run.config["fold"] for run in runs} if cell.folds else set()
+    if folds and len(folds) < FOLDS:
+        notes.append(f"{len(folds)} of {FOLDS} folds")
     if cell.printed.std is None:
         notes.append("the paper prints no deviation")
     if cell.metric == "silhouette":

@@ -132,7 +132,7 @@ def queue(plans: Iterable[CellPlan], entries: Sequence[Entry], wanted: Wanted, p
         needed = repetitions(plan.cell, wanted.seeds)
         for position, config in enumerate(plan.missing):
             repetition = needed - len(plan.missing) + position
-            worth = _worth(plan, repetition, plan.measured.n >= needed)
+            worth = _worth(plan.cell, repetition, plan.measured.n >= needed and plan.measured.mark != "partial")
             before = found.get(config)
             cells = (*before.cells, plan.cell) if before else (plan.cell,)
             found[config] = PlannedRun(config, cells, min(worth, before.worth) if before else worth)
@@ -145,9 +145,8 @@ def _rough(config: Config) -> float:
     return ROUGH_EPOCH[config.experiment] * int(config.get("epochs")) * (2 if config.method == "ace" else 1)
 
 
-def _worth(plan: CellPlan, repetition: int, measured: bool) -> int:
+def _worth(cell: PaperCell, repetition: int, measured: bool) -> int:
     """Return the index in WORTH of one repetition of a cell."""
-    cell = plan.cell
     if measured:
         return 8
     if repetition >= USUAL_SEEDS and not cell.folds:

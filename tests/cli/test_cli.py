@@ -78,7 +78,7 @@ def test_train_prints_one_json_object_last(capsys: pytest.CaptureFixture[str]) -
     (["data", "get", "imagenet"], "imagenet"),
     (["table", "imagenet"], "no experiment"),
     (["bench", "image", "--repeats", "0"], "at least 1"),
-    (["bench"], "name a benchmark: acenode bench image|gpu|epoch|app|latent|ushcn"),
+    (["bench"], "name a benchmark: acenode bench image|gpu|epoch|"),
     (["bench", "ushcn", "--device", "cuda"], "--device does not apply to bench ushcn: leave it out; it applies to"),
     (["bench", "latent", "--batch", "8"], "--batch does not apply to bench latent"),
     (["bench", "ushcn", "--full"], "--full does not apply to bench ushcn"),

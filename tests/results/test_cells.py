@@ -130,6 +130,12 @@ def test_a_note_on_the_data_is_shown() -> None:
     assert "rebuilt from the station files" in measure(MNIST_ACE, [run]).note
 
 
+def test_a_note_says_how_many_folds_there_are() -> None:
+    runs = [full(experiment="ushcn", metric="mse", fold=i, seed=i) for i in range(5)]
+    assert "2 of 5 folds" in measure(CELLS["ushcn/ace/mse"], runs[:2]).note
+    assert "folds" not in measure(CELLS["ushcn/ace/mse"], runs).note
+
+
 def test_silhouettes_are_read_from_the_result(tmp_path: Path) -> None:
     run = dataclasses.replace(full(experiment="cifar10", value=0.86), path=tmp_path)
     cell = CELLS["cifar10/ace/silhouette"]

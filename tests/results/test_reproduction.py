@@ -76,6 +76,13 @@ def test_what_is_measured_is_not_planned_and_longer_runs_come_last() -> None:
     assert {r.config.get("epochs") for r in longer} == {160}
 
 
+def test_runs_on_a_part_of_the_data_do_not_measure_a_cell_of_complete_data() -> None:
+    parts = [dataclasses.replace(full("activity", "ace", "accuracy", seed=i), partial=True) for i in range(3)]
+    runs = planned(parts, ["activity/ace/accuracy"])
+    assert WORTH[runs[0].worth] == "first seeds of the main methods"
+    assert len(runs) == 3
+
+
 def test_an_unfinished_run_is_continued_and_comes_first() -> None:
     half = dataclasses.replace(full("mnist", "ace", "accuracy", epochs=40), state="stopped", test={}, value=None,
                                progress=0.75)
