@@ -71,9 +71,13 @@ def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands:
                                   "panels": None, "scroll": scroll})
 
 
-def player(key: str, runs: list[dict[str, Any]]) -> Any:
-    """Show h(t) and its attention over time and over training, for all runs in step."""
-    return _mount("player", key, {"runs": runs})
+def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0) -> Any:
+    """Show h(t) and its attention over time and over training, for all runs in step.
+
+    Args:
+        start_at: the share of the time at which it starts, unless the URL has a position.
+    """
+    return _mount("player", key, {"runs": runs, "startAt": start_at})
 
 
 def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:
@@ -88,8 +92,3 @@ def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], No
 def active_runs(key: str) -> Any:
     """Show running and queued runs and the devices; the page reruns when a run starts or ends."""
     return _mount("active_runs", key, {})
-
-
-def hero(key: str) -> Any:
-    """Show an animation of a recorded trajectory of both ODEs."""
-    return _mount("hero", key, {})

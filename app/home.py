@@ -1,4 +1,4 @@
-"""The home page: what ACE-NODE is, with an animation; a demo; the latest results."""
+"""The home page: what ACE-NODE is, the player on a recorded run, recorded results, a demo, the latest own results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.runs.entry import Entry
 
-from . import components, live_runs, messages, navigation, run_tables
+from . import messages, navigation, recorded_player, recorded_results
 from .services import services
 
 LATEST = 8  # results in the table
@@ -21,12 +21,30 @@ def show() -> None:
     st.markdown("Two neural ODEs that evolve together: **h(t)**, the state, and **a(t)**, the attention on it. "
                 "Each depends on the other at every moment, and they are trained alternately. Train them here, watch "
                 "the attention develop, and compare every ablation with the paper's baselines.")
-    components.hero("hero")
+    _show_demo()
+    entries = services().catalogue.entries()
+    examples = recorded_player.examples(entries)
+    if examples:
+        recorded_player.show(examples)
+        st.subheader("Recorded results")
+        if recorded_results.show([e for e in entries if e.recorded]):
+            st.caption("Mean ± standard deviation over seeds or folds on the full data, from the runs that come with "
+                       "the project. Click a value to see its runs.")
+        st.page_link(navigation.paper(), label="All tables of the paper", icon=":material/article:")
+    st.subheader("Latest results")
+    _show_results(entries)
+    st.page_link(navigation.compare(), label="Compare runs side by side", icon=":material/compare_arrows:")
+
+
+def _show_demo() -> None:
+    """Offer to train the demo, and open it when it was started."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         pressed = st.button("Train the demo", type="primary", icon=":material/play_arrow:", key="demo",
                             help="ACE-ODE-Net on the bundled digits")
         st.caption("ACE-ODE-Net on scikit-learn's digits: no download, a few minutes on a CPU")
     if pressed:
+        from . import live_runs  # it loads the charts, which the first page does without
+
         try:
             run = services().launcher.start(experiments.get("mnist").configure("ace"))
         except (UserError, OSError) as error:
@@ -34,14 +52,14 @@ def show() -> None:
             return
         live_runs.select(experiments.get("mnist"), [run.id])
         st.switch_page(navigation.experiment("mnist"), query_params={"runs": run.id})
-    st.subheader("Latest results")
-    _show_results(services().catalogue.entries())
-    st.page_link(navigation.compare(), label="Compare runs side by side", icon=":material/compare_arrows:")
 
 
 def _show_results(entries: list[Entry]) -> None:
     finished = [e for e in entries if e.state == "finished" and not e.recorded][:LATEST]
     if not finished:
-        st.info("No finished runs yet. Press **Train the demo** above to create the first one.", icon=":material/flag:")
+        st.info("No finished runs of your own yet. Press **Train the demo** above to create the first one.",
+                icon=":material/flag:")
         return
+    from . import run_tables  # pandas takes longer to load than the rest of a first visit
+
     run_tables.show(finished, COLUMNS)

@@ -64,6 +64,14 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(names))}
 
 
+def for_charts(entries: list[Entry], groups: dict[str, str] | None = None) -> list[dict[str, object]]:
+    """Describe runs for the browser's charts: one colour for each run, or for each group if `groups` maps run ids."""
+    names = [groups[e.id] if groups else label(e) for e in entries]
+    colour = colours(names)
+    return [{"id": e.id, "label": label(e), "group": name, "colour": colour[name],
+             "live": e.busy} for e, name in zip(entries, names, strict=True)]
+
+
 def value(entry: Entry, number: float | None) -> str:
     """Format a value of the run's metric."""
     return measure_of(entry).text(number)

@@ -15,6 +15,7 @@ from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
 from . import components, labels, messages, navigation, result_tabs
+from .labels import for_charts as for_charts
 from .services import services
 from .url_state import keep_in_url
 
@@ -75,14 +76,6 @@ def show(experiment: Experiment) -> None:
     components.player("player", runs)
     result_tabs.show_numbers(chosen)
     result_tabs.show(chosen, "watch")
-
-
-def for_charts(entries: list[Entry], groups: dict[str, str] | None = None) -> list[dict[str, object]]:
-    """Describe runs for the browser's charts: one colour for each run, or for each group if `groups` maps run ids."""
-    names = [groups[e.id] if groups else labels.label(e) for e in entries]
-    colour = labels.colours(names)
-    return [{"id": e.id, "label": labels.label(e), "group": name, "colour": colour[name],
-             "live": e.busy} for e, name in zip(entries, names, strict=True)]
 
 
 def _choose(entries: dict[str, Entry], key: str) -> list[str]:

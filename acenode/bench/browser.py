@@ -65,6 +65,13 @@ def show_player(page: Any, served: Served, path: str) -> None:
     page.evaluate(f"() => {PLAYER}.scrollIntoView()")
 
 
+def wait_for_player(page: Any) -> None:
+    """Scroll to the trajectory player, which reads its data only while it is visible, and wait until it is drawn."""
+    page.wait_for_function(f"() => {PLAYER} !== undefined", timeout=60_000)
+    page.evaluate(f"() => {PLAYER}.scrollIntoView({{block: 'nearest'}})")
+    page.wait_for_function(f"() => {PLAYER}?.__player.drawn()", timeout=60_000)
+
+
 def _wait(served: Served) -> None:
     for _ in range(1200):
         if served.process.poll() is not None:

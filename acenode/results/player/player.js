@@ -2,7 +2,8 @@
 //
 //   mount(element, data) → { update(data), destroy() }
 //   data = { runs: [{ id, label, colour, live }], base: "lab/", embedded: { id: { description, blocks } },
-//            always: true to draw a player that is not visible, for a page that may be printed }
+//            always: true to draw a player that is not visible, for a page that may be printed,
+//            startAt: share of the time (0 to 1) to show first if the address has no position }
 //
 // The snapshots of a run come from `embedded`, or else from the server: `${base}film/${id}` describes them and
 // `${base}film/${id}/${epoch}` has the arrays of one epoch (acenode/results/player_data.py makes both). The position
@@ -37,7 +38,9 @@ class Player {
     this.scales = new Scales();
     this.build(element);
     this.theme = readTheme(this.node);
-    this.read(readAddress());
+    const address = readAddress();
+    this.read(address);
+    this.startAt = Number.isFinite(address.t) ? 0 : data.startAt ?? 0;
     this.update(data);
     this.poll = setInterval(() => { if (!document.hidden) for (const { run } of this.views) if (run.spec.live) run.read(); }, POLL_MS);
     this.watch = setInterval(() => this.checkPage(), WATCH_MS);
@@ -176,6 +179,8 @@ class Player {
       this.ends = [Math.min(...metas.map((m) => m.t[0])), Math.max(...metas.map((m) => m.t.at(-1)))];
       if (!this.settled && answered && live && this.wanted.epoch >= newest) this.wanted.epoch = null;  // it followed the newest epoch when the address was written
       s.epoch = this.wanted.epoch === null ? newest : this.epochs.findLast((e) => e <= this.wanted.epoch) ?? this.epochs[0];
+      if (this.startAt) s.t = this.ends[0] + this.startAt * (this.ends[1] - this.ends[0]);
+      this.startAt = 0;
       s.t = clamp(s.t, ...this.ends);
       s.probe = clamp(this.wanted.probe, 0, this.probes() - 1);
     }
@@ -239,6 +244,7 @@ export function mount(element, data) {
   element.__player = {
     fps: () => player.clock.fps(),
     cost: () => player.clock.cost(),
+    drawn: () => player.views.length > 0 && player.views.every(({ run }) => run.blocks.has(run.epochFor(player.state.epoch))),
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
     seek: (frame) => player.seek(frame),
     play: (on = true) => player.play(on),

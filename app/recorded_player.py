@@ -1,0 +1,76 @@
+"""The player on a recorded run of ACE, with evolving, fixed or no attention; for the home page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from acenode.experiments import EXPERIMENTS
+from acenode.results.paper_tables import HOSTS
+from acenode.results.run_groups import method_title
+from acenode.runs.entry import Entry
+
+from . import components, labels, messages, navigation
+
+PREFERRED = ("physionet", "mnist", "ushcn")  # shown first if they have as many kinds of attention as the others
+KINDS = ("evolving", "fixed", "none")
+START = 0.6  # of the time that the player shows at first: a(t) has moved by then
+HEIGHT_KEY = "home-player"  # page.css reserves the height of the container with this key
+
+
+@dataclass(frozen=True)
+class Example:
+    """An experiment with recorded runs that the player can show, one for each kind of attention."""
+
+    experiment: str
+    runs: dict[str, Entry]  # by kind: evolving, fixed, none
+
+    @property
+    def title(self) -> str:
+        """The experiment's title."""
+        return EXPERIMENTS[self.experiment].title
+
+
+def examples(entries: list[Entry]) -> list[Example]:
+    """Return the experiments with a recorded run of ACE, those with most kinds of attention first."""
+    found = [Example(name, kinds) for name in EXPERIMENTS
+             if "evolving" in (kinds := _kinds([e for e in entries if e.recorded and e.experiment == name]))]
+    return sorted(found, key=lambda e: (-len(e.runs), PREFERRED.index(e.experiment) if e.experiment in PREFERRED
+                                        else len(PREFERRED)))
+
+
+def _kinds(entries: list[Entry]) -> dict[str, Entry]:
+    """Return a run of each kind of attention that has snapshots. Without attention, ACE is its host method."""
+    found = {}
+    for kind in KINDS:
+        runs = [e for e in entries if e.method == "ace" and e.config.get("attention") == kind] or [
+            e for e in entries if kind == "none" and e.method == HOSTS.get(e.experiment)]
+        playable = [(len(e.run.snapshots()), e) for e in runs]
+        best = max(playable, key=lambda pair: (pair[0], -pair[1].seed), default=(0, None))
+        if best[0] and best[1] is not None:
+            found[kind] = best[1]
+    return found
+
+
+def show(found: list[Example]) -> None:
+    """Show the player with a choice of the data and of the kind of attention, which the URL keeps."""
+    by_name = {example.experiment: example for example in found}
+    with st.container(horizontal=True, gap="large", vertical_alignment="bottom", key="home-choice"):
+        name = st.segmented_control("Recorded run on", list(by_name), default=found[0].experiment, key="on",
+                                    required=True, bind="query-params", format_func=lambda n: by_name[n].title)
+        example = by_name.get(name or "", found[0])
+        kinds = list(example.runs)
+        if st.session_state.get("attention", kinds[0]) not in kinds:  # this experiment has no such run
+            st.session_state["attention"] = kinds[0]
+        kind = st.segmented_control("Attention a(t)", kinds, default=kinds[0], key="attention", required=True,
+                                    bind="query-params", help="evolving: a(t) has an ODE of its own; fixed: a(t) is "
+                                    "the correlation of h(t); none: the method that ACE extends")
+    entry = example.runs.get(kind or "", example.runs[kinds[0]])
+    with st.container(key=HEIGHT_KEY):
+        components.player("home-player-runs", labels.for_charts([entry]), start_at=START)
+    with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+        st.caption(messages.escape(f"{method_title(entry.experiment, entry.method)} on {example.title}, recorded: "
+                                   f"{labels.provenance(entry)}"), width="content")
+        st.page_link(navigation.experiment(entry.experiment), label="Open this run with its curves and results",
+                     icon=":material/open_in_full:", query_params={"runs": entry.id})

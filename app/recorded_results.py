@@ -1,0 +1,57 @@
+"""Measured results beside the paper's, one card for each column of its main tables; for the home page."""
+
+from __future__ import annotations
+
+from html import escape
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from acenode import experiments
+from acenode.results import cell_text
+from acenode.results.cells import Measured, measure
+from acenode.results.paper_tables import CELLS, HOSTS, PaperCell
+from acenode.runs.entry import Entry
+
+METHODS = ("host", "augmented", "ace")
+
+
+def show(entries: list[Entry]) -> bool:
+    """Show a card for each experiment and metric that is measured; return False if there is none."""
+    cards = [card for ace in CELLS.values() if ace.method == "ace" and not ace.ablation and ace.metric != "silhouette"
+             if (card := _card(ace, [e for e in entries if e.experiment == ace.experiment]))]
+    if cards:
+        st.html(f'<div class="ace-results">{"".join(cards)}</div>')
+    return bool(cards)
+
+
+def _card(ace: PaperCell, entries: list[Entry]) -> str:
+    """Return the card of a column of a table: host method, augmented and ACE; empty if ACE is not measured."""
+    rows = []
+    for method in (HOSTS[ace.experiment], "augmented", "ace"):
+        cell = next((c for c in CELLS.values() if (c.experiment, c.method, c.metric) == (ace.experiment, method,
+                     ace.metric) and c.settings == ace.settings), None)
+        if cell is not None:
+            rows.append((cell, measure(cell, entries)))
+    if rows[-1][1].mean is None:
+        return ""
+    body = "".join(_row(cell, found) for cell, found in rows)
+    arrow = "higher is better" if ace.format.higher_is_better else "lower is better"
+    unit = " in percent" if ace.format.unit == "%" else ace.format.unit
+    task = f", {ace.settings['task']}" if "task" in ace.settings else ""
+    title = escape(f"{experiments.get(ace.experiment).title}{task}")
+    about = escape(f"Test {ace.format.title}{unit}, {arrow}")
+    note = escape(cell_text.repeats(rows[-1][1]))
+    return (f'<section><h4>{title}</h4><p>{about}</p><table><thead><tr><th>Method</th><th>Here</th><th>Paper</th></tr>'
+            f'</thead><tbody>{body}</tbody></table><p>{note}</p></section>')
+
+
+def _row(cell: PaperCell, found: Measured) -> str:
+    """Return a row: method, our mean ± standard deviation as a link to its runs, the printed value."""
+    link = escape(f"paper?{urlencode({'cell': cell.key})}")
+    printed = "" if found.mark == "partial" else escape(cell_text.printed(cell))
+    ours = escape(cell_text.ours(cell, found))
+    ours = f'<a href="{link}" target="_self" title="{escape(cell_text.repeats(found))}">{ours}</a>' if found.n else ours
+    partial = " (part of the data)" * (found.mark == "partial")
+    return f'<tr{" class=ace" * (cell.method == "ace")}><td>{escape(cell.title)}</td><td>{ours}{partial}</td>' \
+           f'<td>{printed}</td></tr>'

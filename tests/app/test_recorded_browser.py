@@ -1,0 +1,82 @@
+"""A first visit in a real browser: Home plays a recorded run and shows recorded results, and recorded runs open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tabs import Tab
+
+from acenode.bench.app import recorded_ace_runs
+from acenode.bench.browser import PLAYER, Served, server, wait_for_player
+from acenode.runs.recorded import recorded_runs
+
+SCHEMES = {1400: "light", 900: "dark", 390: "light"}
+TOP_OF_RESULTS = "[...document.querySelectorAll('h3')].find(e => e.innerText.includes('Recorded results'))" \
+    ".getBoundingClientRect().top - document.querySelector('h1').getBoundingClientRect().top"
+DOWNLOADED = "performance.getEntriesByType('resource').filter(e => e.name.includes('/lab/film/'))" \
+    ".map(e => e.transferSize)"
+MAX_BYTES = 6e6  # of the descriptions and arrays that the player reads before it is drawn, and the epochs beside it
+
+
+@pytest.fixture(scope="module")
+def served(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve an empty folder of runs with the recorded ones beside it, as in a fresh clone."""
+    with server(tmp_path_factory.mktemp("fresh") / "runs", ACENODE_RECORDED=str(recorded_runs())) as found:
+        yield found
+
+
+@pytest.mark.parametrize("width", SCHEMES)
+def test_home_shows_the_player_and_results_and_nothing_moves(width: int, chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served, SCHEMES[width])
+    tab.page.set_viewport_size({"width": width, "height": 1000})
+    tab.open("")
+    tab.page.get_by_text("Latest results").first.wait_for()
+    tab.until(f"{PLAYER} !== undefined")
+    before = tab.evaluate(TOP_OF_RESULTS)
+    wait_for_player(tab.page)
+    tab.page.wait_for_timeout(800)
+    assert tab.evaluate(TOP_OF_RESULTS) == pytest.approx(before, abs=1)
+    assert tab.evaluate("document.querySelectorAll('.ace-results section').length") >= 3
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.evaluate(f"{PLAYER}.querySelectorAll('canvas').length") > 3
+    tab.close()
+
+
+def test_home_moves_through_time_epochs_samples_and_kinds_of_attention(chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served).open("")
+    wait_for_player(tab.page)
+    header = ".ace-player header"
+    assert "ACE" in tab.page.inner_text(header)
+    assert tab.evaluate(f"{PLAYER}.__player.frame().t") > 0  # not at t = 0, where nothing has happened yet
+    for name, position in (("Time t", "t"), ("Training epoch", "epoch")):
+        slider = tab.page.get_by_label(name, exact=True)
+        before = tab.evaluate(f"{PLAYER}.__player.frame().{position}")
+        slider.focus()
+        tab.page.keyboard.press("Home")
+        tab.until(f"{PLAYER}.__player.frame().{position} < {before}")
+    tab.page.locator(".ace-player .probes button").nth(3).click()
+    tab.until(f"{PLAYER}.__player.frame().probe === 3")
+    tab.page.get_by_role("radio", name="none", exact=True).click()
+    tab.until(f"!document.querySelector('{header}').innerText.includes('ACE')"
+              " || document.body.innerText.includes('This method has no attention')")
+    tab.until("location.search.includes('attention=none')")
+    tab.page.get_by_role("radio", name="evolving", exact=True).click()
+    tab.until(f"document.querySelector('{header}').innerText.includes('ACE')")
+    wait_for_player(tab.page)
+    tab.page.locator(".ace-results a").first.click()  # opens the runs behind a value
+    tab.until("location.pathname.endsWith('/paper') && location.search.includes('cell=')")
+    tab.close()
+
+
+@pytest.mark.parametrize("entry", recorded_ace_runs(), ids=lambda entry: entry.experiment)
+def test_a_recorded_run_of_ace_opens_with_little_to_load(entry: Any, chrome: Any, served: Served) -> None:
+    """`acenode bench app` measures the seconds."""
+    tab = Tab(chrome, served).open(f"{entry.experiment}?runs={entry.id}")
+    wait_for_player(tab.page)
+    sizes = tab.evaluate(DOWNLOADED)
+    assert 2 <= len(sizes) <= 5  # the description, the last epoch, and those beside it
+    assert sum(sizes) < MAX_BYTES
+    assert "recorded" in tab.page.inner_text(".ace-player header")
+    tab.close()
