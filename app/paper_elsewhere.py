@@ -9,12 +9,9 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.results import elsewhere
+from acenode.results.elsewhere import Elsewhere
 
-COLUMNS = {
-    "Result": st.column_config.TextColumn(width="small"),
-    "Protocol": st.column_config.TextColumn(width="large"),
-    "Link": st.column_config.LinkColumn("", display_text="Open", width="small"),
-}
+from . import messages
 
 
 def show(names: Iterable[str]) -> None:
@@ -25,7 +22,13 @@ def show(names: Iterable[str]) -> None:
     with st.expander(f"Later and elsewhere: {len(found)} published results", icon=":material/library_books:"):
         st.caption("Protocols differ in splits, preprocessing and choice of the epoch, so these values are not "
                    "comparable with the tables above or with each other across protocols. None was measured here.")
-        st.dataframe(pd.DataFrame([{
-            "Data": experiments.get(r.experiment).title, "Method": r.method, "Metric": r.metric, "Result": r.value,
-            "Protocol": r.protocol, "Source": r.source.text, "Link": r.source.url} for r in found]),
-            hide_index=True, column_config=COLUMNS, height="content")
+        st.table(pd.DataFrame([_row(result) for result in found]), hide_index=True, border="horizontal")
+
+
+def _row(result: Elsewhere) -> dict[str, str]:
+    """Return one line of the table in Markdown, which wraps long texts."""
+    data = experiments.get(result.experiment).title
+    source = f"[{messages.escape(result.source.text)}]({result.source.url})"
+    return {"Method": messages.escape(f"{result.method}, {data}"),
+            "Result": messages.escape(f"{result.metric} {result.value}"),
+            "Protocol and source": f"{messages.escape(result.protocol)}. {source}"}
