@@ -10,7 +10,7 @@ from pathlib import Path
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
 from acenode.cli import data, programs, record, registry, runs, training
 from acenode.cli.reproduce import reproduce
-from acenode.experiments.chosen import CHOSEN, PRESETS
+from acenode.config.presets import CHOSEN, PRESETS
 
 
 class OneLineParser(argparse.ArgumentParser):

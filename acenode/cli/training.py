@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.cli.common import print_json, run_store
 from acenode.config import parse
+from acenode.config.presets import PRESET
 from acenode.errors import UserError
-from acenode.experiments.chosen import PRESET
 
 if TYPE_CHECKING:
     from acenode.runs.store import Run

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from acenode.backend import Backend
 from acenode.config import KEYS, SETTINGS, Config, resolve
 from acenode.config.groups import AttentionTraining, Settings, Training, keys_of
+from acenode.config.presets import CHOSEN, check_preset
 from acenode.errors import UserError
-from acenode.experiments.chosen import CHOSEN, check_preset, chosen_settings
+from acenode.experiments.chosen import chosen_settings
 from acenode.training.task import Metric, Recipe, Task
 
 if TYPE_CHECKING:  # type checking only: avoids importing numpy and torch

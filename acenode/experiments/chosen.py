@@ -11,12 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acenode.errors import UserError
-
-PRESET = "preset"  # given like a setting; config.json keeps what it resolves to
-CHOSEN, PRINTED = "chosen", "printed"
-PRESETS = (CHOSEN, PRINTED)
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -53,10 +47,3 @@ def chosen_settings(experiment: str, method: str) -> dict[str, Any]:
 def reason_for(experiment: str, key: str) -> str:
     """Return why a setting is not as printed, or an empty text."""
     return " ".join(choice.reason for choice in CHOICES.get(experiment, ()) if key in choice.settings)
-
-
-def check_preset(preset: object) -> str:
-    """Return the preset, or raise an error that lists the presets there are."""
-    if preset not in PRESETS:
-        raise UserError(f"there is no preset {preset!r}: choose {' or '.join(PRESETS)}")
-    return str(preset)

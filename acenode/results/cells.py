@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from acenode.config import Config
+from acenode.config.presets import CHOSEN, PRINTED
 from acenode.config.vocabulary import ADDED
 from acenode.data.folds import FOLDS
 from acenode.errors import UserError
-from acenode.experiments.chosen import CHOSEN, PRINTED
 from acenode.files import Stamp, stamp
 from acenode.results import paper
 from acenode.results.paper_tables import CELLS, TABLES, PaperCell, PaperRow, PaperTable, table_of, target

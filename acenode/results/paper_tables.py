@@ -13,8 +13,8 @@ from typing import Any
 
 from acenode import experiments
 from acenode.config import Config
+from acenode.config.presets import CHOSEN
 from acenode.errors import UserError
-from acenode.experiments.chosen import CHOSEN
 from acenode.results import metric_format, paper
 from acenode.results.metric_format import MetricFormat
 

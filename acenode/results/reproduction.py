@@ -14,10 +14,10 @@ from pathlib import Path
 
 from acenode import experiments
 from acenode.config import Config
+from acenode.config.presets import CHOSEN
 from acenode.data.disk import is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
-from acenode.experiments.chosen import CHOSEN
 from acenode.results.cells import CELLS, TABLES, Measured, PaperCell, measure, missing, repetitions, unfinished
 from acenode.results.run_times import time_of
 from acenode.runs.catalogue import Entry

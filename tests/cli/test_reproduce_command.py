@@ -121,3 +121,8 @@ def test_printed_settings_are_stored_as_themselves(capsys: pytest.CaptureFixture
         assert "preset" not in stored[-1]["config"]
     assert main(["train", "ushcn", "--method", "ace", "--set", "preset=best"]) == 2
     assert "there is no preset 'best': choose chosen or printed" in capsys.readouterr().err
+
+
+def test_help_needs_no_library() -> None:
+    program = "import sys, acenode.cli.parser; sys.exit(any(name in sys.modules for name in ('torch', 'numpy')))"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
