@@ -96,7 +96,7 @@ def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
     mean, std = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
     return Measured(
         entries=runs, mean=mean, std=std, seeds=tuple(sorted({e.seed for e in runs})),
-        folds=tuple(sorted({int(e.config["fold"]) for e in runs})) if cell.folds else (),
+        folds=tuple(sorted({fold_of(e) for e in runs})) if cell.folds else (),
         epochs=int(runs[0].config["epochs"]), difference=None if partial else mean - cell.printed.mean,
         mark="partial" if partial else mark(cell, mean, std, len(values)), note=_note(cell, runs, partial, preset))
 
@@ -171,14 +171,19 @@ def _choose(found: Sequence[tuple[Entry, float]], needed: int) -> list[tuple[Ent
     """
     by_length: dict[int, dict[tuple[int, int], tuple[Entry, float]]] = {}
     for entry, value in sorted(found, key=lambda pair: pair[0].created):
-        at = (entry.seed, int(entry.config.get("fold") or 0))
+        at = (entry.seed, fold_of(entry))
         by_length.setdefault(int(entry.config["epochs"]), {})[at] = (entry, value)
     length = max(by_length, key=lambda epochs: (min(needed, len(by_length[epochs])), epochs))
     return [by_length[length][at] for at in sorted(by_length[length])]
 
 
+def fold_of(entry: Entry) -> int:
+    """Return the fold of a run, 0 where its experiment has none."""
+    return int(entry.config.get("fold") or 0)
+
+
 def _repetition(cell: PaperCell, entry: Entry) -> int:
-    return int(entry.config["fold"]) if cell.folds else entry.seed
+    return fold_of(entry) if cell.folds else entry.seed
 
 
 def _value(cell: PaperCell, entry: Entry) -> float | None:
@@ -211,7 +216,7 @@ def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool, preset: str) ->
     epochs, printed = int(runs[0].config["epochs"]), int(target(cell, PRINTED).get("epochs"))
     if epochs != printed:
         notes.append(f"{epochs} epochs, {printed} in the paper")
-    folds = {run.config["fold"] for run in runs} if cell.folds else set()
+    folds = {fold_of(run) for run in runs} if cell.folds else set()
     if folds and len(folds) < FOLDS:
         notes.append(f"{len(folds)} of {FOLDS} folds")
     if cell.printed.std is None:
