@@ -19,7 +19,8 @@ MAX_PLAYERS = 4  # side by side
 MAX_CURVES = 40
 MAX_PRESELECTED = 12
 TABLE_HEIGHT = 320  # pixels
-COLUMNS = ["Run", "Seed", "Data", "State", "Test result", "Best validation", "Tags", "Id"]
+COLUMNS = ["Run", "Seed", "Data", "State", "Test result", "Best validation", "Created", "Device", "Code", "Tags",
+           "Id"]
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
 BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes")  # methods without attention, one of each family
 

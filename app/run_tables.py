@@ -46,6 +46,8 @@ def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
         "Training time": [labels.duration(e.seconds) for e in entries],
         "Training time (s)": frame["seconds"],
         "Created": [time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else "" for e in entries],
+        "Device": frame["device"],
+        "Code": [e.code for e in entries],
         "Tags": frame["tags"],
         "Notes": frame["notes"],
         "Id": frame["run"],

@@ -17,7 +17,7 @@ from .url_state import keep_in_url
 
 TABLE_HEIGHT = 480  # pixels
 COLUMNS = ["State", "Experiment", "Run", "Data", "Seed", "Progress", "Metric", "Test", "Validation",
-           "Training time (s)", "Created", "Tags", "Notes", "Id"]
+           "Training time (s)", "Created", "Device", "Code", "Tags", "Notes", "Id"]
 RESUMABLE = ("stopped", "failed", "interrupted")
 
 

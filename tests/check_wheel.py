@@ -112,7 +112,8 @@ def check(folder: Path) -> None:
     assert report.returncode == 0, report.stderr
     with served(bin, empty, 8790, environment) as url, browser() as chrome:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
-        visit(page, url, "ACE-NODE")
+        visit(page, url, "Recorded results")
+        page.wait_for_function("() => document.querySelectorAll('.ace-player canvas').length > 3", timeout=60_000)
         visit(page, f"{url}/mnist", "MNIST")
         page.screenshot(path=str(folder / "mnist.png"))
         visit(page, f"file://{(empty / report.stdout.strip()).resolve()}", "ACE-ODE-Net")

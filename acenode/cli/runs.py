@@ -23,7 +23,8 @@ def _summary(entry: Entry) -> dict[str, Any]:
     return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
             "data": entry.data, "sample": entry.config.get("sample"), "seed": entry.seed, "progress": entry.progress,
             "metric": entry.value, "metric_name": entry.metric, "changed": changed_in(entry.config),
-            "created": entry.created, "error": entry.error, **({"recorded": True} if entry.recorded else {})}
+            "created": entry.created, "error": entry.error,
+            **({"recorded": True, "device": entry.device, "code": entry.code} if entry.recorded else {})}
 
 
 def list_runs(options: Namespace) -> int:
@@ -47,6 +48,9 @@ def list_runs(options: Namespace) -> int:
                  else f"{100 * (x['progress'] or 0):.0f}% done")
         data = f"{x['data']} {x['sample'] or ''}"
         changed = " ".join(f"{k}={v}" for k, v in x["changed"].items() if k != "sample")
+        if "recorded" in x:
+            when = time.strftime("%Y-%m-%d", time.localtime(x["created"]))
+            changed += f"  ({', '.join(filter(None, (x['device'], when, x['code'])))})"
         state = "recorded" if "recorded" in x else x["state"]
         print(f"{x['run']:<{width}}  {state:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {changed}"
               .rstrip() + (f"  {x['error']}" if x["error"] else ""))

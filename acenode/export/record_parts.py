@@ -10,7 +10,7 @@ from typing import Any
 POINTS = 1000  # most steps of a curve
 DIGITS = 4  # significant digits of what is only drawn
 GRID_POINTS = (200, 120, 80)  # of a predicted curve of a record: the first that makes the result small enough
-EXACT = frozenset({"test", "test_last", "validation", "seconds", "metric", "best_epoch", "steps", "cut"})
+SMALL = 2000  # bytes: what is smaller is kept exactly, which all metrics are
 NOT_DRAWN = frozenset({"steps", "rejected", "steps_a", "rejected_a", "dt_min_a", "dt_max_a"})  # of a step
 MACHINES = re.compile(r"x86_64|AMD64|aarch64|arm64|ppc64le", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.])(?:/[\w.+-]+){2,}/?|[A-Za-z]:\\[^\s:]+")
@@ -23,7 +23,8 @@ def description(found: Record, earlier: Record, note: str | None, commit: str | 
 
     Args:
         found: the run's config.json.
-        earlier: config.json of the copy that this one replaces; its note and version are kept unless they are given.
+        earlier: config.json of the copy that this one replaces. Its note and version are kept unless they are given,
+            and that it is not partial, which is known better after a data set was checked again.
         note: what is to be known about the data.
         commit: the commit of the code that trained the run.
     """
@@ -39,7 +40,8 @@ def description(found: Record, earlier: Record, note: str | None, commit: str | 
     if commit:
         environment["commit"] = commit
     note = note or found.get("data_note") or earlier.get("data_note")
-    return without_paths({**found, "environment": environment, **({"data_note": note} if note else {})})
+    kept = {k: v for k, v in found.items() if k != "partial" or not earlier or earlier.get("partial")}
+    return without_paths({**kept, "environment": environment, **({"data_note": note} if note else {})})
 
 
 def _platform(text: str) -> str:
@@ -113,11 +115,11 @@ def _extremes(steps: list[Record], key: str, among: range) -> set[int]:
 
 
 def result(found: Record, most: int) -> bytes:
-    """Return result.json: metrics exact, the rest rounded.
+    """Return result.json: metrics and all that is small exact, the rest rounded.
 
     If it has more than `most` bytes, predicted curves of its records get fewer points, then there are fewer records.
     """
-    small = {k: v if k in EXACT else rounded(v, DIGITS) for k, v in found.items()}
+    small = {k: v if k.startswith("test") or len(_json(v)) < SMALL else rounded(v, DIGITS) for k, v in found.items()}
     records = small.get("records")
     if not isinstance(records, list) or len(_json(small)) <= most:
         return _json(small).encode()

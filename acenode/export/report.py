@@ -62,8 +62,9 @@ def render(run: Run) -> str:
 def _header(about: RunSummary) -> str:
     tiles = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in about.tiles)
     error = f'<p class="error">{escape(about.error)}</p>' if about.error else ""
+    state = about.state + " (recorded)" * about.recorded
     return (f'<p class="data{" sample" if about.sample else ""}">{escape(about.data)}</p>{error}'
-            f'<dl class="tiles"><div><dt>State</dt><dd>{escape(about.state)}</dd></div>{tiles}</dl>')
+            f'<dl class="tiles"><div><dt>State</dt><dd>{escape(state)}</dd></div>{tiles}</dl>')
 
 
 def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: RunSummary) -> str:

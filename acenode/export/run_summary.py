@@ -25,6 +25,7 @@ class RunSummary:
     data: str  # a sentence on the data
     sample: bool  # the bundled sample or a part of the data, not comparable with the paper
     state: str
+    recorded: bool  # comes with the project; device, date and version are in `environment`
     error: str | None
     metric: str  # name of the metric
     measure: MetricFormat  # how the metric is written
@@ -45,6 +46,7 @@ def read(run: Run, found: MetricRecords) -> RunSummary:
         data=_data(sample, partial, names, str(description.get("data_note") or "")),
         sample=sample or partial,
         state=str(status["state"]),
+        recorded=run.recorded,
         error=str(status["error"]) if status.get("error") else None,
         metric=metric,
         measure=metric_format.of(metric, str(config.get("experiment"))),

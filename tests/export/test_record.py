@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Make
 from export_runs import metrics, result, snapshot, step
 
 from acenode.cli import main
@@ -18,6 +18,8 @@ from acenode.export.record import record
 from acenode.results import metric_records, player_data, training_curves
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
+
+Make = Callable[..., Run]
 
 
 @pytest.fixture
@@ -81,9 +83,11 @@ def test_a_copy_is_listed_exported_and_has_the_exact_result(make: Make, kept: Pa
     assert entry.data_note == "rebuilt from the station files"
     assert entry.code.endswith("abc1234")
     assert metric_records.read(copy).epochs == metric_records.read(run).epochs
+    (run.path / "config.json").write_text(json.dumps(run.description() | {"partial": True}))
     again = record(run, kept).run  # without the options: those of the earlier copy stay
     assert again.description()["data_note"] == "rebuilt from the station files"
     assert again.description()["environment"]["commit"] == "abc1234"
+    assert "partial" not in again.description()  # as corrected in the earlier copy
 
 
 def test_long_curves_keep_epochs_ends_and_extremes(make: Make, kept: Path) -> None:
@@ -111,7 +115,8 @@ def test_a_large_result_gets_fewer_points_and_records_but_keeps_its_metrics() ->
     found: dict[str, Any] = {"test": {"mse": 1 / 3}, "metric": "mse", "over_time": [1 / 3],
                              "records": [{"id": str(i), "variables": [variable]} for i in range(6)]}
     whole = json.loads(record_parts.result(found, 10**6))
-    assert (whole["test"], whole["over_time"], len(whole["records"])) == ({"mse": 1 / 3}, [0.3333], 6)
+    assert (whole["test"], whole["over_time"], len(whole["records"])) == ({"mse": 1 / 3}, [1 / 3], 6)
+    assert whole["records"][0]["variables"][0]["mean"][0] == 0.3333
     small = record_parts.result(found, 6000)
     assert len(small) <= 6000
     kept = json.loads(small)["records"]
