@@ -23,6 +23,7 @@ class ObservedTargets:
 
     series: np.ndarray  # index of the series
     variable: np.ndarray  # index of the variable
+    t: np.ndarray  # time
     x: np.ndarray
     mean: np.ndarray
 
@@ -32,7 +33,7 @@ class ObservedTargets:
 
     def take(self, chosen: np.ndarray) -> ObservedTargets:
         """Return some of them."""
-        return ObservedTargets(self.series[chosen], self.variable[chosen], self.x[chosen], self.mean[chosen])
+        return ObservedTargets(*(column[chosen] for column in (self.series, self.variable, self.t, self.x, self.mean)))
 
 
 def error_report(targets: ObservedTargets, names: tuple[str, ...]) -> dict[str, Any]:

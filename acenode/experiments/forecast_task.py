@@ -146,7 +146,7 @@ class ForecastTask:
             mean, target = self.model(batch).mean, batch.target
             series, point, variable = (target.m > 0).nonzero(as_tuple=True)
             at = series, point, variable
-            columns.append((series + first, variable, target.x[at], mean[at]))
+            columns.append((series + first, variable, target.t[series, point], target.x[at], mean[at]))
             first += len(target.t)
         return ObservedTargets(*(torch.cat(column).cpu().numpy() for column in zip(*columns, strict=True)))
 

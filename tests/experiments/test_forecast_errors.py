@@ -16,7 +16,8 @@ NAMES = ("rain", "snow", "never")
 
 def targets(errors: list[float], variable: list[int], series: list[int] | None = None) -> ObservedTargets:
     mean = np.linspace(-1, 1, len(errors))
-    return ObservedTargets(np.array(series or range(len(errors))), np.array(variable), mean + np.array(errors), mean)
+    return ObservedTargets(np.array(series or range(len(errors))), np.array(variable), np.zeros(len(errors)),
+                           mean + np.array(errors), mean)
 
 
 def test_one_extreme_target_decides_the_mean_but_not_the_robust_measures() -> None:

@@ -51,10 +51,9 @@ def available(backend: Backend) -> bool:
     return backend.accelerated and backend.compile_c and _kernel() is not None
 
 
-def supports(plan: PassPlan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor, ...]) -> bool:
-    """Return True if the C pass can be used for these inputs: float32 on a CPU."""
-    optional = (v for v in (a0, plan.dropout) if v is not None)
-    tensors = (h0, plan.x, plan.m, plan.schedule.dt, *weights, *optional)
+def supports(plan: PassPlan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor | None, ...]) -> bool:
+    """Return True if the C pass can be used for these inputs: float32 on a CPU, and a g on the rows of a."""
+    tensors = [v for v in (h0, plan.x, plan.m, plan.schedule.dt, *weights, a0, plan.dropout) if v is not None]
     return (len(weights) == (WEIGHTS if a0 is None else WEIGHTS_WITH_ATTENTION) and plan.x.shape[1] > 0
             and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in tensors)
             and available(plan.backend))
@@ -123,7 +122,7 @@ class CompiledPass:
         job = CPass(**self.sizes, **{k: v.data_ptr() for k, v in (self.tensors | more).items()})
         job.threads = torch.get_num_threads()
         job.observations, job.reads = (CPoints(*(v.data_ptr() for v in points)) for points in self.points)
-        for i, w in enumerate(self.w):
+        for i, w in enumerate(self.w[:WEIGHTS_WITH_ATTENTION]):
             job.weights[i] = None if w is None else w.data_ptr()
         for i, d in enumerate(found or []):
             if d is not None:

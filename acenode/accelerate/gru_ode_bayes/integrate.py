@@ -1,8 +1,8 @@
 """Integrate GRU-ODE-Bayes by the fastest implementation that supports a pass.
 
 That is Triton on a GPU, C on a CPU, and otherwise torch with a hand-derived backward pass: on a CPU without a C
-compiler, or on a GPU for shapes without a kernel. Autograd records some sixty operations per row, each of which adds to
-the gradient of a weight; the hand-derived pass needs one product per window.
+compiler or if g gives the whole matrix, and on a GPU for shapes without a kernel. Autograd records some sixty
+operations per row, each of which adds to the gradient of a weight; the hand-derived pass needs one product per window.
 """
 
 from __future__ import annotations
@@ -21,16 +21,11 @@ from acenode.backend import COMPILED_C, GPU_KERNELS, TORCH_OPERATIONS, Backend
 from acenode.data.gru_ode_bayes_pass import MatrixGWeights, PassInputs, PassOutputs
 
 
-def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
-    """Integrate one batch and report which implementation did it; None if there is none.
-
-    A g that gives the whole matrix has a version for GPUs only.
-    """
+def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs:
+    """Integrate one batch and report which implementation did it."""
     if inputs.h0.is_cuda and (found := integrate_by_kernels(backend, inputs)) is not None:
         backend.report_series_by(GPU_KERNELS)
         return found
-    if inputs.attention is not None and isinstance(inputs.attention.weights, MatrixGWeights):
-        return None
     a0 = None if inputs.attention is None else inputs.attention.a0
     return PassOutputs(*FusedPass.apply(plan_of(backend, inputs), inputs.h0, a0, *pack(inputs)))
 
@@ -67,8 +62,8 @@ class FusedPass(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, plan: PassPlan, h0: Tensor, a0: Tensor | None, *weights: Tensor) -> tuple[Tensor, ...]:
-        packed = PackedWeights(*(w.detach().contiguous() for w in weights))
+    def forward(ctx: Any, plan: PassPlan, h0: Tensor, a0: Tensor | None, *weights: Tensor | None) -> tuple[Tensor, ...]:
+        packed: Any = PackedWeights(*(None if w is None else w.detach().contiguous() for w in weights))  # type: ignore[arg-type]
         start = h0.detach(), None if a0 is None else a0.detach().contiguous()
         if compiled.supports(plan, h0, a0, weights):
             plan.backend.report_series_by(COMPILED_C)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.backend import ACCELERATED, Backend
-from acenode.data.gru_ode_bayes_pass import GWeights, PassInputs
+from acenode.data.gru_ode_bayes_pass import MatrixGWeights, PassInputs
 from acenode.data.schedule import StepSchedule
 
 WINDOW = 64  # rows of a window without attention
@@ -34,6 +34,8 @@ class PackedWeights(NamedTuple):
     g_new: Tensor | None = None
     g_gates_in: Tensor | None = None  # (H, 2H) of the mean of h'
     g_new_in: Tensor | None = None
+    g_out: Tensor | None = None  # (H, H²), if g gives the whole matrix; it then reads no rows
+    g_out_bias: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,13 @@ def plan_of(backend: Backend, inputs: PassInputs) -> PassPlan:
                     attention.detach, save, backend)
 
 
-def pack(inputs: PassInputs) -> list[Tensor]:
+def pack(inputs: PassInputs) -> list[Tensor | None]:
     """Return the packed weights, differentiable in the model's, in the order of `PackedWeights`."""
     w, H, D = inputs.weights, inputs.h0.shape[1], inputs.x.shape[1]
     out, bias = w.p_out.t(), w.p_out_bias
     read, own = w.gru_input.t(), w.gru_hidden.t()
     zeros = own.new_zeros
-    packed = [
+    packed: list[Tensor | None] = [
         w.f_reset.t(), -w.f_update.t(), w.f_new.t(), w.p_hidden.t(), w.p_hidden_bias,
         torch.cat((-0.5 * out[:, D:], out, -out[:, :D]), 1), torch.cat((-0.5 * bias[D:], bias, -bias[:D])),
         block_diagonal(w.features), w.features_bias.flatten(),
@@ -74,9 +76,11 @@ def pack(inputs: PassInputs) -> list[Tensor]:
         torch.cat((w.gru_input_bias + F.pad(w.gru_hidden_bias[:2 * H], (0, H)), w.gru_hidden_bias[2 * H:]))]
     if inputs.attention is not None:
         g = inputs.attention.weights
-        assert isinstance(g, GWeights)
         sign = inputs.h0.new_ones(2 * H, 1)
         sign[H:] = -1
+        if isinstance(g, MatrixGWeights):
+            gates = torch.cat((g.reset, g.update)) * sign
+            return [*packed, None, None, gates.t(), g.new.t(), g.out.t(), g.out_bias]
         packed += [(g.gates * sign).t(), g.new.t(), (g.gates_in * sign).t(), g.new_in.t()]
     return packed
 

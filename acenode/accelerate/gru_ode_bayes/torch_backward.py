@@ -20,12 +20,12 @@ class BackwardPass:
         self.forward, D, H = forward, forward.D, forward.H
         d_predicted, d_after, self.d_reads = grads
         w = forward.w
-        self.attention = w.g_gates is not None
+        self.attention = w.g_new_in is not None
         transposed: Any = (x if x is None or x.dim() == 1 else x.t().contiguous() for x in w)
         self.transposed = PackedWeights(*transposed)
-        given = [x for x in w if x is not None]
-        self.total = {name: torch.zeros_like(x) for name, x, wanted in zip(w._fields, given, needed, strict=False)
-                      if wanted}
+        self.given = w._fields[:len(needed)]
+        self.total = {name: torch.zeros_like(x) for name, x, wanted in zip(self.given, w, needed, strict=False)
+                      if wanted and x is not None}
         P = w.features.shape[1]
         self.hidden, self.out = forward.table(w.hidden.shape[1]), forward.table(D, 2 * D, D)
         self.read_by_features = forward.table(2 * D, D)
@@ -54,8 +54,7 @@ class BackwardPass:
         self.jump_weights()
         if self.attention and da is None:
             da = dh.new_zeros(len(dh), forward.H, forward.H)
-        names = [name for name, x in zip(forward.w._fields, forward.w, strict=True) if x is not None]
-        return [dh, da, *(self.total.get(name) for name in names)]
+        return [dh, da, *(self.total.get(name) for name in self.given)]
 
     def rows(self, window: Window, dh: Tensor, d_mean: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return ∂h at the start of a window from that at its end, and ∂σ(a) unless a is a constant."""
@@ -102,6 +101,8 @@ class BackwardPass:
     def attention_step(self, step: AttentionStep, da: Tensor) -> tuple[Tensor, Tensor]:
         """Return ∂a before its step, and ∂ of the mean of s that the step read."""
         H, B, transposed = self.forward.H, len(da), self.transposed
+        if step.drift is not None:
+            return da, self.drift_step(step, step.drift, da)
         assert transposed.g_gates is not None
         assert transposed.g_new is not None
         assert transposed.g_gates_in is not None
@@ -125,6 +126,28 @@ class BackwardPass:
         self.add("g_gates_in", step.mean, gates_in)
         self.add("g_new_in", step.mean, new_in)
         return da, torch.addmm(gates_in @ transposed.g_gates_in, new_in, transposed.g_new_in)
+
+    def drift_step(self, step: AttentionStep, v: Tensor, da: Tensor) -> Tensor:
+        """Return ∂ of the mean of s if g gives the whole matrix. ∂a is the same before the step as after it."""
+        H, transposed = self.forward.H, self.transposed
+        assert transposed.g_gates_in is not None
+        assert transposed.g_new_in is not None
+        assert transposed.g_out is not None
+        d_rate = (da * step.tau.unsqueeze(-1)).flatten(1)
+        self.add("g_out", v, d_rate)
+        if "g_out_bias" in self.total:
+            self.total["g_out_bias"] += d_rate.sum(0)
+        d_v, (r, o) = d_rate @ transposed.g_out, step.gates.chunk(2, 1)
+        d_gates, d_u = torch.empty_like(step.gates), d_v * o
+        d_mean = -d_u
+        torch.mul(d_v, step.u - step.mean, out=d_gates[:, H:])
+        d_u = tanh_gradient(d_u, step.u, out=torch.empty_like(d_u))
+        d_read = d_u @ transposed.g_new_in
+        torch.mul(d_read, step.mean, out=d_gates[:, :H])
+        sigmoid_gradient(d_gates, step.gates, out=d_gates)
+        self.add("g_gates_in", step.mean, d_gates)
+        self.add("g_new_in", r * step.mean, d_u)
+        return d_mean.addcmul_(d_read, r).addmm_(d_gates, transposed.g_gates_in)
 
     def read_and_observe(self, row: int, dh: Tensor) -> None:
         """Pass ∂h through the row's observations, then add the gradients of its read points, in place."""

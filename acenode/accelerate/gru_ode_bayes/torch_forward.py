@@ -6,7 +6,8 @@ Row by row (`acenode.models.forecast.gru_ode_bayes` has the equations):
     r, o = σ(s W), u = tanh((r ⊙ s) W')                    o = 1 − z: the weights carry the sign
     h ← h + dt o ⊙ (u − s)                                 with `own_feedback` u − h
     h ← GRU(ReLU([x, p, e] F + b) ⊙ m, h)                  at an observation; p = MLP(h), e = (x − μ)/σ
-    a ← u_a + e^(−τ o_a) ⊙ (a − u_a)                       once per window of rows, τ long, on the mean of s
+    a ← u_a + e^(−τ o_a) ⊙ (a − u_a)                       once per window of rows, τ long, on the mean of s; or
+    a ← a + τ (v W + b), v = o_a ⊙ (u_a − mean)            if g gives the whole matrix
 
 All values of a window are saved while they fit in `SAVE_LIMIT`; of later windows only the start is saved, and the
 backward pass recomputes their rows.
@@ -37,8 +38,9 @@ class AttentionStep:
     weights: Tensor  # σ(a)
     mean: Tensor  # of s, (B, H)
     tau: Tensor  # (1, 1) or (B, 1)
-    gates: Tensor  # r, o: (B, H, 2H)
+    gates: Tensor  # r, o: (B, H, 2H), or (B, 2H) if g gives the whole matrix
     u: Tensor
+    drift: Tensor | None = None  # v, (B, H), if g gives the whole matrix
 
 
 @dataclass
@@ -180,12 +182,14 @@ class ForwardPass:
     def attention_step(self, a: Tensor, weights: Tensor, s: Tensor, dt: Tensor) -> AttentionStep:
         """Compute g's gates and candidate at the end of a window."""
         w, H, B = self.w, self.H, len(a)
-        assert w.g_gates is not None
-        assert w.g_new is not None
         assert w.g_gates_in is not None
         assert w.g_new_in is not None
         tau = dt.sum(0)
         mean = (s * dt).sum(0) / tau.clamp(min=MIN_WINDOW)
+        if w.g_gates is None or w.g_new is None:
+            gates = (mean @ w.g_gates_in).sigmoid_()
+            u = ((gates[:, :H] * mean) @ w.g_new_in).tanh_()
+            return AttentionStep(a, weights, mean, tau, gates, u, gates[:, H:] * (u - mean))
         gates = torch.mm(a.view(-1, H), w.g_gates).view(B, H, 2 * H).add_((mean @ w.g_gates_in).unsqueeze(1)).sigmoid_()
         u = torch.mm((gates[..., :H] * a).view(-1, H), 2 * w.g_new).view(B, H, H)
         u.add_((mean @ w.g_new_in).unsqueeze(1), alpha=2).sigmoid_()
@@ -193,6 +197,11 @@ class ForwardPass:
 
     def next_a(self, step: AttentionStep) -> Tensor:
         """Return a after its step."""
+        if step.drift is not None:
+            assert self.w.g_out is not None
+            assert self.w.g_out_bias is not None
+            rate = torch.addmm(self.w.g_out_bias, step.drift, self.w.g_out)
+            return step.a + step.tau.unsqueeze(-1) * rate.view_as(step.a)
         return torch.lerp(step.a, step.u, 1 - self.decay(step))
 
     def decay(self, step: AttentionStep) -> Tensor:
