@@ -13,8 +13,6 @@ from acenode.results.cells import Measured, measure
 from acenode.results.paper_tables import CELLS, HOSTS, PaperCell
 from acenode.runs.entry import Entry
 
-METHODS = ("host", "augmented", "ace")
-
 
 def show(entries: list[Entry]) -> bool:
     """Show a card for each experiment and metric that is measured; return False if there is none."""
@@ -41,9 +39,19 @@ def _card(ace: PaperCell, entries: list[Entry]) -> str:
     task = f", {ace.settings['task']}" if "task" in ace.settings else ""
     title = escape(f"{experiments.get(ace.experiment).title}{task}")
     about = escape(f"Test {ace.format.title}{unit}, {arrow}")
-    note = escape(cell_text.repeats(rows[-1][1]))
+    note = escape(_repeats(rows))
     return (f'<section><h4>{title}</h4><p>{about}</p><table><thead><tr><th>Method</th><th>Here</th><th>Paper</th></tr>'
             f'</thead><tbody>{body}</tbody></table><p>{note}</p></section>')
+
+
+def _repeats(rows: list[tuple[PaperCell, Measured]]) -> str:
+    """Say how many seeds or folds and epochs the values have, once if all have the same."""
+    found: dict[str, list[str]] = {}
+    for cell, measured in rows:
+        if measured.n:
+            found.setdefault(cell_text.repeats(measured), []).append(cell.title)
+    return next(iter(found)) if len(found) == 1 else "; ".join(
+        f"{', '.join(titles)}: {repeats}" for repeats, titles in found.items())
 
 
 def _row(cell: PaperCell, found: Measured) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from acenode import experiments
-from acenode.bench.browser import CURVES, PLAYER, browser, server, show_curves, show_player, wait_for_player
+from acenode.bench.browser import CURVES, PLAYER, Served, browser, server, show_curves, show_player, wait_for_player
 from acenode.bench.synthetic_runs import finished_runs, long_run, run_with_large_maps
 from acenode.errors import UserError
 from acenode.execution.execute import create
@@ -77,6 +78,7 @@ def recorded_players(root: Path) -> dict[str, float]:
     with browser() as chrome, server(root) as served:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
         home = _seconds_to_player(page, served.url)
+        _wait_until_warm(served)
         opened = {entry.experiment: _seconds_to_player(page, f"{served.url}/{entry.experiment}?runs={entry.id}")
                   for entry in recorded_ace_runs()}
     return {"home_player_seconds": home, "recorded_player_seconds": max(opened.values(), default=0.0),
@@ -91,6 +93,16 @@ def recorded_ace_runs() -> list[Entry]:
         if entry.run.snapshots():
             most[entry.experiment] = entry
     return list(most.values())
+
+
+def _wait_until_warm(served: Served) -> None:
+    """Wait until the server has loaded torch, which it does in the background after the first page."""
+    for _ in range(600):
+        with urllib.request.urlopen(f"{served.url}/lab/active") as answer:
+            if json.load(answer)["devices"]:
+                return
+        time.sleep(0.1)
+    raise UserError("the app's server did not load torch within a minute")
 
 
 def _seconds_to_player(page: Any, address: str) -> float:

@@ -1,0 +1,65 @@
+"""The home page's choice of recorded runs and its cards of recorded results."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from acenode_app import recorded_player, recorded_results
+from catalogue_entries import entry
+
+from acenode.results.paper_tables import CELLS
+from acenode.runs.entry import Entry
+
+
+def recorded(root: Path, experiment: str, method: str = "ace", snapshots: int = 1, **given: object) -> Entry:
+    """Return a recorded run on the full data whose folder has this number of snapshots."""
+    found = entry(method, experiment=experiment, data="full", **given)  # type: ignore[arg-type]
+    path = root / f"{found.id}-{given.get('attention', '')}"
+    (path / "snapshots").mkdir(parents=True)
+    for number in range(snapshots):
+        (path / "snapshots" / f"epoch-{number:05d}.npz").touch()
+    return dataclasses.replace(found, path=path, recorded=True)
+
+
+def kinds(entries: list[Entry]) -> dict[str, list[str]]:
+    return {example.experiment: list(example.runs) for example in recorded_player.examples(entries)}
+
+
+def test_only_kinds_of_attention_that_can_be_played_are_offered(tmp_path: Path) -> None:
+    assert recorded_player.examples([]) == []
+    ace = recorded(tmp_path, "mnist")
+    assert kinds([ace]) == {"mnist": ["evolving"]}
+    assert kinds([dataclasses.replace(ace, recorded=False)]) == {}
+    assert kinds([recorded(tmp_path / "bare", "mnist", snapshots=0)]) == {}
+    host = recorded(tmp_path, "mnist", "odenet")
+    assert kinds([ace, host]) == {"mnist": ["evolving", "none"]}  # ACE without attention is its host method
+    fixed = recorded(tmp_path, "physionet", attention="fixed")
+    none = recorded(tmp_path, "physionet", attention="none")
+    evolving = recorded(tmp_path, "physionet")
+    assert kinds([fixed, none, evolving, ace, host]) == {"physionet": ["evolving", "fixed", "none"],
+                                                        "mnist": ["evolving", "none"]}  # most kinds first
+    (example,) = recorded_player.examples([evolving, none, recorded(tmp_path, "physionet", "latent-ode")])
+    assert example.runs["none"] == none  # rather than the host method
+
+
+def test_the_run_with_most_snapshots_is_played(tmp_path: Path) -> None:
+    first, second = recorded(tmp_path, "ushcn"), recorded(tmp_path, "ushcn", seed=1, snapshots=3)
+    (example,) = recorded_player.examples([first, second])
+    assert example.runs["evolving"] == second
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_card_sets_measured_values_beside_the_printed_ones(partial: bool, tmp_path: Path) -> None:
+    values = {("ace", 0): 0.9950, ("ace", 1): 0.9954, ("odenet", 0): 0.9940}
+    entries = [dataclasses.replace(recorded(tmp_path, "mnist", method, seed=seed, epochs=40), partial=partial,
+                                   value=value, test={"accuracy": value}) for (method, seed), value in values.items()]
+    card = recorded_results._card(CELLS["mnist/ace/accuracy"], entries)
+    assert "99.52 ± 0.03" in card
+    assert "99.40" in card
+    assert "ODE-Net: 1 seed, 40 epochs; ACE-ODE-Net: 2 seeds, 40 epochs" in card
+    assert 'href="paper?cell=mnist%2Face%2Faccuracy"' in card
+    assert ("99.68 ± 0.03" in card) == (not partial)  # never beside a value on a part of the data
+    assert ("part of the data" in card) == partial
+    assert recorded_results._card(CELLS["mnist/ace/accuracy"], entries[2:]) == ""  # without ACE there is no card
