@@ -90,7 +90,7 @@ def _show_section(section: Section, measured: dict[str, Measured], entries: list
 def _choose(table: str, cell: str) -> None:
     """Keep the clicked cell in the URL, so that Back returns to the one before, and its table in the session."""
     st.session_state["paper/clicked"] = table
-    st.query_params.from_dict({paper_cell.QUERY: cell})
+    st.query_params.from_dict({paper_cell.QUERY: cell})  # the rest belongs to the player of the cell before
 
 
 def _table_of(key: str | None) -> PaperTable | None:
