@@ -83,8 +83,8 @@ def _show_section(section: Section, measured: dict[str, Measured], entries: list
         paper_cell.show(opened, CELLS[chosen], measured[chosen], entries)
     if section.notes:
         st.caption("\n".join(f"- {messages.escape(note)}" for note in section.notes))
-    paper_elsewhere.show(dict.fromkeys(cell.experiment for table in tables for cell in table.cells
-                                       if not cell.ablation and table.name not in ("attention", "attention-error")))
+    own = (cell for table in tables for cell in table.cells if cell.table == table.name and not cell.ablation)
+    paper_elsewhere.show(dict.fromkeys(cell.experiment for cell in own), f"paper/elsewhere/{section.tables[0]}")
 
 
 def _choose(table: str, cell: str) -> None:

@@ -14,12 +14,19 @@ from acenode.results.elsewhere import Elsewhere
 from . import messages
 
 
-def show(names: Iterable[str]) -> None:
-    """Show what others have published on the data of these experiments, in an expander; nothing if there is none."""
+def show(names: Iterable[str], key: str) -> None:
+    """Show what others have published on the data of these experiments, in an expander; nothing if there is none.
+
+    The table is made when the expander is opened: its Markdown takes a browser long to draw.
+    """
     found = [result for name in names for result in elsewhere.of(name)]
     if not found:
         return
-    with st.expander(f"Later and elsewhere: {len(found)} published results", icon=":material/library_books:"):
+    box = st.expander(f"Later and elsewhere: {len(found)} published results", icon=":material/library_books:", key=key,
+                      on_change="rerun")
+    if not box.open:
+        return
+    with box:
         st.caption("Protocols differ in splits, preprocessing and choice of the epoch, so these values are not "
                    "comparable with the tables above or with each other across protocols. None was measured here.")
         st.table(pd.DataFrame([_row(result) for result in found]), hide_index=True, border="horizontal")

@@ -157,6 +157,17 @@ def test_time_of_recorded_runs(services: Services) -> None:
     assert paper_queue.recorded_time([config, unknown], only).startswith("at least ")
 
 
+def test_results_of_other_papers_are_in_every_section_but_the_last(page: Page) -> None:
+    app = page("paper")
+    boxes = [box for box in app.expander if box.label.startswith("Later and elsewhere")]
+    assert len(boxes) == len(paper.SECTIONS) - 1
+    assert not app.table  # made when opened
+    app.session_state["paper/elsewhere/physionet"] = True
+    (table,) = app.run().table
+    assert "0\\.858" in table.value.to_csv()
+    assert "https://github.com/reml-lab/mTAN/issues/1" in table.value.to_csv()
+
+
 def test_downloads_hold_the_tables(page: Page) -> None:
     app = page("paper")
     assert [b.label for b in app.get("download_button")] == ["Tables as CSV", "Tables as Markdown", "Tables as LaTeX"]
