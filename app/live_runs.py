@@ -120,7 +120,7 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
                                         help="Copies the settings into the form above"):
             st.switch_page(navigation.experiment(entry.experiment), query_params={"from": entry.id})
     if entry.data_note:
-        st.caption(messages.escape(entry.data_note))
+        st.caption(messages.escape(f"Data: {entry.data_note}"))
     if entry.error and entry.state == "failed":
         st.error(f"{messages.escape(entry.error)}. The curves below end there. Resume continues from the last good "
                  "checkpoint.", icon=":material/error:")

@@ -31,7 +31,7 @@ def _show_recorded(entry: Entry) -> None:
     """Say where a recorded run comes from; its notes cannot be edited."""
     st.markdown(f"**Recorded run**: {messages.escape(labels.provenance(entry))}")
     if entry.data_note:
-        st.markdown(messages.escape(entry.data_note))
+        st.markdown(messages.escape(f"Data: {entry.data_note}"))
     st.caption("It comes with the project and can only be read. **Run again** or **Repeat with changes** train a new "
                "run with its settings.")
 

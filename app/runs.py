@@ -27,7 +27,8 @@ def show() -> None:
     _show_devices()
     entries = services().catalogue.entries()
     if not any(not e.recorded for e in entries):
-        st.info("No runs yet. A run appears here as soon as it is started, in the app or with `acenode train`.",
+        own = " of your own" * bool(entries)
+        st.info(f"No runs{own} yet. A run appears here as soon as it is started, in the app or with `acenode train`.",
                 icon=":material/list:")
         st.page_link(navigation.home(), label="Train the demo", icon=":material/play_arrow:")
     if not entries:

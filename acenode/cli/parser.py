@@ -107,7 +107,8 @@ def _add_runs(commands: _Commands) -> None:
     p.add_argument("--to", required=True, metavar="csv|html|tensorboard", help="format")
     p.add_argument("--out", type=Path, metavar="PATH", help="where to write (a folder, or a file for html)")
     p = commands.add("record", record.record, "keep compact copies of finished runs with the project", runs=True)
-    p.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, a unique prefix of it, or `last`")
+    p.add_argument("run_ids", nargs="+", metavar="RUN",
+                   help="id of a run, a unique prefix of it, or `last`; `all` for every finished run of the folder")
     p.add_argument("--to", type=Path, metavar="DIR", help="folder of recorded runs (default: runs/paper of the clone)")
     p.add_argument("--note", metavar="TEXT", help="what is to be known about the data; shown with the runs")
     p.add_argument("--commit", metavar="HASH", help="the commit of the code that trained the runs")

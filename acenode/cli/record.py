@@ -12,11 +12,17 @@ from acenode.errors import UserError
 def record(options: Namespace) -> int:
     """Write the copies and print their sizes."""
     from acenode.export import record as recording
+    from acenode.runs.catalogue import Catalogue
 
     folder = _folder(options.to)
     if options.size < 1:
         raise UserError("--size takes a number of kilobytes, such as 300")
     store = run_store(options)
+    if options.run_ids == ["all"]:
+        ids = [entry.id for entry in Catalogue(store).entries() if entry.state == "finished" and not entry.recorded]
+        if not ids:
+            raise UserError(f"there is no finished run in {store.root}")
+        options.run_ids = sorted(ids)
     runs = [store.open(name) for name in options.run_ids]
     recording.check(runs)
     for run in runs:

@@ -53,11 +53,12 @@ def test_the_list_of_runs_offers_nothing_that_changes_a_recorded_run(page: Page,
     run = recorded(services, "ushcn")
     app = page("runs", runs=run)
     assert not app.exception
-    assert "No runs yet" in app.info[0].value
+    assert "No runs of your own yet" in app.info[0].value
     assert {"Compare", "Run again", "Repeat with changes"} <= {b.label for b in app.button}
     assert not [b for b in app.button if b.label in ("Stop", "Resume", "Delete")]
     assert not app.text_area
     assert "Recorded run" in text(app)
+    assert "Data\\: rebuilt from the station files" in text(app)
 
 
 def test_filters_leave_recorded_runs_out(page: Page, services: Services) -> None:

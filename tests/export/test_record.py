@@ -178,7 +178,8 @@ def test_the_command_prints_sizes(make: Make, kept: Path, tmp_path: Path, capsys
     assert main(["record", "mnist-ace-1", "mnist-ace-2", *given]) == 2  # before anything is written
     assert "mnist-ace-2 is stopped: only a finished run can be recorded" in capsys.readouterr().err
     assert not kept.exists()
-    assert main(["record", "mnist-ace-1", *given, "--note", "a note"]) == 0
+    for names in (["mnist-ace-1"], ["all"]):
+        assert main(["record", *names, *given, "--note", "a note"]) == 0
     out = capsys.readouterr().out
     assert "KB, 1 snapshot\n" in out
     assert "1 recorded run in" in out
