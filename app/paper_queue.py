@@ -74,8 +74,9 @@ def _offer(planned: list[PlannedRun], entries: list[Entry], key: str) -> None:
     there = recorded_time([run.config for run in planned], entries)
     st.markdown(f"**{_runs(len(planned))} missing**" + f" · {there}" * bool(there))
     ready = [run for run in planned if _has_data(run.config)]
-    for name in dict.fromkeys(run.config.experiment for run in planned if run not in ready):
-        full_data.show(experiments.get(name), key=f"{key}/download/{name}")
+    waiting = [experiments.get(run.config.experiment) for run in planned if run not in ready]
+    for experiment in {e.source: e for e in reversed(waiting)}.values():  # two experiments may share their data
+        full_data.show(experiment, key=f"{key}/download/{experiment.source}")
     if not ready:
         return
     if len(ready) < len(planned):

@@ -14,6 +14,7 @@ from acenode_app.services import Services
 from recorded_part import recorded_part
 from streamlit.testing.v1 import AppTest
 
+from acenode.experiments import EXPERIMENTS
 from acenode.results import run_times
 from acenode.results.cells import CELLS, TABLES, Measured, measure
 from acenode.results.contests import measure_all
@@ -105,6 +106,14 @@ def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
     assert "on NVIDIA H200" in shown  # how long it took there
     assert app.button(key="paper/download/mnist")
     assert not [b for b in app.button if b.key == "paper/queue"]
+
+
+def test_data_that_experiments_share_is_offered_once(page: Page, one_rknet: Services) -> None:
+    app = page("paper", cell="mnist/rknet/accuracy")
+    app.segmented_control(key="paper/scope").set_value("All tables").run()
+    text(app)
+    offered = [b.key for b in app.button if b.label == "Download and prepare"]
+    assert sorted(offered) == sorted({f"paper/download/{e.source}" for e in EXPERIMENTS.values()})
 
 
 def test_queue_says_the_time_first(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
