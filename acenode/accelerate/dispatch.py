@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # type checking only: avoids importing torch
 ARM = platform.machine().lower() in ("aarch64", "arm64")
 SMALL = 512  # rows of a product for which ARM's library is slow
 
-Layers = Sequence["tuple[Tensor, Tensor]"]  # weight (outputs, inputs) and bias of each linear layer of an MLP with tanh
+Layer = tuple["Tensor", "Tensor"]  # weight (outputs, inputs) and bias
+Layers = Sequence[Layer]  # of an MLP with tanh
 
 
 # Layers ---------------------------------------------------------------------------------------------------------------
@@ -100,6 +101,70 @@ def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | N
 
     f_weights = [p for weight, bias in f for p in (weight.t(), bias)]
     return EncoderScan.apply(backend, packed.projected, rows.dt, rows.read, *packed.weights, *f_weights)
+
+
+# Recurrent cells over the points of series ----------------------------------------------------------------------------
+
+
+def gru(backend: Backend, projected: Tensor, decay: Tensor | None, mask: Tensor, start: Tensor, weight: Tensor,
+        bias: Tensor) -> Tensor | None:
+    """Return h after every point, (B, T, h), of a GRU that multiplies h by `decay` before each update.
+
+    Args:
+        projected: (B, T, 3h), the products with the inputs.
+        decay: (B, T, 1 or h), or None for no decay.
+        mask: (B, T). At a point where it is False, h stays as it was.
+        start: (B, h).
+        weight: (3h, h), of h.
+        bias: (3h,).
+    """
+    if not backend.accelerated:
+        return None
+    from acenode.accelerate.recurrence.gru import DecayGRU
+    from acenode.accelerate.recurrence.scan import scan
+
+    return scan(backend, DecayGRU(), mask, start, (projected, decay), (weight, bias))
+
+
+def time_lstm(backend: Backend, projected: Tensor, lost: Tensor, mask: Tensor, start: Tensor, hidden: Layer,
+              short: Layer) -> Tensor | None:
+    """Return [h, C] after every point, (B, T, 2h), of a T-LSTM.
+
+    Args:
+        projected: (B, T, 4h), the products with the inputs.
+        lost: (B, T, 1), g(Δ) − 1, without a gradient.
+        mask: (B, T). At a point where it is False, the state stays as it was.
+        start: (B, 2h).
+        hidden: Weight (4h, h) and bias of the product with h.
+        short: Weight (h, h) and bias of the product with C.
+    """
+    if not backend.accelerated or lost.requires_grad:
+        return None
+    from acenode.accelerate.recurrence.scan import scan
+    from acenode.accelerate.recurrence.time_lstm import DecayLSTM
+
+    return scan(backend, DecayLSTM(), mask, start, (projected, lost), (*hidden, *short))
+
+
+def sampled_posterior(backend: Backend, later: Tensor, noise: Tensor, mask: Tensor, start: Tensor, own: Layer,
+                      out: Layer, least: float) -> Tensor | None:
+    """Return samples z of the deep Kalman filter's posterior after every point, (B, T, l).
+
+    Args:
+        later: (B, T, u), the states of the GRU that reads backwards.
+        noise: (B, T, l), without a gradient.
+        mask: (B, T). At a point where it is False, z stays as it was.
+        start: (B, l).
+        own: Weight (u, l) and bias of the product with z.
+        out: Weight (2l, u) and bias of mean and spread.
+        least: The least variance.
+    """
+    if not backend.accelerated or noise.requires_grad:
+        return None
+    from acenode.accelerate.recurrence.posterior import SampledPosterior
+    from acenode.accelerate.recurrence.scan import scan
+
+    return scan(backend, SampledPosterior(least), mask, start, (later, noise), (*own, *out))
 
 
 # GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------

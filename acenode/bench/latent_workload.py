@@ -38,8 +38,11 @@ def physionet_records(count: int = BATCH, seed: int = 0) -> Records:
 def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
                 **given: Any) -> SeriesTask:
     """Make a task of the paper's size on such records; a seed fixes the parameters."""
-    config = experiments.get("physionet").configure(method, "full", device=device, **given)
-    model = experiments.get("physionet").methods[method].build(SeriesShape(VARIABLES, "record"), config, backend)
+    experiment = experiments.get("physionet")
+    if "engine" not in experiment.methods[method].uses:
+        given.pop("engine", None)
+    config = experiment.configure(method, "full", device=device, **given)
+    model = experiment.methods[method].build(SeriesShape(VARIABLES, "record"), config, backend)
     made = physionet_records(3 * BATCH)
     train, validation, test = (made.take(range(n * BATCH, (n + 1) * BATCH)) for n in range(3))
     part = SeriesSplits(train, validation, test, ("survived", "died"))

@@ -49,6 +49,8 @@ def ushcn_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED,
                **given: Any) -> ForecastTask:
     """Make a task of the paper's size that trains on one batch of such series."""
     experiment = experiments.get("ushcn")
+    if "engine" not in experiment.methods[method].uses:
+        given.pop("engine", None)
     config = experiment.configure(method, "full", device=device, **given)
     train, held = np.arange(count), np.arange(count, count + HELD)
     data = as_data_set(ushcn_series(count + HELD))

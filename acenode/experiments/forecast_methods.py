@@ -60,7 +60,8 @@ def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.models.forecast.sequential_vae import SequentialVAE
 
     network, recognition = c.part(ForecastNetwork), c.part(Recognition).recognition
-    return SequentialVAE(variables, network.latent, network.latent, recognition, network.units, network.dropout)
+    return SequentialVAE(variables, network.latent, network.latent, recognition, network.units, network.dropout,
+                         backend)
 
 
 def _node_vae(variables: int, c: Config, backend: Backend, mask: bool) -> nn.Module:

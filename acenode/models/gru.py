@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points
 from acenode.models.dense_layers import LinearLayer
@@ -26,7 +27,7 @@ class GRUCell(nn.Module):
         bound = hidden ** -0.5  # as torch initialises a GRU
         self.input = LinearLayer(inputs, 3 * hidden, bound=bound, backend=backend)
         self.hidden = LinearLayer(hidden, 3 * hidden, bound=bound, backend=backend)
-        self.size = hidden
+        self.size, self.backend = hidden, backend
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         """Update h (..., size) with `projected` = cell.input(x), (..., 3 size)."""
@@ -34,6 +35,13 @@ class GRUCell(nn.Module):
         r, z = torch.sigmoid(projected[..., :-self.size] + own[..., :-self.size]).chunk(2, -1)
         n = torch.tanh(projected[..., -self.size:] + r * own[..., -self.size:])
         return torch.lerp(n, h, z)
+
+    def accelerated(self, projected: Tensor, mask: Tensor, start: Tensor, decay: Tensor | None = None) -> Tensor | None:
+        """Return h after every point, (B, T, size), if there is a faster version of `run_recurrence`; otherwise None.
+
+        With `decay` (B, T, 1 or size), h is multiplied by it before each update.
+        """
+        return dispatch.gru(self.backend, projected, decay, mask, start, self.hidden.weight, self.hidden.bias)
 
 
 class MaskedGRU(nn.Module):

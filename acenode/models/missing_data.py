@@ -135,6 +135,13 @@ class MissingDataGRU(nn.Module):
         projected, decay = inputs
         return self.cell(projected, decay * state)
 
+    def run(self, inputs: tuple[Tensor, ...], mask: Tensor, start: Tensor) -> Tensor:
+        """Return h after every point, (B, T, size), given the inputs of `step`."""
+        assert self.cell is not None
+        projected, decay = inputs
+        fast = self.cell.accelerated(projected, mask, start, decay)
+        return run_recurrence(self.step, inputs, mask, start) if fast is None else fast
+
     def forward(self, points: Points) -> Tensor:
         """Return h after every point, (B, T, size)."""
         x, m = points.x, points.m
@@ -142,4 +149,4 @@ class MissingDataGRU(nn.Module):
         r = RecurrentInputs(x, m, *history, time_to_next(points).unsqueeze(-1))
         if self.gru is not None:
             return self.gru(self.inputs(r), points.observed)
-        return run_recurrence(self.step, self.step_inputs(r), points.observed, x.new_zeros(len(x), self.size))
+        return self.run(self.step_inputs(r), points.observed, x.new_zeros(len(x), self.size))

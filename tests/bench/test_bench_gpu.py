@@ -62,7 +62,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> list[Tiny]:
         made.append(Tiny(seed, backend))
         return made[-1]
 
-    monkeypatch.setitem(FAMILIES, "series", replace(FAMILIES["series"], make=make))
+    monkeypatch.setitem(FAMILIES, "series", replace(FAMILIES["series"], methods=("latent-ode", "ace"), make=make))
     return made
 
 
@@ -155,6 +155,8 @@ def test_workloads_have_the_batch_sizes_of_their_families() -> None:
     assert made.data.arrays.fault() is None
     assert made.iterations == 1
     assert latent_task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
+    assert latent_task("gru-d", engine="auto").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
+    assert ushcn_task("t-lstm", count=3, engine="auto").iterations == 1
     image = gpu_workloads.image_task("odenet", "cpu", seed=0).batch(0, 0)[0]
     for method in FAMILIES["baselines"].methods:
         assert gpu_workloads.image_task(method, "cpu", engine="graph", seed=0).iterations == 8
@@ -166,7 +168,8 @@ def test_workloads_have_the_batch_sizes_of_their_families() -> None:
     Workload("images", "odenet", "graph"), Workload("images", "odenet", gpu_workloads.FLOAT32),
     Workload("baselines", "resnet", "graph"), Workload("baselines", "rknet", "graph"),
     Workload("series", "latent-ode", "auto"), Workload("sporadic", "gru-ode-bayes", "auto"),
-    Workload("sporadic", "ace", "auto")], ids=str)
+    Workload("sporadic", "ace", "auto"), Workload("series", "gru-d", "auto"), Workload("sporadic", "t-lstm", "auto")],
+    ids=str)
 def test_rows_on_a_gpu(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "MOST", 2)
     row = gpu.measure_row(workload, torch.device("cuda"), 1, full=True)

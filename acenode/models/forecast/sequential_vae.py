@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acenode.accelerate import dispatch
+from acenode.backend import ACCELERATED, Backend
 from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.forecast.forecaster import Forecaster, seen_and_targets
 from acenode.models.forecast.gaussian import Affine, Forecast
@@ -91,16 +93,22 @@ class SequentialVAE(Forecaster):
     """
 
     def __init__(self, variables: int, latent: int, units: int, recognition: int, head: int,
-                 dropout: float = 0.0) -> None:
+                 dropout: float = 0.0, backend: Backend = ACCELERATED) -> None:
         super().__init__(latent, variables, head, dropout)
+        self.backend = backend
         self.prior, self.posterior = Transition(latent, units), Posterior(variables, latent, recognition)
 
     def infer(self, b: Tensor, valid: Tensor, noise: NoiseSource | None) -> Tensor:
         """Return z after every seen point, (B, T, latent)."""
-        start = b.new_zeros(len(b), self.latent)
+        start, shape = b.new_zeros(len(b), self.latent), (*b.shape[:2], self.latent)
+        drawn = b.new_zeros(shape) if noise is None else noise.normal(*shape).to(b)
+        own, out = self.posterior.own, self.posterior.out
+        fast = dispatch.sampled_posterior(self.backend, b, drawn, valid, start, (own.weight, own.bias),
+                                          (out.weight, out.bias), MIN_VARIANCE)
+        if fast is not None:
+            return fast
         if noise is None:
             return run_recurrence(self.posterior.mean, (b,), valid, start)
-        drawn = noise.normal(*b.shape[:2], self.latent).to(b)
         return run_recurrence(self.posterior.sample, (b, drawn), valid, start)
 
     def step(self, z: Tensor, gap: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.dense_layers import LinearLayer
@@ -32,6 +33,9 @@ class Cell(Protocol):
 
     def step(self, state: Tensor, *given: Tensor) -> Tensor: ...
 
+    def run(self, given: tuple[Tensor, ...], mask: Tensor, start: Tensor) -> Tensor:
+        """Return the state after every point, (B, T, width); it stays as it was where mask (B, T) is False."""
+
 
 class GRUSimple(nn.Module):
     """h ← GRU([x̂, m, δ], h), where x̂ has the training mean where x is unobserved (Che et al.)."""
@@ -51,6 +55,10 @@ class GRUSimple(nn.Module):
     def step(self, state: Tensor, *given: Tensor) -> Tensor:
         return self.cell(given[0], state)
 
+    def run(self, given: tuple[Tensor, ...], mask: Tensor, start: Tensor) -> Tensor:
+        fast = self.cell.accelerated(given[0], mask, start)
+        return run_recurrence(self.step, given, mask, start) if fast is None else fast
+
 
 def gru_d(variables: int, size: int, backend: Backend = ACCELERATED) -> MissingDataGRU:
     """Return GRU-D with a decay for every coordinate of h (Che et al.)."""
@@ -66,7 +74,7 @@ class TimeLSTM(nn.Module):
 
     def __init__(self, variables: int, size: int, backend: Backend = ACCELERATED) -> None:
         super().__init__()
-        self.size, self.width = size, 2 * size
+        self.size, self.width, self.backend = size, 2 * size, backend
         bound = size ** -0.5  # as torch initialises an LSTM
         self.input = LinearLayer(2 * variables, 4 * size, bound=bound, backend=backend)
         self.hidden = LinearLayer(size, 4 * size, bound=bound, backend=backend)
@@ -85,6 +93,12 @@ class TimeLSTM(nn.Module):
         C = torch.addcmul(f * C, i, torch.tanh(y[..., -self.size:]))
         return torch.cat((o * torch.tanh(C), C), -1)
 
+    def run(self, given: tuple[Tensor, ...], mask: Tensor, start: Tensor) -> Tensor:
+        projected, lost = given
+        fast = dispatch.time_lstm(self.backend, projected, lost, mask, start, (self.hidden.weight, self.hidden.bias),
+                                  (self.short.weight, self.short.bias))
+        return run_recurrence(self.step, given, mask, start) if fast is None else fast
+
 
 class RecurrentForecaster(Forecaster):
     """Predict each target from h after a step to its time with nothing observed."""
@@ -96,7 +110,7 @@ class RecurrentForecaster(Forecaster):
     def states(self, batch: SporadicBatch, read: RecurrentInputs) -> Tensor:
         """Return the state after every seen point, (B, T, width)."""
         start = read.x.new_zeros(len(read.x), self.recurrence.width)
-        return run_recurrence(self.recurrence.step, self.recurrence.step_inputs(read), batch.seen.valid, start)
+        return self.recurrence.run(self.recurrence.step_inputs(read), batch.seen.valid, start)
 
     def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
         """Predict the targets. `detach_attention` is unused; all forecasting models share this signature."""
@@ -105,7 +119,7 @@ class RecurrentForecaster(Forecaster):
         if batch.training:
             at = self.recurrence.step(states_before(states), *given)
         else:
-            at = run_recurrence(self.recurrence.step, given, batch.target.valid, states[:, -1])
+            at = self.recurrence.run(given, batch.target.valid, states[:, -1])
         return self.predict(at[..., :self.latent], NoiseSource(batch.seed, at.device))
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:

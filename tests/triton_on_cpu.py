@@ -1,7 +1,7 @@
 """Run Triton kernels on a CPU, program by program, in torch operations: to test their mathematics without a GPU.
 
-Covers what the kernels of convolutional layers use. Nothing is compiled, so it says nothing about speed, registers or
-the precision of products.
+Covers what the kernels of convolutional layers and of recurrent cells use. Nothing is compiled, so it says nothing
+about speed, registers or the precision of products.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-KERNELS = "acenode.accelerate.cuda_graph.kernels"
+# modules that import Triton
+KERNELS = ("triton", "acenode.accelerate.cuda_graph.kernels", "acenode.accelerate.recurrence.kernels",
+           "acenode.accelerate.triton_math")
 program: list[int] = [0, 0]  # the indices of the running program
 
 
@@ -76,13 +78,19 @@ def store(pointer: Pointer, value: Tensor, mask: Tensor | None = None) -> None:
     pointer.memory[at[known]] = value[known]
 
 
+def jit(function: Callable[..., Any] | None = None, **_: Any) -> Any:
+    """Do what `triton.jit` does, with or without options."""
+    return Kernel if function is None else Kernel(function)
+
+
 def language() -> ModuleType:
     made = ModuleType("triton.language")
     functions = {
         "constexpr": int, "int64": torch.int64, "float32": torch.float32,
         "PropagateNan": SimpleNamespace(ALL=True), "program_id": lambda axis: torch.tensor(program[axis]),
         "arange": torch.arange, "load": load, "store": store, "where": torch.where, "sqrt": torch.sqrt,
-        "exp": torch.exp, "reshape": torch.reshape, "broadcast_to": lambda x, shape: x.expand(shape),
+        "sigmoid": torch.sigmoid, "exp": torch.exp, "reshape": torch.reshape,
+        "broadcast_to": lambda x, shape: x.expand(shape),
         "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype), "sum": lambda x, axis: x.sum(axis),
         "maximum": lambda x, least, propagate_nan: torch.clamp(x, min=least), "debug_barrier": lambda: None,
         "dot": lambda a, b, acc, input_precision: torch.addmm(acc, a, b)}
@@ -94,16 +102,30 @@ def language() -> ModuleType:
 @contextmanager
 def triton_on_cpu() -> Iterator[None]:
     """Import kernels with this implementation of Triton inside the block, and forget them after it."""
-    mine = ModuleType("triton")
-    attributes = {"jit": Kernel, "cdiv": lambda a, b: -(-a // b), "language": language()}
+    mine, extra = ModuleType("triton"), ModuleType("triton.language.extra")
+    extra.libdevice = SimpleNamespace(tanh=torch.tanh, log1p=torch.log1p)  # type: ignore[attr-defined]
+    attributes = {"jit": jit, "cdiv": lambda a, b: -(-a // b), "language": language()}
     for name, value in attributes.items():
         setattr(mine, name, value)
-    hidden = {name: sys.modules.pop(name) for name in list(sys.modules)
-              if name.split(".")[0] == "triton" or name.startswith(f"{KERNELS}.")}
-    sys.modules["triton"], sys.modules["triton.language"] = mine, attributes["language"]
+    hidden = _forget()
+    sys.modules |= {"triton": mine, "triton.language": attributes["language"], "triton.language.extra": extra}
     try:
         yield
     finally:
-        for name in [n for n in sys.modules if n.split(".")[0] == "triton" or n.startswith(f"{KERNELS}.")]:
-            del sys.modules[name]
+        _forget()
         sys.modules.update(hidden)
+        for name, module in hidden.items():
+            package, _, last = name.rpartition(".")
+            if package:
+                setattr(sys.modules[package], last, module)
+
+
+def _forget() -> dict[str, ModuleType]:
+    """Remove the loaded modules of Triton and of kernels, so that they are imported again; return them."""
+    prefixes = tuple(f"{name}." for name in KERNELS)
+    found = {name: sys.modules.pop(name) for name in list(sys.modules) if f"{name}.".startswith(prefixes)}
+    for name in found:
+        package, _, module = name.rpartition(".")
+        if package in sys.modules:
+            vars(sys.modules[package]).pop(module, None)
+    return found
