@@ -14,7 +14,7 @@ from acenode.results import metric_format, result_charts
 from acenode.results.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
-from . import class_charts, class_timeline, coupling, labels, line_charts, messages, records
+from . import class_charts, class_timeline, coupling, error_table, labels, line_charts, messages, records
 from .charts import ChartedRun, charted_runs
 from .services import services
 
@@ -79,7 +79,8 @@ def _series_tabs(runs: list[ChartedRun], key: str) -> list[Tab]:
     tabs: list[tuple[str, str, Callable[[list[ChartedRun], str], None]]] = [
         ("roc", "ROC", line_charts.show_roc), ("calibration", "Calibration", line_charts.show_calibration),
         ("records", "Records", records.show), ("over_time", "Error over time", line_charts.show_over_time),
-        ("bands", "Classes over time", class_timeline.show), ("coupling", "Coupling", coupling.show)]
+        ("bands", "Classes over time", class_timeline.show), ("coupling", "Coupling", coupling.show),
+        ("errors", "Errors by variable", error_table.show)]
     return [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in tabs
             if any(getattr(run.series, part) for run in runs)]
 

@@ -162,6 +162,12 @@ def shelf(root: Path) -> None:
 ALL_CHARTS = mortality() | vitals(records=1) | activities() | coupling()
 STATION_RESULT: dict[str, Any] = {
     "cut": 3.0,
+    "errors": {"count": 4, "mse": 3.5, "mae": 1.5, "median": 2.5, "winsorised": 3.4, "largest": 0.6, "mse_low": 0.5,
+               "mse_high": 6.5, "by_variable": [
+                   {"name": "TMAX", "count": 3, "mse": 0.5, "mae": 0.6, "median": 0.4, "winsorised": 0.5,
+                    "largest": 0.7, "share": 0.107},
+                   {"name": "SNOW", "count": 1, "mse": 12.5, "mae": 3.5, "median": 12.5, "winsorised": 12.5,
+                    "largest": 1.0, "share": 0.893}]},
     "over_time": {"t": [4.0, 3.5], "mse": [0.5, None], "negll": [1.0, 2.0], "count": [3, 4], "unit": ""},
     "records": [{"id": "USC1", "unit": "", "unit_note": "one unit is 7.45 days", "value_unit": "in standard deviations",
                  "band": "two standard deviations", "jumps": [2.0, 1.0], "variables": [

@@ -17,6 +17,7 @@ from typing import Any
 
 from acenode import experiments
 from acenode.config import KEYS, Config
+from acenode.config.vocabulary import ADDED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format
@@ -90,4 +91,4 @@ def differing(entries: Iterable[Entry], ignored: frozenset[str] = IGNORED) -> li
     """List the settings, other than ignored ones, whose values differ between these runs."""
     entries = list(entries)
     names = dict.fromkeys(k for e in entries for k in e.config if k not in ignored)
-    return [k for k in names if len({repr(e.config.get(k)) for e in entries}) > 1]
+    return [k for k in names if len({repr(e.config.get(k, ADDED.get(k))) for e in entries}) > 1]

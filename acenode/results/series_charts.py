@@ -75,6 +75,29 @@ class Coupling:
 
 
 @dataclass(frozen=True)
+class ErrorRow:
+    """Errors of one variable's forecasts, or of all."""
+
+    title: str
+    count: int | None  # of targets
+    mse: float | None
+    mae: float | None
+    median: float | None  # of the squared errors
+    winsorised: float | None  # mean squared error, cut off at the 99th percentile
+    largest: float | None  # share of the squared error in the 1% of targets with the largest
+    share: float | None  # of the squared error of all variables
+
+
+@dataclass(frozen=True)
+class ForecastErrors:
+    """Errors by variable and of all together, with the 95% interval of the mean squared error."""
+
+    rows: list[ErrorRow]
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
 class SeriesCharts:
     """Data that is ready to draw; a chart that is None or empty is missing."""
 
@@ -84,6 +107,7 @@ class SeriesCharts:
     records: list[SeriesRecord] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     coupling: Coupling | None = None
+    errors: ForecastErrors | None = None
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__dataclass_fields__)
@@ -100,7 +124,7 @@ def read(result: dict[str, Any] | None) -> SeriesCharts:
     note = next((r.unit_note for r in records if r.unit_note), "")
     return SeriesCharts(_roc(found.get("roc")), _calibration(found.get("calibration")),
                   _over_time(found.get("over_time"), cut, note), records, _several(found.get("bands"), _band),
-                  _coupling(found.get("coupling")))
+                  _coupling(found.get("coupling")), _errors(found.get("errors")))
 
 
 def _roc(value: Any) -> Roc | None:
@@ -177,6 +201,22 @@ def _coupling(value: Any) -> Coupling | None:
     if not (known or learned):
         return None
     return Coupling(names, known, learned, text(value.get("how"), 300), [series_records.title(n) for n in names])
+
+
+def _errors(value: Any) -> ForecastErrors | None:
+    if not isinstance(value, dict):
+        return None
+    variables = [one for one in items(value.get("by_variable")) if isinstance(one, dict)][:NAMES]
+    rows = [_error_row(series_records.title(text(one.get("name"), 40)), one) for one in variables]
+    if not any(row.mse is not None for row in rows):
+        return None
+    whole_row = _error_row("All", {**value, "share": 1.0})
+    return ForecastErrors([*rows, whole_row], finite(value.get("mse_low")), finite(value.get("mse_high")))
+
+
+def _error_row(title: str, value: dict[str, Any]) -> ErrorRow:
+    numbers = (finite(value.get(k)) for k in ("mse", "mae", "median", "winsorised", "largest", "share"))
+    return ErrorRow(title, whole(value.get("count")), *numbers)
 
 
 def _square(value: Any, side: int) -> list[OptionalNumbers] | None:

@@ -93,7 +93,7 @@ def test_page_of_an_experiment_with_its_own_metric(page: Page, services: Service
 
 @pytest.mark.parametrize("wrong", [None, 7, "x", [], {}, [None], {"fpr": [0, 1]}, [{"id": "a", "variables": [{}]}]])
 def test_malformed_results_break_no_page(wrong: Any, page: Page, services: Services) -> None:
-    keys = ("roc", "calibration", "over_time", "records", "bands", "coupling", "classes", "confusion")
+    keys = ("roc", "calibration", "over_time", "records", "bands", "coupling", "errors", "classes", "confusion")
     made_up.write(services.store.root, "physionet", "ace", 0.85, dict.fromkeys(keys, wrong))
     assert tabs(no_exception(page("compare"))) == IMAGES  # they say why they are empty
 
@@ -107,9 +107,14 @@ def test_partial_data_is_read_from_the_description(tmp_path: Path) -> None:
 def test_compare_page_with_stations(page: Page, services: Services) -> None:
     for n, method in enumerate(("gru-ode-bayes", "ace")):
         found = made_up.climate(n, stations=2) | made_up.coupling(n, 5, made_up.STATION)
+        found |= {"errors": made_up.STATION_RESULT["errors"]} if method == "ace" else {}
         made_up.write(services.store.root, "ushcn", method, 0.4, found, seed=n)
     app = no_exception(page("compare"))
-    assert tabs(app) == ["Records", "Error over time", "Coupling"]
+    assert tabs(app) == ["Records", "Error over time", "Coupling", "Errors by variable"]
+    errors = next(d.value for d in app.dataframe if "Winsorised MSE" in d.value.columns)
+    assert errors["MSE"].tolist() == [0.5, 12.5, 3.5]
+    assert errors["Share of error, %"].tolist() == [10.7, 89.3, 100.0]
+    assert "95% interval of the MSE, drawing series: 0.500 to 6.500" in page_text(app)
     assert app.selectbox(key="record").options == ["USC00010000", "USC00010001"]
     assert "one unit is 7" in page_text(app)
     assert "with a band of two standard deviations" in page_text(app)

@@ -38,6 +38,15 @@ def test_points_of_a_class_are_joined_to_intervals() -> None:
     assert found.accuracy == pytest.approx(2 / 3)  # of the labelled points
 
 
+def test_errors_by_variable_end_with_all_of_them() -> None:
+    found = series_charts.read(STATION_RESULT).errors
+    assert found is not None
+    assert [(row.count, row.mse, row.share) for row in found.rows] == [(3, 0.5, 0.107), (1, 12.5, 0.893), (4, 3.5, 1.0)]
+    assert [row.title for row in found.rows][-1] == "All"
+    assert (found.low, found.high) == (0.5, 6.5)
+    assert series_charts.read({"errors": {"mse": 1.0, "by_variable": [{"name": "TMAX", "mse": None}]}}).errors is None
+
+
 def test_the_number_of_records_and_bands_is_limited() -> None:
     many = {"records": synthetic.vitals(records=2)["records"] * 9, "bands": synthetic.activities()["bands"] * 9}
     found = series_charts.read(many)

@@ -137,3 +137,10 @@ def test_only_differing_settings_are_listed() -> None:
     assert differing([entry(), entry(seed=1)], ignored=frozenset()) == ["seed"]
     assert differing([entry(), entry(rtol=1e-5)]) == ["rtol"]
     assert "experiment" in differing([entry(), entry(experiment="svhn")])
+
+
+def test_a_setting_that_older_runs_lack_has_the_value_they_had() -> None:
+    old = entry(experiment="ushcn")
+    old = replace(old, config={k: v for k, v in old.config.items() if k != "g"})
+    assert differing([old, entry(experiment="ushcn", g="rows")]) == []
+    assert differing([old, entry(experiment="ushcn", g="matrix")]) == ["g"]

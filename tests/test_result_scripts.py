@@ -1,0 +1,48 @@
+"""The scripts behind docs/results.md: draws of targets, and the changes to ODE-RNN that need a closed form."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from acenode.data import euler_steps, points
+from acenode.experiments.forecast_errors import ObservedTargets
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_other_draws_of_the_targets() -> None:
+    """Two series with five times each, one value a time; the k-th squared error is k²."""
+    series, k = np.repeat([0, 1], 5), np.tile(np.arange(5.0), 2)
+    at = ObservedTargets(series, np.zeros(10, int), 150 + k, k, np.zeros(10))
+    redraw = script("ushcn_errors").redraw
+    assert redraw(at, 3, draws=4) == pytest.approx((0 + 1 + 4) / 3)  # three of the first three: no choice
+    among_all = redraw(at, 100, draws=4000)
+    assert among_all.mean() == pytest.approx(np.mean(k**2), rel=0.02)
+    assert among_all.min() >= 5 / 3
+
+
+def test_intervals_of_the_published_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before point i the gap from i − 2 to i − 1, reversed; before the second point the whole span."""
+    monkeypatch.setattr(euler_steps, "euler_steps", euler_steps.euler_steps)
+    monkeypatch.setattr(points, "euler_steps", points.euler_steps)  # type: ignore[attr-defined]
+    script("ode_rnn_changes").intervals()
+    t = np.array([0.0, 0.01, 0.025, 1.0], np.float32)
+    found = euler_steps.euler_steps(t, backwards=False)
+    assert found.dt.tolist() == pytest.approx([-0.01, 1.0, -0.01, -0.015])
+    assert found.point.tolist() == [0, 1, 2, 3]
