@@ -35,7 +35,7 @@ class WorkerProcess:
         env = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}
         words = [sys.executable, "-P", "-m", "acenode.execution.worker", str(torch.get_num_threads())]
         self.process = subprocess.Popen(words, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
-                                        start_new_session=True)
+                                        process_group=0)
 
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
         """Train a run and wait for its end; return True if the process can train another one."""
