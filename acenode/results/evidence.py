@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import mean, stdev, variance
+from statistics import mean
 from typing import Literal
 
-MIN_RUNS = 3  # of each method, below which nothing is concluded
-CONFIDENCE = 0.95
+from acenode.results.intervals import MIN_RUNS, Interval, paired_interval, welch_interval
 
 Repeat = tuple[int, int]  # seed and fold
 Verdict = Literal["ahead", "behind", "open"]
@@ -44,7 +43,7 @@ class Finding:
     reason: str  # why it is open; empty for other verdicts
     pairs: int  # runs compared by seed and fold; 0 if the two methods share too few
     advantage: float | None = None
-    interval: tuple[float, float] | None = None
+    interval: Interval | None = None
 
 
 def judge(contest: Contest) -> Finding:
@@ -65,39 +64,16 @@ def judge(contest: Contest) -> Finding:
         return Finding(contest, "open", reason, pairs, sign * (mean(ace) - mean(other)))
     if pairs:
         differences = [sign * (contest.ace[key] - contest.other[key]) for key in shared]
-        advantage, interval = mean(differences), _paired_interval(differences)
+        advantage, interval = mean(differences), paired_interval(differences)
     else:
         advantage = sign * (mean(ace) - mean(other))
         if min(len(ace), len(other)) < MIN_RUNS:
             few = min(len(ace), len(other))
             return Finding(contest, "open", f"{few} run{'s' * (few > 1)} of a method", 0, advantage)
-        interval = _welch_interval([sign * v for v in ace], [sign * v for v in other])
+        interval = welch_interval([sign * v for v in ace], [sign * v for v in other])
     if interval[0] > 0 or interval[1] < 0:
         return Finding(contest, "ahead" if interval[0] > 0 else "behind", "", pairs, advantage, interval)
     return Finding(contest, "open", "the interval of the difference includes zero", pairs, advantage, interval)
-
-
-def _paired_interval(differences: Sequence[float]) -> tuple[float, float]:
-    half = _quantile(len(differences) - 1) * stdev(differences) / math.sqrt(len(differences))
-    return mean(differences) - half, mean(differences) + half
-
-
-def _welch_interval(ace: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Return the interval of the difference of two means with unequal variances."""
-    parts = [variance(ace) / len(ace), variance(other) / len(other)]
-    total, difference = sum(parts), mean(ace) - mean(other)
-    if total == 0:
-        return difference, difference
-    freedom = total**2 / (parts[0] ** 2 / (len(ace) - 1) + parts[1] ** 2 / (len(other) - 1))
-    half = _quantile(freedom) * math.sqrt(total)
-    return difference - half, difference + half
-
-
-def _quantile(freedom: float) -> float:
-    """Return the two-sided quantile of Student's t distribution."""
-    from scipy.special import stdtrit  # loads faster than scipy.stats
-
-    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
 
 
 def paragraph(findings: Iterable[Finding], marks: Iterable[str]) -> str:

@@ -36,6 +36,7 @@ from acenode.runs.process import alive, identity
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+STUDIES = "studies"  # the folder of studies beside the runs
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ class RunStore:
             return None
         if self._may_be_run(self.root / name):
             return self._run(self.root / name)
-        if self._recorded is not None and (self._recorded / name).is_dir():
+        if self._recorded is not None and name != STUDIES and (self._recorded / name).is_dir():
             return Run(self._recorded / name, recorded=True)
         return None
 
@@ -253,14 +254,15 @@ class RunStore:
         if self._recorded is not None and not self.only_recorded and self._recorded.is_dir():
             own = set(os.listdir(self.root)) if self.root.is_dir() else set()
             yield from (Run(p, recorded=True) for p in sorted(self._recorded.iterdir())
-                        if p.is_dir() and not p.name.startswith(".") and p.name not in own)
+                        if p.is_dir() and not p.name.startswith(".") and p.name not in own and p.name != STUDIES)
 
     def _run(self, path: Path) -> Run:
         return Run(path, recorded=self.only_recorded)
 
     def _may_be_run(self, path: Path) -> bool:
-        """Return True for folders other than hidden ones and the one with the recorded runs."""
-        return path.is_dir() and not path.name.startswith(".") and not self._is_recorded_folder(path)
+        """Return True for folders other than hidden ones, the studies and the one with the recorded runs."""
+        return (path.name != STUDIES and not path.name.startswith(".") and path.is_dir()
+                and not self._is_recorded_folder(path))
 
     def _is_recorded_folder(self, path: Path) -> bool:
         same_name = self._recorded is not None and path.name.lower() == self._recorded.name.lower()  # quick to compare

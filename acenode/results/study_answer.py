@@ -1,0 +1,124 @@
+"""The answer of a study in words: how every group differs from the baseline, seed by seed, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Literal
+
+from acenode.results.intervals import MIN_RUNS, MOST_PAIRS, Interval, paired_interval, pairs_needed
+from acenode.results.metric_format import MetricFormat
+from acenode.results.study_grid import GridRow, StudyGrid, repeats_word
+from acenode.results.study_references import TrivialReference
+
+Effect = Literal["helps", "hurts", "unknown"]
+DECIMALS = 12  # of differences: smaller ones are rounding errors
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A group against the baseline, by the seeds and folds that both have."""
+
+    name: str
+    effect: Effect
+    pairs: int
+    difference: float | None = None  # mean of the group's values less the baseline's; None without pairs
+    interval: Interval | None = None  # 95%, by Student's t; None for fewer than two pairs
+    more: int | None = None  # pairs that are still needed at this difference and spread; None if unknown or not needed
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class StudyAnswer:
+    """What a study shows so far."""
+
+    comparisons: tuple[Comparison, ...]  # of all groups but the baseline, in order
+    best: str | None  # the group with the best mean; None while a group has fewer than three seeds
+    notes: tuple[str, ...]  # groups that are no better than a trivial reference, runs that are missing
+    text: str  # all of it as sentences
+
+    def comparison(self, name: str) -> Comparison | None:
+        """Return the comparison of a group, None for the baseline."""
+        return next((found for found in self.comparisons if found.name == name), None)
+
+
+def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> StudyAnswer:
+    """Answer the question of a study with the runs that are finished."""
+    comparisons = tuple(compare(grid, row) for row in grid.rows if row is not grid.baseline)
+    notes = [*_against_references(grid, references), *_missing(grid)]
+    sentences = [f"{_capital(found.text)}." for found in comparisons]
+    return StudyAnswer(comparisons, best_group(grid), tuple(notes), " ".join([*sentences, *notes]))
+
+
+def compare(grid: StudyGrid, row: GridRow) -> Comparison:
+    """Compare a group with the baseline by the seeds and folds that both have."""
+    own, other = row.values, grid.baseline.values
+    shared = [repeat for repeat in grid.study.repeats if repeat in own and repeat in other]
+    n = len(shared)
+    seeds = f"{n} {repeats_word(grid.study, n)}"
+    if not n:
+        return Comparison(row.name, "unknown", 0, text=f"{row.name}: not measured yet")
+    differences = [round(own[repeat] - other[repeat], DECIMALS) for repeat in shared]
+    difference = mean(differences)
+    size = f"{measure_change(grid.measure, difference)} against {grid.baseline.name}"
+    if n == 1:
+        text = f"{row.name}: cannot be told with {seeds}: at least {MIN_RUNS - 1} more are needed ({size})"
+        return Comparison(row.name, "unknown", 1, difference, more=MIN_RUNS - 1, text=text)
+    interval = paired_interval(differences)
+    size += f", 95% interval {change(grid.measure, interval[0])} to {change(grid.measure, interval[1])}"
+    if n >= MIN_RUNS and (interval[0] > 0 or interval[1] < 0):
+        effect: Effect = "helps" if (difference > 0) == grid.measure.higher_is_better else "hurts"
+        return Comparison(row.name, effect, n, difference, interval, text=f"{row.name} {effect}: {size}, {seeds}")
+    if not any(differences):
+        return Comparison(row.name, "unknown", n, difference, interval,
+                          text=f"{row.name} makes no difference: equal to {grid.baseline.name} in {seeds}")
+    needed = pairs_needed(difference, stdev(differences))
+    more = None if needed is None else needed - n
+    words = f"more than {MOST_PAIRS:,}" if more is None else f"about {more} more"
+    text = f"{row.name}: cannot be told with {seeds}: {words} would be needed ({size})"
+    return Comparison(row.name, "unknown", n, difference, interval, more, text)
+
+
+def best_group(grid: StudyGrid) -> str | None:
+    """Return the group with the best mean over the seeds that all groups have; None if these are fewer than three."""
+    shared = set(grid.study.repeats).intersection(*(row.values for row in grid.rows))
+    if len(shared) < MIN_RUNS:
+        return None
+    choose = max if grid.measure.higher_is_better else min
+    return choose(grid.rows, key=lambda row: mean(row.values[repeat] for repeat in sorted(shared, key=str))).name
+
+
+def measure_change(measure: MetricFormat, difference: float) -> str:
+    """Write a difference with the metric's name and unit: `accuracy +1.20 points`."""
+    unit = f" point{'s' * (change(measure, difference)[1:] != '1.00')}" if measure.unit == "%" else measure.unit
+    return f"{measure.title} {change(measure, difference)}{unit}"
+
+
+def change(measure: MetricFormat, difference: float) -> str:
+    """Write a difference with its sign in the metric's unit, with two significant digits if it would be all zeros."""
+    text = measure.number(difference, "+")
+    if difference and not any(c in "123456789" for c in text):
+        text = f"{difference * measure.scale:+.2g}"
+    return text.replace("-", "−")
+
+
+def _against_references(grid: StudyGrid, references: Sequence[TrivialReference]) -> list[str]:
+    """Say which groups are no better than the best trivial reference."""
+    if not references:
+        return []
+    sign = 1 if grid.measure.higher_is_better else -1
+    best = max(references, key=lambda reference: sign * reference.value)
+    poor = [row.name for row in grid.rows if row.mean is not None and sign * row.mean <= sign * best.value]
+    if not poor:
+        return []
+    return [f"Not better than the {best.name} ({grid.measure.text(best.value)}): {', '.join(poor)}."]
+
+
+def _missing(grid: StudyGrid) -> list[str]:
+    left = len(grid.cells) - grid.finished
+    return [f"{grid.finished} of {len(grid.cells)} runs are finished."] if left else []
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,153 @@
+"""Trivial references of an experiment: what one gets without a model, on the same test set and in the same metric.
+
+Classification: the majority class of the training data. Series: the mean of each variable over the training data, and
+the last value that was observed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acenode import experiments
+from acenode.config import Config
+from acenode.errors import UserError
+
+if TYPE_CHECKING:
+    from acenode.data.points import Points
+    from acenode.experiments.forecast_task import ForecastTask
+    from acenode.experiments.image_task import ImageTask
+    from acenode.experiments.series_task import SeriesTask
+    from acenode.results.study_grid import StudyGrid
+
+MAJORITY, MEAN, LAST = "majority class", "mean", "last value"
+
+
+@dataclass(frozen=True)
+class TrivialReference:
+    """A prediction that needs no model, and its value of a metric on the test set."""
+
+    name: str
+    value: float
+
+
+def study_references(grid: StudyGrid, root: Path) -> tuple[TrivialReference, ...]:
+    """Return the references of a study, averaged over its folds; none where its data is not in the data folder."""
+    folds = {cell.config.get("fold"): cell.config for cell in grid.baseline.cells}
+    found: dict[str, list[float]] = {}
+    for config in folds.values():
+        for reference in references(config, root, grid.measure.name):
+            found.setdefault(reference.name, []).append(reference.value)
+    return tuple(TrivialReference(name, mean(values)) for name, values in found.items())
+
+
+def references(config: Config, root: Path, metric: str) -> tuple[TrivialReference, ...]:
+    """Return the references of a configuration's data in this metric; none where the data is missing or damaged."""
+    try:
+        values = _all_references(replace(config, seed=0, device="cpu"), root)
+    except UserError:
+        return ()
+    return tuple(TrivialReference(name, found[metric]) for name, found in values.items() if metric in found)
+
+
+@lru_cache(maxsize=32)
+def _all_references(config: Config, root: Path) -> dict[str, dict[str, float]]:
+    """Return the metrics of every reference by its name, from the task's own splits."""
+    import torch
+
+    from acenode.backend import PLAIN
+    from acenode.experiments.forecast_task import ForecastTask
+    from acenode.experiments.image_task import ImageTask
+    from acenode.experiments.series_task import SeriesTask
+
+    task: Any = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
+    kinds: dict[type, Callable[[Any], dict[str, dict[str, float]]]] = {
+        ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references}
+    return kinds[type(task)](task)
+
+
+def image_references(task: ImageTask) -> dict[str, dict[str, float]]:
+    """Return the share of test images that are of the most frequent class of the training images."""
+    frequent = task.batches.images.y.bincount().argmax()
+    return {MAJORITY: {"accuracy": float((task.splits["test"].y == frequent).double().mean())}}
+
+
+def series_references(task: SeriesTask) -> dict[str, dict[str, float]]:
+    """Return the references of records, points or vital signs."""
+    import torch
+
+    from acenode.experiments.series_outputs import SeriesOutputs
+    from acenode.experiments.series_task import observed_mean
+    from acenode.models.latent.latent_ode import Predictions
+
+    batches = task.batches_of("test")
+    if task.kind == "vitals":
+        means = observed_mean(task.splits.train)
+        outputs = {name: SeriesOutputs(task.kind) for name in (MEAN, LAST)}
+        for batch in batches:
+            constant = np.broadcast_to(means, batch.target.x.shape)
+            for name, x in ((MEAN, constant), (LAST, last_values(batch.seen, batch.target, means))):
+                outputs[name].add(Predictions(torch.from_numpy(x.astype(np.float32))[None], None), batch)
+        return {name: out.metrics(has_ode=False) for name, out in outputs.items()}
+    out = SeriesOutputs(task.kind)
+    for batch in batches:
+        logits = torch.zeros(1, len(batch.seen.t))  # a constant score for every record: its AUC is that of chance
+        if task.kind == "points":
+            logits = torch.zeros(1, *batch.target.t.shape, len(task.splits.classes))
+            logits[..., _frequent_label(task)] = 1.0
+        out.add(Predictions(None, logits), batch)
+    metric = task.metric.name
+    return {MAJORITY: {metric: out.metrics(has_ode=False)[metric]}}
+
+
+def _frequent_label(task: SeriesTask) -> int:
+    """Return the most frequent class of the labelled training points with an observation."""
+    train = task.splits.train
+    labels = np.concatenate([own[series.m.any(-1)] for own, series in zip(train.labels, train.series, strict=True)])
+    return int(np.bincount(labels[labels >= 0].astype(np.int64)).argmax())
+
+
+def forecast_references(task: ForecastTask) -> dict[str, dict[str, float]]:
+    """Return the errors of the mean and of the last value before the cut, each with the training data's variance."""
+    from acenode.config.groups import ForecastData
+
+    train = task.data.arrays.take(task.data.parts.parts.train)
+    counts = np.maximum(train.m.sum(0), 1)
+    means = train.x.sum(0, dtype=np.float64) / counts
+    variance = np.maximum((((train.x - means) ** 2) * train.m).sum(0) / counts, 1e-12)
+    sums = {name: np.zeros(3) for name in (MEAN, LAST)}  # squared errors, negative log-likelihoods, targets
+    for batch in task.batches("test", task.config.part(ForecastData).targets):
+        target = batch.target
+        x, m = target.x.numpy().astype(np.float64), target.m.numpy()
+        for name, guess in ((MEAN, means), (LAST, last_values(batch.seen, target, means))):
+            squared = (x - guess) ** 2
+            nll = 0.5 * (squared / variance + np.log(2 * np.pi * variance))
+            sums[name] += (squared * m).sum(), (nll * m).sum(), m.sum()
+    return {name: {"mse": float(squared / count), "negll": float(nll / count)}
+            for name, (squared, nll, count) in sums.items()}
+
+
+def last_values(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
+    """Return the last value of each variable that was observed before each target, (B, T, D).
+
+    Args:
+        seen: the observations; points at or after a target do not count for it.
+        target: the points to predict.
+        means: what is predicted before the first observation of a variable, (D,).
+    """
+    found = np.empty(target.x.shape)
+    for b in range(len(found)):
+        t, x, m = (part[b].numpy() for part in (seen.t, seen.x, seen.m))
+        order = np.where(m > 0, np.arange(1, len(t) + 1)[:, None], 0)
+        latest = np.concatenate([np.zeros((1, m.shape[1]), int), np.maximum.accumulate(order, 0)])  # 0: none so far
+        real = int(seen.valid[b].sum())
+        before = latest[np.searchsorted(t[:real], target.t[b].numpy(), side="left")]  # (T, D)
+        known = np.take_along_axis(x, np.maximum(before - 1, 0), 0) if len(t) else np.zeros(before.shape)
+        found[b] = np.where(before > 0, known, means)
+    return found

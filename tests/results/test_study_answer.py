@@ -1,0 +1,118 @@
+"""The answer of a study against closed forms: differences, intervals, seeds that are needed, and words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from study_entries import attention_study, finished
+
+from acenode.results.intervals import paired_interval, pairs_needed, quantile
+from acenode.results.study_answer import answer, best_group
+from acenode.results.study_grid import StudyGrid, make_grid
+from acenode.results.study_references import TrivialReference
+from acenode.runs.studies import Study, StudyGroup
+
+T2 = 4.302652729911275  # 97.5% quantile of Student's t with two degrees of freedom
+
+
+def grid(values: dict[int, list[float | None]], **given: object) -> StudyGrid:
+    study = attention_study(**given)
+    return make_grid(study, finished(study, values))
+
+
+def test_quantiles_have_their_closed_forms() -> None:
+    p = 0.975
+    assert quantile(1) == pytest.approx(math.tan(math.pi * (p - 0.5)))
+    assert quantile(2) == pytest.approx((2 * p - 1) * math.sqrt(2 / (4 * p * (1 - p))))
+    assert quantile(2) == pytest.approx(T2)
+
+
+def test_the_interval_is_that_of_paired_differences() -> None:
+    low, high = paired_interval([1.0, 2.0, 3.0])
+    assert (low, high) == (pytest.approx(2 - T2 / math.sqrt(3)), pytest.approx(2 + T2 / math.sqrt(3)))
+
+
+def test_the_number_of_pairs_is_the_smallest_whose_interval_excludes_zero() -> None:
+    for difference, spread in ((1.0, 1.0), (0.5, 1.0), (-0.3, 1.0), (2.0, 0.1)):
+        n = pairs_needed(difference, spread)
+        assert n is not None
+        assert abs(difference) > quantile(n - 1) * spread / math.sqrt(n)
+        assert n == 3 or abs(difference) <= quantile(n - 2) * spread / math.sqrt(n - 1)
+    assert pairs_needed(1.0, 1.0) == 7  # t(6)/√7 = 0.925, t(5)/√6 = 1.049
+    assert pairs_needed(2.0, 0.1) == 3
+    assert pairs_needed(0.0, 1.0) is None
+
+
+def test_a_difference_that_is_clear_helps_or_hurts() -> None:
+    found = answer(grid({0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}))
+    evolving, fixed = found.comparisons
+    half = 100 * T2 * math.sqrt(1 / 3) * 0.01 / math.sqrt(3)  # differences 0.01, 0.02, 0.02: s = 0.01/√3
+    assert evolving.interval is not None
+    assert evolving.difference == pytest.approx(0.05 / 3)
+    assert 100 * evolving.interval[0] == pytest.approx(5 / 3 - half)
+    assert (evolving.effect, fixed.effect) == ("helps", "hurts")
+    assert evolving.text == ("evolving attention helps: accuracy +1.67 points against no attention, 95% interval +0.23 "
+                             "to +3.10, 3 seeds")
+    assert found.text.startswith("Evolving attention helps")
+    assert found.best == "evolving attention"
+
+
+def test_lower_values_help_where_lower_is_better() -> None:
+    study = Study("host", "ushcn", (StudyGroup("ace"), StudyGroup("gru-ode-bayes")), seeds=(), folds=(0, 1, 2),
+                  data="full", baseline=1)
+    found = answer(make_grid(study, finished(study, {0: [0.30, 0.31, 0.32], 1: [0.40, 0.42, 0.42]})))
+    assert found.comparisons[0].effect == "helps"
+    assert found.best == "ACE-GRU-ODE-Bayes"
+    assert "MSE −0.103 against GRU-ODE-Bayes" in found.text
+    assert "3 folds" in found.text
+
+
+def test_two_seeds_never_suffice_and_the_answer_says_how_many_would() -> None:
+    found = answer(grid({0: [0.91, 0.90], 2: [0.90, 0.91]}))
+    assert found.comparisons[0].effect == "unknown"
+    assert found.best is None
+    clear = answer(grid({0: [0.90, 0.90], 2: [0.10, 0.11]})).comparisons[0]
+    assert (clear.effect, clear.more) == ("unknown", 1)
+    assert "cannot be told with 2 seeds: about 1 more would be needed" in clear.text
+    # differences 0.02 and 0.00: mean 0.01, deviation 0.01·√2; |d| > t(n−1)·√2·|d|/√n first at n = 11
+    open_ = answer(grid({0: [0.92, 0.90], 2: [0.90, 0.90]})).comparisons[0]
+    assert open_.more == 9
+    assert open_.text == ("evolving attention: cannot be told with 2 seeds: about 9 more would be needed (accuracy "
+                          "+1.00 point against no attention, 95% interval −11.71 to +13.71)")
+
+
+def test_one_seed_and_no_seed_have_no_interval() -> None:
+    found = answer(grid({0: [0.92], 2: [0.90]}))
+    assert found.comparisons[0].interval is None
+    assert "cannot be told with 1 seed: at least 2 more are needed" in found.comparisons[0].text
+    assert found.comparisons[1].text == "fixed attention: not measured yet"
+
+
+def test_only_seeds_that_both_have_are_compared() -> None:
+    found = answer(grid({0: [0.9, None, 0.8], 2: [None, 0.5, 0.7]}))
+    assert found.comparisons[0].pairs == 1
+    assert found.comparisons[0].difference == pytest.approx(0.1)
+
+
+def test_equal_values_make_no_difference() -> None:
+    found = answer(grid({0: [0.1 + 0.2, 0.5, 0.6], 2: [0.3, 0.5, 0.6]})).comparisons[0]
+    assert found.effect == "unknown"
+    assert found.text == "evolving attention makes no difference: equal to no attention in 3 seeds"
+
+
+def test_a_difference_without_direction_needs_too_many_seeds() -> None:
+    found = answer(grid({0: [0.9, 0.8, 0.85], 2: [0.8, 0.9, 0.85]})).comparisons[0]
+    assert found.more is None
+    assert "cannot be told with 3 seeds: more than 1,000 would be needed" in found.text
+
+
+def test_there_is_no_best_while_a_group_has_fewer_than_three_seeds() -> None:
+    assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7]})) is None
+    assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7, 0.7]})) == "evolving attention"
+
+
+def test_groups_that_do_not_beat_the_trivial_reference_are_named() -> None:
+    found = answer(grid({0: [0.9, 0.9, 0.9], 2: [0.1, 0.1, 0.1]}), [TrivialReference("majority class", 0.1)])
+    assert found.notes == ("Not better than the majority class (10.00%): no attention.", "6 of 9 runs are finished.")
+    assert found.text.endswith("6 of 9 runs are finished.")
