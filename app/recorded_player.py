@@ -57,8 +57,8 @@ def show(found: list[Example]) -> None:
     """Show the player with a choice of the data and of the kind of attention, which the URL keeps."""
     by_name = {example.experiment: example for example in found}
     with st.container(horizontal=True, gap="large", vertical_alignment="bottom", key="home-choice"):
-        name = st.segmented_control("Recorded run on", list(by_name), default=found[0].experiment, key="on",
-                                    required=True, bind="query-params", format_func=lambda n: by_name[n].title)
+        name = st.selectbox("Recorded run on", list(by_name), key="on", bind="query-params", width=260,
+                            format_func=lambda n: by_name[n].title)
         example = by_name.get(name or "", found[0])
         kinds = list(example.runs)
         if st.session_state.get("attention", kinds[0]) not in kinds:  # this experiment has no such run
