@@ -103,7 +103,8 @@ def measure_alone(workload: Workload, device: torch.device, repeats: int) -> Row
     if not all(map(math.isfinite, losses)):
         raise UserError(f"the loss became {losses[-1]}")
     seconds = statistics.median(times)
-    return {"ms": 1e3 * seconds, "evaluations": statistics.mean(r["nfe_forward"] for r in records),
+    evaluations = [r["nfe_forward"] for r in records if "nfe_forward" in r]  # none for a method without a solver
+    return {"ms": 1e3 * seconds, "evaluations": statistics.mean(evaluations) if evaluations else None,
             "samples_per_second": workload.spec.batch / seconds, "memory_megabytes": memory, "ready_seconds": ready,
             "first_loss": losses[0], "log": log}
 

@@ -39,7 +39,8 @@ def _row(row: dict[str, Any]) -> list[str]:
     failed = [] if row["error"] is None else [f"{name}failed: {row['error']}"]
     if "ms" not in row:
         return failed
-    cells = (_time(row["ms"]), _time(row["ms_in_threads"]), f"{row['evaluations']:.0f}",
+    cells = (_time(row["ms"]), _time(row["ms_in_threads"]),
+             "—" if row["evaluations"] is None else f"{row['evaluations']:.0f}",
              f"{row['samples_per_second']:,.0f}", _memory(row["memory_megabytes"]), f"{row['ready_seconds']:.1f} s")
     text = "".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, HEADS, strict=True))
     beside = f"   {row['target'] or '':<25}{row['published'] or ''}"

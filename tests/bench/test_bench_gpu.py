@@ -108,6 +108,13 @@ def test_convolutions_have_the_precision_of_the_row(tiny: list[Tiny], monkeypatc
     assert torch.backends.cudnn.allow_tf32
 
 
+def test_a_method_without_a_solver_has_no_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "BUDGET", 0.0)
+    row = gpu.measure_alone(Workload("series", "gru-d", "auto"), CPU, 1)
+    assert row["evaluations"] is None
+    assert row["ms"] > 0
+
+
 def test_a_slow_iteration_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def counts(budget: float) -> list[int]:
         asked: list[int] = []
@@ -133,6 +140,9 @@ def test_table_lines() -> None:
     assert "ace native 178 ms — 38 718 527 MB 1.2 s" in lines
     assert "ace graph 6.7 ms 4.9 ms 38 718 1.04 GB 1.2 s ≤ 10 ms 2 × 130 ms" in lines
     assert "ace auto failed: out of memory" in lines
+    text = render({"environment": {"device": "H200"}, "threads": 5, "kernels": True,
+                   "rows": [row | {"evaluations": None}]})
+    assert "ace native 178 ms — — 718 527 MB 1.2 s" in {" ".join(line.split()) for line in text.splitlines()}
     assert "ace native 5.21 s — 38 718 527 MB 1.2 s" in lines
     assert "ace native failed: one of 5 runs: lost" in lines
     assert max(len(line) for line in text.splitlines()) <= 140
