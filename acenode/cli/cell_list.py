@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acenode.results.reproduction import WORTH, CellPlan, PlannedRun
+from acenode.results.run_times import duration
 
 HEADS = ("table", "data", "method", "metric", "paper", "measured", "runs", "epochs", "mark", "missing", "time")
 
@@ -46,13 +47,6 @@ def _times(seconds: Sequence[float | None]) -> str:
     if not known:
         return "time unknown" if seconds else "0 s"
     return duration(sum(known)) + (f" + {unknown} unknown" if unknown else "")
-
-
-def duration(seconds: float) -> str:
-    """Write seconds as `45 s`, `12 min` or `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def as_json(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Mapping[str, str],

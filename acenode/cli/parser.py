@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
-from acenode.cli import data, programs, record, registry, runs, training
+from acenode.cli import data, programs, record, registry, runs, study, training
 from acenode.cli.reproduce import reproduce
 from acenode.config.presets import CHOSEN, PRESETS
 
@@ -49,6 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = _Commands(parser)
     _add_training(commands)
     _add_reproduce(commands)
+    _add_study(commands)
     _add_runs(commands)
     _add_registry(commands)
     _add_data(commands)
@@ -85,11 +86,60 @@ def _add_reproduce(commands: _Commands) -> None:
     p.add_argument("--seeds", type=int, metavar="N", help="runs per cell (default: 3; ushcn: its five folds)")
     p.add_argument("--epochs", type=int, metavar="N", help="default: 40 for images, a quarter of the paper's; the "
                    "experiment's default for others")
+    p.add_argument("--preset", choices=PRESETS, default=CHOSEN, help="printed: the paper's settings also where they "
+                   "do not work")
+    _add_queue_arguments(p)
+
+
+def _add_study(commands: _Commands) -> None:
+    studies = _Commands(commands.subparsers.add_parser(
+        "study", help="answer a question with several runs: what varies, which seeds",
+        description="make, train and show studies, which compare groups of runs"))
+    studies.add("list", study.list_studies, "list the studies", runs=True, json=True)
+    p = studies.add("presets", study.show_presets, "list the ready-made studies of an experiment", json=True)
+    p.add_argument("experiment", help="a name from `acenode experiments`")
+    p.add_argument("--data", choices=("sample", "full"), default="sample", help="default: sample")
+    _add_new_study(studies.add("new", study.new, "make a study", runs=True, json=True))
+    p = studies.add("run", study.run, "train what a study still needs; continues where it stopped", runs=True,
+                    json=True)
+    p.add_argument("name", metavar="NAME", help="name of the study")
+    _add_queue_arguments(p)
+    p = studies.add("show", study.show, "show a study: every run, what is not equal, and the answer", runs=True,
+                    json=True)
+    p.add_argument("name", metavar="NAME", help="name of the study")
+    p = studies.add("delete", study.delete, "delete a study; its runs are kept", runs=True)
+    p.add_argument("name", metavar="NAME", help="name of the study")
+
+
+def _add_new_study(p: argparse.ArgumentParser) -> None:
+    p.add_argument("name", metavar="NAME", help="name of the new study")
+    p.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a name from `acenode experiments`")
+    p.add_argument("--preset", metavar="KIND", help="a ready-made one: see `acenode study presets EXPERIMENT`")
+    p.add_argument("--from", dest="source", metavar="STUDY", help="like another study")
+    p.add_argument("--equal", action="store_true", help="with --from: make equal what does not vary, where possible")
+    p.add_argument("--vary", action="append", default=[], metavar="KEY=VALUE,VALUE", help="a setting, or method, with "
+                   "the values that are compared; several give all combinations")
+    p.add_argument("--method", default="ace", help="the method of --vary (default: ace)")
+    p.add_argument("--group", action="append", default=[], metavar="'METHOD KEY=VALUE ...'",
+                   help="one group that is compared; may be repeated")
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="hold a setting equal in all groups "
+                   "to which it applies; may be repeated")
+    p.add_argument("--epochs", type=int, metavar="N", help="hold the number of epochs equal")
+    p.add_argument("--data", choices=("sample", "full"), help="default: sample")
+    p.add_argument("--seeds", metavar="LIST", help="such as 0-2 or 0,1,5 (default: 0-2)")
+    p.add_argument("--folds", metavar="LIST", help="ushcn: folds of the data, each with its number as the seed unless "
+                   "--seeds is given")
+    p.add_argument("--baseline", metavar="GROUP", help="number or name of the group that others are compared with "
+                   "(default: 1, or the preset's)")
+    p.add_argument("--metric", metavar="NAME", help="default: the experiment's own")
+    p.add_argument("--question", metavar="TEXT", help="the question in words")
+    p.add_argument("--replace", action="store_true", help="replace a study of that name")
+
+
+def _add_queue_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--minutes", type=float, metavar="M", help="stop in time, with checkpoints to continue from")
     p.add_argument("--workers", type=int, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one for "
                    "two cores)")
-    p.add_argument("--preset", choices=PRESETS, default=CHOSEN, help="printed: the paper's settings also where they "
-                   "do not work")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                    help="auto uses the GPU if there is one (default)")
 

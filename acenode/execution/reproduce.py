@@ -16,7 +16,6 @@ from typing import Protocol
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.results.cells import trained_settings, unfinished
-from acenode.results.reproduction import PlannedRun
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import BUSY, Run
 
@@ -36,6 +35,17 @@ class RunLauncher(Protocol):
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
+class QueuedRun(Protocol):
+    """A run of a plan: for the paper's tables, or for a study."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def seconds(self) -> float | None: ...
+
+
 @dataclass
 class Outcomes:
     """How the planned runs ended, by the ids of the runs; `left` was not started."""
@@ -44,7 +54,7 @@ class Outcomes:
     stopped: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # with the error
     elsewhere: list[str] = field(default_factory=list)  # finished or running in another process by now
-    left: list[PlannedRun] = field(default_factory=list)
+    left: list[QueuedRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Event:
     """Something that happened to a planned run: started, resumed, finished, stopped, failed or elsewhere."""
 
     kind: str
-    planned: PlannedRun
+    planned: QueuedRun
     run: Run | None = None
     detail: str = ""
 
@@ -66,14 +76,14 @@ def default_workers(device: str) -> int:
 class Reproduction:
     """Trains a plan, at most `workers` runs at a time."""
 
-    def __init__(self, plan: Sequence[PlannedRun], launcher: RunLauncher, catalogue: Catalogue, *, workers: int = 1,
+    def __init__(self, plan: Sequence[QueuedRun], launcher: RunLauncher, catalogue: Catalogue, *, workers: int = 1,
                  seconds: float | None = None, on_event: Callable[[Event], None] = lambda event: None,
                  on_progress: Callable[[Reproduction], None] = lambda reproduction: None) -> None:
         self.plan, self.launcher, self.catalogue, self.workers = list(plan), launcher, catalogue, workers
         self.deadline = None if seconds is None else time.monotonic() + seconds
         self.on_event, self.on_progress = on_event, on_progress
         self.waiting = list(plan)
-        self.running: dict[str, tuple[Run, PlannedRun]] = {}
+        self.running: dict[str, tuple[Run, QueuedRun]] = {}
         self.outcomes = Outcomes()
         self.finished_before = {entry.id for entry in catalogue.entries() if entry.state == "finished"}
 
@@ -118,12 +128,12 @@ class Reproduction:
                 self.running[run.id] = (run, planned)
             self.on_event(Event(kind, planned, run))
 
-    def _worth_starting(self, planned: PlannedRun) -> bool:
+    def _worth_starting(self, planned: QueuedRun) -> bool:
         """Return True if the run can finish in time, or at least get far enough for a checkpoint."""
         usable = self.seconds_left() - STOP_SECONDS
         return usable >= START_SECONDS or (planned.seconds is not None and planned.seconds <= usable)
 
-    def _launch(self, planned: PlannedRun) -> tuple[Run | None, str]:
+    def _launch(self, planned: QueuedRun) -> tuple[Run | None, str]:
         """Start or continue a run, unless it was trained by somebody else since the plan was made."""
         entries, wanted = self.catalogue.entries(), trained_settings(planned.config.to_dict())
         same = [e for e in entries if trained_settings(e.config) == wanted and e.id not in self.running]

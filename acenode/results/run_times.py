@@ -50,3 +50,10 @@ def _value(config: Config | Mapping[str, Any], name: str) -> Any:
     """Return a setting, with the value that an older run had where it lacks the key."""
     value = config.get(name)
     return ADDED.get(name) if value is None else value
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as `45 s`, `12 min` or `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

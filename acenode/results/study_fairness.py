@@ -18,10 +18,11 @@ from acenode.config import KEYS, SETTINGS, Config
 from acenode.errors import UserError
 from acenode.results import study_configs
 from acenode.results.run_groups import IGNORED, data_title
-from acenode.results.study_grid import StudyGrid
+from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.studies import MAX_NAME, Study, StudyGroup
 
 NEAR = 0.05  # relative difference of two parameter counts that are called about equal
+MAX_CHANGES = 10  # that make a study equal
 WIDTHS = ("f_layers", "units", "f_maps", "features", "augment")  # that can make up for parameters, the first that do
 
 
@@ -47,6 +48,17 @@ def fairness(grid: StudyGrid) -> list[FairnessNote]:
     study = grid.study
     configs = [row.config for row in grid.rows]
     return [*_setting_notes(study, configs), *_parameter_notes(grid, parameter_counts(grid)), *_data_notes(grid)]
+
+
+def equal_study(grid: StudyGrid) -> Study | None:
+    """Return the study with everything made equal that can be; None if nothing can be offered."""
+    study: Study | None = None
+    for _ in range(MAX_CHANGES):
+        offer = next((note.offer for note in fairness(grid) if note.offer), None)
+        if offer is None:
+            break
+        study, grid = offer.study, make_grid(offer.study, ())
+    return study
 
 
 def parameter_counts(grid: StudyGrid) -> list[int]:
