@@ -8,23 +8,22 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.config import SETTINGS, Config, read_seeds
+from acenode.config import SETTINGS, Config
 from acenode.errors import UserError
-from acenode.execution.estimate import estimate
 from acenode.experiments import Experiment
 
-from . import form, labels, live_runs, messages
+from . import estimates, form, labels, live_runs, messages
 from .form import FormValues
-from .services import services
 
 MAX_RUNS = 200
 
 
-def show(experiment: Experiment, values: FormValues, ready: bool) -> None:
+def show(experiment: Experiment, values: FormValues, seeds: list[int], ready: bool) -> None:
     """Show the expander in which a grid of runs is chosen and queued."""
-    with st.expander("Train the ablation set", icon=":material/grid_on:"):
-        st.caption("Each combination becomes one run. Settings that a method does not have are left out. The form's "
-                   "settings apply to its own method, its training settings to all methods.")
+    box = st.expander("Train the ablation set", icon=":material/grid_on:", key="grid/box", on_change="rerun")
+    with box:
+        st.caption("Each combination becomes one run for each seed above. Settings that a method does not have are "
+                   "left out. The form's settings apply to its own method, its training settings to all methods.")
         methods = st.multiselect("Methods", list(experiment.methods), _default_methods(experiment), key="grid/methods",
                                  format_func=lambda m: labels.method_title(experiment.name, m))
         names = _attention_settings(experiment)
@@ -33,40 +32,30 @@ def show(experiment: Experiment, values: FormValues, ready: bool) -> None:
             with column:
                 chosen[name] = st.multiselect(labels.setting(name), list(experiment.choices(name)), key=f"grid/{name}",
                                               help=SETTINGS[name].help, placeholder="As in the form")
-        text = st.text_input("Seeds", "0", key="grid/seeds", width=160)
         try:
-            configs = list(grid(experiment, values, methods, chosen, read_seeds(text)))
+            configs = list(grid(experiment, values, methods, chosen, seeds))
             if len(configs) > MAX_RUNS:
                 raise UserError(f"that would be {len(configs)} runs: choose at most {MAX_RUNS} at a time")
         except UserError as error:
             messages.invalid(error)
             return
-        _offer(experiment, configs, ready and not values.errors)
+        _offer(experiment, configs, ready and not values.errors, bool(box.open))
 
 
-def _offer(experiment: Experiment, configs: list[Config], ready: bool) -> None:
-    """Offer an estimate of the training time and, once it is shown, the button that queues the runs."""
+def _offer(experiment: Experiment, configs: list[Config], ready: bool, visible: bool) -> None:
+    """Say how many runs these are and, if that can be seen, how long they take; offer to queue them."""
     if not configs:
-        st.caption("Choose at least one method.")
+        st.caption("Choose at least one method and one seed.")
         return
-    key = f"{hash(tuple(configs))}"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{len(configs)} run{'s' * (len(configs) > 1)}**")
-        if st.session_state.get("grid/estimate", (None,))[0] == key:
-            st.caption(st.session_state["grid/estimate"][1])
-            if st.button("Add to queue", key="grid/queue", disabled=not ready, type="primary",
-                         icon=":material/playlist_add:"):
-                live_runs.start(experiment, configs)
-            return
-        st.button("Add to queue", key="grid/queue", disabled=True, icon=":material/playlist_add:",
-                  help="Estimate the time first")
-        if st.button("Estimate time", key="grid/how_long", disabled=not ready, icon=":material/timer:"):
-            with st.spinner("Estimating from earlier runs, or by timing a few iterations"):
-                found = estimate(configs, services().catalogue, services().data_root)
-            time = f"About {labels.duration(found.seconds)} one after the other" if found.seconds else "Time unknown"
-            st.session_state["grid/estimate"] = (key, f"{time} ({found.basis})")
-            st.rerun()
-        st.caption("Estimate the time before adding to the queue.")
+        count = f"**{len(configs)} run{'s' * (len(configs) > 1)}**"
+        if visible and ready:
+            estimates.show(f"{count}, {{time}}" + ", one after the other" * (len(configs) > 1), configs)
+        else:
+            st.markdown(count)
+        if st.button("Add to queue", key="grid/queue", disabled=not ready, type="primary",
+                     icon=":material/playlist_add:"):
+            live_runs.start(experiment, configs)
 
 
 def grid(experiment: Experiment, values: FormValues, methods: list[str], chosen: dict[str, list[str]],

@@ -13,7 +13,7 @@ from acenode.runs.entry import Entry
 
 from . import components, filters, labels, live_runs, navigation, result_tabs, run_tables
 from .services import services
-from .url_state import keep_in_url, options
+from .url_state import keep_in_url, linked_runs, options, warn_about_missing
 
 MAX_PLAYERS = 4  # side by side
 MAX_CURVES = 40
@@ -21,6 +21,7 @@ MAX_PRESELECTED = 12
 TABLE_HEIGHT = 320  # pixels
 COLUMNS = ["Run", "Seed", "Data", "State", "Test result", "Best validation", "Created", "Device", "Code", "Tags",
            "Id"]
+NFE = "Evaluations of f (NFE)"
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
 BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes")  # methods without attention, one of each family
 
@@ -35,6 +36,7 @@ def show() -> None:
         st.page_link(navigation.experiment(next(iter(experiments.EXPERIMENTS))), label="Open an experiment",
                      icon=":material/science:")
         return
+    warn_about_missing(linked_runs(), {e.id for e in entries})
     chosen = _choose(filters.show(entries))
     if not chosen:
         st.info("Select runs with the checkboxes on the left of the table, or all of them with the one in its header.",
@@ -114,12 +116,13 @@ def _show_table(groups: pd.DataFrame, baseline: str) -> None:
             "Difference to baseline": "" if name == baseline else "not comparable" if not group["comparable"] else
             "–" if pd.isna(group["difference"]) else metric.gap(group["difference"]),
             "Paper": group["paper"], "Parameters": " / ".join(f"{p:,}" for p in group["params"]),
-            "NFE": f"{group['nfe']:.0f}" if group["nfe"] > 0 else "–",
+            NFE: f"{group['nfe']:.0f}" if group["nfe"] > 0 else "–",
             "Training time": labels.duration(None if pd.isna(group["seconds"]) else group["seconds"])})
     hidden = ["Metric"] * (len(metrics) == 1) + ["Paper"] * (not groups["paper"].any())
     st.dataframe(pd.DataFrame(rows).drop(columns=hidden), hide_index=True, column_config={
         "n": st.column_config.NumberColumn(help="Number of runs with a result"),
-        "NFE": st.column_config.TextColumn(help="Number of function evaluations")})
+        NFE: st.column_config.TextColumn(help="How often the solver evaluates f, the derivative of the state, in one "
+                                                "forward pass")}, placeholder="")
     st.caption("Mean ± standard deviation over seeds."
                + " The paper's results are shown beside runs on the full data only." * ("Paper" in hidden))
 
@@ -145,8 +148,9 @@ def _show_differences(chosen: list[Entry]) -> None:
         return
     columns = {f"{labels.method_title(e.experiment, e.method)} · seed {e.seed} · {e.id[-4:]}": e
                for e in chosen[:MAX_CURVES]}
-    st.dataframe(pd.DataFrame([{"Setting": k, **{name: str(e.config.get(k, "–")) for name, e in columns.items()}}
-                               for k in keys]), hide_index=True)
+    rows = [{"Setting": labels.setting(k), **{name: str(e.config.get(k, "–")) for name, e in columns.items()}}
+            for k in keys]
+    st.dataframe(pd.DataFrame(rows), hide_index=True, placeholder="")
 
 
 def _ignored_differences(chosen: list[Entry]) -> str:

@@ -20,9 +20,19 @@ BASE = "lab/"
 EVENTS = ("state",)  # events that a component may send; each causes at most one rerun
 
 ADAPTER = """
-const mounted = new WeakMap();
+const mounted = new WeakMap(), scrolled = new WeakMap();
+function scrollOnce(element, wanted) {
+  if (!wanted || scrolled.get(element) === wanted) return;
+  scrolled.set(element, wanted);
+  element.style.scrollMarginTop = "4rem";  // height of the page's header
+  requestAnimationFrame(() => {
+    const { top } = element.getBoundingClientRect();
+    if (top < 0 || top > window.innerHeight / 2) element.scrollIntoView({ behavior: "smooth", block: "start" });
+  });
+}
 export default function ({ data, parentElement, setTriggerValue }) {
   const found = mounted.get(parentElement);
+  scrollOnce(parentElement, data.scroll);
   if (found) {
     found.data = data;
     found.component?.update(data);
@@ -59,25 +69,24 @@ def _mount(name: str, key: str, data: dict[str, Any], **more: Callable[[], None]
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
 
-def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands: bool = False,
-           scroll: str | None = None) -> Any:
+def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands: bool = False) -> Any:
     """Show training curves that follow the runs; the page reruns when a run changes its state.
 
     Args:
         bands: draw one line for each group, with a band over its seeds.
-        scroll: scroll to the curves once for each new value.
     """
     return _mount("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "bands": bands,
-                                  "panels": None, "scroll": scroll})
+                                  "panels": None})
 
 
-def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0) -> Any:
+def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0, scroll: str | None = None) -> Any:
     """Show h(t) and its attention over time and over training, for all runs in step.
 
     Args:
         start_at: the share of the time at which it starts, unless the URL has a position.
+        scroll: scroll to the player once for each new value.
     """
-    return _mount("player", key, {"runs": runs, "startAt": start_at})
+    return _mount("player", key, {"runs": runs, "startAt": start_at, "scroll": scroll})
 
 
 def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:

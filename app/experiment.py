@@ -1,38 +1,82 @@
-"""The page of an experiment, built from its entry in the registry: configure, train, watch."""
+"""The page of an experiment, built from its entry in the registry: a result first, and one line to train more."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
 
 from acenode import experiments
-from acenode.config import KEYS, read_seeds
+from acenode.config import KEYS, Config, read_seeds
+from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.devices import kinds
 from acenode.experiments import Experiment
+from acenode.runs.entry import Entry
 
-from . import ablations, form, full_data, labels, live_runs, messages, preset
+from . import ablations, estimates, form, full_data, labels, live_runs, messages, preset
 from .form import FormValues
 
 METHODS_PER_ROW = 5
 
 
+@dataclass(frozen=True)
+class RequestedRuns:
+    """What the form asks for: one configuration for each seed, or errors."""
+
+    values: FormValues
+    seeds: list[int]
+    configs: list[Config]
+    errors: list[str]
+
+
 def show(name: str) -> None:
     """Show the page of the experiment with this name."""
     experiment = experiments.get(name)
-    st.title(experiment.title)
-    summary = experiment.summary.removeprefix(f"{experiment.title}: ")
-    st.caption(summary[:1].upper() + summary[1:])
+    shown = live_runs.chosen(experiment)
+    heading = st.container(gap="xsmall")
     start = preset.read(experiment)
+    line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="form-line")
+    open_key = f"unfolded/{experiment.name}/{start.name}"
+    unfolded = st.session_state.get(open_key, bool(start.name) or _lacks_data(experiment))
+    with st.container(key="form-open" if unfolded else "form-folded"):  # page.css hides the folded form
+        request, ready = _show_form(experiment, start)
+    with heading:
+        _show_heading(experiment, shown, request.values.data)
+    with line:
+        _show_line(experiment, request, ready, unfolded, open_key)
+    live_runs.show(experiment, shown)
+
+
+def _show_heading(experiment: Experiment, shown: list[Entry], data: str) -> None:
+    """Show the title, which says what the shown runs were trained on, or what Train uses if none is shown."""
+    used = {entry.data for entry in shown} or {data}
+    kinds_of_data = [f"sample: {experiment.sample_title}"] * ("sample" in used) + ["full data"] * ("full" in used)
+    st.title(f"{experiment.title} :small[:gray[{' and '.join(kinds_of_data)}]]", anchor=False)
+    summary = experiment.summary.removeprefix(f"{experiment.title}: ")
+    note = f" This is the sample: {experiment.about_sample}. Not comparable with the paper" if "sample" in used else ""
+    st.caption(f"{summary[:1].upper()}{summary[1:]}.{note}")
+
+
+def _lacks_data(experiment: Experiment) -> bool:
+    """Return True if the page asks for full data that is not on this machine; the form then offers the download."""
+    return st.session_state.get("data", st.query_params.get("data")) == "full" and not full_data.is_ready(experiment)
+
+
+# The form -----------------------------------------------------------------------------------------------------------
+
+
+def _show_form(experiment: Experiment, start: preset.Preset) -> tuple[RequestedRuns, bool]:
+    """Show all settings; return what is asked for, and whether its data is there."""
     data, method = _choose_data_and_method(experiment, start)
     ready = data == "sample" or full_data.show(experiment)
     if data == "sample":
         st.caption(f":material/database: Sample: {experiment.about_sample}. Not comparable with the paper")
     values = form.show(experiment, method, data, start.values if start.method == method else {}, start.name)
-    _launch(experiment, values, ready, start)
-    ablations.show(experiment, values, ready)
-    live_runs.show(experiment)
+    request = _ask_seeds_and_device(experiment, values, start)
+    ablations.show(experiment, values, request.seeds, ready)
+    return request, ready
 
 
 def _choose_data_and_method(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
@@ -55,33 +99,61 @@ def _choose_data_and_method(experiment: Experiment, start: preset.Preset) -> tup
     return data or start.data, method or start.method
 
 
-def _launch(experiment: Experiment, values: FormValues, ready: bool, start: preset.Preset) -> None:
-    """Ask for seeds and device, show the number of parameters, and train when the button is pressed."""
-    errors = list(values.errors)
+def _ask_seeds_and_device(experiment: Experiment, values: FormValues, start: preset.Preset) -> RequestedRuns:
+    """Ask for seeds and device, show the number of parameters and what was changed from the defaults."""
+    errors, seeds = list(values.errors), list[int]()
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
         text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.name}", width=160,
-                             help="One seed, several (0, 1, 2) or a range (0-4). Each seed is one run.")
+                             help="One seed, several (0 1 2) or a range (0-4). Each seed is one run.")
         device = "auto"
         if len(kinds()) > 1:
             known = ["auto", *kinds()]
             device = st.selectbox("Device", known, known.index(start.device) if start.device in known else 0, width=120,
                                   key=f"device/{start.name}", help=KEYS["device"].help)
+        configs = []
         try:
             seeds = read_seeds(text)
+            if not errors:
+                configs = [values.configure(experiment, seed=seed, device=device) for seed in seeds]
+                st.caption(f"{form.parameters(values.configure(experiment)):,} parameters")
         except UserError as error:
-            seeds = []
             errors.append(str(error))
             messages.invalid(error)
-        params = None
-        if not errors:
-            try:
-                params = form.parameters(values.configure(experiment))
-            except UserError as error:
-                errors.append(str(error))
-                messages.invalid(error)
-        pressed = st.button("Train" if len(seeds) < 2 else f"Train {len(seeds)} runs", type="primary",
-                            icon=":material/play_arrow:", disabled=bool(errors) or not ready, key="train")
-        if params is not None:
-            st.caption(f"{params:,} parameters")
-    if pressed:
-        live_runs.start(experiment, [values.configure(experiment, seed=seed, device=device) for seed in seeds])
+    return RequestedRuns(values, seeds, [] if errors else configs, errors)
+
+
+# The line -----------------------------------------------------------------------------------------------------------
+
+
+def _show_line(experiment: Experiment, request: RequestedRuns, ready: bool, unfolded: bool, open_key: str) -> None:
+    """Show what Train would train and how long it takes, and the buttons that unfold the form and train."""
+    configs = request.configs
+    with st.container(width="stretch", key="form-sentence"):
+        if not configs:
+            st.markdown("Correct the settings below to train")
+        elif not ready:
+            st.markdown(f"{_sentence(experiment, request)}. The full data is not on this machine yet")
+        else:
+            estimates.show(f"{_sentence(experiment, request)}, {{time}}", configs)
+    if st.button("Close" if unfolded else "Change", icon=":material/tune:", key="change",
+                 help="Data, method, attention, hyperparameters, seeds and the ablation set"):
+        st.session_state[open_key] = not unfolded
+        st.rerun()
+    if st.button("Train" if len(configs) < 2 else f"Train {len(configs)} runs", type="primary",
+                 icon=":material/play_arrow:", disabled=not configs or not ready, key="train"):
+        st.session_state[open_key] = False
+        live_runs.start(experiment, configs)
+
+
+def _sentence(experiment: Experiment, request: RequestedRuns) -> str:
+    """Describe the runs: method, data, epochs, seeds, and the settings that were changed."""
+    values, config, seeds = request.values, request.configs[0], request.seeds
+    epochs = config.part(Training).epochs
+    changed = ", ".join(f"{labels.setting(k)} {labels.setting_value(v)}" for k, v in values.changed.items()
+                        if k != "epochs")
+    parts = [f"**{messages.escape(labels.method_title(experiment.name, values.method))}** on the "
+             + ("sample" if values.data == "sample" else "full data"),
+             f"{epochs} epoch{'s' * (epochs > 1)}" + " (changed)" * ("epochs" in values.changed),
+             *([f"changed: {messages.escape(changed)}"] if changed else []),
+             f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"]
+    return ", ".join(parts)

@@ -109,6 +109,7 @@ def _ask(experiment: Experiment, values: FormValues, name: str, preset: Mapping[
         return
     if value != default:
         values.changed[name] = value
+        st.caption(f":material/edit: Changed from {messages.escape(labels.setting_value(default))}")
 
 
 def _choose(title: str, setting: Setting, choices: Sequence[str], start: Any, key: str) -> Any:

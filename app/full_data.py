@@ -12,6 +12,11 @@ from .services import services
 REFRESH = "1s"  # while a download runs
 
 
+def is_ready(experiment: Experiment) -> bool:
+    """Return True if the full data is on this machine."""
+    return experiment.source is None or services().fetcher.state(experiment.source).data.state == "ready"
+
+
 def show(experiment: Experiment, key: str = "download") -> bool:
     """Show the state of the full data and return True if it can be trained on; if not, offer the download.
 

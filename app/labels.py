@@ -12,16 +12,17 @@ from acenode.results.run_groups import measure_of as measure_of
 from acenode.results.run_groups import method_title as method_title
 from acenode.runs.entry import Entry
 
+from .setting_titles import setting as setting
+
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
          "unreadable": "?", "recorded": "◆"}
-SETTINGS = {"initial": "How attention starts (q)", "penalty": "Penalty on θ_g", "penalty_weight": "Penalty weight (λ)",
-            "rtol": "Relative tolerance (rtol)", "atol": "Absolute tolerance (atol)"}
 
 
-def setting(name: str) -> str:
-    """Return the label of a setting: its key in words, or a fuller name."""
-    return SETTINGS.get(name, name.replace("_", " ").capitalize())
+def setting_value(value: Any) -> str:
+    """Return the value of a setting in words."""
+    return ("on" if value else "off") if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) \
+        else str(value)
 
 
 def settings(entry: Entry) -> dict[str, Any]:
@@ -75,6 +76,12 @@ def for_charts(entries: list[Entry], groups: dict[str, str] | None = None) -> li
 def value(entry: Entry, number: float | None) -> str:
     """Format a value of the run's metric."""
     return measure_of(entry).text(number)
+
+
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `4th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def duration(seconds: float | None) -> str:

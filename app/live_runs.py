@@ -1,4 +1,4 @@
-"""The lower half of an experiment's page: chosen runs with their controls, live curves, player and results."""
+"""The results on an experiment's page: player, score, live curves and charts of the chosen runs, and their controls."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from acenode.runs.store import Run
 from . import components, labels, messages, navigation, result_tabs
 from .labels import for_charts as for_charts
 from .services import services
-from .url_state import keep_in_url
+from .url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
 
 MAX_RUNS = 8  # on one page
+START = 0.6  # of the time that the player shows at first: attention has moved by then
 
 
 def start(experiment: Experiment, configs: list[Config]) -> None:
@@ -42,7 +43,7 @@ def select(experiment: Experiment, ids: list[str]) -> None:
     """Show these runs at the page's next rerun, and scroll to them."""
     counter = f"asked/{experiment.name}"
     st.session_state[counter] = st.session_state.get(counter, 0) + 1
-    st.session_state[_selection_key(experiment)] = ids[-MAX_RUNS:]
+    st.session_state[_selection_key(experiment)] = ids[:MAX_RUNS]  # these train first
     st.session_state["scroll"] = ",".join(ids)
 
 
@@ -56,57 +57,84 @@ def _selection_key(experiment: Experiment) -> str:
     return f"shown/{experiment.name}" + (f"/{count}" if count else "")
 
 
-def show(experiment: Experiment) -> None:
-    """Show the runs of an experiment."""
-    entries = {e.id: e for e in services().catalogue.entries() if e.experiment == experiment.name}
-    if not entries:
-        st.info("No runs of this experiment yet. Press **Train**: the sample needs no download and takes a minute or "
-                "two. Curves and attention appear here during training.", icon=":material/play_arrow:")
-        return
-    chosen = [entries[name] for name in _choose(entries, _selection_key(experiment))]
-    if not chosen:
-        st.info("Choose a run above to see its curves, attention and results.", icon=":material/touch_app:")
-        return
-    for entry in chosen:
-        _show_controls(experiment, entry)
-    runs = for_charts(chosen)
-    metric = metric_format.of(experiment.metric.name, experiment.name)
-    components.curves("curves", runs, metric, scroll=st.session_state.pop("scroll", None))
-    st.subheader("State h(t) and attention a(t)")
-    components.player("player", runs)
-    result_tabs.show_numbers(chosen)
-    result_tabs.show(chosen, "watch")
+def chosen(experiment: Experiment) -> list[Entry]:
+    """Return the runs to show: those of the selection or of the URL, or else `first_choice`.
 
-
-def _choose(entries: dict[str, Entry], key: str) -> list[str]:
-    """Ask which runs to show, which the URL keeps; at first the queued and running ones, or the latest."""
+    Runs in the URL that do not exist here are named in a warning.
+    """
+    entries = _entries(experiment)
+    key = _selection_key(experiment)
+    wanted = [] if key in st.session_state else linked_runs()
+    warn_about_missing(wanted, entries, f"among the runs of {experiment.title} here")
     if key not in st.session_state:
-        wanted = list(dict.fromkeys(n for n in st.query_params.get("runs", "").split(",") if n))[:MAX_RUNS]
-        busy = [e.id for e in entries.values() if e.busy]
-        st.session_state[key] = wanted or busy[:MAX_RUNS] or _first_choice(list(entries.values()))
-    missing = [n for n in st.session_state[key] if n not in entries]
-    if missing:
+        st.session_state[key] = [n for n in wanted if n in entries][:MAX_RUNS] or first_choice(list(entries.values()))
+    elif deleted := [n for n in st.session_state[key] if n not in entries]:
+        st.caption(f"Deleted: {messages.escape(', '.join(deleted))[:300]}")
         st.session_state[key] = [n for n in st.session_state[key] if n in entries]
-        st.caption(f"Deleted or unknown: {messages.escape(', '.join(missing))[:300]}")
+    return [entries[n] for n in st.session_state[key]]
+
+
+def first_choice(entries: list[Entry]) -> list[str]:
+    """Return the runs that a page opens with, newest entries first.
+
+    In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
+    newest own run in any other state; of the recorded runs one of ACE with snapshots, that of the smallest seed.
+    """
+    running = [e.id for e in entries if e.state == "running" and not e.recorded]
+    queued = [e.id for e in entries if e.state == "queued" and not e.recorded]
+    own = [e for e in entries if not e.recorded and e.state != "unreadable"]
+    if running or queued:
+        return running[:MAX_RUNS] or queued[-1:]
+    if own:
+        return [next((e for e in own if e.state == "finished"), own[0]).id]
+    recorded = [e for e in entries if e.recorded]
+    best = max(recorded, key=lambda e: (e.method == "ace", bool(e.run.snapshots()), -e.seed), default=None)
+    return [best.id] if best else []
+
+
+def _entries(experiment: Experiment) -> dict[str, Entry]:
+    return {e.id: e for e in services().catalogue.entries() if e.experiment == experiment.name}
+
+
+def show(experiment: Experiment, shown: list[Entry]) -> None:
+    """Show runs: player, score with controls, curves, charts. Runs that train have their controls above the player."""
+    entries = _entries(experiment)
+    if not entries:
+        st.info("No runs of this experiment yet. Press **Train**: the sample needs no download. The player and curves "
+                "appear here during training.", icon=":material/play_arrow:")
+        return
+    runs = for_charts(shown)
+    for entry in shown:
+        if entry.busy:
+            _show_controls(experiment, entry)
+    if shown:
+        components.player("player", runs, START, scroll=st.session_state.pop("scroll", None))
+    else:
+        st.info("Choose a run to see its player, curves and results.", icon=":material/touch_app:")
+    for entry in shown:
+        if not entry.busy:
+            with st.container(border=True):
+                _show_controls(experiment, entry)
+                result_tabs.show_numbers(entry)
+    _choose(entries, _selection_key(experiment))
+    if shown:
+        metric = metric_format.of(experiment.metric.name, experiment.name)
+        components.curves("curves", runs, metric)
+        result_tabs.show(shown, "watch")
+
+
+def _choose(entries: dict[str, Entry], key: str) -> None:
+    """Ask which runs to show, which the URL keeps."""
     # the labels do not contain the state: Streamlit would lose the selection when it changes
-    shown = st.multiselect("Runs shown", list(entries), key=key, max_selections=MAX_RUNS,
-                           format_func=lambda n: labels.label(entries[n]))
-    keep_in_url(shown)
-    return shown
-
-
-def _first_choice(entries: list[Entry]) -> list[str]:
-    """Return the latest run of the folder, or the recorded run of ACE that tells most."""
-    if not entries[0].recorded:
-        return [entries[0].id]
-    return [max(entries, key=lambda e: (e.method == "ace", bool(e.run.snapshots()), -e.seed)).id]
+    keep_in_url(st.multiselect("Runs shown", list(entries), key=key, max_selections=MAX_RUNS,
+                               on_change=forget_missing, format_func=lambda n: labels.label(entries[n])))
 
 
 def _show_controls(experiment: Experiment, entry: Entry) -> None:
     """Show a run's state and the buttons that apply to it."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"{labels.ICONS[labels.state_name(entry)]} {messages.escape(labels.label(entry))}", width="content")
-        st.caption(messages.escape(labels.provenance(entry)) if entry.recorded else entry.state, width="content")
+        st.caption(messages.escape(labels.provenance(entry)) if entry.recorded else _state(entry), width="content")
         if entry.busy:
             _button("Stop", "stop", entry, services().launcher.stop,
                     "Writes a checkpoint after the current iteration")
@@ -127,6 +155,12 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
     elif entry.error and entry.state == "interrupted":
         st.warning("The process that trained this run has ended. The curves below end there. Resume continues from "
                    "the last checkpoint.", icon=":material/bolt:")
+
+
+def _state(entry: Entry) -> str:
+    """Return the state, of a queued run its place in the queue."""
+    queue = services().launcher.queue() if entry.state == "queued" and services().launcher_ready else []
+    return f"{labels.ordinal(queue.index(entry.id) + 1)} in queue" if entry.id in queue else entry.state
 
 
 def _run_again(experiment: Experiment, run: Run) -> None:

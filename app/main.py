@@ -4,6 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 from acenode_app import components, navigation
+from acenode_app.url_state import forget_missing
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -13,5 +14,7 @@ page = st.navigation(navigation.sections())
 with st.sidebar:
     st.caption("Training")
     components.active_runs("now")
+if st.session_state.get("page") != page.url_path:
+    forget_missing()
 st.session_state["page"] = page.url_path
 page.run()

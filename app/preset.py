@@ -35,6 +35,9 @@ def read(experiment: Experiment) -> Preset:
     run_id = st.query_params.get("from")
     entry = services().catalogue.entry(run_id) if run_id else None
     if entry is None or entry.experiment != experiment.name or entry.method not in experiment.methods:
+        if run_id:
+            st.warning(f"There is no run {messages.escape(run_id)} of {experiment.title} here. The form has the "
+                       "defaults.", icon=":material/link_off:")
         return default
     st.info(f"The form has the settings of {messages.escape(entry.id)}. Change them as you like.",
             icon=":material/content_copy:")

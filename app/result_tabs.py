@@ -23,27 +23,24 @@ MAX_RUNS = 12
 Tab = tuple[str, Callable[[], None]]  # title, function that draws it
 
 
-def show_numbers(entries: list[Entry]) -> None:
-    """Show the test metrics, size and training time of each finished run."""
-    for entry in entries:
-        if entry.state != "finished":
-            continue
-        with st.container(border=True):
-            if len(entries) > 1:
-                st.caption(messages.escape(labels.label(entry)))
-            with st.container(horizontal=True, gap="large"):
-                metric = labels.measure_of(entry)
-                st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
-                experiment = experiments.EXPERIMENTS.get(entry.experiment)
-                for name in experiment.other_metrics if experiment else ():
-                    other = metric_format.of(name, entry.experiment)
-                    st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
-                st.metric(messages.escape(f"Validation {metric.title}, best epoch"), metric.text(entry.best),
-                          help=_best_epoch_help(experiment))
-                if entry.test.get("nfe"):
-                    st.metric("NFE", f"{entry.test['nfe']:.0f}", help="Number of function evaluations per forward pass")
-                st.metric("Parameters", f"{entry.params:,}")
-                st.metric("Training time", labels.duration(entry.seconds))
+def show_numbers(entry: Entry) -> None:
+    """Show the test metrics, size and training time of a run, if it is finished."""
+    if entry.state != "finished":
+        return
+    with st.container(horizontal=True, gap="large"):
+        metric = labels.measure_of(entry)
+        st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
+        experiment = experiments.EXPERIMENTS.get(entry.experiment)
+        for name in experiment.other_metrics if experiment else ():
+            other = metric_format.of(name, entry.experiment)
+            st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
+        st.metric(messages.escape(f"Validation {metric.title}, best epoch"), metric.text(entry.best),
+                  help=_best_epoch_help(experiment))
+        if entry.test.get("nfe"):
+            st.metric("Evaluations of f (NFE)", f"{entry.test['nfe']:.0f}",
+                      help="How often the solver evaluates f, the derivative of the state, in one forward pass")
+        st.metric("Parameters", f"{entry.params:,}")
+        st.metric("Training time", labels.duration(entry.seconds))
 
 
 def _best_epoch_help(experiment: Experiment | None) -> str | None:

@@ -11,9 +11,9 @@ from acenode.errors import UserError
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import filters, messages, navigation, run_details, run_tables
+from . import filters, labels, messages, navigation, run_details, run_tables
 from .services import services
-from .url_state import keep_in_url
+from .url_state import keep_in_url, linked_runs, warn_about_missing
 
 TABLE_HEIGHT = 480  # pixels
 COLUMNS = ["State", "Experiment", "Run", "Data", "Seed", "Progress", "Metric", "Test", "Validation",
@@ -33,6 +33,7 @@ def show() -> None:
         st.page_link(navigation.home(), label="Train the demo", icon=":material/play_arrow:")
     if not entries:
         return
+    warn_about_missing(linked_runs(), {e.id for e in entries})
     filtered = filters.show(entries)
     st.caption(f"{len(filtered)} of {len(entries)} runs{_places(entries)}. Click a column header to sort.")
     chosen = _choose(filtered)
@@ -109,10 +110,14 @@ def _show_actions(chosen: list[Entry]) -> None:
             st.switch_page(navigation.experiment(single.experiment), query_params={"from": single.id})
         queue = launcher.queue()
         if len(chosen) == 1 and chosen[0].id in queue:
-            if st.button("Move to front of queue", icon=":material/vertical_align_top:", key="runs/first"):
-                _for_each(chosen, lambda run: launcher.move(run, 0))
-            if st.button("Move back in queue", icon=":material/arrow_downward:", key="runs/later"):
-                _for_each(chosen, lambda run: launcher.move(run, queue.index(run.id) + 1))
+            place = queue.index(chosen[0].id)
+            st.caption(f"{labels.ordinal(place + 1)} in queue", width="content")
+            for title, icon, key, position in (("Move to front", "vertical_align_top", "first", 0),
+                                               ("Move earlier", "arrow_upward", "earlier", place - 1),
+                                               ("Move later", "arrow_downward", "later", place + 1)):
+                if st.button(title, icon=f":material/{icon}:", key=f"runs/{key}",
+                             disabled=not 0 <= position < len(queue) or position == place):
+                    _for_each(chosen, lambda run, to=position: launcher.move(run, to))  # type: ignore[misc]
         if own and st.button("Delete", icon=":material/delete:", disabled=bool(busy), key="runs/delete"):
             st.session_state["deleting"] = [e.id for e in own]
     if not set(st.session_state.get("deleting", [])) <= {e.id for e in chosen}:

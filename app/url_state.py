@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import streamlit as st
+
+from . import messages
+
+MISSING = "missing runs"  # session key
 
 
 def current_values(key: str) -> list[str]:
@@ -36,3 +40,27 @@ def keep_in_url(ids: list[str]) -> None:
     text = ",".join(ids)
     if st.query_params.get("runs", "") != text:
         st.query_params["runs"] = text
+
+
+def linked_runs() -> list[str]:
+    """Return the runs in the URL, each once."""
+    return list(dict.fromkeys(n for n in st.query_params.get("runs", "").split(",") if n))
+
+
+def warn_about_missing(wanted: Iterable[str], known: Container[str], place: str = "in this folder") -> None:
+    """Say which runs in the URL do not exist here, so that others are not taken for them.
+
+    The warning stays until another page is opened or `forget_missing` is called, because the URL changes with the next
+    selection.
+    """
+    if missing := [n for n in wanted if n not in known]:
+        st.session_state[MISSING] = missing
+    if missing := st.session_state.get(MISSING, []):
+        names = messages.escape(", ".join(missing)[:300])
+        st.warning(f"The link names {'a run that is' if len(missing) == 1 else f'{len(missing)} runs that are'} not "
+                   f"{place}: {names}", icon=":material/link_off:")
+
+
+def forget_missing() -> None:
+    """Remove the warning about runs in the URL that do not exist."""
+    st.session_state.pop(MISSING, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from acenode.config.vocabulary import check
 from acenode.errors import UserError
 
@@ -9,9 +11,10 @@ MOST_SEEDS = 50  # at a time
 
 
 def read_seeds(text: str) -> list[int]:
-    """Read `0`, `0, 1, 5` or `0-4`."""
+    """Read `0`, `0, 1, 5`, `0 1 5` or `0-4`."""
     found: list[int] = []
-    for part in text.replace(";", ",").split(","):
+    parts = re.sub(r"\s*-\s*", "-", text.strip()).replace(";", ",")
+    for part in re.split(r"\s*,\s*|\s+", parts):
         first, dash, last = (p.strip() for p in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UserError(f"seeds are whole numbers, such as 0 or 0, 1, 2 or 0-4, not {part.strip()!r}")

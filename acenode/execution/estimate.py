@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.engine_choice import choose_engine
 from acenode.execution.environment import device_of, device_title, run_context
-from acenode.results.run_times import PREFERRED, REQUIRED, time_of
+from acenode.results.run_times import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
@@ -27,6 +27,7 @@ from acenode.training.trainer import Trainer
 MAX_TIMED = 4  # kinds of run that a call times at most
 LONG = 3.0  # seconds: a longer iteration is timed once, a shorter one is repeated, since the first includes warm-up
 REPEATS = 4
+MIN_PROGRESS = 0.03  # of a running run before its speed is used
 
 
 class RunKind(NamedTuple):
@@ -96,6 +97,28 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -
         reason = reasons.get(kinds[unknown], "no similar run could be timed")
         return Estimate(len(configs), None, reason, each)
     return Estimate(len(configs), sum(each[config] for config in configs), _basis(timings, kinds), each)
+
+
+def measured(config: Config, entries: Iterable[Entry]) -> RunTime | None:
+    """Return the time of similar runs on this device, from finished runs or else from those that train now.
+
+    Takes a millisecond, trains nothing. None if no run is similar or there is no such device.
+    """
+    try:
+        kind = _kind(config)
+    except UserError:
+        return None
+    here = [entry for entry in entries if _same_device(entry, kind)]
+    return time_of(config, here) or time_of(config, (_projected(e) for e in here if _projectable(e)))
+
+
+def _projectable(entry: Entry) -> bool:
+    return entry.state == "running" and entry.progress >= MIN_PROGRESS and bool(entry.seconds)
+
+
+def _projected(entry: Entry) -> Entry:
+    """Return a running run as it will be when it has finished at its present speed."""
+    return replace(entry, state="finished", seconds=(entry.seconds or 0.0) / entry.progress)
 
 
 def forget() -> None:

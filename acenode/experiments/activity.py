@@ -10,8 +10,10 @@ from acenode.training.task import Metric
 
 ACTIVITY = experiment(SeriesSet(
     name="activity", title="Human Activity",
-    summary="Human Activity: seven activities at every moment from four irregularly read tags, pairwise attention on z",
-    about_sample="400 simulated windows of movement, whose couplings are known", kind="points", source="activity",
+    summary="Human Activity: seven activities at every moment from four irregularly read tags, pairwise attention "
+            "on the latent state (z)",
+    about_sample="400 simulated windows of movement, whose couplings are known",
+    sample_title="simulated movement", kind="points", source="activity",
     metric=Metric("accuracy"), methods=methods(None, RecordingSplit),
     sample=simulated.movement, full=activity.load, variables=(12, 12), classes=7,
     values={"epochs": 70, "latent": 15, "recognition": 100, "units": 500, "gru_units": 50, "encoder_maps": 6},

@@ -66,6 +66,7 @@ class Experiment:
     defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, given settings -> all settings
     make: MakeTask
     count: Callable[[Config], int]  # parameters of the model a configuration describes
+    sample_title: str = "bundled sample"  # what the sample consists of, in a few words
     classes: tuple[str, ...] = ()  # their names, if they have other names than their numbers
     allowed_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of settings with fewer choices here
     other_metrics: tuple[str, ...] = ()  # that the paper prints besides `metric`

@@ -53,6 +53,7 @@ class ForecastSet:
     title: str
     summary: str
     about_sample: str
+    sample_title: str
     source: str
     full: SporadicSet
     samples: Mapping[str, SporadicSet]
@@ -96,7 +97,8 @@ class ForecastSet:
 def experiment(spec: ForecastSet) -> Experiment:
     """Return the registry entry of a forecasting experiment."""
     return Experiment(
-        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
+        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample,
+        sample_title=spec.sample_title, metric=spec.metric,
         other_metrics=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         allowed_choices={"initial": ("correlation", "dense")},

@@ -13,8 +13,10 @@ BEST = {"epochs": 30, "latent": 20, "recognition": 40, "units": 50, "gru_units":
 
 PHYSIONET = experiment(SeriesSet(
     name="physionet", title="PhysioNet mortality",
-    summary="PhysioNet 2012: death in hospital from 48 irregular hours of 41 variables, pairwise attention on z",
-    about_sample=SIMULATED, kind="record", source="physionet2012", metric=Metric("auc"),
+    summary="PhysioNet 2012: death in hospital from 48 irregular hours of 41 variables, pairwise attention "
+            "on the latent state (z)",
+    about_sample=SIMULATED, sample_title="simulated patients",
+    kind="record", source="physionet2012", metric=Metric("auc"),
     methods=methods(None, Normalisation, record=True),
     sample=simulated.icu, full=lambda root: physionet.load(root, "a"), variables=(12, 41), classes=1,
     values=BEST, of_sample={}, names=physionet.CLASSES,
@@ -24,7 +26,8 @@ PHYSIONET = experiment(SeriesSet(
 VITALS = experiment(SeriesSet(
     name="physionet-vitals", title="PhysioNet vitals",
     summary="PhysioNet 2012: reconstruct 48 hours of 41 variables, or predict the second half",
-    about_sample=SIMULATED, kind="vitals", source="physionet2012", metric=Metric("mse", higher_is_better=False),
+    about_sample=SIMULATED, sample_title="simulated patients",
+    kind="vitals", source="physionet2012", metric=Metric("mse", higher_is_better=False),
     methods=methods(GENERATIVE, Normalisation, Reconstruction),
     sample=simulated.icu, full=lambda root: physionet.load(root, "ab"), variables=(12, 41), classes=1,
     values=BEST, of_sample={}, names=(),

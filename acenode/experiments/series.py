@@ -48,6 +48,7 @@ class SeriesSet:
     title: str
     summary: str
     about_sample: str
+    sample_title: str
     kind: str  # record, points or vitals
     source: str
     metric: Metric
@@ -119,7 +120,8 @@ def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records
 def experiment(spec: SeriesSet) -> Experiment:
     """Return the registry entry of a series experiment."""
     return Experiment(
-        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample, metric=spec.metric,
+        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample,
+        sample_title=spec.sample_title, metric=spec.metric,
         methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,
         count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         allowed_choices={"initial": ("correlation", "dense")}, classes=spec.names,

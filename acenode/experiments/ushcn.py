@@ -13,6 +13,7 @@ USHCN = experiment(ForecastSet(
     summary="USHCN daily: forecast five sporadic weather variables, pairwise attention on a state that jumps at "
             "observations",
     about_sample="500 simulated stations whose couplings are known, or two stochastic processes (setting `sample`)",
+    sample_title="simulated series",
     source="ushcn",
     full=SporadicSet(ushcn.load, 5, ushcn.CUT, {"step_size": 0.1, "targets": 3}, note=DAYS),
     samples={

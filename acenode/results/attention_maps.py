@@ -19,9 +19,12 @@ class MapKind:
     columns: str
 
 
-PAIRWISE = MapKind("pairwise", "softmax(a(t)), row i: how much of each h_j flows into h_i", "i", "j")
-ELEMENTWISE = MapKind("elementwise", "sigmoid(a(t)), mean over channels: how much of h passes", "row", "column")
-COORDINATES = MapKind("coordinates", "sigmoid(a(t)): how much of each coordinate of h passes", "", "coordinate")
+PAIRWISE = MapKind(
+    "pairwise", "Attention (softmax(a)), row i: how much of each coordinate h_j flows into h_i", "i", "j")
+ELEMENTWISE = MapKind(
+    "elementwise", "Attention (sigmoid(a)), mean over channels: how much of the state h passes", "row", "column")
+COORDINATES = MapKind(
+    "coordinates", "Attention (sigmoid(a)): how much of each coordinate of the state h passes", "", "coordinate")
 
 
 def kind_of(h: np.ndarray, a: np.ndarray) -> MapKind | None:

@@ -33,7 +33,7 @@ BASIS_EPOCHS = 16  # epochs from which principal components are computed
 SERVED = Limits()
 EMBEDDED = Limits(epochs=6, frames=25, channels=16, side=40)
 EMBEDDED_BYTES = 2_400_000  # of all epochs in one page
-NO_ATTENTION = "This method has no attention: h(t) evolves alone."
+NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
 File = tuple[Path, files.Stamp]  # the stamp changes with the content
 

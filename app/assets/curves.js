@@ -1,12 +1,13 @@
 // Live training curves of one or several runs: metrics are polled, stored in columns, downsampled and drawn.
 //
 //   mount(element, data, send) → { update(data), destroy() }
-//   data = { runs: [{ id, label, group, colour, live }], metric, title, bands, panels, settings, scroll, base: "lab/" }
+//   data = { runs: [{ id, label, group, colour, live }], metric, title, bands, panels, settings, base: "lab/" }
 //
-// Calls send("state", { id, state }) when a run changes its state. Each new value of `scroll` scrolls to the curves once.
+// Calls send("state", { id, state }) when a run changes its state. Without `panels`, results and diagnostics are tabs.
 import { Cards } from "./curves_cards.js";
-import { controls, drawLegend, initialSettings, saveSettings } from "./curves_controls.js";
+import { controls, drawLegend, initialSettings, saveSettings, tabs } from "./curves_controls.js";
 import { coloursOf } from "./curves_figure.js";
+import { panelsOf } from "./curves_panels.js";
 import { Poller } from "./curves_polling.js";
 import { Run } from "./curves_run.js";
 import { seriesOf } from "./curves_series.js";
@@ -21,15 +22,15 @@ export function mount(element, data, send) {
   const settingsChanged = () => { saveSettings(view.settings); cards.scheduler.drawAll(); };
   const strips = new StatusStrips(), bar = controls(view.settings, settingsChanged), cards = new Cards(view, settingsChanged);
   const connectionLost = make("p", { className: "lost", role: "status", hidden: true }, "Connection lost. Trying again…");
-  const legend = make("div", "legend");
-  const root = make("div", "ace-curves", strips.node, connectionLost, bar.node, legend, cards.node);
+  const legend = make("div", "legend"), kinds = tabs((chosen) => { diagnostics = chosen; arrange(); cards.scheduler.drawAll(); });
+  const root = make("div", "ace-curves", strips.node, connectionLost, make("div", "top", kinds.node, bar.node), legend, cards.node);
   const poller = new Poller(view.runs, {
     nextIn: () => cards.scheduler.nextIn(),
     received: (changed) => { if (changed) cards.dataChanged(); strips.write(view.runs, view); },
     stateChanged: (run, state) => send?.("state", { id: run.given.id, state }),
     connection: (lost) => { connectionLost.hidden = !lost; },
   });
-  let lastData = "", lastScroll = null, destroyed = false;
+  let lastData = "", destroyed = false, diagnostics = false, panels = null;
 
   // Returns true if the page has changed its colours.
   function readTheme() {
@@ -40,13 +41,11 @@ export function mount(element, data, send) {
     return true;
   }
 
-  function update({ scroll = null, ...given }) {
+  function update(given) {
     const text = JSON.stringify(given), same = text === lastData;
     lastData = text;
     if (!same) show(given);
     poller.refresh(given.base);  // also with equal data: a run may have been resumed
-    if (scroll !== null && scroll !== lastScroll) requestAnimationFrame(() => element.scrollIntoView({ behavior: "smooth", block: "start" }));
-    lastScroll = scroll;
   }
 
   function show(given) {
@@ -59,11 +58,18 @@ export function mount(element, data, send) {
     view.title = given.title ?? given.metric;
     view.series = seriesOf(given, runs);
     drawLegend(legend, view.series, view.hidden, () => cards.scheduler.drawAll());
-    cards.arrange(given.panels);
-    bar.log.hidden = !cards.panels.has("losses");
+    panels = given.panels ?? null;
+    kinds.name(view.title);
+    kinds.node.hidden = panels !== null;
+    arrange();
     strips.write(runs, view);
     readTheme();
     cards.scheduler.drawAll();
+  }
+
+  function arrange() {
+    cards.arrange(panels ?? panelsOf(diagnostics));
+    bar.log.hidden = !cards.panels.has("losses");
   }
 
   function load() {
@@ -76,11 +82,9 @@ export function mount(element, data, send) {
     poller.destroy();
     cards.destroy();
     root.remove();
-    element.classList.remove("ace-curves-place");
     delete element.__curves;
   }
 
-  element.classList.add("ace-curves-place");
   element.append(root);
   element.__curves = {  // for tests and benchmarks
     points: (id) => view.runs.get(id)?.steps.length ?? 0,

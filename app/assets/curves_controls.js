@@ -60,3 +60,23 @@ export function drawLegend(legend, series, hidden, changed) {
   }));
   showPressed();
 }
+
+// Two tabs, results and diagnostics; calls chosen(diagnostics) when another one is selected.
+export function tabs(chosen) {
+  const buttons = [false, true].map((diagnostics) => make("button", { type: "button", role: "tab", on: { click: () => select(diagnostics) } }));
+  buttons[1].textContent = "Diagnostics";
+  buttons[1].title = "Evaluations of f (NFE), step size of the solver, gradient norms, seconds per step, learning rate";
+  const node = make("div", { className: "tabs", role: "tablist", "aria-label": "Curves" }, ...buttons);
+  const select = (diagnostics) => {
+    buttons.forEach((button, i) => button.setAttribute("aria-selected", String(Boolean(i) === diagnostics)));
+    chosen(diagnostics);
+  };
+  node.addEventListener("keydown", ({ key }) => {
+    if (key !== "ArrowLeft" && key !== "ArrowRight") return;
+    const next = buttons.find((button) => button.getAttribute("aria-selected") === "false");
+    next.click();
+    next.focus();
+  });
+  buttons.forEach((button, i) => button.setAttribute("aria-selected", String(i === 0)));
+  return { node, name: (title) => { buttons[0].textContent = `${title.replace(/^./, (c) => c.toUpperCase())} and loss`; } };
+}

@@ -4,26 +4,34 @@ export const AXES = { step: { title: "Step", hover: "step %{x:.0f}" }, epoch: { 
   time: { title: "Training time (s)", hover: "%{x:.1f} s" } };
 
 // The dash distinguishes quantities, the colour runs. With a single run, `tint` gives a quantity its own colour.
+// `hint` explains the symbols of a panel. Diagnostics are in a tab of their own.
 export const PANELS = [
-  { name: "losses", title: () => "Losses", of: "steps", log: true,
-    curves: () => [{ key: "L_h", name: "L_h" }, { key: "L_a", name: "L_a", dash: "dash", tint: "warm" }] },
-  { name: "metric", title: (title) => title, of: "epochs",
+  { name: "metric", title: (title) => title, of: "epochs", hint: "After every epoch, on the training and the validation data",
     curves: (metric) => [{ key: `train_${metric}`, name: "training", dash: "dot", tint: "warm" },
       { key: `validation_${metric}`, name: "validation", best: true }] },
-  { name: "nfe", title: () => "Function evaluations (NFE)", of: "steps", ode: true, zero: true,
+  { name: "losses", title: () => "Loss", of: "steps", log: true,
+    hint: "Loss of the state (L_h): the task's loss, which trains f and all but g. Loss of attention (L_a): the task's loss plus the penalty on the parameters of g (θ_g), which trains g.",
+    curves: () => [{ key: "L_h", name: "of the state (L_h)" }, { key: "L_a", name: "of attention (L_a)", dash: "dash", tint: "warm" }] },
+  { name: "nfe", title: () => "Evaluations of f (NFE)", of: "steps", ode: true, zero: true, diagnostic: true,
+    hint: "Number of function evaluations: how often the solver evaluates f, the derivative of the state, in one pass",
     curves: () => [{ key: "nfe_forward", name: "forward" },
       { key: "nfe_backward", name: "backward", dash: "dash", tint: "warm" },
-      { key: "nfe_forward_a", name: "forward, phase two", two: true, tint: "cool" },
-      { key: "nfe_backward_a", name: "backward, phase two", two: true, dash: "dash", tint: "grape" }] },
-  { name: "dt", title: () => "Solver step size", of: "steps", ode: true, zero: true,
+      { key: "nfe_forward_a", name: "forward, while g trains", two: true, tint: "cool" },
+      { key: "nfe_backward_a", name: "backward, while g trains", two: true, dash: "dash", tint: "grape" }] },
+  { name: "dt", title: () => "Step size of the solver (Δt)", of: "steps", ode: true, zero: true, diagnostic: true,
+    hint: "Mean step in the time of the ODE; the band is from the smallest to the largest step",
     curves: () => [{ key: "dt_mean", name: "mean", range: ["dt_min", "dt_max"] }] },
-  { name: "gradients", title: () => "Gradient norms", of: "steps", zero: true,
-    curves: () => [{ key: "grad_h", name: "∇L_h" }, { key: "grad_a", name: "∇L_a", dash: "dash", tint: "warm" }] },
-  { name: "seconds", title: () => "Seconds per step", of: "steps", zero: true,
+  { name: "gradients", title: () => "Gradient norms", of: "steps", zero: true, diagnostic: true,
+    hint: "Norm of the gradient of the loss of the state (∇L_h), and of the loss of attention (∇L_a)",
+    curves: () => [{ key: "grad_h", name: "state (∇L_h)" }, { key: "grad_a", name: "attention (∇L_a)", dash: "dash", tint: "warm" }] },
+  { name: "seconds", title: () => "Seconds per step", of: "steps", zero: true, diagnostic: true, hint: "Time of one mini-batch",
     curves: () => [{ key: "seconds", name: "seconds" }] },
-  { name: "lr", title: () => "Learning rate", of: "steps", zero: true, exact: true,
+  { name: "lr", title: () => "Learning rate", of: "steps", zero: true, exact: true, diagnostic: true, hint: "Learning rate of both optimisers",
     curves: () => [{ key: "lr", name: "learning rate" }] },
 ];
+
+// The panels of a tab: results or diagnostics.
+export const panelsOf = (diagnostics) => PANELS.filter((panel) => Boolean(panel.diagnostic) === diagnostics).map(({ name }) => name);
 export const STEP_KEYS = new Set(PANELS.filter((p) => p.of === "steps").flatMap((p) => p.curves()
   .flatMap((c) => [c.key, ...(c.range ?? [])])).concat("step", "epoch"));
 

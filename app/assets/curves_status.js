@@ -19,7 +19,7 @@ function stage(run) {
 }
 
 function values(run, { metric, title }) {
-  const latest = [["L_h", "steps", "L_h"], ["L_a", "steps", "L_a"], [`validation ${title}`, "epochs", `validation_${metric}`]];
+  const latest = [["loss of the state (L_h)", "steps", "L_h"], ["of attention (L_a)", "steps", "L_a"], [`validation ${title}`, "epochs", `validation_${metric}`]];
   return latest.map(([name, of, key]) => [name, run.latest(of, key)]).filter(([, value]) => value !== null)
     .map(([name, value]) => `${name}\u00a0${number(value)}`).join("   ");
 }

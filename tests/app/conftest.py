@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acenode_app import estimates
 from acenode_app import services as app_services
 from acenode_app.services import Services
 from quick_settings import QUICK
@@ -18,6 +19,7 @@ from streamlit.util import calc_hash
 
 from acenode import experiments
 from acenode.config import Config
+from acenode.execution.estimate import Estimate
 from acenode.execution.execute import create, execute
 from acenode.files import write_json
 from acenode.runs.process import identity
@@ -39,6 +41,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for made in (config(), config(seed=1), config("odenet")):
         assert execute(create(store, made), root / "data").state == "finished"
     return root
+
+
+@pytest.fixture(autouse=True)
+def minute_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every run without similar ones be estimated at one minute, at once, instead of timing iterations."""
+    estimates.forget()
+    monkeypatch.setattr(estimates, "DELAY", 0.0)
+    monkeypatch.setattr(estimates, "estimate", lambda configs, *_: Estimate(
+        len(configs), 60.0 * len(configs), "timing 1 configuration", dict.fromkeys(configs, 60.0)))
 
 
 @pytest.fixture

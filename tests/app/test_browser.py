@@ -69,7 +69,7 @@ def test_curves_update_and_keep_their_zoom(chrome: Any, served: Served, long_run
     tab.until(f"{tab.points(long_run.id)} > 5")
     tab.evaluate(f"{CURVES}.scrollIntoView()")
     tab.until(f"{CURVES}.__curves.ranges('losses') !== null")
-    box = tab.page.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
+    box = tab.page.locator("[data-panel=losses] .nsewdrag").first.bounding_box()
     tab.page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] * 0.2)
     tab.page.mouse.down()
     tab.page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.7, steps=8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from acenode_app import estimates
 from acenode_app.services import Services
 from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
@@ -110,7 +111,7 @@ def test_form_shows_only_settings_that_apply(page: Page) -> None:
     app = page("mnist", method="ResNet")
     labels = {w.label for kind in ("text_input", "number_input", "selectbox") for w in getattr(app, kind)}
     assert "Learning rate" in labels
-    assert not labels & {"Solver", "Relative tolerance (rtol)", "Penalty weight (λ)"}
+    assert not labels & {"Solver", "Relative tolerance (rtol)", "Weight of the penalty (λ)"}
     app = page("mnist", method="ODE-Net")
     solver = field(app, "selectbox", "solver")
     solver.select("rk4").run()  # type: ignore[attr-defined]
@@ -153,15 +154,16 @@ def test_each_seed_is_one_run(page: Page, services: Services) -> None:
 
 def test_ablation_set_shows_count_and_time_before_queueing(page: Page, services: Services) -> None:
     app = page("mnist")
+    app.session_state["grid/box"] = True  # opened
     app.multiselect(key="grid/methods").set_value(["odenet", "ace"]).run()
     app.multiselect(key="grid/attention").set_value(["evolving", "fixed", "none"]).run()
-    app.text_input(key="grid/seeds").set_value("0, 1").run()
+    app.text_input(key="seeds/").set_value("0 1").run()  # the form's seeds hold for the set too
     no_exception(app)
-    assert "**8 runs**" in page_text(app)  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
-    assert app.button(key="grid/queue").disabled  # the time comes first
-    app.button(key="grid/how_long").click().run()
-    no_exception(app)
-    assert "one after the other" in page_text(app)
+    assert len([w for w in app.text_input if w.label == "Seeds"]) == 1
+    assert "**8 runs**, estimating the time" in page_text(app)  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
+    assert estimates.wait(60)
+    no_exception(app.run())
+    assert "**8 runs**, about 8 min here, one after the other" in page_text(app)
     app.button(key="grid/queue").click().run()
     no_exception(app)
     assert len(services.catalogue.entries()) == 8

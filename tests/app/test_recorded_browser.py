@@ -50,7 +50,7 @@ def test_home_moves_through_time_epochs_samples_and_kinds_of_attention(chrome: A
     header = ".ace-player header"
     assert "ACE" in tab.page.inner_text(header)
     assert tab.evaluate(f"{PLAYER}.__player.frame().t") > 0  # not at t = 0, where nothing has happened yet
-    for name, position in (("Time t", "t"), ("Training epoch", "epoch")):
+    for name, position in (("Time (t)", "t"), ("Training epoch", "epoch")):
         slider = tab.page.get_by_label(name, exact=True)
         before = tab.evaluate(f"{PLAYER}.__player.frame().{position}")
         slider.focus()

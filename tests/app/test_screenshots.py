@@ -88,7 +88,7 @@ def test_pages(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -
     page.get_by_role("button", name="Download and prepare").wait_for()
     page.get_by_text("Hyperparameters").click()
     page.get_by_text("Train the ablation set").first.click()
-    page.get_by_text("Estimate time").scroll_into_view_if_needed()
+    page.get_by_role("button", name="Add to queue").scroll_into_view_if_needed()
     keep(tab, "form", scheme)
 
     tab.open(f"mnist?runs={runs['failed'].id}")

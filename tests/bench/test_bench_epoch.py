@@ -49,7 +49,7 @@ def test_differences_are_taken_seed_by_seed() -> None:
 
 def test_seeds_and_engines_are_read_from_text() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    assert read_seeds("0-2, 7,1") == [0, 1, 2, 7]
+    assert read_seeds("0-2, 7,1") == read_seeds("0 - 2 7 1") == read_seeds(" 0-2  7;1 ") == [0, 1, 2, 7]
     assert epoch.engines_from(None, cuda) == ["graph", "native", "reference"]
     assert epoch.engines_from("float32, native", cuda) == ["float32", "native"]
     for text in ("one", "2-1", ""):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,24 @@ def test_an_error_while_timing_is_the_reason(error: Exception, catalogue: Catalo
 def test_no_runs_take_no_time(catalogue: Catalogue, tmp_path: Path) -> None:
     found = estimate.estimate([], catalogue, tmp_path)
     assert (found.runs, found.seconds, found.seconds_each) == (0, 0.0, {})
+
+
+def test_similar_runs_are_measured_without_timing(catalogue: Catalogue, timed: list[Config]) -> None:
+    assert estimate.measured(config(), catalogue.entries()) is None
+    add(catalogue, 1)
+    (finished,) = catalogue.entries()
+    asked = config(epochs=finished.epochs)
+    found = estimate.measured(asked, catalogue.entries())
+    assert found is not None
+    assert found.seconds(asked) == pytest.approx((finished.seconds or 0.0) + (finished.other_seconds or 0.0))
+    assert not timed
+
+
+def test_a_running_run_is_projected_to_its_end(catalogue: Catalogue) -> None:
+    add(catalogue, 1)
+    (finished,) = catalogue.entries()
+    running = replace(finished, state="running", progress=0.25, seconds=10.0, epochs=8, other_seconds=None)
+    found = estimate.measured(config(epochs=8), [running])
+    assert found is not None
+    assert found.seconds(config(epochs=8)) == pytest.approx(40.0)
+    assert estimate.measured(config(epochs=8), [replace(running, progress=0.001)]) is None  # too early to tell

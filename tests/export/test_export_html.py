@@ -57,7 +57,7 @@ def test_run_without_attention_or_solver(resnet) -> None:
     assert missing(found) == ["nfe", "dt"]
     assert len(found.reasons()) == 2
     assert sum("solves no ODE" in why for why in found.reasons()) == 2
-    assert described(found)["no_attention"] == "This method has no attention: h(t) evolves alone."
+    assert described(found)["no_attention"] == "This method has no attention: the state h(t) evolves alone."
     assert "No L_a" in found.text
 
 

@@ -74,4 +74,4 @@ def test_it_plays_and_draws(page: Any, ace: Run, tmp_path: Path) -> None:
 
 def test_a_run_without_attention_says_so(page: Any, resnet: Run, tmp_path: Path) -> None:
     page.goto(export(resnet, "html", tmp_path / "report.html").as_uri())
-    page.get_by_text("This method has no attention: h(t) evolves alone.").wait_for()
+    page.get_by_text("This method has no attention: the state h(t) evolves alone.").wait_for()

@@ -137,7 +137,7 @@ def test_a_run_without_attention(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {0: snapshot(0, kind="none")})
     about = player_data.describe(run)
     assert about["attention"] is None
-    assert about["no_attention"] == "This method has no attention: h(t) evolves alone."
+    assert about["no_attention"] == "This method has no attention: the state h(t) evolves alone."
     _, arrays = decoded(player_data.epoch_block(run, 0))
     assert set(arrays) == {"pca", "features"}
 

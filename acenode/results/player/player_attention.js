@@ -7,15 +7,15 @@ import { tiling } from "./player_tiles.js";
 import { clamp } from "./theme.js";
 
 const SHORT = {
-  pairwise: "softmax(a(t)), from h_j into h_i",
-  elementwise: "sigmoid(a(t)), mean over channels",
-  coordinates: "sigmoid(a(t)) over time",
+  pairwise: "Attention from j into i (softmax(a))",
+  elementwise: "Attention, mean over channels (sigmoid(a))",
+  coordinates: "Attention over time (sigmoid(a))",
 };
 
 export const ATTENTION = {
   name: "attention",
   shown: (meta) => meta.attention !== null,
-  title: (view, state) => (state.mode === "change" ? "Change since t = 0: " : "") + SHORT[view.run.meta.attention.kind],
+  title: (view, state) => (state.mode === "change" ? "Change since the start: " : "") + SHORT[view.run.meta.attention.kind],
   hint: (view) => view.run.meta.attention.title,
   key(view, state) {
     const vector = view.run.meta.attention.kind === "coordinates";
@@ -85,7 +85,7 @@ export const ATTENTION = {
       [i, j] = [Math.floor((y - box.y) / box.h * rows), Math.floor((x - box.x) / box.w * columns)];
     }
     const at = (frame) => valueOf(about, data[((frame * P + state.probe) * rows + i) * columns + j]);
-    const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, t = ${run.meta.t[f].toFixed(2)}`
+    const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, time t = ${run.meta.t[f].toFixed(2)}`
       : `${about.rows} ${cellName(i, rows, about.full[0])}, ${about.columns} ${cellName(j, columns, about.full[1])}`;
     return [place, ...weightLines(at(f), at(0)), run.title(state.probe)];
   },

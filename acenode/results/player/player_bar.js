@@ -29,24 +29,24 @@ export class Bar {
     this.picked = this.run = null;
     this.ends = [0, 1];
     this.play = make("button", { type: "button", className: "play", on: { click: () => act.play() } });
-    this.time = range("Time t", "0.001", () => act.time(Number(this.time.value)));
+    this.time = range("Time (t)", "0.001", () => act.time(Number(this.time.value)));
     this.epoch = range("Training epoch", "1", () => act.epoch(Number(this.epoch.value)));
     this.rug = new Rug();
     this.timeText = make("output");
     this.epochText = make("output");
     const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
-    const mode = select("Attention", [["weight", "Weights"], ["change", "Change since t = 0"]], "weight", act.mode);
-    const fit = select("PCA axis range", [["all", "All epochs"], ["one", "This epoch"]], "all", (value) => act.fitEpoch(value === "one"));
+    const mode = select("Attention", [["weight", "Weights"], ["change", "Change since the start (t = 0)"]], "weight", act.mode);
+    const fit = select("Range of the axes", [["all", "All epochs"], ["one", "This epoch"]], "all", (value) => act.fitEpoch(value === "one"));
     const [, loop] = check("Loop", true, act.loop);
     [this.follow, this.followLabel] = check("Follow latest epoch", false, act.follow);
     [, this.same] = check("Shared scales", true, act.same);
-    this.same.title = "Equal colours mean equal values in all runs. PCA axes differ between runs.";
+    this.same.title = "Equal colours mean equal values in all runs. The axes of the principal components (PCA) differ between runs.";
     this.mode = make("label", "choice", "Attention", mode);
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
     this.node = make("div", "bar",
-      make("div", "line", this.play, make("label", "slider", "t", make("span", "timeline", this.time, this.rug.node)), this.timeText, speed, loop),
+      make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, speed, loop),
       make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
-      make("div", "line", this.mode, make("label", "choice", "PCA axis range", fit), this.same, this.probes));
+      make("div", "line", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Range of the axes", fit), this.same, this.probes));
   }
 
   // Handle a key pressed anywhere in the player.

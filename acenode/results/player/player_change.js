@@ -5,15 +5,15 @@ import { hasChange } from "./player_run.js";
 export const CHANGE = {
   name: "change",
   shown: hasChange,
-  title: () => "Distance of a(t) from a(0)",
-  hint: () => "‖a(t) − a(0)‖ / ‖a(0)‖, one curve for each sample",
+  title: () => "Distance of attention from its start",
+  hint: () => "How far attention a(t) is from a(0), relative to a(0): ‖a(t) − a(0)‖ / ‖a(0)‖. One curve for each sample.",
   key: (view, state) => `${state.t.toFixed(4)}/${state.probe}`,
 
   baseKey: (view, state) => String(state.probe),
   base(g, w, h, view, state, theme) {
     const { run, block } = view, { data, shape: [T, P] } = block.arrays.change, t = run.meta.t;
     const box = { x: 58, y: 8, w: w - 70, h: h - 48 }, most = view.scale("distance").high * 1.08 || 1;
-    const { X, Y } = axes(g, box, [t[0], t.at(-1) > t[0] ? t.at(-1) : t[0] + 1], [0, most], theme, ["t", "‖a(t) − a(0)‖ / ‖a(0)‖"]);
+    const { X, Y } = axes(g, box, [t[0], t.at(-1) > t[0] ? t.at(-1) : t[0] + 1], [0, most], theme, ["Time (t)", "Relative distance"]);
     for (const p of chosenLast(P, state.probe)) {
       g.globalAlpha = p === state.probe ? 1 : 0.5;
       g.strokeStyle = run.colour(p);
@@ -55,6 +55,6 @@ export const CHANGE = {
     const { data, shape: [, P] } = block.arrays.change, t = run.meta.t;
     const f = run.frame(t[0] + (x - curve.box.x) / curve.box.w * (t.at(-1) - t[0])).nearest;
     const away = span(P).map((p) => Math.abs(curve.Y(data[f * P + p]) - y)), p = away.indexOf(Math.min(...away));
-    return away[p] > 20 ? null : [run.whole(p), `t = ${t[f].toFixed(2)}`, `relative change ${number(data[f * P + p])}`];
+    return away[p] > 20 ? null : [run.whole(p), `time t = ${t[f].toFixed(2)}`, `relative change ${number(data[f * P + p])}`];
   },
 };

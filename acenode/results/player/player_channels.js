@@ -9,7 +9,7 @@ export const CHANNELS = {
   shown: (meta) => Boolean(meta.attention?.channels),
   title(view, state) {
     const { channels, each } = view.run.meta.attention;
-    return `${state.mode === "change" ? "Change since t = 0: " : ""}sigmoid(a(t)), each channel` + onlySome(channels, each.total);
+    return `${state.mode === "change" ? "Change since the start: " : ""}Attention, each channel (sigmoid(a))` + onlySome(channels, each.total);
   },
   key: (view, state) => `${view.run.frame(state.t).nearest}/${state.probe}/${state.mode}`,
   baseKey: (view, state) => state.mode,

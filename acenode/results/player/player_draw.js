@@ -20,7 +20,7 @@ export function number(v) {
 }
 
 // A weight, and its difference from t = 0.
-export const weightLines = (now, initial) => [`weight ${now.toFixed(4)}`, `since t = 0: ${now > initial ? "+" : ""}${number(now - initial)}`];
+export const weightLines = (now, initial) => [`weight ${now.toFixed(4)}`, `since the start (t = 0): ${now > initial ? "+" : ""}${number(now - initial)}`];
 
 // The number of a row or column, from one; a range if the map was averaged to a smaller size.
 export function cellName(i, shown, full) {

@@ -11,7 +11,7 @@ export const FEATURES = {
   shown: (meta) => meta.features !== null || meta.state !== null,
   title(view) {
     const { features } = view.run.meta;
-    return features ? "Feature maps h(t), each channel" + onlySome(features.channels, features.total) : "h(t), each coordinate over time";
+    return features ? "State, each channel (feature maps h)" + onlySome(features.channels, features.total) : "State, each coordinate over time (h)";
   },
   key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).nearest : state.t.toFixed(4)}/${state.probe}`,
   baseKey: (view, state) => view.run.meta.features ? "" : String(state.probe),
@@ -36,8 +36,8 @@ export const FEATURES = {
     const { run } = view, { features } = run.meta;
     if (!features) {
       const cell = overTimeCell(x, y, view.states), { data, shape: [, P, d] } = view.block.arrays.state;
-      return cell && [`coordinate ${cell.i + 1}, t = ${run.meta.t[cell.f].toFixed(2)}`,
-        `h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
+      return cell && [`coordinate ${cell.i + 1}, time t = ${run.meta.t[cell.f].toFixed(2)}`,
+        `state h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
     }
     const cell = multiplesCell(x, y, view.featureTiles);
     if (!cell) return null;
@@ -45,6 +45,6 @@ export const FEATURES = {
     const level = data[(((run.frame(state.t).nearest * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
     const beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
     return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, features.full[0])}, column ${cellName(cell.j, W, features.full[1])}`,
-      `h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];
+      `state h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];
   },
 };

@@ -1,0 +1,121 @@
+"""How long runs take on this machine: from similar runs, or from a few iterations timed in the background."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from acenode.config import Config
+from acenode.execution.estimate import estimate, measured
+
+from . import labels
+from .services import services
+
+DELAY = 2.0  # seconds before a timing starts, in which the page is drawn
+REFRESH = "1s"  # while a timing runs
+
+
+@dataclass(frozen=True)
+class TimeHere:
+    """Seconds of some runs one after the other; None while they are being timed (`pending`) or if they are unknown."""
+
+    seconds: float | None
+    basis: str
+    pending: bool = False
+
+    @property
+    def text(self) -> str:
+        """The time in words."""
+        if self.seconds is None:
+            return "estimating the time…" if self.pending else "time unknown"
+        return f"about {labels.duration(self.seconds)} here"
+
+
+_lock = threading.Lock()
+_timed: dict[Config, tuple[float | None, str]] = {}  # seconds, and what they are based on or why there are none
+_queued: set[Config] = set()
+
+
+def time_here(configs: Sequence[Config]) -> TimeHere:
+    """Return the time of runs without waiting: what no similar run tells is timed in the background."""
+    entries = services().catalogue.entries()
+    alike: dict[Config, int] = {}
+    for config in configs:
+        one = replace(config, seed=0)
+        alike[one] = alike.get(one, 0) + 1
+    total, bases, missing = 0.0, dict[str, None](), list[Config]()
+    for config, count in alike.items():
+        found = measured(config, entries)
+        if found is not None:
+            total += count * found.seconds(config)
+            bases["similar runs"] = None
+        elif (timed := _timed.get(config)) is None:
+            missing.append(config)
+        elif timed[0] is None:
+            return TimeHere(None, timed[1])
+        else:
+            total += count * timed[0]
+            bases[timed[1]] = None
+    if missing:
+        _time_in_background(missing)
+        return TimeHere(None, "some iterations are being timed", pending=True)
+    return TimeHere(total, " and ".join(bases))
+
+
+def _time_in_background(configs: list[Config]) -> None:
+    with _lock:
+        new = [config for config in configs if config not in _queued]
+        _queued.update(new)
+    if new:
+        threading.Thread(target=_time, args=(new,), name="acenode-estimate", daemon=True).start()
+
+
+def _time(configs: list[Config]) -> None:
+    """Time configurations and keep the results."""
+    time.sleep(DELAY)
+    try:
+        found = estimate(configs, services().catalogue, services().data_root)
+        results = {c: (found.seconds_each.get(c), found.basis) for c in configs}
+    except Exception as error:  # the page then says that the time is unknown
+        results = dict.fromkeys(configs, (None, f"it could not be timed: {error}"))
+    with _lock:
+        _timed.update(results)
+        _queued.difference_update(configs)
+
+
+def wait(seconds: float) -> bool:
+    """Wait until nothing is being timed; return False if that takes longer."""
+    end = time.monotonic() + seconds
+    while _queued and time.monotonic() < end:
+        time.sleep(0.05)
+    return not _queued
+
+
+def forget() -> None:
+    """Forget all timings, so that the next call times again."""
+    with _lock:
+        _timed.clear()
+
+
+def show(sentence: str, configs: Sequence[Config]) -> None:
+    """Show a sentence in which `{time}` is the time of the runs, as soon as it is known."""
+    if time_here(configs).pending:
+        _show_pending(sentence, tuple(configs))
+    else:
+        _write(sentence, time_here(configs))
+
+
+@st.fragment(run_every=REFRESH)
+def _show_pending(sentence: str, configs: tuple[Config, ...]) -> None:
+    found = time_here(configs)
+    _write(sentence, found)
+    if not found.pending:
+        st.rerun(scope="app")  # ends the refreshing
+
+
+def _write(sentence: str, found: TimeHere) -> None:
+    st.markdown(sentence.replace("{time}", found.text), help=None if found.pending else f"Time: {found.basis}")

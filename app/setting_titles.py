@@ -1,0 +1,44 @@
+"""What the settings are called in the app: a plain name, then the symbol or the key where it says more."""
+
+from __future__ import annotations
+
+TITLES = {
+    "attention": "Attention (a)",
+    "initial": "How attention starts (q)",
+    "schedule": "How f and g take turns (schedule)",
+    "penalty": "Penalty on the parameters of g (θ_g)",
+    "penalty_weight": "Weight of the penalty (λ)",
+    "detach_attention": "Hold attention constant while f trains (detach attention)",
+    "attention_in": "Where attention acts",
+    "g": "How attention changes (g)",
+    "feedback": "State that decays (feedback)",
+    "at_jump": "Attention where the state jumps (at jump)",
+    "attention_every": "State steps per attention step",
+    "f_layers": "Convolutions in the derivative of the state (f)",
+    "q_layers": "Convolutions where attention starts (q)",
+    "augment": "Added dimensions (augment)",
+    "latent": "Size of the latent state (z)",
+    "recognition": "Size of the encoder's state",
+    "units": "Units per hidden layer",
+    "f_maps": "Linear layers in the derivatives (f, g)",
+    "encoder_maps": "Linear layers in the encoder's derivative (f)",
+    "bounded": "Bounded derivative (tanh on f)",
+    "trajectories": "Sampled starts per record (z0)",
+    "mixing": "Weight of the KL divergence (mixing)",
+    "features": "Features per variable at a jump",
+    "cut": "Where a record is split (cut)",
+    "targets": "Forecast times per series (targets)",
+    "deviation": "Standard deviation of an observation (σ)",
+    "classify_from": "State that is classified",
+    "rtol": "Relative tolerance (rtol)",
+    "atol": "Absolute tolerance (atol)",
+    "max_steps": "Maximum number of steps",
+    "impute": "Feed back predictions (impute)",
+    "grid": "Times at which records are read (grid)",
+    "analysis": "Analyse features after training",
+}
+
+
+def setting(name: str) -> str:
+    """Return the label of a setting: its plain name, or its key in words."""
+    return TITLES.get(name, name.replace("_", " ").capitalize())

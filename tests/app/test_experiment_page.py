@@ -1,0 +1,196 @@
+"""An experiment's page: which run it opens with, the line that trains, what it says about data, settings and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from acenode_app import estimates, labels, live_runs
+from acenode_app.services import Services
+from conftest import RunFolder, config
+from streamlit.testing.v1 import AppTest
+from test_pages import field, no_exception, page_text
+
+from acenode import experiments
+from acenode.config import SETTINGS
+from acenode.experiments import EXPERIMENTS
+
+Page = Callable[..., AppTest]
+SYMBOLS = "θλσ∇Δ"
+
+
+def line(app: AppTest) -> str:
+    """Return the sentence that says what Train trains."""
+    return next(m.value for m in app.markdown if m.value.startswith("**") and " on the " in m.value).replace("\\", "")
+
+
+def shown(app: AppTest) -> list[str]:
+    return next(w.value for w in app.multiselect if w.label == "Runs shown")
+
+
+# The run it opens with ----------------------------------------------------------------------------------------------
+
+
+def test_page_opens_on_the_newest_finished_run(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    run_folder.failed()  # newer
+    newest = next(e for e in run_folder.services.catalogue.entries() if e.state == "finished")
+    assert shown(no_exception(page("mnist"))) == [newest.id]
+
+
+def test_page_opens_on_the_run_that_trains(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    running = run_folder.running()
+    assert shown(no_exception(page("mnist"))) == [running.id]
+
+
+def test_own_runs_come_before_recorded_ones(run_folder: RunFolder) -> None:
+    run_folder.finished()
+    entries = run_folder.services.catalogue.entries()
+    recorded = [replace(e, id=f"recorded-{e.seed}", recorded=True, created=9e9) for e in entries if e.method == "ace"]
+    assert live_runs.first_choice([*recorded, *entries]) == [entries[0].id]
+    assert live_runs.first_choice(recorded) == ["recorded-0"]
+    assert live_runs.first_choice([]) == []
+
+
+def test_the_first_of_many_started_runs_are_shown(page: Page, services: Services) -> None:
+    app = page("mnist", method="ODE-Net")
+    app.text_input(key="seeds/").set_value("0-9").run()
+    app.button(key="train").click().run()
+    no_exception(app)
+    assert {services.catalogue.entry(name).seed for name in shown(app)} == set(range(8))  # type: ignore[union-attr]
+    assert "2nd in queue" in page_text(app)
+    for entry in services.catalogue.entries():
+        services.launcher.stop(entry.run)
+    assert services.launcher.wait(60)
+
+
+@pytest.mark.parametrize("name", ["mnist", "compare", "runs"])
+def test_links_to_missing_runs_say_so(name: str, page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    app = no_exception(page(name, runs="mnist-ace-gone"))
+    assert "mnist\\-ace\\-gone" in app.warning[0].value
+    assert "mnist\\-ace\\-gone" in no_exception(app.run()).warning[0].value  # it stays
+    found = next(iter(run_folder.services.store)).id
+    assert not no_exception(page(name, runs=found)).warning
+
+
+def test_a_missing_run_to_repeat_is_reported(page: Page, services: Services) -> None:
+    app = no_exception(page("mnist", **{"from": "mnist-ace-gone"}))
+    assert "There is no run mnist\\-ace\\-gone" in app.warning[0].value
+
+
+# What it says about data and settings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "words"), [("cifar10", "handwritten digits"), ("svhn", "handwritten digits"),
+                                             ("physionet", "simulated patients"), ("ushcn", "simulated series")])
+def test_title_says_what_the_sample_is(name: str, words: str, page: Page) -> None:
+    app = no_exception(page(name))
+    assert f"sample: {words}" in app.title[0].value
+    assert "Not comparable with the paper" in page_text(app)
+
+
+def test_title_follows_the_data_of_the_shown_runs(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    full = no_exception(page("mnist", data="full"))
+    assert "sample: handwritten digits" in full.title[0].value  # the form asks for full data, the run shown has sample
+
+
+def test_line_describes_the_run_and_marks_changed_settings(page: Page) -> None:
+    app = no_exception(page("mnist"))
+    assert line(app).startswith("**ACE-ODE-Net** on the sample, 12 epochs, seed 0, ")
+    field(app, "text_input", "learning_rate").set_value("0.07").run()  # type: ignore[attr-defined]
+    app.text_input(key="seeds/").set_value("0 1").run()
+    assert "changed: Learning rate 0.07, 2 seeds" in line(no_exception(app))
+    assert "Changed from 0\\.15" in page_text(app)
+    assert app.button(key="train").label == "Train 2 runs"
+
+
+def test_folding_the_form_keeps_its_values(page: Page) -> None:
+    app = page("mnist")
+    app.button(key="change").click().run()
+    field(app, "number_input", "epochs").set_value(3).run()  # type: ignore[attr-defined]
+    app.button(key="change").click().run()
+    assert "3 epochs (changed)" in line(no_exception(app))
+    assert field(app, "number_input", "epochs").value == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_symbols_follow_a_plain_name(name: str, page: Page) -> None:
+    app = no_exception(page(name))
+    kinds = ("text_input", "number_input", "selectbox", "multiselect", "toggle", "segmented_control", "pills", "button")
+    for widget in (w for kind in kinds for w in getattr(app, kind, [])):
+        outside = re.sub(r"\(.*?\)", "", widget.label)
+        assert not set(outside) & set(SYMBOLS), widget.label
+        assert len(outside.split()[0]) > 1, widget.label  # not z, h or q
+
+
+def test_unclear_settings_are_explained() -> None:
+    for name, words in {"latent": "latent state", "detach_attention": "gradients", "at_jump": "observation",
+                        "penalty_weight": "weight", "initial": "start", "f_layers": "derivative"}.items():
+        assert words in SETTINGS[name].help
+    assert labels.setting("initial") == "How attention starts (q)"
+
+
+def test_tables_leave_missing_values_empty(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    run_folder.failed()
+    for name in ("", "compare", "runs"):
+        for table in no_exception(page(name)).dataframe:
+            assert table.proto.HasField("placeholder"), name
+            assert table.proto.placeholder == ""
+
+
+# Time ---------------------------------------------------------------------------------------------------------------
+
+
+def test_time_is_estimated_in_the_background(page: Page, services: Services) -> None:
+    app = no_exception(page("mnist"))
+    assert estimates.wait(30)
+    assert line(no_exception(app.run())).endswith("seed 0, about 60 s here")
+    app.text_input(key="seeds/").set_value("0-4").run()
+    assert line(no_exception(app)).endswith("5 seeds, about 5 min here")
+
+
+def test_time_of_similar_runs_comes_first(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    asked = config(epochs=12)
+    assert not estimates.time_here([asked]).pending
+    found = no_exception(page("mnist"))
+    assert re.search(r"about \d+ (s|min) here$", line(found))
+    assert "60 s" not in line(found)
+
+
+def test_unknown_time_does_not_prevent_training(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(estimates, "estimate", fail)
+    app = no_exception(page("mnist"))
+    assert estimates.wait(30)
+    assert line(no_exception(app.run())).endswith("time unknown")
+    assert not app.button(key="train").disabled
+
+
+# The queue ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_queued_run_moves_earlier_and_later(page: Page, services: Services) -> None:
+    slow = experiments.get("mnist").configure("ace", device="cpu")
+    runs = [services.launcher.start(slow) for _ in range(4)]
+    first, second, third = (run.id for run in runs[1:])
+    app = no_exception(page("runs", runs=third))
+    assert "3rd in queue" in page_text(app)
+    assert app.button(key="runs/later").disabled
+    app.button(key="runs/earlier").click().run()
+    assert services.launcher.queue() == [first, third, second]
+    no_exception(app).button(key="runs/later").click().run()
+    assert services.launcher.queue() == [first, second, third]
+    no_exception(app).button(key="runs/first").click().run()
+    assert services.launcher.queue() == [third, first, second]
+    for run in reversed(runs):
+        services.launcher.stop(run)
+    assert services.launcher.wait(60)
