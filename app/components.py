@@ -89,6 +89,16 @@ def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0, scroll: 
     return _mount("player", key, {"runs": runs, "startAt": start_at, "scroll": scroll})
 
 
+def tour_picture(key: str, kind: str, data: dict[str, Any], start_at: float) -> Any:
+    """Show a picture of the tour that follows t.
+
+    Args:
+        kind: `flow`, `swap` or `attend`; app/assets/tour_KIND.js says what its data is.
+        start_at: the t at which it starts.
+    """
+    return _mount("tour", key, {"kind": kind, "startAt": start_at, **data})
+
+
 def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:
     """Show tables of the paper with our values; `choose` is called with the table and key of a clicked cell."""
     def clicked() -> None:

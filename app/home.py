@@ -8,7 +8,7 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.runs.entry import Entry
 
-from . import messages, navigation, recorded_player, recorded_results
+from . import messages, navigation, recorded_player, recorded_results, tour_texts
 from .services import services
 
 LATEST = 8  # results in the table
@@ -21,6 +21,7 @@ def show() -> None:
     st.markdown("Two neural ODEs that evolve together: **h(t)**, the state, and **a(t)**, the attention on it. "
                 "Each depends on the other at every moment, and they are trained alternately. Train them here, watch "
                 "the attention develop, and compare every ablation with the paper's baselines.")
+    st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:")
     _show_demo()
     entries = services().catalogue.entries()
     examples = recorded_player.examples(entries)

@@ -18,6 +18,11 @@ def home() -> Any:
     return st.Page(PAGES / "home.py", title="Home", icon=":material/home:", default=True)
 
 
+def tour() -> Any:
+    """Return the page that explains ACE-NODE in five steps."""
+    return st.Page(PAGES / "tour.py", title="What is ACE-NODE?", icon=":material/school:", url_path="tour")
+
+
 def paper() -> Any:
     """Return the page with the paper's tables and figures."""
     return st.Page(PAGES / "paper.py", title="Paper", icon=":material/article:", url_path="paper")
@@ -40,5 +45,5 @@ def runs() -> Any:
 
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
-    return {"": [home(), paper()], "Experiments": [experiment(name) for name in EXPERIMENTS],
+    return {"": [home(), tour(), paper()], "Experiments": [experiment(name) for name in EXPERIMENTS],
             "Results": [compare(), runs()]}

@@ -53,8 +53,8 @@ def _kinds(entries: list[Entry]) -> dict[str, Entry]:
     return found
 
 
-def show(found: list[Example]) -> None:
-    """Show the player with a choice of the data and of the kind of attention, which the URL keeps."""
+def show(found: list[Example]) -> Example:
+    """Show the player with a choice of the data and of the kind of attention, kept in the URL; return the choice."""
     by_name = {example.experiment: example for example in found}
     with st.container(horizontal=True, gap="large", vertical_alignment="bottom", key="home-choice"):
         name = st.selectbox("Recorded run on", list(by_name), key="on", bind="query-params", width=260,
@@ -74,3 +74,4 @@ def show(found: list[Example]) -> None:
                                    f"{labels.provenance(entry)}"), width="content")
         st.page_link(navigation.experiment(entry.experiment), label="Open this run with its curves and results",
                      icon=":material/open_in_full:", query_params={"runs": entry.id})
+    return example

@@ -1,0 +1,143 @@
+// A picture of the tour that follows a time t: play, drag t, choose what is shown.
+//
+//   mount(element, data) → { update(data), destroy() }
+//   data = { kind: "flow" | "swap" | "attend", startAt, …what the picture of that kind draws }
+//
+// A picture has choices(data) → { label, names, colours } or null; rows(data) → { label, count } or null; height(width);
+// draw(g, w, h, data, state, theme), which may return areas that can be pointed at; and words(data, state) → a sentence.
+import { readTheme } from "./colours.js";
+import { clamp, make, setText } from "./theme.js";
+import { ATTEND } from "./tour_attend.js";
+import { FLOW } from "./tour_flow.js";
+import { SWAP } from "./tour_swap.js";
+
+const PICTURES = { flow: FLOW, swap: SWAP, attend: ATTEND };
+const PASS_SECONDS = 4;  // to play all of t
+const LONGEST = 0.1;  // seconds that one frame may advance, after a pause of the browser
+const WATCH_MS = 500;
+
+class Picture {
+  constructor(element, data) {
+    this.state = { t: data.startAt ?? 0, choice: data.choice ?? 0, row: 0 };
+    this.request = this.last = null;
+    this.playing = false;
+    this.width = 0;
+    this.build(element, data);
+    this.theme = readTheme(this.node);
+    this.update(data);
+    this.sizes = new ResizeObserver(([{ contentRect }]) => { this.width = Math.floor(contentRect.width); this.wake(); });
+    this.sizes.observe(this.frame);
+    this.watch = setInterval(() => {
+      const theme = readTheme(this.node, this.theme);
+      if (theme !== this.theme) { this.theme = theme; this.wake(); }
+    }, WATCH_MS);
+  }
+
+  build(element) {
+    this.button = make("button", { type: "button", className: "play", on: { click: () => this.play(!this.playing) } });
+    this.time = this.slider("Time t", 0, 1, "0.005", (t) => { this.play(false); this.state.t = t; });
+    this.timeText = make("output");
+    this.row = this.slider("Coordinate i", 1, 1, "1", (i) => { this.state.row = i - 1; });
+    this.rowText = make("output");
+    this.rowLine = make("label", { className: "slider row", hidden: true }, "Coordinate i", this.row, this.rowText);
+    this.choices = make("div", { className: "choices", role: "group", hidden: true });
+    this.canvas = make("canvas", { role: "img" });
+    this.frame = make("div", "frame", this.canvas);
+    this.words = make("p", "words");
+    this.node = make("div", "ace-tour", this.choices,
+      make("div", "line", this.button, make("label", "slider", "Time t", this.time, this.timeText)), this.rowLine, this.frame, this.words);
+    this.canvas.addEventListener("pointerdown", (event) => this.point(event));
+    this.canvas.addEventListener("pointermove", (event) => { if (event.buttons || event.pointerType === "mouse") this.point(event); });
+    element.append(this.node);
+  }
+
+  slider(label, min, max, step, chosen) {
+    const node = make("input", { type: "range", min: String(min), max: String(max), step, "aria-label": label,
+      on: { input: () => { chosen(Number(node.value)); this.wake(); } } });
+    return node;
+  }
+
+  update(data) {
+    this.data = data;
+    this.picture = PICTURES[data.kind];
+    const choices = this.picture.choices(data), rows = this.picture.rows?.(data);
+    this.choices.hidden = !choices;
+    if (choices) {
+      this.state.choice = clamp(this.state.choice, 0, choices.names.length - 1);
+      this.choices.setAttribute("aria-label", choices.label);
+      this.choices.replaceChildren(make("span", "", choices.label), ...choices.names.map((name, i) => {
+        const button = make("button", { type: "button", on: { click: () => { this.state.choice = i; this.wake(); } } }, name);
+        if (choices.colours) button.style.setProperty("--class", choices.colours[i]);
+        return button;
+      }));
+    }
+    this.rowLine.hidden = !rows;
+    if (rows) {
+      this.row.max = String(rows.count);
+      this.state.row = clamp(this.state.row, 0, rows.count - 1);
+    }
+    this.wake();
+  }
+
+  point(event) {
+    const row = this.picture.point?.(event.offsetX, event.offsetY, this.areas);
+    if (row === undefined || row === null || row === this.state.row) return;
+    this.state.row = row;
+    this.wake();
+  }
+
+  play(on) {
+    if (on && this.state.t >= 1) this.state.t = 0;
+    this.playing = on;
+    this.last = null;
+    this.wake();
+  }
+
+  wake() { this.request ??= requestAnimationFrame((now) => this.tick(now)); }
+
+  tick(now) {
+    this.request = null;
+    if (this.playing) {
+      this.state.t = Math.min(1, this.state.t + (this.last === null ? 0 : Math.min((now - this.last) / 1000, LONGEST)) / PASS_SECONDS);
+      this.last = now;
+      if (this.state.t >= 1) this.playing = false;
+    }
+    this.paint();
+    if (this.playing) this.wake();
+  }
+
+  paint() {
+    const { state, data, picture, theme, width } = this, ratio = window.devicePixelRatio || 1;
+    setText(this.button, this.playing ? "❚❚ Pause" : "▶ Play");
+    setText(this.timeText, state.t.toFixed(2));
+    setText(this.rowText, String(state.row + 1));
+    this.time.value = String(state.t);
+    this.row.value = String(state.row + 1);
+    for (const [i, button] of [...this.choices.querySelectorAll("button")].entries()) button.setAttribute("aria-pressed", String(i === state.choice));
+    if (width < 8) return;
+    const height = picture.height(width), [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = this.canvas.getContext("2d");
+    if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
+    this.canvas.style.height = `${height}px`;
+    g.setTransform(1, 0, 0, 1, 0, 0);
+    g.clearRect(0, 0, w, h);
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.areas = picture.draw(g, width, height, data, state, theme);
+    const words = picture.words(data, state);
+    setText(this.words, words);
+    if (this.canvas.getAttribute("aria-label") !== words) this.canvas.setAttribute("aria-label", words);
+  }
+
+  destroy() {
+    this.playing = false;
+    cancelAnimationFrame(this.request);
+    clearInterval(this.watch);
+    this.sizes.disconnect();
+    this.node.remove();
+  }
+}
+
+export function mount(element, data) {
+  const picture = new Picture(element, data);
+  element.__tour = { state: () => ({ ...picture.state }), words: () => picture.words.textContent, kind: () => picture.data.kind };
+  return { update: (next) => picture.update(next), destroy: () => { picture.destroy(); delete element.__tour; } };
+}

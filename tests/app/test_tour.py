@@ -1,0 +1,235 @@
+"""The tour: what its pictures show follows from the mathematics, its words are short, and its steps open."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from acenode_app import services as app_services
+from acenode_app import tour_data, tour_scores, tour_texts
+from acenode_app.services import Services
+from streamlit.testing.v1 import AppTest
+
+from acenode import NODE, AugmentedNODE, Pairwise, Solver
+from acenode.results.evidence import Contest, judge
+from acenode.runs.recorded import recorded_runs
+
+ROOT = Path(__file__).parents[2]
+EXACT = Solver("dopri5", rtol=1e-9, atol=1e-9)
+TIMES = torch.linspace(0, 1, 11, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def make_tour() -> ModuleType:
+    """Import the script that made the data of steps 1 and 2."""
+    spec = importlib.util.spec_from_file_location("make_tour", ROOT / "docs" / "make_tour.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["make_tour"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Services]:
+    """Replace the process's services by ones over an empty folder and the recorded runs."""
+    made = Services(tmp_path / "runs", tmp_path / "data", recorded_runs())
+    app_services.replace(made)
+    yield made
+    made.close()
+    app_services.replace(None)
+
+
+class Linear(torch.nn.Module):
+    """f(h, t) = A h."""
+
+    def __init__(self, matrix: list[list[float]]) -> None:
+        super().__init__()
+        self.matrix = torch.tensor(matrix, dtype=torch.float64)
+
+    def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return h @ self.matrix.T
+
+
+# What is computed ----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("rate", [-5.0, 0.5])
+def test_points_on_a_line_keep_their_order_in_closed_form(rate: float) -> None:
+    start = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
+    h = NODE(Linear([[rate]]), EXACT).eval()(start, TIMES).h
+    assert torch.allclose(h, start * torch.exp(rate * TIMES)[:, None, None], atol=1e-7)  # h(t) = h(0) exp(rate t)
+    assert bool((h[:, 0] < h[:, 1]).all())
+
+
+def test_points_swap_around_each_other_in_closed_form() -> None:
+    start = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
+    h = AugmentedNODE(Linear([[0.0, -np.pi], [np.pi, 0.0]]), 1, solver=EXACT).eval()(start, TIMES).h
+    turned = torch.stack((torch.cos(np.pi * TIMES), torch.sin(np.pi * TIMES)), -1)
+    assert torch.allclose(h[:, 1], turned, atol=1e-7)
+    assert torch.allclose(h[-1, :, :1], -start, atol=1e-7)
+
+
+def test_the_trained_line_keeps_its_order_and_the_augmented_one_swaps() -> None:
+    flows = tour_data.flows()
+    line, plane = np.array(flows["line"]["h"]), np.array(flows["augmented"]["h"])
+    assert (line.shape, plane.shape) == ((41, 2, 1), (41, 2, 2))
+    for h in (line, plane):
+        assert h[0, :, 0].tolist() == [-1.0, 1.0]
+    assert (line[:, 0] < line[:, 1]).all()
+    assert flows["line"]["error"] == pytest.approx(1.0, abs=0.01)  # both in the middle is the best there is
+    assert plane[-1, :, 0] == pytest.approx([1.0, -1.0], abs=0.05)
+    assert flows["augmented"]["error"] < 0.01
+    distance = np.linalg.norm(plane[:, 0] - plane[:, 1], axis=-1)
+    assert distance.min() > 0.1  # they pass each other without meeting
+
+
+@pytest.mark.parametrize("name", ["moons", "line", "augmented"])
+def test_the_drawn_paths_are_solutions_of_the_shipped_networks(name: str, make_tour: ModuleType) -> None:
+    own = tour_data.flows()[name]
+    layer = make_tour.moons_layer() if name == "moons" else make_tour.swap_layer(name == "augmented")
+    layer.load_state_dict({k: torch.tensor(v) for k, v in own["parameters"].items()})
+    h = torch.tensor(own["h"])
+    start = h[0] if name == "moons" else make_tour.SWAP
+    assert torch.allclose(make_tour.solve(layer, start), h, atol=0.01)  # starts are rounded
+
+
+def test_the_moons_are_separated_at_the_end_and_not_at_the_start() -> None:
+    own = tour_data.flow()["flow"]
+    h, label, (a, b, c) = np.array(own["h"]), np.array(own["label"]), own["boundary"]
+    right = ((a * h[..., 0] + b * h[..., 1] + c > 0) == (label == 1)).mean(-1)
+    assert right[0] < 0.95
+    assert right[-1] == own["right"] == 1.0
+    assert "parameters" not in own  # the browser does not need them
+
+
+def test_the_attended_state_is_that_of_the_library(recorded: Services) -> None:
+    entry = tour_data.pairwise_run(recorded.catalogue.entries())
+    assert entry is not None
+    assert entry.experiment == "physionet"
+    found = tour_data.attended(entry)
+    assert found is not None
+    own = found["attend"]
+    shape = own["frames"], own["samples"], own["size"]
+    arrays = entry.run.snapshot(entry.run.snapshots()[-1])
+    expected = Pairwise()(*(torch.tensor(arrays[k], dtype=torch.float32) for k in ("h", "a")))
+    assert np.allclose(_decoded(own["attended"], "<f4", shape), expected.numpy(), atol=1e-3)
+    weights = _decoded(own["weights"], "u1", (*shape, shape[-1])) * (own["top"] / 255)
+    assert np.allclose(weights.sum(-1), 1, atol=0.05)
+    assert len(own["names"]) == own["samples"]
+    assert tour_data.pairwise_run([]) is None
+
+
+def _decoded(text: str, kind: str, shape: tuple[int, ...]) -> Any:
+    return np.frombuffer(base64.b64decode(text), kind).reshape(shape)
+
+
+# Words ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("step", tour_texts.STEPS, ids=lambda step: step.name)
+def test_a_step_is_short_and_names_a_section_of_the_concepts(step: tour_texts.TourStep) -> None:
+    assert 30 <= len(step.text.split()) <= 90
+    assert f"## {step.section}\n" in (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+
+
+def test_plain_names_come_before_symbols() -> None:
+    together = " ".join(step.text for step in tour_texts.STEPS)
+    for symbol, name in {"f": "rate of change (f)", "h": "state (h)", "t": "time (t)", "h′": "attended state (h′)",
+                         "q": "how attention starts, q", "g": "rate of change of attention (g)"}.items():
+        first = re.search(rf"(?<!\w){symbol}(?![\w′])", together.replace("**", ""))
+        assert first is not None
+        assert together.replace("**", "").index(name) < first.start(), symbol
+    assert "attention (a)" in together
+
+
+@pytest.mark.parametrize(("ace", "expected"), [
+    ({0: 0.9, 1: 0.91, 2: 0.92}, "Evolving attention is better than none: evolving less none is +0.1"),
+    ({0: 0.7, 1: 0.71, 2: 0.72}, "Evolving attention is worse than none: evolving less none is −0.1"),
+    ({0: 0.7, 1: 0.81, 2: 0.92}, "cannot be told: evolving less none is +0, 95% interval −0.25 to +0.25, 3 pairs of "),
+    ({0: 0.9}, "cannot be told: at least 3 runs of each are needed."),
+    ({}, "cannot be told: ACE is not measured."),
+])
+def test_the_finding_says_what_can_be_told(ace: dict[int, float], expected: str) -> None:
+    other = {(0, 0): 0.8, (1, 0): 0.81, (2, 0): 0.82}
+    contest = Contest("accuracy", "ODE-Net", {(seed, 0): value for seed, value in ace.items()}, other)
+    assert expected in tour_scores.words(judge(contest))
+
+
+def test_lower_errors_are_better() -> None:
+    values = {(seed, 0): 0.5 + 0.01 * seed for seed in range(3)}
+    contest = Contest("MSE", "GRU-ODE-Bayes", values, {k: v + 0.1 for k, v in values.items()}, higher_is_better=False)
+    assert "is better than none: evolving less none is −0.1" in tour_scores.words(judge(contest))
+
+
+def test_scores_have_the_number_of_runs_of_each_kind(recorded: Services) -> None:
+    (mnist,) = tour_scores.scores("mnist", recorded.catalogue.entries())
+    rows = {row.kind: row for row in mnist.rows}
+    assert list(rows) == ["Evolving", "Fixed", "None"]
+    assert "3 seeds" in rows["Evolving"].runs
+    assert "3 seeds" in rows["None"].runs
+    assert mnist.metric == "Test accuracy in percent, higher is better"
+    assert [s.metric.split(",")[0] for s in tour_scores.scores("ushcn", recorded.catalogue.entries())] == [
+        "Test MSE", "Test NegLL"]
+    assert tour_scores.scores("mnist", []) == []
+
+
+# Pages ---------------------------------------------------------------------------------------------------------------
+
+Page = Callable[..., AppTest]
+
+
+@pytest.fixture
+def services(recorded: Services) -> Services:
+    """Let the fixture `page` open pages with the recorded runs."""
+    return recorded
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_every_step_opens(number: int, page: Page) -> None:
+    app = page("tour", step=str(number))
+    assert not app.exception
+    assert app.header[0].value == f"{number}. {tour_texts.STEPS[number - 1].heading}"
+    assert not app.info
+    keys = {button.key for button in app.button}
+    assert {"tour/1", "tour/5"} <= keys
+    assert ("tour/back" in keys, "tour/next" in keys) == (number > 1, number < 5)
+
+
+def test_buttons_move_through_the_steps_and_write_the_url(page: Page) -> None:
+    app = page("tour")
+    for number in range(2, 6):
+        app.button(key="tour/next").click().run()
+        assert app.query_params["step"] == str(number)
+        assert app.header[0].value.startswith(f"{number}. ")
+    app.button(key="tour/back").click().run()
+    assert app.header[0].value.startswith("4. ")
+    app.button(key="tour/2").click().run()
+    assert app.query_params["step"] == "2"
+
+
+@pytest.mark.parametrize("text", ["0", "6", "x", "-1", "²", "99999999999999999999", "3.0", ""])
+def test_an_address_without_a_step_opens_the_first(text: str, page: Page) -> None:
+    assert page("tour", step=text).header[0].value.startswith("1. ")
+
+
+def test_home_links_to_the_tour(page: Page) -> None:
+    assert not page("").exception
+    assert tour_texts.LINK in [link.proto.label for link in page("").get("page_link")]
+
+
+@pytest.mark.parametrize("number", [3, 4, 5])
+def test_without_recorded_runs_a_step_says_what_to_do(number: int, page: Page, tmp_path: Path) -> None:
+    previous = app_services.replace(Services(tmp_path / "none", tmp_path / "data"))
+    app = page("tour", step=str(number))
+    app_services.replace(previous)
+    assert not app.exception
+    assert app.header[0].value.startswith(f"{number}. ")
+    assert "ACENODE_RECORDED" in app.info[0].value
