@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from acenode.results.series_charts import ForecastErrors
+from acenode.results.series_charts import ErrorSummary
 
 from . import messages
 from .charts import ChartedRun, note_missing
@@ -27,7 +27,7 @@ def show(runs: list[ChartedRun], key: str) -> None:
     note_missing([run for run in runs if run.series.errors is None])
 
 
-def table(found: ForecastErrors) -> pd.DataFrame:
+def table(found: ErrorSummary) -> pd.DataFrame:
     """Return the rows as a frame with readable columns, rounded."""
     frame = pd.DataFrame([{
         "Variable": row.title, "Targets": row.count, "MSE": row.mse, "Share of error, %": _percent(row.share),

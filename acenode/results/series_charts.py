@@ -89,7 +89,7 @@ class ErrorRow:
 
 
 @dataclass(frozen=True)
-class ForecastErrors:
+class ErrorSummary:
     """Errors by variable and of all together, with the 95% interval of the mean squared error."""
 
     rows: list[ErrorRow]
@@ -107,7 +107,7 @@ class SeriesCharts:
     records: list[SeriesRecord] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     coupling: Coupling | None = None
-    errors: ForecastErrors | None = None
+    errors: ErrorSummary | None = None
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__dataclass_fields__)
@@ -203,7 +203,7 @@ def _coupling(value: Any) -> Coupling | None:
     return Coupling(names, known, learned, text(value.get("how"), 300), [series_records.title(n) for n in names])
 
 
-def _errors(value: Any) -> ForecastErrors | None:
+def _errors(value: Any) -> ErrorSummary | None:
     if not isinstance(value, dict):
         return None
     variables = [one for one in items(value.get("by_variable")) if isinstance(one, dict)][:NAMES]
@@ -211,7 +211,7 @@ def _errors(value: Any) -> ForecastErrors | None:
     if not any(row.mse is not None for row in rows):
         return None
     whole_row = _error_row("All", {**value, "share": 1.0})
-    return ForecastErrors([*rows, whole_row], finite(value.get("mse_low")), finite(value.get("mse_high")))
+    return ErrorSummary([*rows, whole_row], finite(value.get("mse_low")), finite(value.get("mse_high")))
 
 
 def _error_row(title: str, value: dict[str, Any]) -> ErrorRow:
