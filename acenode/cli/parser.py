@@ -152,9 +152,12 @@ def _add_runs(commands: _Commands) -> None:
     p = commands.add("table", runs.table, "print measured mean ± std over seeds beside the paper's values", runs=True,
                      json=True)
     p.add_argument("experiment", help="a name from `acenode experiments`")
-    p = commands.add("export", runs.export, "export a run as CSV, as an HTML report or for TensorBoard", runs=True)
-    _add_run_argument(p)
-    p.add_argument("--to", required=True, metavar="csv|html|tensorboard", help="format")
+    p = commands.add("export", runs.export, "export a run or a study: tables, HTML, TensorBoard, a site of several",
+                     runs=True)
+    p.add_argument("run_id", metavar="NAME", help="id of a run, a unique prefix of it, `last`, or the name of a study")
+    p.add_argument("more", nargs="*", metavar="NAME", help="--to site: further runs and studies")
+    p.add_argument("--to", required=True, metavar="FORMAT", help="a run: csv, html, tensorboard; a study: csv, md, "
+                   "tex, svg, html, py, sh; site: reports of all names with an index")
     p.add_argument("--out", type=Path, metavar="PATH", help="where to write (a folder, or a file for html)")
     p = commands.add("record", record.record, "keep compact copies of finished runs with the project", runs=True)
     p.add_argument("run_ids", nargs="+", metavar="RUN",

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.cli.common import print_json, run_store
 from acenode.cli.progress import brief
+from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.results.study_table import StudyReport
     from acenode.runs.catalogue import Entry
+    from acenode.runs.store import Run, RunStore
 
 
 def _summary(entry: Entry) -> dict[str, Any]:
@@ -118,11 +121,53 @@ def table(options: Namespace) -> int:
 
 
 def export(options: Namespace) -> int:
-    """Write a run as CSV, HTML or TensorBoard files and print where."""
+    """Write a run or a study, or a site of several, and print where."""
+    from acenode.runs.studies import StudyStore
+
+    store = run_store(options, to_read=True)
+    studies = StudyStore(store)
+    names = [options.run_id, *options.more]
+    if options.to == "site":
+        print(_export_site([n for n in names if studies.exists(n)], [n for n in names if not studies.exists(n)],
+                           store, options.out))
+    elif options.more:
+        raise UserError(f"--to {options.to} exports one run at a time; --to site exports several")
+    elif studies.exists(options.run_id):
+        from acenode.export.study_formats import export_study
+
+        print(export_study(_study_report(store, options.run_id), options.to, options.out))
+    else:
+        print(_export_run(store.open(options.run_id), options.to, options.out))
+    return 0
+
+
+def _export_run(run: Run, to: str, out: Path | None) -> Path:
     from acenode.export import export as write
 
-    run, out = run_store(options, to_read=True).open(options.run_id), options.out
     if out is None and run.recorded:  # a recorded run's own folder is not written to
-        out = Path(f"{run.id}-{options.to}" + (".html" if options.to == "html" else ""))
-    print(write(run, options.to, out))
-    return 0
+        out = Path(f"{run.id}-{to}" + (".html" if to == "html" else ""))
+    return write(run, to, out)
+
+
+def _export_site(studies: list[str], runs: list[str], store: RunStore, out: Path | None) -> Path:
+    from acenode.export import site
+
+    place = out or Path("site")
+    found = [store.open(name) for name in runs]
+    try:
+        return site.write([_study_report(store, name) for name in studies], found, place)
+    except OSError as error:
+        raise UserError(f"{place} cannot be written ({error.strerror or error}): choose another place with --out") \
+            from None
+
+
+def _study_report(store: RunStore, name: str) -> StudyReport:
+    from acenode.data.folder import data_dir
+    from acenode.results.study_grid import make_grid
+    from acenode.results.study_references import study_references
+    from acenode.results.study_table import report
+    from acenode.runs.catalogue import Catalogue
+    from acenode.runs.studies import StudyStore
+
+    grid = make_grid(StudyStore(store).read(name), Catalogue(store).entries())
+    return report(grid, study_references(grid, data_dir()))

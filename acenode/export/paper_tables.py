@@ -7,15 +7,12 @@ import io
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from acenode.export.table_formats import PACKAGES, latex_table, markdown_table
 from acenode.results import cell_text
 from acenode.results.cells import Measured
 from acenode.results.paper_tables import TABLES, PaperCell, PaperTable
 
 Values = Mapping[str, Measured]  # by the key of the cell
-
-LATEX = {"\\": r"\textbackslash{}", "%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{",
-         "}": r"\}", "±": r"$\pm$", "×10⁻³": r"$\times 10^{-3}$", "−": "$-$", "Δ": r"$\Delta$", "–": "--",
-         "≈": r"$\approx$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "◐": r"$\circ$", "○": r"$\circ$"}
 
 
 def to_csv(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.values())) -> str:
@@ -45,22 +42,13 @@ def to_markdown(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.va
     parts = []
     for table in tables:
         heads, rows = _grid(table, measured)
-        lines = [heads, ["---"] * len(heads), *rows]
-        escaped = ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines]
-        parts.append("\n".join([f"## {table.title}", "", table.caption, "", *escaped]))
+        parts.append("\n".join([f"## {table.title}", "", table.caption, "", markdown_table(heads, rows)]))
     return "\n\n".join([*parts, cell_text.legend()]) + "\n"
 
 
 def to_latex(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.values())) -> str:
     """Write each table as a LaTeX table; needs the packages booktabs and amssymb."""
-    parts = ["% needs \\usepackage{booktabs,amssymb}"]
-    for table in tables:
-        heads, rows = _grid(table, measured)
-        body = [" & ".join(map(_latex, line)) + r" \\" for line in (heads, *rows)]
-        parts.append("\n".join([
-            r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.caption)}}}",
-            rf"\begin{{tabular}}{{{'l' * len(heads)}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule",
-            r"\end{tabular}", r"\end{table}"]))
+    parts = [PACKAGES, *(latex_table(table.caption, *_grid(table, measured)) for table in tables)]
     return "\n\n".join([*parts, "% " + cell_text.legend()]) + "\n"
 
 
@@ -82,12 +70,6 @@ def _ours(cell: PaperCell, found: Measured) -> str:
         return cell_text.mark(found)
     words = [cell_text.repeats(found), cell_text.difference(cell, found), cell_text.mark(found)]
     return f"{cell_text.ours(cell, found)} ({', '.join(filter(None, words))})"
-
-
-def _latex(text: str) -> str:
-    """Escape characters that LaTeX interprets or does not know."""
-    text = text.replace("×10⁻³", "\0")  # a word of several characters
-    return "".join(LATEX["×10⁻³"] if c == "\0" else LATEX.get(c, c) for c in text)
 
 
 FORMATS: dict[str, Callable[[Values], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}

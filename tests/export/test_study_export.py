@@ -1,0 +1,166 @@
+"""Exports of a study: tables, figure, page, site, and code that repeats it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import runpy
+import shlex
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from export_runs import metrics, result, snapshot
+from page_reader import read
+from study_entries import attention_study, finished
+
+from acenode.cli import main
+from acenode.errors import UserError
+from acenode.execution import estimate
+from acenode.export import site, study_page
+from acenode.export.study_code import to_commands, to_python
+from acenode.export.study_figure import ticks, to_svg
+from acenode.export.study_formats import TEXTS, export_study
+from acenode.export.study_tables import to_csv, to_latex, to_markdown
+from acenode.results.study_grid import make_grid
+from acenode.results.study_references import TrivialReference
+from acenode.results.study_table import StudyReport, report
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import Run, RunStore
+from acenode.runs.studies import Study, StudyGroup, StudyStore
+
+VALUES = {0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}
+HOSTILE = "<script>alert(1)</script> 100% & _more_ $x {y}"
+
+
+@pytest.fixture
+def found() -> StudyReport:
+    study = attention_study(question="Does it help?")
+    return report(make_grid(study, finished(study, VALUES, params=15_346)), [TrivialReference("majority class", 0.1)])
+
+
+def test_csv_has_a_line_for_every_run_and_reference(found: StudyReport) -> None:
+    lines = list(csv.DictReader(io.StringIO(to_csv(found))))
+    assert [float(line["value"]) for line in lines] == [v for values in VALUES.values() for v in values] + [0.1]
+    assert lines[0] | {"low": "", "high": "", "difference": ""} == {
+        "group": "evolving attention", "kind": "run", "params": "15346", "seed": "0", "fold": "", "state": "finished",
+        "metric": "accuracy", "value": "0.91", "run": "run-0-0", "difference": "", "low": "", "high": "",
+        "effect": "helps"}
+    assert lines[-1]["kind"] == "reference"
+
+
+def test_markdown_has_table_answer_and_reference(found: StudyReport) -> None:
+    text = to_markdown(found)
+    assert text.startswith("## Does it help?\n")
+    assert "| evolving attention | 15,346 | 91.00 | 92.00 | 93.00 | 92.00 ± 1.00 (best) | +1.67 (+0.23 to +3.10) | " \
+           "helps |" in text
+    assert "| majority class | – |  |  |  | 10.00 |  | reference |" in text
+    assert "Fixed attention hurts: accuracy −4.00 points" in text
+
+
+def test_latex_is_balanced_and_escaped(found: StudyReport) -> None:
+    hostile = replace(found, grid=replace(found.grid, study=replace(found.grid.study, question=HOSTILE)))
+    text = to_latex(hostile)
+    body = text[text.index("\\begin"):text.index("\\end{table}")]
+    assert body.count("\\begin{tabular}") == body.count("\\end{tabular}") == 1
+    assert r"100\% \& \_more\_ \$x \{y\}" in body
+    rows = [line for line in body.splitlines() if line.endswith("\\\\")]
+    assert {line.count(" & ") for line in rows} == {4}
+    assert "3 runs in each group" in body
+    assert not any(c in body for c in "±−–")
+
+
+def test_the_figure_is_valid_svg_with_a_dot_for_every_run(found: StudyReport) -> None:
+    root = ElementTree.fromstring(to_svg(found))
+    assert sum(node.tag.endswith("circle") for node in root.iter()) == 9
+    texts = [node.text or "" for node in root.iter() if node.tag.endswith("text")]
+    assert "no attention" in texts
+    assert any("Test accuracy (%)" in text for text in texts)
+    assert to_svg(report(make_grid(attention_study(), []))) == ""
+
+
+def test_ticks_are_round_numbers_within_the_axis() -> None:
+    assert ticks(9.5, 18.6) == [10, 12, 14, 16, 18]
+    assert ticks(-0.1, 0.12) == pytest.approx([-0.1, -0.05, 0.0, 0.05, 0.1])
+
+
+def test_the_commands_make_the_same_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_time", lambda configs, kinds, root: {})
+    groups = (StudyGroup("ace", {"attention": "fixed"}), StudyGroup("gru-ode-bayes"))
+    folds = Study("folds", "ushcn", groups, seeds=(), folds=(0, 3), held={"epochs": 3, "impute": True}, baseline=1,
+                  metric="negll")
+    for study in (attention_study(question="Does it help, or \"not\"?"), folds):
+        new = shlex.split(to_commands(study).splitlines()[0])
+        assert new[0] == "acenode"
+        assert main([*new[1:], "--json"]) == 0
+        assert StudyStore(RunStore(tmp_path / "runs")).read(study.name) == study
+
+
+def test_the_script_trains_a_study_and_prints_its_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study("nets", "mnist", (StudyGroup("resnet"), StudyGroup("odenet")), seeds=(0,), held={
+        "epochs": 1, "batch_size": 512, "snapshots": 2, "analysis": False, "rtol": 0.1})
+    script = tmp_path / "repeat.py"
+    script.write_text(to_python(study, str(tmp_path / "own")))
+    assert sum(bool(line.strip()) for line in script.read_text().splitlines()) <= 10
+    runpy.run_path(str(script))
+    assert capsys.readouterr().out.startswith("ODE-Net: cannot be told with 1 seed: at least 2 more are needed")
+    grid = make_grid(study, Catalogue(RunStore(tmp_path / "own")).entries())
+    assert grid.finished == 2
+
+
+@pytest.fixture
+def played(make) -> StudyReport:
+    """Return a study with two runs in folders, one a group."""
+    study = attention_study(question=HOSTILE, seeds=(0,))
+    runs: dict[str, Run] = {}
+    for group, kind in enumerate(("evolving", "none")):
+        entry, = finished(study, {2 * group: [0.9]})
+        runs[entry.id] = make(entry.id, config=entry.config, records=metrics(), outcome=result(),
+                              snapshots={1: snapshot(1, kind="none" if kind == "none" else "elementwise")})
+    entries = Catalogue(RunStore(next(iter(runs.values())).path.parent)).entries()
+    return report(make_grid(study, entries))
+
+
+def test_the_page_is_self_contained_with_a_player_of_every_group(played: StudyReport) -> None:
+    html = study_page.render(played)
+    page = read(html)
+    assert [run["label"] for run in page.data["player"]["runs"]] == ["evolving attention", "no attention"]
+    assert set(page.data["player"]["embedded"]) == {"run-0-0", "run-2-0"}
+    assert "fixed attention: not measured yet" in page.text.lower()
+    for text in ("75.00", "not comparable with the paper", "acenode study run attention", "train_study"):
+        assert text in page.text.lower() or text in page.text
+    assert "<script>alert" not in html
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    assert not page.all("link")
+
+
+def test_a_site_links_studies_and_the_reports_of_their_runs(played: StudyReport, tmp_path: Path) -> None:
+    index = site.write([played], [], tmp_path / "site")
+    links = [e.attributes["href"] for e in read(index.read_text()).all("a")]
+    assert links == ["attention.html", "runs/run-0-0.html", "runs/run-2-0.html"]
+    assert all((index.parent / str(link)).is_file() for link in links)
+    inner = [e.attributes["href"] for e in read((index.parent / "attention.html").read_text()).all("a")]
+    assert inner == ["runs/run-0-0.html", "runs/run-2-0.html"]
+
+
+def test_export_by_command(played: StudyReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = RunStore(tmp_path)
+    StudyStore(runs).write(played.grid.study)
+    out = tmp_path / "out"
+    for to in ("md", "tex", "csv"):
+        assert main(["export", "attention", "--to", to, "--out", str(out), "--runs", str(tmp_path)]) == 0
+        assert capsys.readouterr().out.strip() == str(out / f"attention.{to}")
+        assert (out / f"attention.{to}").stat().st_size
+    assert main(["export", "attention", "run-0-0", "--to", "site", "--out", str(out), "--runs", str(tmp_path)]) == 0
+    assert (out / "index.html").is_file()
+    assert main(["export", "run-0-0", "run-2-0", "--to", "csv", "--runs", str(tmp_path)]) == 2
+    assert main(["export", "attention", "--to", "pdf", "--runs", str(tmp_path)]) == 2
+
+
+def test_only_code_can_be_exported_before_a_run_is_finished(tmp_path: Path) -> None:
+    empty = report(make_grid(attention_study(), []))
+    for to in TEXTS.keys() - {"py", "sh"}:
+        with pytest.raises(UserError, match="no run of attention is finished yet"):
+            export_study(empty, to, tmp_path)
+    assert export_study(empty, "py", tmp_path).name == "attention.py"
