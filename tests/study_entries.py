@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from catalogue_entries import entry
@@ -31,7 +32,8 @@ def one(study: Study, group: int, repeat: int, value: float | None, **given: Any
     config = group_config(study, study.groups[group], study.repeats[repeat])
     stored = {k: v for k, v in config.to_dict().items() if k != "format"}
     metric = study.metric or {"mnist": "accuracy", "physionet": "auc"}.get(study.experiment, "mse")
-    found = replace(entry(), method=config.method, experiment=study.experiment, data=study.data,
-                    id=f"run-{group}-{repeat}", config=stored, seed=config.seed, value=value, metric=metric,
+    name = f"run-{group}-{repeat}"
+    found = replace(entry(), method=config.method, experiment=study.experiment, data=study.data, id=name,
+                    path=Path(name), config=stored, seed=config.seed, value=value, metric=metric,
                     test={} if value is None else {metric: value})
     return replace(found, **given)

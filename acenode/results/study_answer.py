@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Literal
 
+from acenode.data.folds import FOLDS
 from acenode.results.intervals import MIN_RUNS, MOST_PAIRS, Interval, paired_interval, pairs_needed
 from acenode.results.metric_format import MetricFormat
 from acenode.results.study_grid import GridRow, StudyGrid, repeats_word
@@ -34,7 +35,7 @@ class StudyAnswer:
     """What a study shows so far."""
 
     comparisons: tuple[Comparison, ...]  # of all groups but the baseline, in order
-    best: str | None  # the group with the best mean; None while a group has fewer than three seeds
+    best: str | None  # the group that is better than every other one; None if that cannot be told
     notes: tuple[str, ...]  # groups that are no better than a trivial reference, runs that are missing
     text: str  # all of it as sentences
 
@@ -76,17 +77,26 @@ def compare(grid: StudyGrid, row: GridRow) -> Comparison:
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
     words = f"more than {MOST_PAIRS:,}" if more is None else f"about {more} more"
-    text = f"{row.name}: cannot be told with {seeds}: {words} would be needed ({size})"
+    only = f", as further seeds of the {FOLDS} folds" if grid.study.folds and (needed or FOLDS + 1) > FOLDS else ""
+    text = f"{row.name}: cannot be told with {seeds}: {words} would be needed{only} ({size})"
     return Comparison(row.name, "unknown", n, difference, interval, more, text)
 
 
 def best_group(grid: StudyGrid) -> str | None:
-    """Return the group with the best mean over the seeds that all groups have; None if these are fewer than three."""
-    shared = set(grid.study.repeats).intersection(*(row.values for row in grid.rows))
+    """Return the group that is better than every other one, by an interval that excludes zero; None if there is none.
+
+    Only seeds that all groups have count, and fewer than three of them never give a best group.
+    """
+    shared = [repeat for repeat in grid.study.repeats if all(repeat in row.values for row in grid.rows)]
     if len(shared) < MIN_RUNS:
         return None
-    choose = max if grid.measure.higher_is_better else min
-    return choose(grid.rows, key=lambda row: mean(row.values[repeat] for repeat in sorted(shared, key=str))).name
+    sign = 1 if grid.measure.higher_is_better else -1
+    best = max(grid.rows, key=lambda row: sign * mean(row.values[repeat] for repeat in shared))
+    for row in grid.rows:
+        differences = [round(sign * (best.values[repeat] - row.values[repeat]), DECIMALS) for repeat in shared]
+        if row is not best and paired_interval(differences)[0] <= 0:
+            return None
+    return best.name
 
 
 def measure_change(measure: MetricFormat, difference: float) -> str:

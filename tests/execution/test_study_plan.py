@@ -7,11 +7,32 @@ from pathlib import Path
 import pytest
 from study_entries import attention_study, finished, one
 
+from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.study_plan import check_data, plan
+from acenode.execution.study_run import queue_study
 from acenode.results.study_grid import make_grid
 from acenode.results.study_presets import preset
 from acenode.results.study_time import StudyTime, time_left
+from acenode.runs.store import Run
+
+
+class StartedRuns:
+    """A launcher that trains nothing."""
+
+    def __init__(self) -> None:
+        self.resumed: list[Run] = []
+
+    def start(self, config: Config) -> Run:
+        return Run(Path(f"new-{config.get('attention')}"))
+
+    def resume(self, run: Run) -> None:
+        self.resumed.append(run)
+
+    def stop(self, run: Run) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
 
 
 def test_a_plan_has_what_is_missing_the_first_seeds_first_and_on_the_chosen_device() -> None:
@@ -23,6 +44,16 @@ def test_a_plan_has_what_is_missing_the_first_seeds_first_and_on_the_chosen_devi
         "no attention, seed 0", "evolving attention, seed 1", "fixed attention, seed 1", "no attention, seed 1"]
     assert [run.seconds for run in found] == [25.0, 100.0, 100.0, 100.0]
     assert {run.config.device for run in found} == {"cpu"}
+
+
+def test_queueing_starts_what_is_missing_and_resumes_what_is_unfinished() -> None:
+    study = attention_study(seeds=(0,))
+    runs = [*finished(study, {0: [0.9]}), one(study, 1, 0, None, state="stopped", progress=0.5)]
+    launcher = StartedRuns()
+    queued = queue_study(make_grid(study, runs), launcher, runs, device="cpu")
+    assert [run.id for run in queued] == ["run-1-0", "new-none"]
+    assert launcher.resumed == [runs[1].run]
+    assert queue_study(make_grid(study, finished(study, {g: [0.9] for g in range(3)})), launcher, []) == []
 
 
 def test_the_time_is_that_of_missing_runs_and_of_what_is_left_of_others() -> None:

@@ -107,9 +107,18 @@ def test_a_difference_without_direction_needs_too_many_seeds() -> None:
     assert "cannot be told with 3 seeds: more than 1,000 would be needed" in found.text
 
 
-def test_there_is_no_best_while_a_group_has_fewer_than_three_seeds() -> None:
+def test_a_best_group_has_three_seeds_and_is_better_than_every_other_one() -> None:
     assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7]})) is None
     assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7, 0.7]})) == "evolving attention"
+    assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.9, 0.7], 2: [0.7, 0.7, 0.7]})) is None
+
+
+def test_more_folds_than_there_are_are_asked_for_as_seeds() -> None:
+    study = Study("host", "ushcn", (StudyGroup("ace"), StudyGroup("gru-ode-bayes")), seeds=(), folds=(0, 1, 2),
+                  data="full", baseline=1)
+    # differences 0.01, 0, 0.02: mean and deviation are equal, which takes seven pairs
+    text = answer(make_grid(study, finished(study, {0: [0.41, 0.42, 0.44], 1: [0.40, 0.42, 0.42]}))).text
+    assert "cannot be told with 3 folds: about 4 more would be needed, as further seeds of the 5 folds (MSE" in text
 
 
 def test_groups_that_do_not_beat_the_trivial_reference_are_named() -> None:
