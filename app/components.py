@@ -99,6 +99,11 @@ def tour_picture(key: str, kind: str, data: dict[str, Any], start_at: float) -> 
     return _mount("tour", key, {"kind": kind, "startAt": start_at, **data})
 
 
+def tour_top(key: str, step: int) -> Any:
+    """Scroll to the top of the page whenever the step changes."""
+    return _mount("tour_top", key, {"step": step})
+
+
 def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:
     """Show tables of the paper with our values; `choose` is called with the table and key of a clicked cell."""
     def clicked() -> None:

@@ -29,6 +29,7 @@ def show() -> None:
             _show_words(number, STEPS[number - 1])
         with picture, st.container(key=f"tour-step-{number}"):
             (_show_flow, _show_swap, _show_attended, _show_player, _show_kinds)[number - 1]()
+    components.tour_top("tour-top", number)
 
 
 def current() -> int:
@@ -70,7 +71,7 @@ def _show_flow() -> None:
 
 
 def _show_swap() -> None:
-    components.tour_picture("tour-swap", "swap", tour_data.swaps(), START)
+    components.tour_picture("tour-swap", "swap", tour_data.swaps(), 0.2)
 
 
 def _show_attended() -> None:
@@ -79,7 +80,7 @@ def _show_attended() -> None:
     if entry is None or found is None:
         st.info(NO_RUN, icon=":material/info:")
         return
-    components.tour_picture("tour-attend", "attend", found, 0.6)
+    components.tour_picture("tour-attend", "attend", found, recorded_player.START)
     _show_source(entry)
 
 

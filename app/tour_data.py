@@ -65,7 +65,8 @@ def attended(entry: Entry) -> dict[str, Any] | None:
     mixed = mix(weights, h)
     top = float(weights.max())
     frames, samples, size = h.shape
-    return {"attend": {
+    clearest = int(weights[-1, 0].max(-1).argmax())  # the row of the first sample that concentrates most
+    return {"row": clearest, "attend": {
         "frames": frames, "samples": samples, "size": size, "top": top,
         "reach": float(max(np.abs(h).max(), np.abs(mixed).max())),
         "h": snapshots.to_base64(h.astype("<f4")), "attended": snapshots.to_base64(mixed.astype("<f4")),

@@ -1,7 +1,7 @@
 // A picture of the tour that follows a time t: play, drag t, choose what is shown.
 //
 //   mount(element, data) → { update(data), destroy() }
-//   data = { kind: "flow" | "swap" | "attend", startAt, …what the picture of that kind draws }
+//   data = { kind: "flow" | "swap" | "attend", startAt, row: the row that is marked first, …what the picture draws }
 //
 // A picture has choices(data) → { label, names, colours } or null; rows(data) → { label, count } or null; height(width);
 // draw(g, w, h, data, state, theme), which may return areas that can be pointed at; and words(data, state) → a sentence.
@@ -18,7 +18,7 @@ const WATCH_MS = 500;
 
 class Picture {
   constructor(element, data) {
-    this.state = { t: data.startAt ?? 0, choice: data.choice ?? 0, row: 0 };
+    this.state = { t: data.startAt ?? 0, choice: 0, row: data.row ?? 0 };
     this.request = this.last = null;
     this.playing = false;
     this.width = 0;
@@ -35,17 +35,17 @@ class Picture {
 
   build(element) {
     this.button = make("button", { type: "button", className: "play", on: { click: () => this.play(!this.playing) } });
-    this.time = this.slider("Time t", 0, 1, "0.005", (t) => { this.play(false); this.state.t = t; });
+    this.time = this.slider("Time (t)", 0, 1, "0.005", (t) => { this.play(false); this.state.t = t; });
     this.timeText = make("output");
-    this.row = this.slider("Coordinate i", 1, 1, "1", (i) => { this.state.row = i - 1; });
+    this.row = this.slider("Coordinate (i)", 1, 1, "1", (i) => { this.state.row = i - 1; });
     this.rowText = make("output");
-    this.rowLine = make("label", { className: "slider row", hidden: true }, "Coordinate i", this.row, this.rowText);
+    this.rowLine = make("label", { className: "slider row", hidden: true }, "Coordinate (i)", this.row, this.rowText);
     this.choices = make("div", { className: "choices", role: "group", hidden: true });
     this.canvas = make("canvas", { role: "img" });
     this.frame = make("div", "frame", this.canvas);
     this.words = make("p", "words");
     this.node = make("div", "ace-tour", this.choices,
-      make("div", "line", this.button, make("label", "slider", "Time t", this.time, this.timeText)), this.rowLine, this.frame, this.words);
+      make("div", "line", this.button, make("label", "slider", "Time (t)", this.time, this.timeText)), this.rowLine, this.frame, this.words);
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
     this.canvas.addEventListener("pointermove", (event) => { if (event.buttons || event.pointerType === "mouse") this.point(event); });
     element.append(this.node);
@@ -124,7 +124,9 @@ class Picture {
     this.areas = picture.draw(g, width, height, data, state, theme);
     const words = picture.words(data, state);
     setText(this.words, words);
-    if (this.canvas.getAttribute("aria-label") !== words) this.canvas.setAttribute("aria-label", words);
+    for (const [node, name] of [[this.canvas, "aria-label"], [this.time, "aria-valuetext"], [this.row, "aria-valuetext"]]) {
+      if (node.getAttribute(name) !== words) node.setAttribute(name, words);  // what is shown at t, for screen readers
+    }
   }
 
   destroy() {

@@ -80,8 +80,8 @@ export const ATTEND = {
     text(g, "Attended (h′)", beside.x + beside.w, beside.y + beside.h + 24, { ...ink, align: "right", base: "top" });
     countTicks(g, map, size, true, theme);
     countTicks(g, map, size, false, theme);
-    text(g, "Weights (softmax of a): from j", map.x, map.y + map.h + 24, { ...ink, base: "top" });
-    text(g, "Into coordinate i", 10, map.y + map.h / 2, { ...ink, align: "center", turn: true });
+    text(g, "From coordinate (j)", map.x, map.y + map.h + 24, { ...ink, base: "top" });
+    text(g, "Into coordinate (i)", 10, map.y + map.h / 2, { ...ink, align: "center", turn: true });
     const [w, x] = [12, beside.x + 8];
     for (let n = 0; n < 64; n++) {
       g.fillStyle = `rgb(${viridis(n / 63).join(" ")})`;

@@ -50,7 +50,7 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     tab.page.get_by_role("link", name="A tour in five steps").click()
     heading(tab, 1)
     picture(tab, "flow")
-    drag(tab, "Time t", "End")
+    drag(tab, "Time (t)", "End")
     tab.until(f"{PICTURE}.__tour.words().includes('At t = 1.00, 120 of 120 points')")
     tab.press("▶ Play")
     tab.until(f"{PICTURE}.__tour.state().t < 1")  # it starts again from the beginning
@@ -59,7 +59,7 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     heading(tab, 2)
     picture(tab, "swap")
     tab.until("location.search.includes('step=2')")
-    drag(tab, "Time t", "End")
+    drag(tab, "Time (t)", "End")
     tab.until(f"{PICTURE}.__tour.state().t === 1")
     assert "below blue" not in words(tab)
     assert "after training: 1.00" in words(tab)
@@ -75,8 +75,9 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     tab.page.get_by_role("button", name="2: died").click()
     tab.until(f"{PICTURE}.__tour.state().choice === 1")
     assert words(tab) != before
-    drag(tab, "Coordinate i", "ArrowRight")
-    tab.until(f"{PICTURE}.__tour.words().includes('coordinate 2 is')")
+    drag(tab, "Coordinate (i)", "Home")
+    tab.until(f"{PICTURE}.__tour.words().includes('coordinate 1 is')")
+    assert tab.page.get_by_label("Coordinate (i)", exact=True).get_attribute("aria-valuetext") == words(tab)
     box = tab.page.locator(".ace-tour canvas").bounding_box()
     tab.page.mouse.move(box["x"] + 150, box["y"] + box["height"] - 60)  # one of the last rows of the map
     tab.until(f"{PICTURE}.__tour.state().row > 15")
@@ -97,13 +98,27 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     tab.page.get_by_role("radio", name="none", exact=True).click()
     tab.until("document.body.innerText.includes('This method has no attention')")
     assert tab.evaluate(f"{PLAYER}.__player.frame().probe") == 3  # the same sample
-    tab.page.get_by_role("radio", name="MNIST", exact=True).click()
+    tab.open("tour?step=5&on=mnist")
+    heading(tab, 5)
     tab.until("document.querySelector('.st-key-tour-scores').innerText.includes('3 seeds')")
 
     tab.page.get_by_role("button", name="Attention", exact=False).first.click()
     heading(tab, 3)
     tab.page.go_back()
     heading(tab, 5)
+    tab.close()
+
+
+def test_the_next_step_is_read_from_its_top(chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served)
+    tab.page.set_viewport_size({"width": 390, "height": 700})
+    tab.open("tour?step=3")
+    picture(tab, "attend")
+    tab.page.get_by_role("button", name="Next").evaluate("node => node.scrollIntoView({block: 'start'})")
+    tab.until("document.querySelector('.stMain').scrollTop > 100")
+    tab.page.get_by_role("button", name="Next").click()
+    heading(tab, 4)
+    tab.until("document.querySelector('.stMain h1').getBoundingClientRect().top >= 0")
     tab.close()
 
 
