@@ -7,7 +7,8 @@ from html import escape
 
 from acenode.results.study_table import StudyReport
 
-LEFT, WIDTH, LINE, PADDING = 260, 860, 34, 24  # pixels: of the names, of all, of a group, around the dots
+WIDTH, LINE, PADDING = 600, 34, 24  # pixels: of the plot, of a group, around the dots
+LETTER = 8.5  # pixels of a letter, at most on average
 TICKS = 6  # about so many
 STYLE = ("text{font:14px system-ui,sans-serif;fill:currentColor}.axis{stroke:currentColor;opacity:.35}"
          ".dot{fill:#3b7dd8;opacity:.75}.mean{stroke:#c2541b;stroke-width:3}.reference{stroke:currentColor;"
@@ -21,11 +22,12 @@ def to_svg(found: StudyReport) -> str:
     if not values:
         return ""
     low, high = _range(values, [reference.value for reference in found.references])
+    left = 20 + LETTER * max(len(row.name) for row in grid.rows)
     bottom = LINE * len(grid.rows) + PADDING
     height = bottom + 44
 
     def x(value: float) -> float:
-        return LEFT + PADDING + (value - low) / (high - low) * (WIDTH - LEFT - 2 * PADDING)
+        return left + PADDING + (value - low) / (high - low) * (WIDTH - 2 * PADDING)
 
     parts = []
     for tick in ticks(low * measure.scale, high * measure.scale):
@@ -38,7 +40,7 @@ def to_svg(found: StudyReport) -> str:
                          f'y2="{bottom}"><title>{escape(reference.name)}</title></line>')
     for i, row in enumerate(grid.rows):
         y = PADDING + LINE * i + LINE / 2
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 5:.0f}" text-anchor="end">{escape(row.name)}</text>')
+        parts.append(f'<text x="{left - 8:.0f}" y="{y + 5:.0f}" text-anchor="end">{escape(row.name)}</text>')
         parts += [f'<circle class="dot" cx="{x(value):.1f}" cy="{y:.0f}" r="6"/>' for value in row.values.values()]
         if row.mean is not None:
             parts.append(f'<line class="mean" x1="{x(row.mean):.1f}" x2="{x(row.mean):.1f}" y1="{y - 11:.0f}" '
@@ -46,10 +48,10 @@ def to_svg(found: StudyReport) -> str:
     unit = f" ({measure.unit.strip()})" if measure.unit.strip() else ""
     near = [reference.name for reference in found.references if low <= reference.value <= high]
     legend = "dots: runs, lines: means" + (f", dashed: {', '.join(near)}" if near else "")
-    parts.append(f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{height - 6}" text-anchor="middle">'
+    parts.append(f'<text x="{left + WIDTH / 2:.0f}" y="{height - 6}" text-anchor="middle">'
                  f'{escape(f"Test {measure.title}{unit}; {legend}")}</text>')
     label = f"Test {measure.title} of every run by group"
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + WIDTH:.0f} {height}" role="img" '
             f'aria-label="{escape(label)}"><style>{STYLE}</style>{"".join(parts)}</svg>')
 
 

@@ -45,7 +45,7 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
               "always": True}
     code = script("\n".join((player_assets.script(), *(asset(name) for name in SCRIPTS))))
     return Template(asset("study.html")).substitute(
-        title=escape(study.question or study.name), name=escape(study.name),
+        title=escape(study.question or study.name), name=escape(study.name if study.question else study.experiment),
         style=asset("style.css") + player_assets.style_sheet(), scripts=digest(code), code=code,
         data=embedded({"player": player, "classes": []}), caption=escape(f"{shown.caption}."),
         sample=" sample" if study.data == "sample" else "",

@@ -80,6 +80,16 @@ def test_the_figure_is_valid_svg_with_a_dot_for_every_run(found: StudyReport) ->
     assert to_svg(report(make_grid(attention_study(), []))) == ""
 
 
+def test_long_names_are_not_cut_off_in_the_figure() -> None:
+    schedules = ("alternating", "joint")
+    groups = (*(StudyGroup("ace", {"schedule": s}) for s in schedules), StudyGroup("gru-ode-bayes"))
+    study = Study("long", "ushcn", groups)
+    root = ElementTree.fromstring(to_svg(report(make_grid(study, finished(study, {0: [0.4], 1: [0.5], 2: [0.6]})))))
+    for node in root.iter():
+        if node.get("text-anchor") == "end":
+            assert float(str(node.get("x"))) >= 7.5 * len(node.text or "")  # 14 pixels high: about 7.5 a letter
+
+
 def test_ticks_are_round_numbers_within_the_axis() -> None:
     assert ticks(9.5, 18.6) == [10, 12, 14, 16, 18]
     assert ticks(-0.1, 0.12) == pytest.approx([-0.1, -0.05, 0.0, 0.05, 0.1])
