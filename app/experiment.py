@@ -34,9 +34,10 @@ class RequestedRuns:
 def show(name: str) -> None:
     """Show the page of the experiment with this name."""
     experiment = experiments.get(name)
-    shown = live_runs.chosen(experiment)
     heading = st.container(gap="xsmall")
-    start = preset.read(experiment)
+    with st.container():  # a container each, so that a notice that comes or goes does not rebuild the player
+        shown = live_runs.chosen(experiment)
+        start = preset.read(experiment)
     line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="form-line")
     open_key = f"unfolded/{experiment.name}/{start.name}"
     unfolded = st.session_state.get(open_key, bool(start.name) or _lacks_data(experiment))
@@ -149,7 +150,7 @@ def _sentence(experiment: Experiment, request: RequestedRuns) -> str:
     """Describe the runs: method, data, epochs, seeds, and the settings that were changed."""
     values, config, seeds = request.values, request.configs[0], request.seeds
     epochs = config.part(Training).epochs
-    changed = ", ".join(f"{labels.setting(k)} {labels.setting_value(v)}" for k, v in values.changed.items()
+    changed = ", ".join(f"{labels.setting(k)} = {labels.setting_value(v)}" for k, v in values.changed.items()
                         if k != "epochs")
     parts = [f"**{messages.escape(labels.method_title(experiment.name, values.method))}** on the "
              + ("sample" if values.data == "sample" else "full data"),

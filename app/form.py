@@ -56,7 +56,8 @@ def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, An
                 st.markdown(f"**{title}**")
                 with st.container(horizontal=True, gap="medium"):
                     for name in members:
-                        _ask(experiment, values, name, preset, preset_name)
+                        with st.container(width="content", gap="xxsmall"):
+                            _ask(experiment, values, name, preset, preset_name)
     with st.expander("Hyperparameters", icon=":material/tune:"):
         st.caption("Defaults: the paper's best settings for the full data, smaller ones for the sample.")
         groups = [g for g in FOLDED if any(_group(name) == g for name in names)]
@@ -101,7 +102,7 @@ def _ask(experiment: Experiment, values: FormValues, name: str, preset: Mapping[
             value = check(name, st.number_input(title, value=start, step=1, key=key, help=_help(setting)))
         else:
             text = st.text_input(title, repr(start), key=key, help=_help(setting),
-                                 width=140 if setting.group in OPEN else "stretch")
+                                 width=200 if setting.group in OPEN else "stretch")
             value = parse(name, text.strip())
     except UserError as error:
         messages.invalid(error)

@@ -104,18 +104,21 @@ def show(experiment: Experiment, shown: list[Entry]) -> None:
                 "appear here during training.", icon=":material/play_arrow:")
         return
     runs = for_charts(shown)
-    for entry in shown:
-        if entry.busy:
-            _show_controls(experiment, entry)
-    if shown:
-        components.player("player", runs, START, scroll=st.session_state.pop("scroll", None))
-    else:
-        st.info("Choose a run to see its player, curves and results.", icon=":material/touch_app:")
-    for entry in shown:
-        if not entry.busy:
-            with st.container(border=True):
+    with st.container():  # a container each: a run that ends then does not rebuild the player and the curves
+        for entry in shown:
+            if entry.busy:
                 _show_controls(experiment, entry)
-                result_tabs.show_numbers(entry)
+    with st.container():
+        if shown:
+            components.player("player", runs, START, scroll=st.session_state.pop("scroll", None))
+        else:
+            st.info("Choose a run to see its player, curves and results.", icon=":material/touch_app:")
+    with st.container():
+        for entry in shown:
+            if not entry.busy:
+                with st.container(border=True):
+                    _show_controls(experiment, entry)
+                    result_tabs.show_numbers(entry)
     _choose(entries, _selection_key(experiment))
     if shown:
         metric = metric_format.of(experiment.metric.name, experiment.name)

@@ -52,9 +52,13 @@ def server(root: Path, port: int | None = None, **environment: str) -> Iterator[
 
 
 def show_curves(page: Any, served: Served, path: str, run: str, points: int = 1) -> None:
-    """Open a page, wait until a run's curves have at least that many points, and scroll to them."""
+    """Open a page, wait until a run's curves have at least that many points, and scroll to them.
+
+    The player above the curves must have its final height by then, or it would move them out of view.
+    """
     page.goto(f"{served.url}/{path}")
-    page.wait_for_function(f"() => {CURVES}?.__curves.points('{run}') >= {points}", timeout=60_000)
+    page.wait_for_function(f"() => {CURVES}?.__curves.points('{run}') >= {points} && {PLAYER}?.__player.settled()",
+                           timeout=60_000)
     page.evaluate(f"() => {CURVES}.scrollIntoView()")
 
 

@@ -66,7 +66,7 @@ def long_run(chrome: Any, served: Served, store: RunStore) -> Run:
 
 def test_curves_update_and_keep_their_zoom(chrome: Any, served: Served, long_run: Run) -> None:
     tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
-    tab.until(f"{tab.points(long_run.id)} > 5")
+    tab.until(f"{tab.points(long_run.id)} > 5 && {PLAYER}?.__player.settled()")
     tab.evaluate(f"{CURVES}.scrollIntoView()")
     tab.until(f"{CURVES}.__curves.ranges('losses') !== null")
     box = tab.page.locator("[data-panel=losses] .nsewdrag").first.bounding_box()

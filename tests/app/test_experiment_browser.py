@@ -68,7 +68,7 @@ def test_no_toolbar_covers_data_on_a_narrow_screen(chrome: Any, served: Served) 
     tab.page.wait_for_timeout(300)
     assert not tab.page.locator("[data-testid=stElementToolbar]:visible").count()
     tab.open("mnist")
-    tab.until(f"{CURVES} !== undefined")
+    tab.until(f"{CURVES} !== undefined && {PLAYER}?.__player.settled()")
     tab.evaluate(f"{CURVES}.scrollIntoView()")
     tab.page.locator("[data-panel=losses] .nsewdrag").first.hover()
     assert not tab.page.locator(".modebar:visible").count()
@@ -77,7 +77,7 @@ def test_no_toolbar_covers_data_on_a_narrow_screen(chrome: Any, served: Served) 
 
 def test_the_line_unfolds_into_the_form_and_diagnostics_are_a_tab(chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served).open("mnist")
-    tab.until(f"{CURVES} !== undefined")
+    tab.until(f"{CURVES} !== undefined && {PLAYER}?.__player.settled()")
     assert tab.evaluate(PANELS) == "metric,losses"
     tab.page.get_by_role("tab", name="Diagnostics").click()
     tab.until(f"{PANELS} === 'nfe,dt,gradients,seconds,lr'")

@@ -68,7 +68,7 @@ def test_pages(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -
 
     first = runs["first"].id
     tab.open(f"mnist?runs={first},{runs['third'].id}")
-    tab.until(f"{tab.points(first)} > 0")
+    tab.until(f"{tab.points(first)} > 0 && {PLAYER}?.__player.settled()")
     keep(tab, "experiment", scheme)
     tab.evaluate(f"{CURVES}.scrollIntoView()")
     page.wait_for_timeout(800)

@@ -63,7 +63,7 @@ class Player {
     });
     this.tip = new Tip();
     this.runs = make("div", "runs");
-    this.node = make("div", { className: "ace-player", tabIndex: 0, role: "group", on: { keydown: (event) => this.bar.key(event) },
+    this.node = make("div", { className: "ace-player loading", tabIndex: 0, role: "group", on: { keydown: (event) => this.bar.key(event) },
       "aria-label": "Trajectory player. Left and right: one frame; up and down: one epoch; space: play or pause." }, this.bar.node, this.runs, this.tip.node);
     element.append(this.node);
     this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint());
@@ -85,7 +85,7 @@ class Player {
 
   go({ t, epoch, probe }) {
     const s = this.state, before = `${s.t}/${s.epoch}/${s.probe}`;
-    if (Number.isFinite(t)) s.t = clamp(t, ...this.ends);
+    if (Number.isFinite(t)) [s.t, this.startAt] = [clamp(t, ...this.ends), 0];
     if (Number.isInteger(epoch)) {
       s.epoch = this.epochs.findLast((e) => e <= epoch) ?? this.epochs[0] ?? epoch;
       if (this.wanted.epoch !== null || s.epoch !== this.epochs.at(-1)) this.wanted.epoch = s.epoch;
@@ -189,6 +189,7 @@ class Player {
     for (const view of this.views) view.arrange();
     this.clock.wake();
     this.settled ||= answered;
+    if (this.settled) this.node.classList.remove("loading");
     if (answered) this.writeAddressLater();
   }
 
@@ -245,6 +246,7 @@ export function mount(element, data) {
     fps: () => player.clock.fps(),
     cost: () => player.clock.cost(),
     drawn: () => player.views.length > 0 && player.views.every(({ run }) => run.blocks.has(run.epochFor(player.state.epoch))),
+    settled: () => player.settled,
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
     seek: (frame) => player.seek(frame),
     play: (on = true) => player.play(on),
