@@ -31,11 +31,11 @@ def heading(tab: Tab, number: int) -> None:
 
 def picture(tab: Tab, kind: str) -> None:
     """Wait until the picture of a kind is drawn."""
-    tab.until(f"{PICTURE}?.__tour.kind() === '{kind}' && {PICTURE}.__tour.words() !== ''")
+    tab.until(f"{PICTURE}?.__tour.kind() === '{kind}' && {PICTURE}?.__tour.words() !== ''")
 
 
 def words(tab: Tab) -> str:
-    return str(tab.evaluate(f"{PICTURE}.__tour.words()"))
+    return str(tab.evaluate(f"{PICTURE}?.__tour.words()"))
 
 
 def drag(tab: Tab, label: str, key: str) -> None:
@@ -51,20 +51,20 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     heading(tab, 1)
     picture(tab, "flow")
     drag(tab, "Time (t)", "End")
-    tab.until(f"{PICTURE}.__tour.words().includes('At t = 1.00, 120 of 120 points')")
+    tab.until(f"{PICTURE}?.__tour.words().includes('At t = 1.00, 120 of 120 points')")
     tab.press("▶ Play")
-    tab.until(f"{PICTURE}.__tour.state().t < 1")  # it starts again from the beginning
+    tab.until(f"{PICTURE}?.__tour.state().t < 1")  # it starts again from the beginning
 
     tab.page.get_by_role("button", name="Next").click()
     heading(tab, 2)
     picture(tab, "swap")
     tab.until("location.search.includes('step=2')")
     drag(tab, "Time (t)", "End")
-    tab.until(f"{PICTURE}.__tour.state().t === 1")
+    tab.until(f"{PICTURE}?.__tour.state().t === 1")
     assert "below blue" not in words(tab)
     assert "after training: 1.00" in words(tab)
     tab.press("One more coordinate")
-    tab.until(f"{PICTURE}.__tour.words().includes('orange is below blue')")
+    tab.until(f"{PICTURE}?.__tour.words().includes('orange is below blue')")
     assert "after training: 0.00" in words(tab)
 
     tab.page.get_by_role("button", name="Next").focus()
@@ -73,34 +73,35 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     picture(tab, "attend")
     before = words(tab)
     tab.page.get_by_role("button", name="2: died").click()
-    tab.until(f"{PICTURE}.__tour.state().choice === 1")
+    tab.until(f"{PICTURE}?.__tour.state().choice === 1")
     assert words(tab) != before
     drag(tab, "Coordinate (i)", "Home")
-    tab.until(f"{PICTURE}.__tour.words().includes('coordinate 1 is')")
+    tab.until(f"{PICTURE}?.__tour.words().includes('coordinate 1 is')")
     assert tab.page.get_by_label("Coordinate (i)", exact=True).get_attribute("aria-valuetext") == words(tab)
     box = tab.page.locator(".ace-tour canvas").bounding_box()
     tab.page.mouse.move(box["x"] + 150, box["y"] + box["height"] - 60)  # one of the last rows of the map
-    tab.until(f"{PICTURE}.__tour.state().row > 15")
+    tab.until(f"{PICTURE}?.__tour.state().row > 15")
 
     tab.page.get_by_role("button", name="Next").click()
     heading(tab, 4)
     wait_for_player(tab.page)
     drag(tab, "Training epoch", "Home")
-    tab.until(f"{PLAYER}.__player.frame().epoch === 0")
+    tab.until(f"{PLAYER}?.__player.frame().epoch === 0")
     tab.until("location.search.includes('step=4') && location.search.includes('epoch=0')")
 
     tab.page.get_by_role("button", name="Next").click()
     heading(tab, 5)
+    tab.until("!document.querySelector('.st-key-tour-player')")  # the player of the step before
     wait_for_player(tab.page)
     assert "better than none" in tab.page.inner_text(".st-key-tour-scores")
     tab.page.locator(".ace-player .probes button").nth(3).click()
-    tab.until(f"{PLAYER}.__player.frame().probe === 3")
+    tab.until(f"{PLAYER}?.__player.frame().probe === 3")
     tab.page.get_by_role("radio", name="none", exact=True).click()
     tab.until("document.body.innerText.includes('This method has no attention')")
-    assert tab.evaluate(f"{PLAYER}.__player.frame().probe") == 3  # the same sample
+    assert tab.evaluate(f"{PLAYER}?.__player.frame().probe") == 3  # the same sample
     tab.open("tour?step=5&on=mnist")
     heading(tab, 5)
-    tab.until("document.querySelector('.st-key-tour-scores').innerText.includes('3 seeds')")
+    tab.until("document.querySelector('.st-key-tour-scores')?.innerText.includes('3 seeds')")
 
     tab.page.get_by_role("button", name="Attention", exact=False).first.click()
     heading(tab, 3)
@@ -118,7 +119,7 @@ def test_the_next_step_is_read_from_its_top(chrome: Any, served: Served) -> None
     tab.until("document.querySelector('.stMain').scrollTop > 100")
     tab.page.get_by_role("button", name="Next").click()
     heading(tab, 4)
-    tab.until("document.querySelector('.stMain h1').getBoundingClientRect().top >= 0")
+    tab.until("document.querySelector('.stMain h1')?.getBoundingClientRect().top >= 0")
     tab.close()
 
 
