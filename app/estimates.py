@@ -15,8 +15,8 @@ from acenode.execution.estimate import estimate, measured
 from . import labels
 from .services import services
 
-DELAY = 2.0  # seconds before a timing starts, in which the page is drawn
-REFRESH = "1s"  # while a timing runs
+DELAY = 4.0  # seconds before a timing starts, in which the page is drawn
+REFRESH = "2s"  # while a timing runs
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ export class Bar {
     this.timeText = make("output");
     this.epochText = make("output");
     const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
-    const mode = select("Attention", [["weight", "Weights"], ["change", "Change since the start (t = 0)"]], "weight", act.mode);
-    const fit = select("Range of the axes", [["all", "All epochs"], ["one", "This epoch"]], "all", (value) => act.fitEpoch(value === "one"));
+    const mode = select("Attention", [["weight", "Weights"], ["change", "Change since start"]], "weight", act.mode);
+    const fit = select("Axes (PCA)", [["all", "All epochs"], ["one", "This epoch"]], "all", (value) => act.fitEpoch(value === "one"));
     const [, loop] = check("Loop", true, act.loop);
     [this.follow, this.followLabel] = check("Follow latest epoch", false, act.follow);
     [, this.same] = check("Shared scales", true, act.same);
@@ -46,7 +46,7 @@ export class Bar {
     this.node = make("div", "bar",
       make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, speed, loop),
       make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
-      make("div", "line", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Range of the axes", fit), this.same, this.probes));
+      make("div", "line", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same, this.probes));
   }
 
   // Handle a key pressed anywhere in the player.
