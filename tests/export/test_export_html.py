@@ -76,7 +76,7 @@ def test_pairwise_attention(make) -> None:
     assert described(found)["state"]["size"] == 5  # a vector is shown over time
     attention = described(found)["attention"]
     assert attention["shape"] == [5, 5]
-    assert attention["title"].startswith("softmax")
+    assert attention["title"].startswith("Attention (softmax(a))")
 
 
 def test_run_without_snapshots_or_analysis(make) -> None:

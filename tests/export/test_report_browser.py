@@ -48,7 +48,7 @@ def test_keyboard_sliders_and_probes(page: Any, ace: Run, tmp_path: Path) -> Non
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     assert shown(page) == (0.125, 1, 0)  # one of nine frames, one epoch
-    page.get_by_label("time t").fill("0.5")
+    page.get_by_label("Time (t)").fill("0.5")
     page.locator(".probes button").nth(2).click()
     assert shown(page) == (0.5, 1, 2)
     page.wait_for_function("() => location.search === '?t=0.5&epoch=1&probe=2'")
