@@ -33,19 +33,19 @@ class WorkerProcess:
         # have the cores. Ctrl-C in a terminal reaches this process only, which then asks its workers to stop.
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         env = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}
-        words = [sys.executable, "-P", "-m", "acenode.execution.worker", str(torch.get_num_threads())]
-        self.process = subprocess.Popen(words, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
+        command = [sys.executable, "-P", "-m", "acenode.execution.worker", str(torch.get_num_threads())]
+        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
                                         process_group=0)
 
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
         """Train a run and wait for its end; return True if the process can train another one."""
         self._send({"run": str(run.path.resolve()), "data": str(data_root.resolve())})
         assert self.process.stdout is not None
-        told = False
+        requested = False
         while not select.select([self.process.stdout], [], [], POLL_SECONDS)[0]:
-            if stop.is_set() and not told:
+            if stop.is_set() and not requested:
                 self._send({"stop": True})
-                told = True
+                requested = True
         if self.process.stdout.read(1):  # the beginning of a line
             self.process.stdout.readline()
             return True

@@ -134,7 +134,7 @@ class Reproduction:
         return usable >= START_SECONDS or (planned.seconds is not None and planned.seconds <= usable)
 
     def _launch(self, planned: QueuedRun) -> tuple[Run | None, str]:
-        """Start or continue a run, unless it was trained by somebody else since the plan was made."""
+        """Start or continue a run, unless another process has trained it since the plan was made."""
         entries, wanted = self.catalogue.entries(), trained_settings(planned.config.to_dict())
         same = [e for e in entries if trained_settings(e.config) == wanted and e.id not in self.running]
         if any(e.busy or (e.state == "finished" and e.id not in self.finished_before) for e in same):

@@ -53,9 +53,15 @@ def minute_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
-    """Replace the process's services by ones over an empty folder."""
-    made = Services(tmp_path / "runs", tmp_path / "data")
+def recorded_folder() -> Path | None:
+    """Return the folder of recorded runs that the pages show: none, unless a module says otherwise."""
+    return None
+
+
+@pytest.fixture
+def services(tmp_path: Path, recorded_folder: Path | None) -> Iterator[Services]:
+    """Replace the process's services by ones over an empty folder and the recorded runs, if there are any."""
+    made = Services(tmp_path / "runs", tmp_path / "data", recorded_folder)
     app_services.replace(made)
     yield made
     made.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -24,13 +24,9 @@ Page = Callable[..., AppTest]
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
-    """Replace the process's services by ones over an empty folder and the recorded runs."""
-    made = Services(tmp_path / "runs", tmp_path / "data", recorded_runs())
-    app_services.replace(made)
-    yield made
-    made.close()
-    app_services.replace(None)
+def recorded_folder() -> Path | None:
+    """Let the pages show the recorded runs."""
+    return recorded_runs()
 
 
 @pytest.fixture

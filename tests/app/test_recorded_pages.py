@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from acenode_app import routes
-from acenode_app import services as app_services
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
@@ -18,13 +17,9 @@ Page = Callable[..., AppTest]
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
-    """Replace the process's services by ones over an empty folder and the recorded runs."""
-    made = Services(tmp_path / "runs", tmp_path / "data", recorded_runs())
-    app_services.replace(made)
-    yield made
-    made.close()
-    app_services.replace(None)
+def recorded_folder() -> Path | None:
+    """Let the pages show the recorded runs."""
+    return recorded_runs()
 
 
 def text(app: AppTest) -> str:

@@ -6,7 +6,7 @@ import base64
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,13 +40,9 @@ def make_tour() -> ModuleType:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[Services]:
-    """Replace the process's services by ones over an empty folder and the recorded runs."""
-    made = Services(tmp_path / "runs", tmp_path / "data", recorded_runs())
-    app_services.replace(made)
-    yield made
-    made.close()
-    app_services.replace(None)
+def recorded_folder() -> Path | None:
+    """Let the pages show the recorded runs."""
+    return recorded_runs()
 
 
 class Linear(torch.nn.Module):
@@ -111,8 +107,8 @@ def test_the_moons_are_separated_at_the_end_and_not_at_the_start() -> None:
     assert "parameters" not in own  # the browser does not need them
 
 
-def test_the_attended_state_is_that_of_the_library(recorded: Services) -> None:
-    entry = tour_data.pairwise_run(recorded.catalogue.entries())
+def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
+    entry = tour_data.pairwise_run(services.catalogue.entries())
     assert entry is not None
     assert entry.experiment == "physionet"
     found = tour_data.attended(entry)
@@ -169,14 +165,14 @@ def test_lower_errors_are_better() -> None:
     assert "is better than none: evolving less none is −0.1" in tour_scores.words(judge(contest))
 
 
-def test_scores_have_the_number_of_runs_of_each_kind(recorded: Services) -> None:
-    (mnist,) = tour_scores.scores("mnist", recorded.catalogue.entries())
+def test_scores_have_the_number_of_runs_of_each_kind(services: Services) -> None:
+    (mnist,) = tour_scores.scores("mnist", services.catalogue.entries())
     rows = {row.kind: row for row in mnist.rows}
     assert list(rows) == ["Evolving", "Fixed", "None"]
     assert "3 seeds" in rows["Evolving"].runs
     assert "3 seeds" in rows["None"].runs
     assert mnist.metric == "Test accuracy in percent, higher is better"
-    assert [s.metric.split(",")[0] for s in tour_scores.scores("ushcn", recorded.catalogue.entries())] == [
+    assert [s.metric.split(",")[0] for s in tour_scores.scores("ushcn", services.catalogue.entries())] == [
         "Test MSE", "Test NegLL"]
     assert tour_scores.scores("mnist", []) == []
 
@@ -184,12 +180,6 @@ def test_scores_have_the_number_of_runs_of_each_kind(recorded: Services) -> None
 # Pages ---------------------------------------------------------------------------------------------------------------
 
 Page = Callable[..., AppTest]
-
-
-@pytest.fixture
-def services(recorded: Services) -> Services:
-    """Let the fixture `page` open pages with the recorded runs."""
-    return recorded
 
 
 @pytest.mark.parametrize("number", range(1, 6))

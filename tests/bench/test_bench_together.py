@@ -89,10 +89,10 @@ def test_memory_counts_child_processes() -> None:
 
 
 def test_the_service_of_cuda_is_started_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a program in place of nvidia-cuda-mps-control that writes down what it is told."""
-    program, told = tmp_path / mps.CONTROL, tmp_path / "told"
-    program.write_text(f'#!/bin/sh\n[ "$1" = -d ] && echo start in "$CUDA_MPS_PIPE_DIRECTORY" >> {told} || '
-                       f'{{ read line; echo "$line" >> {told}; }}\n')
+    """With a program in place of nvidia-cuda-mps-control that writes down its requests."""
+    program, requests = tmp_path / mps.CONTROL, tmp_path / "requests"
+    program.write_text(f'#!/bin/sh\n[ "$1" = -d ] && echo start in "$CUDA_MPS_PIPE_DIRECTORY" >> {requests} || '
+                       f'{{ read line; echo "$line" >> {requests}; }}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
@@ -100,7 +100,7 @@ def test_the_service_of_cuda_is_started_and_ended(tmp_path: Path, monkeypatch: p
     with mps.daemon():
         folder = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
     assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
-    assert told.read_text().splitlines() == ["get_server_list", f"start in {folder}", "quit"]
+    assert requests.read_text().splitlines() == ["get_server_list", f"start in {folder}", "quit"]
 
 
 def test_options_have_defaults() -> None:

@@ -161,13 +161,8 @@ class RecordedPass(Recording):
         """Finish the backward pass through the first slope, q and the encoder, and update the parameters."""
         with self._averages_change_if(self.rate.new_zeros((), dtype=torch.bool)):
             start = self.steps.back_to_start(self.field, self._field_parameters, self._add_to_field)
-        pairs = [(b, g) for b, g in zip(self.state, start, strict=True) if b.requires_grad]
-        if pairs:
-            outputs, seeds = zip(*pairs, strict=True)
-            self.add(self.spec.trained,
-                     torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
-        kernels = self.layer_kernels.gradients()
-        self.add(list(kernels), list(kernels.values()))
+        self.add_from_start(self.state, start)
+        self.add_of_kernels(self.layer_kernels)
         self.update_parameters()
 
     @property

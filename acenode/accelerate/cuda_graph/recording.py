@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph import sgd_update
+from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels
 from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder, Replay
 from acenode.backend import ACCELERATED, Backend
 from acenode.device import torch_private
-from acenode.ode.runge_kutta import Evaluations
+from acenode.ode.runge_kutta import Evaluations, State
 from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
 from acenode.training.task import PiecewiseTask
 
@@ -109,6 +110,18 @@ class Recording:
         if pairs:
             torch_private.add_all([self.grads[p] for p, _ in pairs], [g for _, g in pairs])
             self.with_gradient.update(p for p, _ in pairs)
+
+    def add_from_start(self, state: State, gradient: State) -> None:
+        """Add the gradients of q and the encoder, from that of the initial state."""
+        pairs = [(b, g) for b, g in zip(state, gradient, strict=True) if b.requires_grad]
+        if pairs:
+            outputs, seeds = zip(*pairs, strict=True)
+            self.add(self.spec.trained, torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
+
+    def add_of_kernels(self, kernels: LayerKernels) -> None:
+        """Add the gradients that the kernels of the layers have summed."""
+        found = kernels.gradients()
+        self.add(list(found), list(found.values()))
 
     def update_parameters(self) -> None:
         """Compute the gradient norms and take the optimisers' steps."""

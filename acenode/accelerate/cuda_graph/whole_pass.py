@@ -87,13 +87,8 @@ class AdjointPass(WholePass):
         adjoint = tuple(torch.zeros_like(b) if g is None else g for b, g in zip(end, found, strict=False))
         start = self.steps.backward(field, tuple(b.detach() for b in end), adjoint, of_field,
                                     lambda gradients: self.add(of_field, gradients))
-        pairs = [(b, g) for b, g in zip(state, start, strict=True) if b.requires_grad]
-        if pairs:
-            outputs, seeds = zip(*pairs, strict=True)
-            self.add(self.spec.trained,
-                     torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
-        kernels = self.layer_kernels.gradients()
-        self.add(list(kernels), list(kernels.values()))
+        self.add_from_start(state, start)
+        self.add_of_kernels(self.layer_kernels)
 
     def evaluations(self) -> Evaluations:
         return self.steps.evaluations()
