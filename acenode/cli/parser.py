@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
-from acenode.cli import data, programs, record, registry, runs, study, training
+from acenode.cli import data, data_import, programs, record, registry, runs, study, training
 from acenode.cli.reproduce import reproduce
 from acenode.config.presets import CHOSEN, PRESETS
 
@@ -178,13 +178,15 @@ def _add_registry(commands: _Commands) -> None:
 
 
 def _add_data(commands: _Commands) -> None:
-    p = commands.add("data", data.data, "list, get (download and prepare), check or build data sets", json=True)
-    p.add_argument("action", choices=("list", "get", "check", "build"))
-    p.add_argument("name", nargs="?", help="name of the data set")
+    p = commands.add("data", data.data, "list, get (download and prepare), check, build or import data sets", json=True)
+    p.add_argument("action", choices=("list", "get", "check", "build", "import", "rename", "delete"))
+    p.add_argument("name", nargs="?", help="name of the data set; import: the file")
+    p.add_argument("new", nargs="?", help="rename: the new name of an imported set")
     p.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="build ushcn: NOAA's daily station files")
     p.add_argument("--start", type=int, metavar="YEAR", help="build ushcn: first year (default: 1950)")
     p.add_argument("--end", type=int, metavar="YEAR", help="build ushcn: last year (default: 2000)")
     p.add_argument("--seed", type=int, help="build ushcn: seed for sampling the 5%% of values to keep (default: 0)")
+    data_import.add_arguments(p)
 
 
 def _add_programs(commands: _Commands) -> None:

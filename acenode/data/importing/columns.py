@@ -1,0 +1,180 @@
+"""What the columns of a table mean: which one is the time, which name series, labels and variables.
+
+A wide table has a column for each variable. A long table has a row for each value, with one column for the name of the
+variable and one for the value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from acenode.data.importing import cells, times
+from acenode.data.importing.table import TableHead
+from acenode.data.importing.times import TimeForm
+from acenode.errors import UserError
+
+TIMES = {"time", "t", "date", "datetime", "timestamp", "when", "ds", *times.UNIT_WORDS, "month", "period"}
+IDS = {"id", "series", "seriesid", "sid", "patient", "patientid", "subject", "subjectid", "station", "case", "record",
+       "recordid", "uniqueid", "trajectory", "unit", "run", "group", "key"}
+LABELS = {"label", "class", "target", "outcome", "died", "death", "diagnosis", "category", "y"}
+VARIABLES = {"variable", "var", "parameter", "channel", "sensor", "measure", "measurement", "feature", "signal",
+             "metric", "item", "name", "quantity"}
+VALUES = {"value", "val", "values", "reading", "result", "measurement", "amount", "x"}
+_UNIT = re.compile(r"(.+?)\s*[\(\[]([^()\[\]]{1,20})[\)\]]")
+MAX_NAMES = 200  # variables of a long table, when columns are guessed
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The roles of a table's columns.
+
+    Args:
+        time: the column with the times; empty if it is not known yet.
+        variables: of a wide table, its variables; of a long one, those that are kept, all if there are none.
+        id: the column that names the series; without it all rows are one series.
+        label: the column with the class of each series.
+        variable, value: the columns of a long table; both or none.
+        form: how times are written; guessed if None.
+    """
+
+    time: str
+    variables: tuple[str, ...] = ()
+    id: str | None = None
+    label: str | None = None
+    variable: str | None = None
+    value: str | None = None
+    form: TimeForm | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """True for a table with a row for each value."""
+        return self.variable is not None
+
+
+def split_unit(column: str) -> tuple[str, str]:
+    """Return a column's name without its unit, and the unit: `speed (km/h)` gives `speed` and `km/h`."""
+    found = _UNIT.fullmatch(column)
+    return (found[1], found[2].strip()) if found else (column, "")
+
+
+def find_column(columns: Sequence[str], wanted: str) -> str:
+    """Return the column of that name; its unit may be left out, and upper and lower case are the same."""
+    for same in (lambda c: c == wanted, lambda c: c.lower() == wanted.lower(),
+                 lambda c: split_unit(c)[0].lower() == wanted.lower()):
+        found = [column for column in columns if same(column)]
+        if len(found) == 1:
+            return found[0]
+    names = ", ".join(columns[:12]) + (", …" if len(columns) > 12 else "")
+    raise UserError(f"there is no column {wanted!r}: choose one of {names}")
+
+
+def guess_columns(head: TableHead) -> Columns:
+    """Guess what the columns mean from their names and first rows. What cannot be guessed is left empty."""
+    kinds = {column: _kind(head.cells(column)) for column in head.columns}
+    free = [column for column in head.columns if kinds[column] != "blank"]
+    time = _guess_time(head, free, kinds)
+    free = [column for column in free if column != time]
+    variable, value = _named(free, VARIABLES), _named(free, VALUES, kinds, "number")
+    if variable == value:
+        value = _named([c for c in free if c != variable], VALUES, kinds, "number")
+    id = _named([c for c in free if c not in (variable, value)], IDS) or next(
+        (c for c in free if _plain(c).endswith("id") and c not in (variable, value)), None)
+    label = _named([c for c in free if c not in (variable, value, id)], LABELS)
+    numbers = [c for c in free if kinds[c] == "number" and c not in (id, label)]
+    texts = [c for c in free if kinds[c] == "text" and c not in (id, label)]
+    if variable is None and len(numbers) == 1 and texts and _is_repeated(head.cells(texts[-1])):
+        variable, value = texts[-1], numbers[0]  # a wide table would have one variable only
+        texts = texts[:-1]
+    if variable is not None and (value or len(numbers) == 1):
+        id = id or next((c for c in texts if c != variable), None)
+        return Columns(time, (), id, label, variable, value or numbers[0])
+    id = id or next((c for c in texts if _is_repeated(head.cells(c))), None)
+    counters = [c for c in numbers if c.startswith("column ") and _is_counter(head.cells(c))]
+    variables = tuple(c for c in numbers if c not in counters and len(set(head.cells(c))) > 1)
+    return Columns(time or next(iter(counters), ""), variables, id, label)
+
+
+def checked_columns(columns: Columns, head: TableHead) -> Columns:
+    """Return the columns with their full names and the form of the times, or raise a UserError if they do not fit."""
+    if not columns.time:
+        raise UserError("no column looks like the time: choose one (--time)")
+    all_columns = head.columns
+    time, id, label, variable, value = (
+        find_column(all_columns, name) if name else None
+        for name in (columns.time, columns.id, columns.label, columns.variable, columns.value))
+    assert time is not None
+    if (variable is None) != (value is None):
+        raise UserError("a long table needs the column of the variables' names and that of the values: choose both")
+    kept = columns.variables if variable else tuple(find_column(all_columns, name) for name in columns.variables)
+    roles = [("time", time), ("id", id), ("label", label), ("variable", variable), ("value", value),
+             *(("variable", name) for name in kept if not variable)]
+    used: dict[str, str] = {}
+    for role, column in roles:
+        if column is not None and column in used:
+            raise UserError(f"column {column!r} is chosen as {used[column]} and as {role}: choose another one")
+        if column is not None:
+            used[column] = role
+    if not variable and len(kept) < 2:
+        found = f"only {kept[0]!r}" if kept else "none"
+        raise UserError(f"attention needs two variables or more, and {found} was chosen or found: choose columns with "
+                        "numbers (--variables)")
+    return Columns(time, kept, id, label, variable, value, columns.form or _form(head, time))
+
+
+def _form(head: TableHead, time: str) -> TimeForm:
+    """Return the form of the times, from the first rows that have one."""
+    texts = [text for text in head.cells(time) if not cells.is_gap(text)]
+    form = times.guess_form(texts)
+    if form is None:  # one of them is wrong: the form of the first finds it when all rows are read
+        form = times.guess_form(texts[:1]) if texts else "number"
+    if form is None:
+        i, (row, _) = head.columns.index(time), head.rows[0]
+        raise UserError(f"row {row}, column {time!r}: {cells.shown(head.rows[0][1][i])} is neither a number nor a "
+                        "date: choose another time column (--time), or write dates as 2024-01-31")
+    return form
+
+
+def _guess_time(head: TableHead, free: Sequence[str], kinds: dict[str, str]) -> str:
+    timed = [c for c in free if kinds[c] in ("number", "date")]
+    named = [c for c in timed if _plain(c) in TIMES or times.unit_in(split_unit(c)[1])]
+    dates = [c for c in timed if kinds[c] == "date"]
+    begins = [c for c in timed if _plain(c).startswith(("time", "date"))]
+    return next(iter([*(c for c in named if c in dates), *named, *dates, *begins]), "")
+
+
+def _named(columns: Sequence[str], names: set[str], kinds: dict[str, str] | None = None, kind: str = "") -> str | None:
+    return next((c for c in columns if _plain(c) in names and (kinds is None or kinds[c] == kind)), None)
+
+
+def _plain(column: str) -> str:
+    """Return a column's name in lower case, without its unit, blanks and punctuation."""
+    return re.sub(r"[\W_]", "", split_unit(column)[0].lower())
+
+
+def _kind(texts: list[str]) -> str:
+    """Return what most of these cells are: number, date, text or blank. A few wrong ones do not change it."""
+    sample = [text for text in texts if not cells.is_gap(text)][:200]
+    if not sample:
+        return "blank"
+    for kind in ("number", "date"):
+        if sum(_fits(text, kind) for text in sample) > 0.8 * len(sample):
+            return kind
+    return "text"
+
+
+def _fits(text: str, kind: str) -> bool:
+    try:
+        return times.guess_form([text]) in (("number",) if kind == "number" else times.FORMS[1:])
+    except UserError:  # a date of which day and month cannot be told apart
+        return kind == "date"
+
+
+def _is_repeated(texts: list[str]) -> bool:
+    return len(set(texts)) <= min(MAX_NAMES, len(texts) / 2)
+
+
+def _is_counter(texts: list[str]) -> bool:
+    start = texts[0] if texts else ""
+    return start in ("0", "1") and texts == [str(i + int(start)) for i in range(len(texts))]
