@@ -10,9 +10,11 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
+from acenode.data.variables import SUBJECTS, subject_name
 from acenode.results.metric_format import MetricFormat
 from acenode.results.result_charts import ResultCharts
 from acenode.results.series_charts import SeriesCharts
+from acenode.results.time_axis import WORDS
 from acenode.runs.entry import Entry
 
 from . import labels, messages
@@ -23,7 +25,6 @@ MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
 CONFIG = {"displaylogo": False}
 LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top"}  # below the chart
 HEADER = 92  # pixels above a figure's charts: titles, legend, and the buttons that appear on hover
-TIME_UNITS = {"h": "hours", "s": "seconds", "min": "minutes", "d": "days"}
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,14 @@ class ChartedRun:
     name: str
     colour: str
     measure: MetricFormat
+    experiment: str
     classes: list[str]
     series: SeriesCharts
+
+    @property
+    def subject(self) -> str:
+        """What a record is: patient, station or recording; empty if it is not known."""
+        return SUBJECTS.get(self.experiment, "")
 
     @property
     def html_name(self) -> str:
@@ -60,7 +67,7 @@ def charted_runs(chosen: list[Entry], found: list[tuple[Entry, ResultCharts]],
     kinds = {e.id: groups[e.id] if groups else labels.label(e) for e in chosen}
     colour = labels.colours(kinds.values())
     return [ChartedRun(e.id, names[e.id] + (f" · {e.id[-4:]}" if uses[names[e.id]] > 1 else ""), colour[kinds[e.id]],
-                       labels.measure_of(e), result.classes, result.series) for e, result in found]
+                       labels.measure_of(e), e.experiment, result.classes, result.series) for e, result in found]
 
 
 def draw(figure: go.Figure, key: str, caption: str, without: list[ChartedRun]) -> None:
@@ -76,9 +83,17 @@ def note_missing(runs: list[ChartedRun]) -> None:
         st.caption(f"Not available for {messages.escape(', '.join(run.name for run in runs))}")
 
 
-def pick(label: str, key: str, known: list[str]) -> str | None:
-    """Ask for one of several names; the URL keeps the choice."""
-    return st.selectbox(label, options(key, known), key=key, bind="query-params", width=260)
+def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: str = "") -> str | None:
+    """Ask for a patient, station or recording by its id; the URL keeps the choice.
+
+    Args:
+        everything: an option that stands for all of them.
+    """
+    subjects = {run.subject for run in runs}
+    subject = subjects.pop() if len(subjects) == 1 else ""
+    return st.selectbox((subject or "record").capitalize(), options(key, [everything, *known] if everything else known),
+                        key=key, bind="query-params", width=260,
+                        format_func=lambda id: id if id == everything else subject_name(subject, id))
 
 
 def mark_forecast(figure: go.Figure, times: set[float | None]) -> None:
@@ -99,4 +114,4 @@ def time_axis(units: set[str]) -> str:
     if len(units) != 1:
         return "Time"
     (unit,) = units
-    return f"Time ({TIME_UNITS.get(unit, escape(unit))})"
+    return f"Time ({WORDS.get(unit, escape(unit))})"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from html import escape
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from acenode.results.class_colours import class_colour
 from acenode.results.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
@@ -16,6 +18,7 @@ from . import labels, messages
 from .charts import CONFIG, MARGIN
 
 COLUMNS = 3  # charts in a row
+MAX_POINTS = 9000  # of all t-SNE charts together
 # Zero is transparent, so that it takes the page's background, light or dark; one mistake is visible.
 SHARES = [[0.0, "rgba(43,98,217,0)"], [1e-4, "rgba(43,98,217,0.14)"], [1.0, "rgba(43,98,217,1)"]]
 REPRESENTATIONS = {"features": "Features", "logits": "Logits", "tsne": "t-SNE"}
@@ -30,7 +33,10 @@ def show_confusion(found: Results, key: str) -> None:
 
 def show_tsne(found: Results, key: str) -> None:
     """Show the t-SNE of each run's features, or why it has none."""
-    _side_by_side(found, tsne, lambda result: result.no_tsne, key)
+    most = max(MAX_POINTS // len(found), 1)
+    if any(result.tsne and len(result.tsne["label"]) > most for _, result in found):
+        st.caption(f"At most {most:,} points of each run.")
+    _side_by_side(found, partial(tsne, most=most), lambda result: result.no_tsne, key)
 
 
 def show_silhouettes(found: Results) -> None:
@@ -73,20 +79,23 @@ def confusion(result: ResultCharts) -> go.Figure | None:
     return figure
 
 
-def tsne(result: ResultCharts) -> go.Figure | None:
-    """Draw the t-SNE points, coloured by class, with the same scale on both axes."""
-    points = result.tsne
-    if points is None:
+def tsne(result: ResultCharts, most: int = MAX_POINTS) -> go.Figure | None:
+    """Draw at most so many t-SNE points, coloured by class, with the same scale on both axes.
+
+    They are drawn as SVG: a browser has few WebGL contexts, and the charts of many runs would take each other's.
+    """
+    if result.tsne is None:
         return None
+    every = -(-len(result.tsne["label"]) // most)
+    points = {name: values[::every] for name, values in result.tsne.items()}
     figure = go.Figure()
     for n in sorted(set(points["label"])):
         name = escape(result.classes[n]) if n < len(result.classes) else str(n)
         own = [i for i, label in enumerate(points["label"]) if label == n]
-        figure.add_scattergl(x=[points["x"][i] for i in own], y=[points["y"][i] for i in own], mode="markers",
-                             marker={"size": 5, "color": labels.PALETTE[n % len(labels.PALETTE)], "opacity": 0.8},
-                             name=name,
-                             customdata=[points["index"][i] for i in own],
-                             hovertemplate=f"{name}, test sample %{{customdata}}<extra></extra>")
+        figure.add_scatter(x=[points["x"][i] for i in own], y=[points["y"][i] for i in own], mode="markers", name=name,
+                           marker={"size": 5, "color": class_colour(n), "opacity": 0.8},
+                           customdata=[points["index"][i] for i in own],
+                           hovertemplate=f"{name}, test sample %{{customdata}}<extra></extra>")
     figure.update_layout(height=460, margin={**MARGIN, "b": 80}, legend={
         "itemsizing": "constant", "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"})
     hidden = {"showticklabels": False, "zeroline": False, "showgrid": False}  # t-SNE coordinates have no meaning

@@ -8,10 +8,11 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
+from acenode.data.variables import subject_name
+from acenode.results.class_colours import class_colour
 from acenode.results.series_charts import Band
 
-from . import labels
-from .charts import HEADER, ChartedRun, draw, legend_above, pick, time_axis
+from .charts import HEADER, ChartedRun, draw, legend_above, pick_record, time_axis
 
 ALL = "all records"
 BAND, GAP = 30, 34  # pixels: height of a band, space between two records
@@ -23,7 +24,7 @@ Lane = tuple[str, list[Stretch]]  # label, stretches
 def show(runs: list[ChartedRun], key: str) -> None:
     """Ask for a record, or all of them, and show its bands."""
     known = list(dict.fromkeys(b.id for run in runs for b in run.series.bands))
-    chosen = pick("Record", "window", [ALL, *known])
+    chosen = pick_record(runs, "window", known, ALL)
     found = [(run, band) for run in runs for band in run.series.bands if chosen in (ALL, band.id)]
     if not found:
         st.caption("None of these runs kept this record. Choose another one.")
@@ -40,7 +41,8 @@ def bands(found: list[tuple[ChartedRun, Band]]) -> go.Figure:
     counts = [len(lanes) for lanes in lanes_of]
     height = HEADER + 30 + sum(BAND * n + GAP for n in counts)
     gap = GAP / height if len(records) > 1 else 0
-    figure = make_subplots(len(records), 1, subplot_titles=[escape(name) for name in records], row_heights=counts,
+    titles = [escape(subject_name(found[0][0].subject, name)) for name in records]
+    figure = make_subplots(len(records), 1, subplot_titles=titles, row_heights=counts,
                            shared_xaxes=True, vertical_spacing=min(gap, 0.9 / max(len(records) - 1, 1)))
     classes = next((run.classes for run, _ in found if run.classes), [])
     in_legend: set[int] = set()
@@ -52,7 +54,7 @@ def bands(found: list[tuple[ChartedRun, Band]]) -> go.Figure:
                 base=[start for start, _, _ in own], x=[end - start for start, end, _ in own],
                 y=[lane for _, _, lane in own], orientation="h", width=0.82, name=name, legendgroup=str(kind),
                 showlegend=kind not in in_legend, customdata=[[start, end] for start, end, _ in own],
-                marker={"color": labels.PALETTE[kind % len(labels.PALETTE)], "line": {"width": 0}},
+                marker={"color": class_colour(kind), "line": {"width": 0}},
                 hovertemplate="%{customdata[0]:.3~f} to %{customdata[1]:.3~f}<br>%{y}<extra>" + name + "</extra>",
                 row=row, col=1)
             in_legend.add(kind)

@@ -30,9 +30,9 @@ def show(runs: list[ChartedRun], key: str) -> None:
 def table(found: ErrorSummary) -> pd.DataFrame:
     """Return the rows as a frame with readable columns, rounded."""
     frame = pd.DataFrame([{
-        "Variable": row.title, "Targets": row.count, "MSE": row.mse, "Share of error, %": _percent(row.share),
+        "Variable": row.title, "Targets": row.count, "MSE": row.mse, "Share of error (%)": _percent(row.share),
         "MAE": row.mae, "Median squared error": row.median, "Winsorised MSE": row.winsorised,
-        "Share of largest 1%, %": _percent(row.largest)} for row in found.rows])
+        "Share of largest 1% (%)": _percent(row.largest)} for row in found.rows])
     return frame.round(3)
 
 

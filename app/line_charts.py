@@ -8,6 +8,7 @@ from html import escape
 import plotly.graph_objects as go
 import streamlit as st
 
+from acenode.results.metric_format import error_title
 from acenode.results.series_records import time_note
 
 from . import messages
@@ -101,7 +102,7 @@ def over_time(runs: list[ChartedRun], which: str = "mse") -> go.Figure:
                           + run.html_name + "</extra>")
     figure.update_layout(height=440, margin=MARGIN, legend=LEGEND)
     figure.update_xaxes(title=time_axis({found.unit for _, found, _ in drawn if found.unit}), zeroline=False)
-    figure.update_yaxes(title=ERRORS[which].short + " ×10⁻³" * (scale == 1e3),
+    figure.update_yaxes(title=error_title(ERRORS[which].short, {run.experiment for run, _, _ in drawn}, scale),
                         rangemode="tozero" if which == "mse" else "normal", zeroline=False)
     mark_forecast(figure, {found.cut for _, found, _ in drawn if found.cut is not None and found.t[0] < found.cut})
     return figure

@@ -12,6 +12,8 @@ import streamlit as st
 from acenode import experiments
 from acenode.results import paper_figures
 from acenode.results.cells import Measured
+from acenode.results.class_colours import class_colour
+from acenode.results.metric_format import error_title
 from acenode.results.paper_figures import AttentionFrames, ErrorLine, TsnePanel
 from acenode.results.series_records import time_note
 
@@ -74,13 +76,13 @@ def errors(lines: list[ErrorLine]) -> go.Figure:
             x=line.t, y=line.mean, mode="lines+markers", name=f"{name} ({line.runs} run{'s' * (line.runs > 1)})",
             line={"color": colour, "width": 3 if ours else 1.5}, marker={"size": 6 if ours else 4},
             legendgroup=line.cell.key, hovertemplate="%{y:.4g} at %{x:.3~g}<extra>" + name + "</extra>")
-    scale = lines[0].cell.format.unit
     figure.update_layout(height=480, margin=MARGIN, legend={**LEGEND, "y": -0.24})
     units = {line.unit for line in lines if line.unit}
     note = next((line.unit_note for line in lines if line.unit_note), "")
     title = f"Time ({escape(note.rstrip('.'))})" if note and not units else time_axis(units)
     figure.update_xaxes(title=title, zeroline=False)
-    figure.update_yaxes(title=f"MSE{scale}", rangemode="tozero", zeroline=False)
+    error = error_title("MSE", {line.cell.experiment for line in lines}, lines[0].cell.format.scale)
+    figure.update_yaxes(title=error, rangemode="tozero", zeroline=False)
     mark_forecast(figure, {line.cut for line in lines if line.cut is not None and line.t[0] < line.cut})
     return figure
 
@@ -122,9 +124,9 @@ def tsne(panel: TsnePanel) -> go.Figure:
     figure = go.Figure()
     for n in np.unique(label):
         name = escape(classes[n]) if n < len(classes) else str(n)
-        figure.add_scatter(  # not scattergl: a browser has few WebGL contexts
+        figure.add_scatter(  # as SVG: a browser has few WebGL contexts
             x=x[label == n], y=y[label == n], mode="markers", name=name, hovertemplate=f"{name}<extra></extra>",
-            marker={"size": 3.5, "color": labels.PALETTE[n % len(labels.PALETTE)], "opacity": 0.75})
+            marker={"size": 3.5, "color": class_colour(int(n)), "opacity": 0.75})
     figure.update_layout(height=440, margin={**MARGIN, "t": 60}, legend={**LEGEND, "y": -0.1, "itemsizing": "constant"},
                          title={"text": _panel_title(panel), "font": {"size": 15}})
     hidden = {"showticklabels": False, "zeroline": False, "showgrid": False}  # t-SNE coordinates have no meaning

@@ -35,10 +35,9 @@ def _card(ace: PaperCell, entries: list[Entry]) -> str:
         return ""
     body = "".join(_row(cell, found) for cell, found in rows)
     arrow = "higher is better" if ace.format.higher_is_better else "lower is better"
-    unit = " in percent" if ace.format.unit == "%" else ace.format.unit
     task = f", {ace.settings['task']}" if "task" in ace.settings else ""
     title = escape(f"{experiments.get(ace.experiment).title}{task}")
-    about = escape(f"Test {ace.format.title}{unit}, {arrow}")
+    about = escape(f"Test {ace.format.heading}, {arrow}")
     note = escape(_repeats(rows))
     return (f'<section><h4>{title}</h4><p>{about}</p><table><thead><tr><th>Method</th><th>Here</th><th>Paper</th></tr>'
             f'</thead><tbody>{body}</tbody></table><p>{note}</p></section>')

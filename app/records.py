@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from acenode.results.series_records import SeriesRecord, SeriesVariable, caption
 
 from . import messages
-from .charts import HEADER, NEUTRAL, ChartedRun, draw, legend_above, mark_forecast, pick, time_axis
+from .charts import HEADER, NEUTRAL, ChartedRun, draw, legend_above, mark_forecast, pick_record, time_axis
 
 COLUMNS = 3
 DENSE = 200  # a line of more points needs the full width
@@ -23,7 +23,7 @@ Points = tuple[tuple[float, ...], tuple[float, ...]]  # times and values
 
 def show(runs: list[ChartedRun], key: str) -> None:
     """Ask for a record and show it for all runs that kept it."""
-    chosen = pick("Record", "record", list(dict.fromkeys(r.id for run in runs for r in run.series.records)))
+    chosen = pick_record(runs, "record", list(dict.fromkeys(r.id for run in runs for r in run.series.records)))
     found = {run.id: record for run in runs for record in run.series.records if record.id == chosen}
     if not found:
         st.caption("None of these runs kept this record. Choose another one.")
@@ -41,7 +41,7 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
     rows = -(-len(names) // columns)
     height = HEADER + 40 + (180 if dense else 230) * rows
     figure = make_subplots(rows, columns, subplot_titles=[escape(titles[n]) for n in names], shared_xaxes="all",
-                           horizontal_spacing=0.05, vertical_spacing=(36 if dense else 64) / height)
+                           horizontal_spacing=0.07, vertical_spacing=(36 if dense else 64) / height)
     for i, title in enumerate(figure.layout.annotations):  # at the left edge, beside the label of the forecast
         title.update(x=figure.get_subplot(i // columns + 1, i % columns + 1).xaxis.domain[0], xanchor="left")
     in_legend: set[str] = set()
@@ -60,7 +60,7 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
                     in_legend.add(kind)
     _draw_jumps(figure, sorted({t for _, record in found for t in record.jumps}), len(names), columns)
     mark_forecast(figure, {record.cut for _, record in found})
-    value_units = {record.value_unit for _, record in found if record.value_unit}
+    _explain_band(figure, found)
     figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": HEADER, "b": 10},
                          legend=legend_above(45, height))
     figure.update_xaxes(zeroline=False)
@@ -68,9 +68,20 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
         figure.update_xaxes(range=_time_range(found))
     figure.update_xaxes(title=time_axis({record.unit for _, record in found if record.unit}), row=rows)
     figure.update_yaxes(zeroline=False, nticks=5)
-    if len(value_units) == 1:
-        figure.update_yaxes(title={"text": escape(value_units.pop()), "font": {"size": 11}}, col=1)
+    for place, name in enumerate(names):
+        units = {v.unit for _, record in found for v in record.variables if v.name == name and v.unit}
+        figure.update_yaxes(title={"text": escape(" or ".join(sorted(units))) or "Value", "font": {"size": 11}},
+                            row=place // columns + 1, col=place % columns + 1)
     return figure
+
+
+def _explain_band(figure: go.Figure, found: list[tuple[ChartedRun, SeriesRecord]]) -> None:
+    """Explain the bands around the lines in the legend."""
+    kinds = {record.band or "spread of the samples" for _, record in found if any(v.low for v in record.variables)}
+    if kinds:
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=f"Band: {escape(' or '.join(sorted(kinds)))}",
+                           legendrank=1999, hoverinfo="skip", row=1, col=1,
+                           marker={"symbol": "square", "color": NEUTRAL, "size": 12, "opacity": 0.35})
 
 
 def _time_range(found: list[tuple[ChartedRun, SeriesRecord]]) -> tuple[float, float]:

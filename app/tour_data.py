@@ -11,13 +11,13 @@ import numpy as np
 
 from acenode.experiments import EXPERIMENTS
 from acenode.results import attention_maps, snapshots
+from acenode.results.class_colours import class_colour
 from acenode.runs.entry import Entry
 
 from .tour_texts import SWAPS
 
 FLOWS = Path(__file__).parent / "assets" / "tour_flows.json"  # made by docs/make_tour.py
 PREFERRED = ("physionet", "ushcn")  # experiments with pairwise attention; others follow
-CLASS_COLOURS = ("#4e79a7", "#f28e2b", "#e15759", "#3fa7a0", "#59a14f", "#d0a215", "#b07aa1")  # as in the player
 
 
 @cache
@@ -90,5 +90,5 @@ def _samples(entry: Entry, arrays: dict[str, np.ndarray], count: int) -> dict[st
     classes = EXPERIMENTS[entry.experiment].classes
     if names is None and labels is not None and classes:
         return {"names": [f"{i + 1}: {classes[k]}" for i, k in enumerate(labels)],
-                "colours": [CLASS_COLOURS[k % len(CLASS_COLOURS)] for k in labels]}
+                "colours": [class_colour(k) for k in labels]}
     return {"names": names or [str(i + 1) for i in range(count)], "colours": None}

@@ -59,9 +59,8 @@ def _score(ace: PaperCell, kind: str, measured: dict[str, Measured]) -> Attentio
 
 
 def _metric(cell: PaperCell) -> str:
-    unit = " in percent" if cell.format.unit == "%" else cell.format.unit
     better = "higher is better" if cell.format.higher_is_better else "lower is better"
-    return f"Test {cell.format.title}{unit}, {better}"
+    return f"Test {cell.format.heading}, {better}"
 
 
 def words(finding: Finding) -> str:

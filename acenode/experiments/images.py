@@ -92,7 +92,7 @@ def experiment(spec: ImageSet) -> Experiment:
         title=spec.title,
         summary=f"{spec.title}: images of ten classes, elementwise attention on a feature map",
         about_sample="scikit-learn's 1,797 digits of 8×8 pixels, with smaller networks of the same design",
-        sample_title="handwritten digits",
+        sample_title="handwritten digits" if spec.name == "mnist" else f"handwritten digits, not {spec.title}",
         metric=Metric("accuracy"),
         methods=METHODS,
         defaults=spec.defaults,

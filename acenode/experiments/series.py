@@ -114,7 +114,8 @@ def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records
         t = (arrays.t[here] / arrays.horizon).astype(np.float32)
         series.append(TimeSeries(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
         labels.append(arrays.label[here] if arrays.pointwise else np.asarray(arrays.label[i]))
-    return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names)
+    return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names,
+                   scale)
 
 
 def experiment(spec: SeriesSet) -> Experiment:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from acenode.data.batches import mixed_seed
 from acenode.data.points import Points, SeriesBatch, TimeSeries, median_time, pad, recurrent_schedule
+from acenode.data.scale import Scale
 from acenode.models.latent.elbo import kl_weight
 
 NOISE = 1  # separates the seeds of the noise of z0 from those of the order of the records
@@ -26,6 +27,7 @@ class Records:
     horizon: float
     unit: str
     names: tuple[str, ...]
+    scale: Scale | None = None  # how the values were normalised
 
     def __len__(self) -> int:
         return len(self.series)
@@ -33,7 +35,7 @@ class Records:
     def take(self, index: Sequence[int] | np.ndarray) -> Records:
         pick = [int(i) for i in index]
         return Records([self.series[i] for i in pick], [self.labels[i] for i in pick], [self.ids[i] for i in pick],
-                       self.horizon, self.unit, self.names)
+                       self.horizon, self.unit, self.names, self.scale)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from acenode.data.points import SeriesBatch
+from acenode.data.variables import unit
 from acenode.experiments.analysis import confusion
-from acenode.experiments.attention_flow import excess_flow
+from acenode.experiments.attention_flow import excess_flow, row_distance
 from acenode.experiments.probes import half, in_turn
 from acenode.experiments.series_batches import Layout, Records, SeriesSplits, assemble, cut_of
 from acenode.experiments.series_outputs import SeriesOutputs
@@ -37,7 +38,8 @@ def main_label(own: np.ndarray, kind: str) -> int:
 def snapshot(t: np.ndarray, h: Tensor, a: Tensor | None, probes: Records, kind: str) -> dict[str, np.ndarray]:
     """Return the arrays of a snapshot file."""
     labels = np.array([max(0, main_label(own, kind)) for own in probes.labels], np.int64)
-    arrays = {"t": t.astype(np.float32), "h": half(h)}
+    arrays = {"t": t.astype(np.float32), "h": half(h), "name": np.array(probes.ids),
+              "time_scale": np.array([probes.horizon], np.float32), "time_unit": np.array([probes.unit])}
     if kind != "vitals":
         arrays["label"] = labels
     return arrays | ({"a": half(a)} if a is not None else {})
@@ -65,7 +67,10 @@ def report(model: nn.Module, splits: SeriesSplits, layout: Layout, out: SeriesOu
         found["records"] = curves(model, layout, chosen, batch)
     if out.bins is not None:
         found["over_time"] = over_time(out.bins, batch.span, records)
-    learned = learned_coupling(model, batch) if splits.coupling is not None else None
+    attention, learned = attention_and_coupling(model, batch)
+    if attention is not None:
+        found["row_distance"] = {"value": row_distance(attention[-1]), "how": (
+            "mean total-variation distance between two rows of softmax(a) at the last time; 0 if all are equal")}
     if splits.coupling is not None and learned is not None:
         found["coupling"] = {
             "names": list(records.names), "known": splits.coupling.tolist(), "learned": learned.round(4).tolist(),
@@ -123,12 +128,20 @@ def curves(model: nn.Module, layout: Layout, chosen: Records, batch: SeriesBatch
             points = {"t": r.t[here & seen], "target_t": r.t[here & ~seen], "grid": grid}
             values = {"x": r.x[here & seen, j], "target_x": r.x[here & ~seen, j], "mean": mean[b, :, j],
                       "low": low[b, :, j], "high": high[b, :, j]}
-            variables.append({"name": chosen.names[j],
+            variables.append({"name": chosen.names[j], **_unit(chosen, j),
                               **{k: (v * chosen.horizon).round(3).tolist() for k, v in points.items()},
                               **{k: v.astype(float).round(5).tolist() for k, v in values.items()}})
         found.append({"id": chosen.ids[b], "unit": chosen.unit, "cut": start * chosen.horizon if start > 0 else None,
                       "variables": variables})
     return found
+
+
+def _unit(records: Records, j: int) -> dict[str, Any]:
+    """Return the unit of a variable, and the shift and scale that convert normalised values to it."""
+    if records.scale is None:
+        return {}
+    return {"unit": unit(records.names[j]), "shift": float(records.scale.shift[j]),
+            "scale": float(records.scale.scale[j])}
 
 
 def _at_grid(model: nn.Module, batch: SeriesBatch, grid: np.ndarray) -> Tensor:
@@ -139,10 +152,13 @@ def _at_grid(model: nn.Module, batch: SeriesBatch, grid: np.ndarray) -> Tensor:
     return model(replace(batch, target=target)).x
 
 
-def learned_coupling(model: nn.Module, batch: SeriesBatch) -> np.ndarray | None:
-    """Return the learned coupling of the variables: attention on z, mapped by the emission's weights."""
+def attention_and_coupling(model: nn.Module, batch: SeriesBatch) -> tuple[Tensor | None, np.ndarray | None]:
+    """Return a at 21 times, and the learned coupling of the variables: attention on z, mapped by the emission.
+
+    Both are None without attention, and the coupling if the emission is not one matrix.
+    """
     emission: Any = getattr(model, "emission", None)
     _, a = model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]
-    if a is None or not hasattr(emission, "weight"):
-        return None
-    return excess_flow(a, emission.weight)
+    if a is None:
+        return None, None
+    return a, excess_flow(a, emission.weight) if hasattr(emission, "weight") else None

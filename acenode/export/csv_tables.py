@@ -13,11 +13,12 @@ from acenode.files import write_atomic
 from acenode.results import metric_records, series_charts
 from acenode.results.metric_records import MetricRecord
 from acenode.results.series_records import SeriesRecord
+from acenode.results.time_axis import WORDS
 from acenode.runs.store import Run
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet computes texts that start so
 LONGEST_LIST = 2000  # characters; longer lists, such as points of a curve, are left out of the summary
-RECORD_COLUMNS = ["record", "variable", "kind", "t", "value", "low", "high"]
+RECORD_COLUMNS = ["record", "variable", "kind", "t", "value", "low", "high", "time unit", "unit"]
 PRIVATE = frozenset({"process", "heartbeat"})  # keys of status.json that are only valid on this machine
 
 
@@ -49,8 +50,11 @@ def summary_frame(run: Run) -> pd.DataFrame:
 
 
 def records_frame(records: list[SeriesRecord]) -> pd.DataFrame:
-    """Return the points of time series: jumps, observed and held-out values, and the model's mean and band."""
-    rows = [row for record in records for row in _points(record)]
+    """Return the points of time series with their units: jumps, observed and held-out values, mean and band."""
+    rows = []
+    for record in records:
+        time, units = WORDS.get(record.unit, record.unit), {v.name: v.unit for v in record.variables}
+        rows += [(*row, time, units.get(row[1], "")) for row in _points(record)]
     return pd.DataFrame(rows, columns=RECORD_COLUMNS, dtype=object)
 
 

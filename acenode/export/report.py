@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from acenode.data.variables import SUBJECTS
 from acenode.export import run_summary
 from acenode.export.html_parts import asset, digest, embedded, figure, script, table
 from acenode.export.run_summary import RunSummary
@@ -20,6 +21,7 @@ from acenode.results import (
     series_records,
     training_curves,
 )
+from acenode.results.metric_format import error_title
 from acenode.results.series_charts import SeriesCharts
 from acenode.runs.store import Run
 
@@ -44,8 +46,13 @@ def render(run: Run) -> str:
     snapshots = player_data.embed(run)
     steps, epochs = training_curves.over_steps(found.steps), training_curves.over_epochs(found.epochs, about.metric)
     epochs["title"] = about.measure.title
+    series = result.series.to_dict()
+    if result.series.coupling:
+        series["coupling"] |= result.series.coupling.shares()
     data = embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
-                     "tsne": result.tsne, "series": result.series.to_dict(), "scale": about.measure.scale,
+                     "tsne": result.tsne, "series": series, "scale": about.measure.scale,
+                     "subject": SUBJECTS.get(about.experiment, ""),
+                     "error": error_title("MSE", {about.experiment}, about.measure.scale),
                      "player": {"runs": [{"id": run.id, "label": about.title}], "embedded": {run.id: snapshots},
                                 "always": True}})
     plotly = script(get_plotlyjs())
@@ -124,7 +131,8 @@ def _series(found: SeriesCharts) -> str:
         both = [figure(f"coupling-{side}", f"{side.title()} coupling of the variables",
                        None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
                        note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
-        parts.append(f'<div class="grid wide">{"".join(both)}</div>')
+        words = "".join(f'<p class="note">{escape(text)}</p>' for text in found.coupling.words())
+        parts.append(f'<div class="grid wide">{"".join(both)}</div><div class="wide">{words}</div>')
     return "".join(parts)
 
 

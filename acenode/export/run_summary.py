@@ -21,6 +21,7 @@ from acenode.runs.store import Run
 class RunSummary:
     """The texts of a summary, not yet escaped for HTML."""
 
+    experiment: str  # name
     title: str
     data: str  # a sentence on the data
     sample: bool  # the bundled sample or a part of the data, not comparable with the paper
@@ -42,7 +43,8 @@ def read(run: Run, found: MetricRecords) -> RunSummary:
     sample, partial = config.get("data") != "full", bool(description.get("partial"))
     metric = _metric(result, names.metric, found)
     return RunSummary(
-        title=f"{names.method} on {names.experiment}",
+        experiment=str(config.get("experiment")),
+        title=f"{names.method} on {names.experiment}" + f" (sample: {names.sample})" * (sample and bool(names.sample)),
         data=_data(sample, partial, names, str(description.get("data_note") or "")),
         sample=sample or partial,
         state=str(status["state"]),
@@ -62,6 +64,7 @@ class _Names:
     experiment: str
     method: str
     about_sample: str
+    sample: str  # what the sample is, in a few words
     metric: str | None
 
 
@@ -73,9 +76,9 @@ def _names(config: dict[str, Any]) -> _Names:
     try:
         experiment = experiments.get(name)
         return _Names(experiment.title, experiment.method(method).title, experiment.about_sample,
-                      experiment.metric.name)
+                      experiment.sample_title, experiment.metric.name)
     except UserError:
-        return _Names(name, method, "", None)
+        return _Names(name, method, "", "", None)
 
 
 def _data(sample: bool, partial: bool, names: _Names, note: str) -> str:
@@ -121,7 +124,7 @@ def metric_text(key: str, value: Any, experiment: str = "") -> str:
     number = to_float(value)
     if number is None or not math.isfinite(number):
         return "not a number"
-    return metric_format.of("accuracy" if key == "progress" else key, experiment).text(number).replace("%", " %")
+    return metric_format.of("accuracy" if key == "progress" else key, experiment).text(number)
 
 
 def duration(seconds: float) -> str:

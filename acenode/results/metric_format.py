@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from acenode.training.task import Metric
 
+VALUES = {"ushcn": "standardised values", "physionet-vitals": "scaled values"}  # that errors are measured on
 PLAIN = frozenset({"ushcn"})  # experiments whose errors are of standardised values
 THOUSANDTHS = frozenset({"physionet-vitals"})  # experiments whose MSE the paper prints ×10⁻³
 TITLES = {"auc": "AUC", "mse": "MSE", "nfe": "NFE", "negll": "NegLL"}
@@ -28,6 +29,11 @@ class MetricFormat:
         """The metric's name as a label, such as `AUC`."""
         word, _, rest = self.name.partition("_")
         return " ".join(filter(None, (TITLES.get(word, word), rest.replace("_", " "))))
+
+    @property
+    def heading(self) -> str:
+        """The title with its unit, for a column or an axis whose numbers are written without it: `accuracy (%)`."""
+        return f"{self.title} (%)" if self.unit == "%" else f"{self.title}{self.unit}"
 
     def number(self, value: float, sign: str = "") -> str:
         """Write a value in the metric's unit, without the unit."""
@@ -66,6 +72,13 @@ def of(metric: str, experiment: str = "") -> MetricFormat:
     if word in ("mse", "negll") and experiment in PLAIN:
         return MetricFormat(metric, higher, digits=3)
     return MetricFormat(metric, higher)
+
+
+def error_title(short: str, experiments: set[str], scale: float = 1.0) -> str:
+    """Return the title of an axis of errors, which says on which values they are measured if all runs agree."""
+    values = {VALUES.get(name, "") for name in experiments}
+    of = values.pop() if len(values) == 1 else ""
+    return short + f" of {of}" * bool(of) + " ×10⁻³" * (scale == 1e3)
 
 
 def name_of(experiment: str) -> str:

@@ -130,7 +130,7 @@ def _image(experiment: str) -> PaperTable:
     title = experiments.get(experiment).title
     cells = [PaperCell(experiment, experiment, method, "accuracy", value)
              for method, value in paper.ACCURACY[experiment].items()]
-    return _methods(experiment, f"{title} classification", f"{title} results: test accuracy in percent",
+    return _methods(experiment, f"{title} classification", f"{title} results: test accuracy (%)",
                     {"Accuracy": cells})
 
 
@@ -151,14 +151,14 @@ def _tables() -> tuple[PaperTable, ...]:
                  {"AUC": _series("physionet", "physionet", "auc", paper.SERIES["physionet", None])}),
         _methods("physionet-vitals", "PhysioNet regression", "PhysioNet 2012: mean squared error ×10⁻³", vitals),
         _methods("activity", "Human Activity",
-                 "Human Activity: accuracy in percent (the paper's column says AUC and holds accuracies)",
+                 "Human Activity: accuracy in % (the paper's column says AUC and holds accuracies)",
                  {"Accuracy": _series("activity", "activity", "accuracy", paper.SERIES["activity", None])}),
     ]
     ace = {cell.key: cell for table in found for cell in table.cells if cell.method == "ace"}
     sizes = ("cifar10", "svhn", "mnist")
     large = [PaperCell("size", name, "ace", "accuracy", paper.LARGE[name], {"size": "large"}) for name in sizes]
     found.append(PaperTable(
-        "size", "Size of the model", "Image classification by the size of ACE-ODE-Net: test accuracy in percent",
+        "size", "Size of the model", "Image classification by the size of ACE-ODE-Net: test accuracy (%)",
         tuple(experiments.get(name).title for name in sizes),
         (PaperRow("ACE-ODE-Net (small)", tuple(ace[f"{name}/ace/accuracy"] for name in sizes)),
          PaperRow("ACE-ODE-Net (large)", tuple(large)))))

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from acenode import files
+from acenode.config import Config
 from acenode.errors import UserError
-from acenode.experiments import EXPERIMENTS
-from acenode.results import attention_maps, player_snapshot, snapshots
+from acenode.results import attention_measure, collapse, player_description, player_snapshot, snapshots
 from acenode.results.byte_cache import ByteCache
 from acenode.results.pca import principal
 from acenode.results.player_snapshot import Arrays, Limits, Range, SnapshotSummary
 from acenode.results.snapshots import Snapshot
+from acenode.results.time_axis import time_axis
 from acenode.results.training_curves import rounded
 from acenode.runs.store import Run
 
@@ -33,7 +34,6 @@ BASIS_EPOCHS = 16  # epochs from which principal components are computed
 SERVED = Limits()
 EMBEDDED = Limits(epochs=6, frames=25, channels=16, side=40)
 EMBEDDED_BYTES = 2_400_000  # of all epochs in one page
-NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
 File = tuple[Path, files.Stamp]  # the stamp changes with the content
 
@@ -121,7 +121,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
     last = _load(run, good[max(good)][1]) if good else "nothing"
     if newest is None or isinstance(last, str):
         why = "No snapshot of this run can be drawn." if notes else "No snapshot has been taken yet."
-        return PlayerRecording(_description(version, notes, why=why))
+        return PlayerRecording(player_description.whole(version, notes, why=why))
     epochs = sorted(good)
     own = [good[e][0] for e in epochs]
     arrays = last.arrays
@@ -131,15 +131,19 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
     predictions = [s.predictions for s in own]
     image = snapshots.images(arrays, probes)
     ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in newest.ranges}
-    description = _description(
-        version, notes, classes=_classes(run), epochs=epochs, t=rounded(arrays["t"][frames]), probes=probes,
-        labels=snapshots.labels(arrays, probes), names=snapshots.names(arrays, probes),
+    config = _config(run)
+    axis = time_axis(config, arrays)
+    description = player_description.whole(
+        version, notes, classes=player_description.classes(config), epochs=epochs, t=rounded(arrays["t"][frames]),
+        probes=probes, time=dataclasses.asdict(axis) if axis else None, labels=snapshots.labels(arrays, probes),
+        names=player_description.names(config, arrays, probes), equal_rows=[collapse.note(s.row_distance) for s in own],
         jumps=snapshots.jumps(arrays, probes), image=image and image | {"shape": list(image["shape"])},
-        predictions=None if None in predictions else predictions, pca=pca, change_max=max(s.change for s in own),
-        no_attention=None if kind else _no_attention(arrays),
-        attention=_describe_attention(kind, parts, ranges, arrays) if kind else None,
-        features=_describe_features(parts, ranges, arrays) if "features" in parts else None,
-        state={"size": parts["state"][2], **_ends(ranges["state"])} if "state" in parts else None)
+        predictions=None if None in predictions else predictions, pca=pca,
+        measure=player_description.measure(arrays, own),
+        no_attention=None if kind else player_description.no_attention(arrays),
+        attention=player_description.attention(kind, parts, ranges, arrays) if kind else None,
+        features=player_description.features(parts, ranges, arrays) if "features" in parts else None,
+        state={"size": parts["state"][2], **player_description.ends(ranges["state"])} if "state" in parts else None)
     return PlayerRecording(description, {e: good[e][1] for e in epochs}, frames, centre, basis)
 
 
@@ -147,13 +151,11 @@ def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:
     return _SUMMARIES.get((file, limits), lambda: player_snapshot.summarise(_load(run, file), limits))
 
 
-def _classes(run: Run) -> list[str] | None:
-    """Return the names of the classes, if the experiment has any."""
+def _config(run: Run) -> Config | None:
     try:
-        entry = EXPERIMENTS.get(run.config().experiment)
+        return run.config()
     except UserError:  # written by another version
         return None
-    return list(entry.classes) or None if entry else None
 
 
 def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
@@ -171,52 +173,6 @@ def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray
     low, high = points.min(0).tolist(), points.max(0).tolist()
     return centre, basis, {"shares": [float(f"{s:.5g}") for s in found.shares.tolist()],
                            "x": [low[0], high[0]], "y": [low[1], high[1]]}
-
-
-# The description ----------------------------------------------------------------------------------------------------
-
-def _description(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {
-        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "names": None, "jumps": None,
-        "classes": None, "image": None, "predictions": None, "attention": None, "features": None, "state": None,
-        "change_max": 0.0, "why": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]},
-        "notes": notes, "no_attention": None}
-    return empty | values
-
-
-def _no_attention(arrays: Arrays) -> str:
-    """Say why there are no maps of the attention."""
-    if "a" not in arrays:
-        return NO_ATTENTION
-    shapes = [" × ".join(map(str, arrays[k].shape[2:])) for k in ("a", "h")]
-    return f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
-
-
-def _describe_attention(kind: attention_maps.MapKind, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
-                        arrays: Arrays) -> dict[str, Any]:
-    channels = parts["attention_channels"][2] if "attention_channels" in parts else 0
-    about = {"kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns,
-             "shape": list(parts["attention"][2:]), "full": _full_size(arrays["a"]), "channels": channels,
-             **_ends(ranges["attention"]), "largest_change": ranges["attention"][2]}
-    if channels:
-        about["each"] = {**_ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
-                         "total": arrays["a"].shape[2]}
-    return about
-
-
-def _describe_features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
-    h = arrays["h"]
-    return {"channels": parts["features"][2], "total": h.shape[2] if h.ndim == 5 else 1,
-            "shape": list(parts["features"][3:]), "full": _full_size(h), **_ends(ranges["features"])}
-
-
-def _full_size(x: np.ndarray) -> list[int]:
-    """Return the rows and columns of maps before they are averaged down."""
-    return [1 if x.ndim < 4 else x.shape[-2], x.shape[-1]]
-
-
-def _ends(found: Range) -> dict[str, float]:
-    return {"low": found[0], "high": found[1]}
 
 
 def _range_of_all(found: list[Range]) -> Range:
@@ -239,7 +195,7 @@ def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> 
     flat = h.reshape(len(h) * probes, -1).astype(np.float64)
     parts: Arrays = {"pca": ((flat - recording.centre) @ recording.basis).reshape(len(h), probes, 2)}
     if "a" in arrays:
-        parts["change"] = attention_maps.change(arrays["a"][frames, :probes])
+        parts["measure"] = attention_measure.curves(arrays["a"][frames, :probes], player_snapshot.map_kind(arrays))
     for key, x in player_snapshot.pictures(arrays, limits, frames).items():
         if key == "state":
             parts[key] = x

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from acenode.results import attention_maps, snapshots
+from acenode.results import attention_maps, attention_measure, collapse, snapshots
 from acenode.results.attention_maps import MapKind
 from acenode.results.snapshots import Snapshot
 from acenode.runs.store import Run
@@ -41,7 +41,8 @@ class SnapshotSummary:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     sketch: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (rows, D): h of a few frames, all probes
     ranges: dict[str, Range] = field(default_factory=dict)
-    change: float = 0.0  # largest relative distance of a(t) from a(0)
+    measure: tuple[float, float] | None = None  # smallest and largest value of the curves of attention
+    row_distance: float | None = None  # of softmax(a) at the last frame, mean over the probes
     predictions: list[list[Any]] | None = None
 
 
@@ -79,9 +80,20 @@ def summarise(found: Snapshot | str, limits: Limits) -> SnapshotSummary:
             ranges[key] = (-most, most, 0.0)
         else:
             ranges[key] = (float(x.min()), float(x.max()), float(np.abs(x - x[0]).max()))
-    change = float(attention_maps.change(arrays["a"][:, :probes]).max()) if "a" in arrays else 0.0
     return SnapshotSummary(None, found.epoch, found.shapes, h[some, :probes].reshape(len(some) * probes, -1), ranges,
-                           change, snapshots.predictions(arrays, probes))
+                           *_attention_summary(arrays, probes), snapshots.predictions(arrays, probes))
+
+
+def _attention_summary(arrays: Arrays, probes: int) -> tuple[tuple[float, float] | None, float | None]:
+    """Return the range of the curves of attention, and the distance between rows of softmax(a) at the end."""
+    if "a" not in arrays:
+        return None, None
+    a, kind = arrays["a"][:, :probes], map_kind(arrays)
+    curves = attention_measure.curves(a, kind)
+    distance = None
+    if kind is attention_maps.PAIRWISE and a.shape[-1] > 1:
+        distance = float(collapse.row_distance(attention_maps.weights(a[-1:], kind, widest=a.shape[-1])).mean())
+    return (float(curves.min()), float(curves.max())), distance
 
 
 def probe_count(arrays: Arrays, limits: Limits) -> int:
@@ -124,7 +136,7 @@ def choose_frames(arrays: Arrays, limits: Limits) -> tuple[list[int], dict[str, 
     def frame_bytes(channels: int) -> int:
         cells = {key: (s[0], min(s[1], channels), *s[2:]) if len(s) == 4 else s for key, s in parts.items()}
         return sum(int(np.prod(s)) * (4 if key == "state" else 1) for key, s in cells.items()) \
-            + 12 * probe_count(arrays, limits)
+            + 20 * probe_count(arrays, limits)  # the path and the curve of each probe
 
     channels = most
     while channels > 1 and limits.epoch_bytes // frame_bytes(channels) < min(count, 12):

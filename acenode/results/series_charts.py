@@ -6,11 +6,14 @@ Malformed data is left out; nothing here raises.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from acenode.results import checked_values, series_records
+import numpy as np
+
+from acenode.data import variables
+from acenode.results import checked_values, collapse, series_records
 from acenode.results.checked_values import (
     Numbers,
     OptionalNumbers,
@@ -24,6 +27,7 @@ from acenode.results.checked_values import (
     text,
     whole,
 )
+from acenode.results.coupling_score import CouplingScore, incoming_shares, score
 from acenode.results.series_records import SeriesRecord
 
 RECORDS, NAMES = 8, 64  # most records and variables that are drawn
@@ -72,6 +76,21 @@ class Coupling:
     learned: list[OptionalNumbers] | None
     how: str
     titles: list[str]  # the names with their meaning
+    score: CouplingScore | None = None  # against the known coupling
+    row_distance: float | None = None  # mean distance between two rows of softmax(a)
+
+    def shares(self) -> dict[str, list[OptionalNumbers]]:
+        """Return the known and the learned coupling in one unit: shares of the incoming flow, relative to uniform."""
+        found = {"known": None if self.known is None else np.abs(_matrix(self.known)),
+                 "learned": None if self.learned is None else _matrix(self.learned) + 1 / len(self.names)}
+        return {side: [[None if np.isnan(v) else round(float(v), 5) for v in row] for row in incoming_shares(flow)]
+                for side, flow in found.items() if flow is not None}
+
+    def words(self) -> list[str]:
+        """Return the score, or why there is none, and a note if the rows of the attention have become equal."""
+        has_both = self.known is not None and self.learned is not None
+        score = self.score.text if self.score else "No score: every pair of variables is linked, or none." * has_both
+        return [text for text in (score, collapse.note(self.row_distance)) if text]
 
 
 @dataclass(frozen=True)
@@ -121,10 +140,11 @@ def read(result: dict[str, Any] | None) -> SeriesCharts:
     found = result or {}
     cut = finite(found.get("cut"))
     records = _several(found.get("records"), lambda one: series_records.read(one, cut))
-    note = next((r.unit_note for r in records if r.unit_note), "")
+    note = next((n for one in items(found.get("records")) if isinstance(one, dict)
+                 and (n := text(one.get("unit_note")))), "")
     return SeriesCharts(_roc(found.get("roc")), _calibration(found.get("calibration")),
                   _over_time(found.get("over_time"), cut, note), records, _several(found.get("bands"), _band),
-                  _coupling(found.get("coupling")), _errors(found.get("errors")))
+                  _coupling(found.get("coupling"), found.get("row_distance")), _errors(found.get("errors")))
 
 
 def _roc(value: Any) -> Roc | None:
@@ -146,18 +166,21 @@ def _calibration(value: Any) -> Calibration | None:
 
 
 def _over_time(value: Any, cut: float | None, note: str) -> OverTime | None:
-    found = columns(value, "t", "mse")
-    if found is None or all(v is None for v in found[1]):
+    read = columns(value, "t", "mse")
+    if read is None or all(v is None for v in read[1]):
         return None
-    t, mse = found
+    t, mse = read
     kept = [i for _, i in sorted((at, i) for i, at in enumerate(t) if at is not None)]
     if not kept:
         return None
     count, other = counts(value.get("count"), len(t)), optional_numbers(value.get("negll")) or []
     has_negll = len(other) == len(t) and any(v is not None for v in other)
-    return OverTime([t[i] or 0.0 for i in kept], [mse[i] for i in kept], [count[i] for i in kept],
-                    text(value.get("unit"), 12), [other[i] for i in kept] if has_negll else [], cut,
-                    text(value.get("unit_note")) or note)
+    note = text(value.get("unit_note")) or note
+    days = series_records.days_of(note)
+    found = OverTime([t[i] or 0.0 for i in kept], [mse[i] for i in kept], [count[i] for i in kept],
+                     text(value.get("unit"), 12), [other[i] for i in kept] if has_negll else [], cut, note)
+    return found if not days else replace(found, t=[round(days * v, 3) for v in found.t], unit="d", unit_note="",
+                                          cut=None if cut is None else round(days * cut, 3))
 
 
 def _band(value: dict[str, Any]) -> Band | None:
@@ -191,7 +214,7 @@ def _intervals(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, f
     return found[:checked_values.POINTS]
 
 
-def _coupling(value: Any) -> Coupling | None:
+def _coupling(value: Any, distance: Any) -> Coupling | None:
     if not isinstance(value, dict):
         return None
     names = [text(name, 40) for name in items(value.get("names"))]
@@ -200,14 +223,20 @@ def _coupling(value: Any) -> Coupling | None:
     known, learned = (_square(value.get(k), len(names)) for k in ("known", "learned"))
     if not (known or learned):
         return None
-    return Coupling(names, known, learned, text(value.get("how"), 300), [series_records.title(n) for n in names])
+    found = score(_matrix(known), _matrix(learned)) if known and learned else None
+    return Coupling(names, known, learned, text(value.get("how"), 300), [variables.title(n) for n in names], found,
+                    finite(distance.get("value")) if isinstance(distance, dict) else None)
+
+
+def _matrix(rows: list[OptionalNumbers]) -> np.ndarray:
+    return np.array([[np.nan if v is None else v for v in row] for row in rows])
 
 
 def _errors(value: Any) -> ErrorSummary | None:
     if not isinstance(value, dict):
         return None
-    variables = [one for one in items(value.get("by_variable")) if isinstance(one, dict)][:NAMES]
-    rows = [_error_row(series_records.title(text(one.get("name"), 40)), one) for one in variables]
+    found = [one for one in items(value.get("by_variable")) if isinstance(one, dict)][:NAMES]
+    rows = [_error_row(variables.title(text(one.get("name"), 40)), one) for one in found]
     if not any(row.mse is not None for row in rows):
         return None
     whole_row = _error_row("All", {**value, "share": 1.0})

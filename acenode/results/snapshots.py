@@ -66,6 +66,14 @@ def names(arrays: dict[str, np.ndarray], probes: int) -> list[str] | None:
     return [x or f"sample {i + 1}" for i, x in enumerate(found)] if any(found) else None
 
 
+def coordinate_names(arrays: dict[str, np.ndarray], size: int) -> list[str] | None:
+    """Return the names of the state's coordinates, if each stands for a variable."""
+    found = arrays.get("coordinate")
+    if found is None or found.shape != (size,) or found.dtype.kind != "U":
+        return None
+    return names({"name": found}, size)
+
+
 def jumps(arrays: dict[str, np.ndarray], probes: int) -> list[list[float]] | None:
     """Return the times at which each probe's state jumped, within the range of t. Rows are padded with NaN."""
     found, t = arrays.get("jumps"), arrays["t"]

@@ -71,13 +71,12 @@ def cell_text(grid: StudyGrid, cell: GridCell) -> str:
 def caption(grid: StudyGrid) -> str:
     """Say what the table measures, on which data, and what is held equal."""
     study, measure = grid.study, grid.measure
-    unit = " in percent" if measure.unit == "%" else measure.unit
     experiment = experiments.get(study.experiment)
     data = f"bundled sample ({experiment.about_sample})" if study.data == "sample" else "full data"
     equal = settings_text({k: v for k, v in study.held.items() if k not in RECORDING})
     held = f"; {equal} in all groups" if equal else ""
     lower = "" if measure.higher_is_better else ", lower is better"
-    return (f"Test {measure.title}{unit}{lower}, {experiment.title}, {data}{held}. Differences are to "
+    return (f"Test {measure.heading}{lower}, {experiment.title}, {data}{held}. Differences are to "
             f"{grid.baseline.name}, by paired {'folds' if study.folds else 'seeds'}")
 
 

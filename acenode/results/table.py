@@ -84,9 +84,8 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     """Write the table as text: the full data first, then parts of it and the sample."""
     metric = table["metric"].iloc[0] if len(table) else experiment.metric.name
     unit = metric_format.of(metric, experiment.name)
-    in_unit = " in percent" if unit.unit == "%" else unit.unit
-    in_unit += "" if unit.higher_is_better else ", lower is better"
-    lines = [f"{experiment.title}: test {unit.title}{in_unit}, mean ± sample standard deviation (seeds)"]
+    lower = "" if unit.higher_is_better else ", lower is better"
+    lines = [f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation (seeds)"]
     full = (table["data"] == "full") & ~table["partial"].astype(bool)
     heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
     lines += _block(table[full], heads, True, unit.digits)

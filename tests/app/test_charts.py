@@ -33,7 +33,7 @@ def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:
 def test_error_over_time_has_the_papers_unit(tmp_path: Path) -> None:
     synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals())
     figure = line_charts.over_time(charted(tmp_path))
-    assert figure.layout.yaxis.title.text == "MSE ×10⁻³"
+    assert figure.layout.yaxis.title.text == "MSE of scaled values ×10⁻³"
     assert 1 < figure.data[0].y[0] < 4
 
 
@@ -64,7 +64,7 @@ def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) ->
     assert [s.yref for s in rugs] == ["y domain", *(f"y{i} domain" for i in range(2, 6))]
     assert rugs[0].path.count("M") == len(record.jumps)
     assert len([s for s in figure.layout.shapes if s.type == "line"]) == 5  # the start of the forecast
-    assert figure.layout.xaxis5.title.text == "Time"
+    assert figure.layout.xaxis5.title.text == "Time (days)"
     assert figure.layout.yaxis.title.text == "standard deviations"
     assert [t.name for t in figure.data].count("State jumps") == 1
 
@@ -76,8 +76,8 @@ def test_both_errors_over_time(tmp_path: Path) -> None:
     assert len(line_charts.over_time(runs).data) == 2
     other = line_charts.over_time(runs, "negll")
     assert len(other.data) == 1
-    assert other.layout.yaxis.title.text == "NegLL"
-    assert other.layout.xaxis.title.text == "Time"
+    assert other.layout.yaxis.title.text == "NegLL of standardised values"
+    assert other.layout.xaxis.title.text == "Time (days)"
 
 
 def test_class_timeline_has_one_lane_for_the_truth_and_one_for_each_run(tmp_path: Path) -> None:

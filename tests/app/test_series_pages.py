@@ -113,8 +113,8 @@ def test_compare_page_with_stations(page: Page, services: Services) -> None:
     assert tabs(app) == ["Records", "Error over time", "Coupling", "Errors by variable"]
     errors = next(d.value for d in app.dataframe if "Winsorised MSE" in d.value.columns)
     assert errors["MSE"].tolist() == [0.5, 12.5, 3.5]
-    assert errors["Share of error, %"].tolist() == [10.7, 89.3, 100.0]
+    assert errors["Share of error (%)"].tolist() == [10.7, 89.3, 100.0]
     assert "95% interval of the MSE, drawing series: 0.500 to 6.500" in page_text(app)
     assert app.selectbox(key="record").options == ["USC00010000", "USC00010001"]
-    assert "one unit is 7" in page_text(app)
+    assert "Values are standardised" in page_text(app)
     assert "with a band of two standard deviations" in page_text(app)

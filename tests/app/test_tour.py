@@ -171,7 +171,7 @@ def test_scores_have_the_number_of_runs_of_each_kind(services: Services) -> None
     assert list(rows) == ["Evolving", "Fixed", "None"]
     assert "3 seeds" in rows["Evolving"].runs
     assert "3 seeds" in rows["None"].runs
-    assert mnist.metric == "Test accuracy in percent, higher is better"
+    assert mnist.metric == "Test accuracy (%), higher is better"
     assert [s.metric.split(",")[0] for s in tour_scores.scores("ushcn", services.catalogue.entries())] == [
         "Test MSE", "Test NegLL"]
     assert tour_scores.scores("mnist", []) == []

@@ -10,6 +10,7 @@ import synthetic_results as synthetic
 from export_runs import epoch, metrics, result, step
 
 from acenode.export import csv_tables, export
+from acenode.results import series_records
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -74,10 +75,14 @@ def test_records_of_a_time_series_with_both_sides_of_a_jump(make) -> None:
     read = rows(export(make(records=metrics(), outcome=result() | outcome), "csv") / "records.csv")
     (record,) = outcome["records"]
     assert {r["record"] for r in read} == {record["id"]}
-    assert [float(r["t"]) for r in read if r["kind"] == "jump"] == record["jumps"]
+    days = series_records.days_of(record["unit_note"]) or 0.0
+    assert {r["time unit"] for r in read} == {"days"}
+    assert {r["unit"] for r in read if r["variable"]} == {"standard deviations"}
+    assert [float(r["t"]) for r in read if r["kind"] == "jump"] == pytest.approx([days * t for t in record["jumps"]])
     model = [r for r in read if (r["variable"], r["kind"]) == ("TMAX", "model")]
     wanted = next(v for v in record["variables"] if v["name"] == "TMAX")
     for column, key in (("t", "grid"), ("value", "mean"), ("low", "low"), ("high", "high")):
-        assert [float(r[column]) for r in model] == wanted[key]
+        scale = days if column == "t" else 1.0
+        assert [float(r[column]) for r in model] == pytest.approx([scale * v for v in wanted[key]], abs=1e-3)
     assert len({r["t"] for r in model}) < len(model)
     assert {r["kind"] for r in read} == {"jump", "observed", "held out", "model"}

@@ -37,7 +37,7 @@ def test_finished_run_has_every_figure(ace) -> None:
     found = report(ace)
     assert list(found.figures()) == CURVES + PLAYER + OUTCOME
     assert missing(found) == []
-    for text in ("ACE-ODE-Net on MNIST", "finished", "75.00 %", "1,234", "features 0.432", "dopri5",
+    for text in ("ACE-ODE-Net on MNIST", "finished", "75.00%", "1,234", "features 0.432", "dopri5",
                  "Not comparable with the paper"):
         assert text in found.text
     assert found.data["steps"]["series"]["L_h"][:2] == [2.0, 1.0]

@@ -53,6 +53,6 @@ def test_a_report_of_climate_stations(make: Any) -> None:
                         outcome={"test": {"mse": 0.4}, "metric": "mse"} | STATION_RESULT
                         | synthetic.coupling(side=5, names=synthetic.STATION)))
     assert {"over_time", "records", "coupling-learned"} <= set(found.figures())
-    assert "Time: one unit is 7.45 days." in found.text
-    assert found.data["series"]["records"][0]["jumps"] == [1.0, 2.0]
+    assert "Values are standardised" in found.text
+    assert found.data["series"]["records"][0]["jumps"] == [7.45, 14.9]  # days
     assert found.data["series"]["coupling"]["titles"][0] == "PRCP · rain"

@@ -67,7 +67,7 @@ def test_the_player_shows_the_same(kind: str, make: Make, kept: Path) -> None:
                 error = np.abs(before[name].astype(int) - after[name].astype(int))
                 assert np.percentile(error, 99.9) <= 2
                 assert error.mean() < 0.6
-        np.testing.assert_allclose(after["change"], before["change"], atol=0.02)
+        np.testing.assert_allclose(after["measure"], before["measure"], rtol=0.02, atol=0.01)
         if "state" in before:
             np.testing.assert_allclose(after["state"], before["state"], atol=0.05)
         span = np.ptp(before["pca"], axis=(0, 1)).max()

@@ -109,16 +109,33 @@ def test_a_map_of_64_is_shown_cell_by_cell_and_a_wider_one_averaged(tmp_path: Pa
         np.testing.assert_allclose(shown, blocks, atol=0.51 * (scale["high"] - scale["low"]) / 255)
 
 
-def test_change_since_t_0(tmp_path: Path) -> None:
+def test_curve_of_the_share_that_passes(tmp_path: Path) -> None:
     snaps = {n: snapshot(n) for n in range(2)}
     run = run_of(tmp_path / "run", snaps)
-    most = 0.0
+    about = player_data.describe(run)["measure"]
+    assert (about["name"], about["reference"]) == ("passed", 0.5)
     for epoch, arrays in snaps.items():
-        a = arrays["a"].astype(np.float64).reshape(9, 4, -1)
-        wanted = np.linalg.norm(a - a[0], axis=-1) / np.linalg.norm(a[0], axis=-1)
-        np.testing.assert_allclose(decoded(player_data.epoch_block(run, epoch))[1]["change"], wanted, rtol=1e-5)
-        most = max(most, float(wanted.max()))
-    assert player_data.describe(run)["change_max"] == pytest.approx(most)
+        passed = sigmoid(arrays["a"]).reshape(9, 4, -1)
+        found = decoded(player_data.epoch_block(run, epoch))[1]["measure"]
+        np.testing.assert_allclose(found[..., 0], passed.mean(-1), rtol=1e-4)
+        assert about["low"] <= found.min()
+        assert about["high"] >= found.max()
+
+
+def test_rows_that_have_become_equal_are_noted_by_epoch(tmp_path: Path) -> None:
+    apart, equal = snapshot(0, kind="pairwise"), snapshot(1, kind="pairwise")
+    equal["a"][-1] = 0
+    about = player_data.describe(run_of(tmp_path / "run", {0: apart, 1: equal}))
+    assert about["measure"]["reference"] == 5  # coordinates
+    assert about["equal_rows"][0] == ""
+    assert "have become equal" in about["equal_rows"][1]
+
+
+def test_coordinates_that_are_variables_have_names(tmp_path: Path) -> None:
+    arrays = snapshot(0, kind="pairwise") | {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"])}
+    assert player_data.describe(run_of(tmp_path / "run", {0: arrays}))["attention"]["names"][1] == "MAP"
+    arrays["coordinate"] = arrays["coordinate"][:3]
+    assert player_data.describe(run_of(tmp_path / "other", {0: arrays}))["attention"]["names"] is None
 
 
 def test_all_epochs_share_one_plane(tmp_path: Path) -> None:
@@ -154,7 +171,7 @@ def test_attention_of_an_unknown_shape_is_explained_and_not_drawn(tmp_path: Path
     about = player_data.describe(run)
     assert about["attention"] is None
     assert "7" in about["no_attention"]
-    assert set(decoded(player_data.epoch_block(run, 0))[1]) == {"pca", "change", "features"}
+    assert set(decoded(player_data.epoch_block(run, 0))[1]) == {"pca", "measure", "features"}
 
 
 def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
@@ -323,7 +340,7 @@ def test_embedded_arrays_have_the_values_of_the_snapshots(tmp_path: Path) -> Non
     scale = about["attention"]
     np.testing.assert_allclose(values(blocks[1]["attention"], scale), sigmoid(snaps[1]["a"]).mean(2),
                                atol=0.51 * (scale["high"] - scale["low"]) / 255)
-    assert blocks[0]["change"][0].tolist() == [0.0] * 4
+    assert blocks[0]["measure"].shape[1:] == (4, 3)
 
 
 def test_a_report_has_few_epochs_and_frames_evenly_with_both_ends(tmp_path: Path) -> None:

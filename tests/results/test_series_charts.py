@@ -11,6 +11,7 @@ import synthetic_results as synthetic
 from export_runs import result
 from synthetic_results import ALL_CHARTS, STATION_RESULT
 
+from acenode.experiments import ushcn
 from acenode.results import checked_values, series_charts, series_records
 
 KEYS = ("roc", "calibration", "over_time", "records", "bands", "coupling")
@@ -101,15 +102,16 @@ def test_both_sides_of_a_jump_are_kept() -> None:
     found = series_charts.read(STATION_RESULT)
     (record,) = found.records
     (variable,) = record.variables
-    assert variable.grid == [0.0, 1.0, 1.0, 4.0]
+    assert variable.grid == [0.0, 7.45, 7.45, 29.8]  # days
     assert variable.mean[1:3] == [0.2, 0.4]
     assert (variable.low[1:3], variable.high[1:3]) == ([-0.8, 0.2], [1.2, 0.6])
-    assert record.jumps == [1.0, 2.0]
-    assert record.cut == 3.0  # the cut of the whole result
+    assert record.jumps == [7.45, 14.9]
+    assert (record.cut, record.unit) == (22.35, "d")  # the cut of the whole result
     assert variable.title == "TMAX · highest temperature"
-    assert record.value_unit == "standard deviations"
+    assert variable.unit == record.value_unit == "standard deviations"
     assert found.over_time
-    assert (found.over_time.t, found.over_time.negll, found.over_time.cut) == ([3.5, 4.0], [2.0, 1.0], 3.0)
+    assert (found.over_time.t, found.over_time.negll, found.over_time.cut) == ([26.075, 29.8], [2.0, 1.0], 22.35)
+    assert (found.over_time.unit, found.over_time.unit_note) == ("d", "")
 
 
 def test_a_shortened_curve_keeps_both_sides_of_jumps() -> None:
@@ -129,14 +131,44 @@ def test_malformed_jumps_are_left_out(wrong: Any) -> None:
     malformed = copy.deepcopy(STATION_RESULT)
     malformed["records"][0]["jumps"] = wrong
     (record,) = series_charts.read(malformed).records
-    assert record.jumps == ([1.0, 2.0] if wrong == [1, 2] else [])
+    assert record.jumps == ([7.45, 14.9] if wrong == [1, 2] else [])
 
 
 def test_the_caption_explains_what_is_drawn() -> None:
     caption = series_records.caption(series_charts.read(STATION_RESULT).records)
-    for words in ("two standard deviations", "state jumped", "Values are in standard deviations.",
-                  "Time: one unit is 7.45 days.", "dotted line"):
+    for words in ("two standard deviations", "state jumped", "Values are standardised", "dotted line"):
         assert words in caption
     caption = series_records.caption(series_charts.read(synthetic.vitals(cut=None)).records)
     assert "latent samples" in caption
-    assert not any(words in caption for words in ("jumped", "Values", "Time", "dotted"))
+    assert "Values are scaled as for the model" in caption
+    assert not any(words in caption for words in ("jumped", "Time", "dotted"))
+
+
+def test_values_are_in_the_unit_of_the_variable_if_the_result_says_how_they_were_normalised() -> None:
+    one = {"name": "HR", "t": [1.0], "x": [0.5], "grid": [0.0, 2.0], "mean": [0.0, None], "low": [-1.0, 0.0],
+           "high": [1.0, 2.0], "unit": "beats a minute", "shift": 86.0, "scale": 16.0}
+    (variable,) = series_charts.read({"records": [{"id": "7", "variables": [one]}]}).records[0].variables
+    assert (variable.title, variable.unit) == ("HR · heart rate", "beats a minute")
+    assert (variable.x, variable.mean) == ([94.0], [86.0, None])
+    assert (variable.low, variable.high) == ([70.0, 86.0], [102.0, 118.0])
+    without = {k: v for k, v in one.items() if k not in ("unit", "shift", "scale")}
+    (variable,) = series_charts.read({"records": [{"id": "7", "variables": [without]}]}).records[0].variables
+    assert (variable.x, variable.unit) == ([0.5], "scaled values")
+
+
+def test_the_note_of_the_climate_is_understood() -> None:
+    assert series_records.days_of(ushcn.DAYS) == 7.45
+    assert series_records.days_of("one unit is a while") is None
+
+
+def test_coupling_has_a_score_and_comparable_shares() -> None:
+    known = [[0.0, 0.4, 0.0], [0.0, 0.0, 0.3], [0.0, 0.0, 0.0]]
+    result = {"coupling": {"names": ["a", "b", "c"], "known": known, "learned": [[0.0, 0.2, -0.2], [-0.1, 0.0, 0.1],
+              [0.0, 0.0, 0.0]]}, "row_distance": {"value": 0.01}}
+    found = series_charts.read(result).coupling
+    assert found
+    assert found.score
+    assert (found.score.recovered, found.score.links, found.score.auroc) == (2, 2, 1.0)
+    assert found.shares()["known"][0] == [None, 0.5, -0.5]
+    assert found.shares()["known"][2] == [None, None, None]  # nothing flows into c
+    assert "have become equal" in found.words()[1]

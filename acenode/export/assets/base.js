@@ -1,7 +1,6 @@
 "use strict";
 // The page's data and colours, and charts that follow a change of colours.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const PALETTE = ["#3b7dd8", "#e0802f", "#2f9e63", "#d1495b", "#8d6bd1", "#a0714f", "#d763b0", "#7d8894", "#a8a023", "#1fa7b8"];
 const at = (id) => document.getElementById(id);
 
 // Escape text for Plotly, which interprets some markup.
@@ -13,7 +12,7 @@ function brief(text, most = 14) {
   return plain(letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text);
 }
 const className = (label) => label in DATA.classes ? DATA.classes[label] : String(label);
-const classColour = (label) => PALETTE[((label % PALETTE.length) + PALETTE.length) % PALETTE.length];
+const classColour = AcePlayer.colourOfClass;  // as in the player and in the app
 
 function theme() {
   const style = getComputedStyle(document.documentElement);

@@ -1,7 +1,7 @@
 // The test set: confusion matrix, accuracy by class, and t-SNE of the features.
 const CLASSES = DATA.classes.map((_, i) => i);
 const TICKS = { tickmode: "array", tickvals: CLASSES, ticktext: DATA.classes.map((name) => brief(name)), showgrid: false, zeroline: false };
-const percent = (share) => share === null ? "no samples" : (100 * share).toFixed(1) + " %";
+const percent = (share) => share === null ? "no samples" : `${(100 * share).toFixed(1)}%`;
 
 chart("confusion", (c) => {
   const counts = DATA.confusion.counts, sums = counts.map((row) => row.reduce((a, b) => a + b, 0));

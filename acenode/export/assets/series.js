@@ -2,6 +2,8 @@
 const FOUND = DATA.series;
 const TIMES = { h: "Time (hours)", s: "Time (seconds)", min: "Time (minutes)", d: "Time (days)" };
 const timeTitle = (unit) => TIMES[unit] ?? (unit ? `Time (${plain(unit)})` : "Time");
+// As acenode/data/variables.py: "patient 132539"; an id that starts with a word is a name already.
+const subjectName = (id) => !DATA.subject || /^\p{L}{3}/u.test(id) ? id : `${DATA.subject} ${id}`;
 const shownCount = (n) => n === null ? "?" : String(n);
 const nothing = { type: "scatter", hoverinfo: "skip", showlegend: false };
 
@@ -36,7 +38,7 @@ chart("over_time", (c) => {
     line: { color: c.accent, width: 2 }, marker: { size: 6 }, customdata: count.map(shownCount),
     hovertemplate: "%{y:.4g} at %{x:.3~g}, %{customdata} points<extra></extra>" }];
   return { data, layout: layout(c, axis(c, timeTitle(unit), { zeroline: false }),
-    axis(c, scale === 1000 ? "MSE ×10⁻³" : "MSE", { rangemode: "tozero", zeroline: false }),
+    axis(c, DATA.error, { rangemode: "tozero", zeroline: false }),
     cut !== null && t[0] < cut ? { shapes: [cutLine(c, cut, "")], annotations: [cutWords(c, cut)], margin: { l: 58, r: 16, t: 24, b: 46 } } : {}) };
 });
 
@@ -59,7 +61,7 @@ function variable(c, v, suffix, first) {
 }
 
 if (at("record")) {
-  fill(at("record"), FOUND.records.map((r) => r.id));
+  fill(at("record"), FOUND.records.map((r) => subjectName(r.id)));
   const show = (c) => {
     const record = FOUND.records[Number(at("record").value)], { variables, cut, jumps } = record, n = variables.length;
     const dense = jumps.length > 0 || variables.some((v) => v.grid.length > 200);  // dense charts need the full width
@@ -70,7 +72,7 @@ if (at("record")) {
       const across = [column * (wide + gap), column * (wide + gap) + wide], top = 1 - row * (high + rise);
       axes["xaxis" + suffix] = { ...axis(c, last ? timeTitle(record.unit) : ""), domain: across, anchor: "y" + suffix, zeroline: false,
         showticklabels: last || columns > 1, ...(i ? { matches: "x" } : {}) };
-      const unit = column === 0 ? { title: { text: plain(record.value_unit), font: { size: 11 } } } : {};
+      const unit = { title: { text: plain(v.unit || "Value"), font: { size: 11 } } };
       axes["yaxis" + suffix] = { ...axis(c, ""), ...unit, domain: [Math.max(0, top - high), top], anchor: "x" + suffix, zeroline: false, nticks: 5 };
       annotations.push({ text: brief(v.title, 40), x: across[0], y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
       shapes.push(...rug(c, jumps, suffix));
@@ -99,8 +101,8 @@ chart("bands", (c) => {
     axes["xaxis" + suffix] = { ...axis(c, i === n - 1 ? timeTitle(r.unit) : ""), domain: [0, 1], anchor: "y" + suffix, zeroline: false, showgrid: false };
     axes["yaxis" + suffix] = { ...axis(c, ""), domain: [Math.max(0, low), top], anchor: "x" + suffix, type: "category", showgrid: false,
       categoryorder: "array", categoryarray: ["Predicted", "True"], range: [-0.5, 1.5] };
-    const accuracy = r.accuracy === null ? "" : `, ${(100 * r.accuracy).toFixed(0)} % correct`;
-    annotations.push({ text: brief(r.id, 60) + accuracy, x: 0, y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
+    const accuracy = r.accuracy === null ? "" : `, ${(100 * r.accuracy).toFixed(0)}% correct`;
+    annotations.push({ text: brief(subjectName(r.id), 60) + accuracy, x: 0, y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false });
     const lanes = [["True", r.true], ["Predicted", r.predicted]].flatMap(([lane, list]) => list.map(([from, to, kind]) => ({ lane, from, to, kind })));
     for (const kind of [...new Set(lanes.map((s) => s.kind))].sort((a, b) => a - b)) {
       const own = lanes.filter((s) => s.kind === kind), name = plain(className(kind));
@@ -116,12 +118,12 @@ chart("bands", (c) => {
 });
 
 for (const side of ["known", "learned"]) chart(`coupling-${side}`, (c) => {
-  const { names, titles } = FOUND.coupling, z = FOUND.coupling[side], places = names.map((_, i) => i);
-  const most = Math.max(...z.flat().map((v) => Math.abs(v ?? 0))) || 1;
+  const { names, titles, known, learned } = FOUND.coupling, z = FOUND.coupling[side], places = names.map((_, i) => i);
+  const most = Math.max(...[...(known ?? []), ...(learned ?? [])].flat().map((v) => Math.abs(v ?? 0))) || 1;  // one scale for both
   const cells = (texts, most) => ({ tickmode: "array", tickvals: places, ticktext: texts.map((name) => brief(name, most)), showgrid: false,
     zeroline: false, constrain: "domain" });
   const data = [{ type: "heatmap", z, x: places, y: places, zmin: -most, zmax: most, xgap: 1, ygap: 1,
-    colorscale: [[0, "#2b62d9"], [0.5, c.panel], [1, "#d9662b"]], colorbar: { thickness: 12, outlinewidth: 0 },
-    text: z.map((row, i) => row.map((v, j) => `${plain(titles[i])} ← ${plain(titles[j])}: ${v === null ? "none" : v.toPrecision(3)}`)), hoverinfo: "text" }];
-  return { data, layout: layout(c, axis(c, "", cells(names, 14)), axis(c, "", { ...cells(titles, 32), autorange: "reversed" })) };
+    colorscale: [[0, "#2b62d9"], [0.5, c.panel], [1, "#d9662b"]], colorbar: { thickness: 12, outlinewidth: 0, tickformat: "+.0%", title: { text: "vs uniform", side: "right" } },
+    text: z.map((row, i) => row.map((v, j) => `${plain(titles[i])} ← ${plain(titles[j])}: ${v === null ? "none" : `${v > 0 ? "+" : ""}${(100 * v).toFixed(1)}%`}`)), hoverinfo: "text" }];
+  return { data, layout: layout(c, axis(c, "Influencing variable", cells(names, 14)), axis(c, "Influenced variable", { ...cells(titles, 32), autorange: "reversed" })) };
 });

@@ -6,7 +6,8 @@ const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38,
   [109, 205, 89], [180, 222, 44], [253, 231, 37]];
 const BLUE = [36, 98, 214], ORANGE = [224, 104, 28];
 
-export const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 137.5) % 360} 55% 52%)`;
+// As acenode/results/class_colours.py.
+export const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 137.5) % 360}, 55%, 52%)`;
 
 const blend = (a, b, w) => a.map((v, i) => Math.round(v + (b[i] - v) * w));
 const pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;

@@ -11,16 +11,16 @@
 import { Address, readAddress } from "./player_address.js";
 import { Bar } from "./player_bar.js";
 import { Clock } from "./player_clock.js";
-import { readTheme } from "./colours.js";
+import { classColour, readTheme } from "./colours.js";
 import { RunData } from "./player_run.js";
 import { Scales } from "./player_scales.js";
 import { embeddedIn, servedBy } from "./player_source.js";
 import { Tip } from "./player_tip.js";
-import { View } from "./player_view.js";
-import { clamp, make } from "./theme.js";
+import { PANELS, View } from "./player_view.js";
+import { clamp, make, setText } from "./theme.js";
 
 const PASS_SECONDS = 4;  // to play all of t at speed 1×
-const POLL_MS = 3000, ADDRESS_DELAY_MS = 400, WATCH_MS = 500;
+const POLL_MS = 3000, ADDRESS_DELAY_MS = 400, WATCH_MS = 500, SAY_DELAY_MS = 700;
 
 class Player {
   constructor(element, data) {
@@ -33,7 +33,8 @@ class Player {
     this.ended = false;
     this.loop = true;
     this.speed = 1;
-    this.addressTimer = null;
+    this.addressTimer = this.sayTimer = null;
+    this.panel = "attention";  // the one that a narrow page shows
     this.address = new Address();
     this.scales = new Scales();
     this.build(element);
@@ -60,11 +61,14 @@ class Player {
       probe: (probe) => this.go({ probe }),
       step: (frames) => this.step(frames),
       stepEpoch: (by) => this.stepEpoch(by),
+      end: (last) => { this.play(false); this.go({ t: this.ends[last ? 1 : 0] }); },
+      panel: (name) => { this.panel = name; this.offerPanels(); },
     });
     this.tip = new Tip();
     this.runs = make("div", "runs");
+    this.spoken = make("p", { className: "words", "aria-live": "polite" });
     this.node = make("div", { className: "ace-player loading", tabIndex: 0, role: "group", on: { keydown: (event) => this.bar.key(event) },
-      "aria-label": "Trajectory player. Left and right: one frame; up and down: one epoch; space: play or pause." }, this.bar.node, this.runs, this.tip.node);
+      "aria-label": "Trajectory player. Left and right: one frame; up and down: one epoch; Home and End: start and end; space: play or pause." }, this.bar.node, this.spoken, this.runs, this.tip.node);
     element.append(this.node);
     this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint());
     this.sizes = new ResizeObserver((entries) => {
@@ -123,6 +127,23 @@ class Player {
       this.clock.wake();
     }
     this.address.keep();
+  }
+
+  // Offer the panels that any run has, for a narrow page.
+  offerPanels() {
+    const known = PANELS.filter(({ shown }) => this.views.some(({ run }) => run.meta && shown(run.meta)));
+    if (known.length && !known.some(({ name }) => name === this.panel)) this.panel = known[0].name;
+    this.bar.offerPanels(known.map(({ name, tab }) => [name, tab]), this.panel);
+    for (const view of this.views) view.choosePanel(this.panel);
+  }
+
+  // Tell a screen reader what is shown, once it stands still.
+  sayLater() {
+    clearTimeout(this.sayTimer);
+    if (!this.clock.playing) this.sayTimer = setTimeout(() => {
+      const said = this.views.map((view) => view.say(this.state));
+      if (!this.ended && document.activeElement && this.node.contains(document.activeElement)) setText(this.spoken, said[0] ?? "");
+    }, SAY_DELAY_MS);
   }
 
   probes() { return Math.max(0, ...this.views.map(({ run }) => run.meta?.probes ?? 0)); }
@@ -187,6 +208,7 @@ class Player {
     this.scales.take(metas);
     this.bar.offer(runs, this.epochs, this.ends);
     for (const view of this.views) view.arrange();
+    this.offerPanels();
     this.clock.wake();
     this.settled ||= answered;
     if (this.settled) this.node.classList.remove("loading");
@@ -218,6 +240,7 @@ class Player {
     const ratio = window.devicePixelRatio || 1, count = this.views.reduce((sum, view) => sum + view.draw(this.state, this.theme, ratio), 0);
     this.showPosition();
     this.tip.show(this.views, this.state);
+    if (count) this.sayLater();
     return count;
   }
 
@@ -233,6 +256,7 @@ class Player {
     clearInterval(this.poll);
     clearInterval(this.watch);
     clearTimeout(this.addressTimer);
+    clearTimeout(this.sayTimer);
     this.clock.end();
     for (const view of this.views) view.end();
     this.sizes.disconnect();
@@ -247,6 +271,7 @@ export function mount(element, data) {
     cost: () => player.clock.cost(),
     drawn: () => player.views.length > 0 && player.views.every(({ run }) => run.blocks.has(run.epochFor(player.state.epoch))),
     settled: () => player.settled,
+    words: () => player.views.map((view) => view.say(player.state)),
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
     seek: (frame) => player.seek(frame),
     play: (on = true) => player.play(on),
@@ -257,3 +282,5 @@ export function mount(element, data) {
     destroy: () => { player.destroy(); delete element.__player; },
   };
 }
+
+export function colourOfClass(k) { return classColour(k); }

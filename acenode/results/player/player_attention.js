@@ -14,6 +14,7 @@ const SHORT = {
 
 export const ATTENTION = {
   name: "attention",
+  tab: "Attention",
   shown: (meta) => meta.attention !== null,
   title: (view, state) => (state.mode === "change" ? "Change since the start: " : "") + SHORT[view.run.meta.attention.kind],
   hint: (view) => view.run.meta.attention.title,
@@ -44,7 +45,7 @@ export const ATTENTION = {
     const { cells, put } = scratch(columns, rows), start = (nearest * P + state.probe) * block0;
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
     const picture = put(), pairwise = about.kind === "pairwise", over = !pairwise && run.pixels !== null;
-    const room = pairwise ? { x: 44, y: 8, w: w - 44 - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
+    const left = about.names ? 70 : 44, room = pairwise ? { x: left, y: 8, w: w - left - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
     const tiles = tiling(over ? 2 : 1, columns / rows, room.w, room.h, 14, over ? 20 : 0);
     g.imageSmoothingEnabled = false;
     view.maps = [];
@@ -63,10 +64,10 @@ export const ATTENTION = {
       if (over) text(g, i === 0 ? "Overlaid on input" : "Attention only", box.x + box.w / 2, box.y + box.h + 5,
         { align: "center", base: "top", colour: theme.ink, faint: true });
       if (pairwise) {
-        countTicks(g, box, columns, true, theme, about.full[1]);
-        countTicks(g, box, rows, false, theme, about.full[0]);
-        text(g, `${about.columns} (from)`, box.x + box.w / 2, box.y + box.h + 22, { align: "center", base: "top", colour: theme.ink });
-        text(g, `${about.rows} (into)`, box.x - 32, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+        countTicks(g, box, columns, true, theme, about.full[1], about.names);
+        countTicks(g, box, rows, false, theme, about.full[0], about.names);
+        text(g, about.names ? "From" : `${about.columns} (from)`, box.x + box.w / 2, box.y + box.h + 22, { align: "center", base: "top", colour: theme.ink });
+        text(g, about.names ? "Into" : `${about.rows} (into)`, box.x - left + 12, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
       }
       view.maps.push(box);
     }
@@ -85,7 +86,8 @@ export const ATTENTION = {
       [i, j] = [Math.floor((y - box.y) / box.h * rows), Math.floor((x - box.x) / box.w * columns)];
     }
     const at = (frame) => valueOf(about, data[((frame * P + state.probe) * rows + i) * columns + j]);
-    const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, time t = ${run.meta.t[f].toFixed(2)}`
+    const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, ${run.timeText(run.meta.t[f])}`
+      : about.names ? `from ${about.names[j]} into ${about.names[i]}`
       : `${about.rows} ${cellName(i, rows, about.full[0])}, ${about.columns} ${cellName(j, columns, about.full[1])}`;
     return [place, ...weightLines(at(f), at(0)), run.title(state.probe)];
   },

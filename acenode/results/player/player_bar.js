@@ -23,7 +23,7 @@ function check(words, checked, chosen) {
 
 export class Bar {
   // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), fitEpoch(on), same(on), probe(p), step(frames),
-  // stepEpoch(by) }
+  // stepEpoch(by), end(last), panel(name) }
   constructor(act) {
     this.act = act;
     this.picked = this.run = null;
@@ -42,11 +42,13 @@ export class Bar {
     [, this.same] = check("Shared scales", true, act.same);
     this.same.title = "Equal colours mean equal values in all runs. The axes of the principal components (PCA) differ between runs.";
     this.mode = make("label", "choice", "Attention", mode);
+    this.panels = make("div", { className: "tabs", role: "group", "aria-label": "Panel" });
+    this.options = make("button", { type: "button", className: "options", "aria-expanded": "false", on: { click: () => this.unfold() } }, "Options");
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
-    this.node = make("div", "bar",
-      make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, speed, loop),
+    this.node = make("div", { className: "bar", role: "group", "aria-label": "Controls" },
+      make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, make("span", "extra", speed, loop)),
       make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
-      make("div", "line", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same, this.probes));
+      make("div", "line", make("span", "extra", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same), this.probes, this.options, this.panels));
   }
 
   // Handle a key pressed anywhere in the player.
@@ -56,11 +58,26 @@ export class Bar {
     const button = kind === "BUTTON" || kind === "checkbox" || kind === "SUMMARY";
     if (!button && target !== this.time && kind !== "DIV") return;
     const wanted = { ArrowLeft: () => act.step(-1), ArrowRight: () => act.step(1), ArrowUp: () => act.stepEpoch(1),
-      ArrowDown: () => act.stepEpoch(-1), " ": () => act.play() }[event.key];
+      ArrowDown: () => act.stepEpoch(-1), Home: () => act.end(false), End: () => act.end(true), " ": () => act.play() }[event.key];
     if (!wanted || (event.key === " " && button)) return;
     event.preventDefault();
     event.stopPropagation();
     wanted();
+  }
+
+  // On a narrow page: show or hide the controls that are not needed all the time.
+  unfold() {
+    const open = this.node.classList.toggle("unfolded");
+    this.options.setAttribute("aria-expanded", String(open));
+  }
+
+  // On a narrow page: offer the panels [name, title], of which one is shown.
+  offerPanels(panels, chosen) {
+    const key = JSON.stringify([panels, chosen]);
+    if (key === this.panelsKey) return;
+    this.panelsKey = key;
+    this.panels.replaceChildren(...panels.map(([name, title]) =>
+      make("button", { type: "button", "aria-pressed": String(name === chosen), on: { click: () => this.act.panel(name) } }, title)));
   }
 
   // Offer the epochs, times and probes of these runs.
@@ -80,19 +97,19 @@ export class Bar {
 
   // Offer the probes of the run that has the most.
   pick(run) {
-    const { meta } = run, key = `${run.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}`;
+    const { meta } = run, key = `${run.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}/${meta.time?.unit}`;
     this.run = run;
     if (key === this.picked) return;
     this.picked = key;
     this.probes.replaceChildren(...span(meta.probes).map((probe) => {
-      const button = make("button", { type: "button", title: run.title(probe), on: { click: () => this.act.probe(probe) } });
+      const button = make("button", { type: "button", title: run.whole(probe), on: { click: () => this.act.probe(probe) } });
       button.style.setProperty("--class", run.colour(probe));
       if (run.pixels) {
         const [, height, width] = meta.image.shape, canvas = make("canvas", { width, height });
         canvas.getContext("2d").drawImage(paintInput(run, probe), 0, 0);
         button.append(canvas);
       }
-      button.append(make("span", "", meta.labels ? run.className(meta.labels[probe]) : run.name(probe)));
+      button.append(make("span", "", run.short(probe)));
       return button;
     }));
   }
@@ -100,8 +117,14 @@ export class Bar {
   // Show the player's position.
   showPosition({ t, epoch, probe }, epochs, playing, following) {
     setText(this.play, playing ? "❚❚ Pause" : "▶ Play");
-    setText(this.timeText, t.toFixed(2));
-    setText(this.epochText, epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`);
+    const when = this.run?.meta.time ? this.run.timeText(t) : t.toFixed(2), which = epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`;
+    setText(this.timeText, when);
+    setText(this.epochText, which);
+    if (this.spoken !== `${when}/${which}`) {
+      this.spoken = `${when}/${which}`;
+      this.time.setAttribute("aria-valuetext", when);
+      this.epoch.setAttribute("aria-valuetext", `epoch ${which}`);
+    }
     this.time.value = String(t);
     if (this.run) this.rug.show(this.run.jumps(probe), this.ends);
     this.epoch.value = String(Math.max(epochs.indexOf(epoch), 0));

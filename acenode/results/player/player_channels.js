@@ -6,6 +6,7 @@ import { multiples, multiplesCell } from "./player_tiles.js";
 
 export const CHANNELS = {
   name: "channels",
+  tab: "Channels",
   shown: (meta) => Boolean(meta.attention?.channels),
   title(view, state) {
     const { channels, each } = view.run.meta.attention;

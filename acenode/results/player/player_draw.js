@@ -19,8 +19,13 @@ export function number(v) {
   return (size !== 0 && (size >= 1e4 || size < 1e-3) ? v.toExponential(1) : String(Number(v.toPrecision(3)))).replaceAll("-", "−");
 }
 
+// A share as a percentage, written as everywhere: 97.3%.
+export const percent = (share, digits = 0) => Number.isFinite(share) ? `${(100 * share).toFixed(digits)}%` : "–";
+
 // A weight, and its difference from t = 0.
 export const weightLines = (now, initial) => [`weight ${now.toFixed(4)}`, `since the start (t = 0): ${now > initial ? "+" : ""}${number(now - initial)}`];
+
+const brief = (name) => name.length > 8 ? `${name.slice(0, 7)}…` : name;
 
 // The number of a row or column, from one; a range if the map was averaged to a smaller size.
 export function cellName(i, shown, full) {
@@ -52,8 +57,8 @@ export function text(g, words, x, y, { align = "left", base = "middle", colour, 
   g.restore();
 }
 
-// Draw axes with a grid; returns X and Y, which map data to pixels.
-export function axes(g, box, xs, ys, theme, labels) {
+// Draw axes with a grid; returns X and Y, which map data to pixels. `written` writes the numbers of the vertical axis.
+export function axes(g, box, xs, ys, theme, labels, written = number) {
   const X = (v) => box.x + (v - xs[0]) / (xs[1] - xs[0]) * box.w, Y = (v) => box.y + box.h - (v - ys[0]) / (ys[1] - ys[0]) * box.h;
   g.lineWidth = 1;
   g.strokeStyle = theme.line;
@@ -66,7 +71,7 @@ export function axes(g, box, xs, ys, theme, labels) {
   for (const v of ticks(...ys, box.h / 45)) {
     g.moveTo(box.x, Y(v));
     g.lineTo(box.x + box.w, Y(v));
-    text(g, number(v), box.x - 6, Y(v), { align: "right", colour: theme.ink, faint: true });
+    text(g, written(v), box.x - 6, Y(v), { align: "right", colour: theme.ink, faint: true });
   }
   g.stroke();
   text(g, labels[0], box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
@@ -104,11 +109,11 @@ export function colourBar(g, w, h, table, low, high, theme) {
   }
 }
 
-// Number the rows or columns of a map, as densely as there is room.
-export function countTicks(g, box, count, across, theme, full = count) {
-  const room = (across ? box.w : box.h) / count, every = Math.ceil(count / Math.max(1, Math.floor(count * room / (across ? 30 : 18))));
+// Number the rows or columns of a map, as densely as there is room, or write their names.
+export function countTicks(g, box, count, across, theme, full = count, names = null) {
+  const room = (across ? box.w : box.h) / count, every = Math.ceil(count / Math.max(1, Math.floor(count * room / (across ? names ? 52 : 30 : 18))));
   for (let i = 0; i < count; i += every) {
-    const at = (i + 0.5) * room, name = String(Math.floor(i * full / count) + 1), style = { colour: theme.ink, faint: true };
+    const at = (i + 0.5) * room, name = names ? brief(names[i]) : String(Math.floor(i * full / count) + 1), style = { colour: theme.ink, faint: true };
     if (across) text(g, name, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
     else text(g, name, box.x - 6, box.y + at, { ...style, align: "right" });
   }

@@ -8,6 +8,7 @@ import { clamp } from "./theme.js";
 
 export const FEATURES = {
   name: "features",
+  tab: "State",
   shown: (meta) => meta.features !== null || meta.state !== null,
   title(view) {
     const { features } = view.run.meta;
@@ -36,7 +37,7 @@ export const FEATURES = {
     const { run } = view, { features } = run.meta;
     if (!features) {
       const cell = overTimeCell(x, y, view.states), { data, shape: [, P, d] } = view.block.arrays.state;
-      return cell && [`coordinate ${cell.i + 1}, time t = ${run.meta.t[cell.f].toFixed(2)}`,
+      return cell && [`coordinate ${cell.i + 1}, ${run.timeText(run.meta.t[cell.f])}`,
         `state h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
     }
     const cell = multiplesCell(x, y, view.featureTiles);

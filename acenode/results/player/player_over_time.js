@@ -11,8 +11,8 @@ export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, 
   g.imageSmoothingEnabled = false;
   for (let f = 0; f < T; f++) if (edge(f + 1) > edge(f)) g.drawImage(picture, f, 0, 1, size, edge(f), box.y, edge(f + 1) - edge(f), box.h);
   rug(g, box, X, run.jumps(probe), theme);
-  for (const v of ticks(...ends, box.w / 60)) text(g, number(v), X(v), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
-  text(g, "Time (t)", box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
+  for (const v of ticks(run.real(ends[0]), run.real(ends[1]), box.w / 60)) text(g, number(v), X(v / run.real(1)), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
+  text(g, run.timeLabel(), box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
   countTicks(g, box, size, false, theme);
   text(g, "Coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
   colourBar(g, w, h - 30, bar, low, high, theme);

@@ -1,8 +1,9 @@
 // h(t) of every probe as a path in the plane of the first two principal components.
-import { axes, chosenLast, span } from "./player_draw.js";
+import { axes, chosenLast, percent, span } from "./player_draw.js";
 
 export const PLANE = {
   name: "plane",
+  tab: "Path",
   shown: () => true,
   title: () => "State in the plane (PCA of h)",
   hint: () => "The path of the state h(t) of every sample in the plane of the first two principal components (PCA)",
@@ -22,7 +23,7 @@ export const PLANE = {
   baseKey: (view, state) => `${state.probe}/${state.fitEpoch}`,
   base(g, w, h, view, state, theme) {
     const { run, block } = view, { data, shape: [T, P] } = block.arrays.pca, box = { x: 52, y: 8, w: w - 62, h: h - 48 };
-    const [xs, ys] = this.range(view, state), share = (i) => `Component ${i + 1} (${(100 * run.meta.pca.shares[i]).toFixed(0)}% of variance)`;
+    const [xs, ys] = this.range(view, state), share = (i) => `Component ${i + 1} (${percent(run.meta.pca.shares[i])} of variance)`;
     const { X, Y } = axes(g, box, xs, ys, theme, [share(0), share(1)]);
     g.lineJoin = "round";
     for (const p of span(P)) {
@@ -86,7 +87,7 @@ export const PLANE = {
     const p = this.nearest(x, y, view), { run } = view;
     if (p === null) return null;
     const prediction = run.prediction(p, view.epoch);
-    return [run.whole(p), `time t = ${state.t.toFixed(2)}`, ...(prediction ? [prediction] : [])];
+    return [run.whole(p), run.timeText(state.t), ...(prediction ? [prediction] : [])];
   },
   click(x, y, view) { return this.nearest(x, y, view); },
 };

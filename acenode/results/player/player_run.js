@@ -1,13 +1,11 @@
 // The snapshots of one run, as acenode/results/player_data.py sends them: a description, and the arrays of the epochs shown.
 import { classColour } from "./colours.js";
+import { number, percent } from "./player_draw.js";
 import { bytes } from "./player_source.js";
 import { clamp } from "./theme.js";
 
 const KEPT_BYTES = 96e6;  // upper limit for a run's epochs in memory
 const NONE = [];
-
-// True if there is a curve of the distance of a(t) from a(0).
-export const hasChange = (meta) => meta.attention !== null || meta.change_max > 0;
 
 function decode(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
@@ -110,19 +108,29 @@ export class RunData {
     return same("pca", 2) && (!attention || same("attention", ...attention.shape))
       && (!attention?.channels || same("attention_channels", attention.channels, ...attention.shape))
       && (!features || same("features", features.channels, ...features.shape))
-      && (!state || same("state", state.size)) && (!hasChange(this.meta) || same("change"));
+      && (!state || same("state", state.size)) && (!this.meta.measure || same("measure", 3));
   }
 
   className(label) { return this.meta.classes?.[label] ?? String(label); }
   name(probe) { return this.meta.names?.[probe] ?? `sample ${probe + 1}`; }
-  title(probe) { return this.meta.labels ? `class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
-  whole(probe) { return this.meta.labels ? `${this.title(probe)}, ${this.name(probe)}` : this.name(probe); }
+  // A sample is called by its name if it has one, such as a patient's id, or else by its class.
+  title(probe) { return this.meta.labels && !this.meta.names ? `class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
+  whole(probe) { return this.meta.labels ? `${this.name(probe)}, class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
+  short(probe) {
+    const { labels, names } = this.meta, kind = labels ? this.className(labels[probe]) : "";
+    return names && kind ? `${names[probe]}, ${kind}` : kind || this.name(probe);
+  }
+
+  // Time in the data's unit, if it has one: hours of a stay, days at a station.
+  real(t) { return t * (this.meta.time?.scale ?? 1); }
+  timeLabel() { return this.meta.time ? `Time (${this.meta.time.unit})` : "Time (t)"; }
+  timeText(t) { return this.meta.time ? `${number(this.real(t))} ${this.meta.time.unit}` : `time t = ${t.toFixed(2)}`; }
   jumps(probe) { return this.meta.jumps?.[probe] ?? NONE; }  // times at which the probe's state jumped
   colour(probe) { return classColour(this.meta.labels ? this.meta.labels[probe] : probe); }
 
   prediction(probe, epoch) {
     const found = this.meta.predictions?.[this.meta.epochs.indexOf(epoch)]?.[probe];
-    return found ? `predicted ${this.className(found[0])} (${(100 * found[1]).toFixed(0)}%)` : null;
+    return found ? `predicted ${this.className(found[0])} (${percent(found[1])})` : null;
   }
 
   // The frames before and after t, the fraction of the way between them, and the nearest one.

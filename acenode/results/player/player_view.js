@@ -1,15 +1,18 @@
 // One run in the player: its name, its status line and its panels.
 import { ATTENTION } from "./player_attention.js";
-import { CHANGE } from "./player_change.js";
 import { CHANNELS } from "./player_channels.js";
 import { FEATURES } from "./player_features.js";
+import { MEASURE } from "./player_measure.js";
 import { PLANE } from "./player_plane.js";
+import { words } from "./player_words.js";
 import { clamp, make, setText, setTextOrHide } from "./theme.js";
 
 // Each panel has title(view, state); key(view, state), which changes when it must be drawn again; draw(g, w, h, view, state,
 // theme, still); and hover(x, y, view, state) → lines of text or null. `view` has the run and the arrays of the epoch shown.
 // What does not move with t (axes, whole curves) is drawn by base(…) when baseKey(…) changes; `still` is what base returned.
-const PANELS = [PLANE, ATTENTION, CHANGE, CHANNELS, FEATURES];
+// `tab` is its short name in the choice of a narrow page, which shows one panel at a time.
+export const PANELS = [PLANE, ATTENTION, MEASURE, CHANNELS, FEATURES];
+let views = 0;  // for ids
 
 // Clear a canvas, optionally copy a picture onto it, and return a context that draws in the page's pixels.
 function cleared(canvas, width, height, ratio, picture = null) {
@@ -31,17 +34,19 @@ export class View {
     this.name = make("strong");
     this.status = make("span", "status");
     this.message = make("p", { className: "message", hidden: true });
+    this.equalRows = make("p", { className: "equal-rows", hidden: true, role: "note" });
+    this.words = make("p", { className: "words", id: `ace-player-words-${++views}` });
     this.missing = make("div", { className: "panel missing", hidden: true });
     this.notes = make("details", { className: "notes", hidden: true });
     this.panels = make("div", { className: "panels", hidden: true });
-    this.node = make("section", "run", make("header", "", this.dot, this.name, this.status), this.message, this.panels, this.notes);
+    this.node = make("section", "run", make("header", "", this.dot, this.name, this.status), this.message, this.words, this.panels, this.equalRows, this.notes);
     this.drawn = PANELS.map((kind) => this.panel(kind));
     this.drawn[0].node.after(this.missing);
     this.describe();
   }
 
   panel(kind) {
-    const canvas = make("canvas"), caption = make("figcaption"), frame = make("div", "canvas", canvas);
+    const canvas = make("canvas", { role: "img", "aria-describedby": this.words.id }), caption = make("figcaption"), frame = make("div", "canvas", canvas);
     const node = make("figure", `panel ${kind.name}`, caption, frame);
     const panel = { kind, canvas, caption, node, frame, width: 0, height: 0, key: null, under: make("canvas") };
     canvas.addEventListener("pointermove", (event) => this.player.point({ panel, view: this, x: event.offsetX, y: event.offsetY, event }));
@@ -87,6 +92,7 @@ export class View {
     const away = shown !== null && shown !== state.epoch ? block ? " (nearest snapshot)" : ` (loading epoch ${wanted}…)` : "";
     const probe = Math.min(state.probe, run.meta.probes - 1), prediction = shown === null ? null : run.prediction(probe, shown);
     setText(this.status, `${when}${away}${prediction ? ` · ${run.title(probe)}: ${prediction}` : ""}`);
+    setTextOrHide(this.equalRows, shown === null ? "" : run.meta.equal_rows?.[run.meta.epochs.indexOf(shown)] ?? "");
   }
 
   // The range of values that a panel's colours, or its vertical axis, cover.
@@ -115,12 +121,27 @@ export class View {
     }
     kind.draw(cleared(panel.canvas, width, height, ratio, panel.under), width, height, this, own, theme, panel.still);
     const title = kind.title(this, own);
-    if (panel.caption.textContent !== title) Object.assign(panel.caption, { textContent: title, title: kind.hint?.(this) ?? title });
+    if (panel.caption.textContent !== title) {
+      Object.assign(panel.caption, { textContent: title, title: kind.hint?.(this) ?? title });
+      panel.canvas.setAttribute("aria-label", title);
+    }
     return true;
   }
 
   // The lines of text for the position under the pointer.
   lines(panel, x, y, state) { return this.block ? panel.kind.hover(x, y, this, this.own(state)) : null; }
+
+  // On a narrow page one panel is shown at a time: the chosen one, or the first if this run has no such panel.
+  choosePanel(name) {
+    const shown = this.drawn.filter(({ node }) => !node.hidden), chosen = shown.find(({ kind }) => kind.name === name) ?? shown[0];
+    for (const panel of this.drawn) panel.node.classList.toggle("chosen", panel === chosen);
+  }
+
+  // Write what is shown as text, and return it.
+  say(state) {
+    if (this.block && !this.panels.hidden) setText(this.words, words(this, this.own(state)));
+    return this.words.textContent;
+  }
 
   end() {
     for (const { frame } of this.drawn) this.player.sizes.unobserve(frame);

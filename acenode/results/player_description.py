@@ -1,0 +1,93 @@
+"""The parts of a run's description for the trajectory player: what its snapshots hold, in words and ranges."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from acenode.config import Config
+from acenode.data.variables import SUBJECTS, subject_name
+from acenode.experiments import EXPERIMENTS
+from acenode.results import attention_maps, attention_measure, player_snapshot, snapshots
+from acenode.results.player_snapshot import Arrays, Range, SnapshotSummary
+
+NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
+
+
+def classes(config: Config | None) -> list[str] | None:
+    """Return the names of the classes, if the experiment has any."""
+    entry = EXPERIMENTS.get(config.experiment) if config else None
+    return list(entry.classes) or None if entry else None
+
+
+def names(config: Config | None, arrays: Arrays, probes: int) -> list[str] | None:
+    """Return what the probes are called, such as `patient 132539`."""
+    found = snapshots.names(arrays, probes)
+    subject = SUBJECTS.get(config.experiment, "") if config else ""
+    return None if found is None else [subject_name(subject, name) for name in found]
+
+
+def whole(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
+    """Return a description with these values, and defaults for what a run does not have."""
+    empty: dict[str, Any] = {
+        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "names": None, "jumps": None,
+        "classes": None, "image": None, "predictions": None, "attention": None, "features": None, "state": None,
+        "measure": None, "time": None, "equal_rows": [], "why": None, "notes": notes, "no_attention": None,
+        "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
+    return empty | values
+
+
+def no_attention(arrays: Arrays) -> str:
+    """Say why there are no maps of the attention."""
+    if "a" not in arrays:
+        return NO_ATTENTION
+    shapes = [" × ".join(map(str, arrays[k].shape[2:])) for k in ("a", "h")]
+    return f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
+
+
+def attention(kind: attention_maps.MapKind, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
+              arrays: Arrays) -> dict[str, Any]:
+    """Describe the maps of the attention."""
+    channels = parts["attention_channels"][2] if "attention_channels" in parts else 0
+    about: dict[str, Any] = {
+        "kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns,
+        "shape": list(parts["attention"][2:]), "full": full_size(arrays["a"]), "channels": channels, "names": None,
+        **ends(ranges["attention"]), "largest_change": ranges["attention"][2]}
+    if kind is attention_maps.PAIRWISE and about["shape"] == about["full"]:
+        about["names"] = snapshots.coordinate_names(arrays, about["shape"][0])
+    if channels:
+        about["each"] = {**ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
+                         "total": arrays["a"].shape[2]}
+    return about
+
+
+def measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None:
+    """Describe the curve of attention over time: its words, and a range that has the reference in it."""
+    values = [end for s in own if s.measure is not None for end in s.measure]
+    if not values:
+        return None
+    kind = player_snapshot.map_kind(arrays)
+    reference = attention_measure.reference(arrays["a"], kind)
+    values += [] if reference is None else [reference]
+    low, high = (0.0 if kind is None else min(values)), max(values)
+    return {**dataclasses.asdict(attention_measure.measure_of(kind)), "reference": reference, "low": low,
+            "high": high if high > low else low + 1.0}
+
+
+def features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
+    """Describe the feature maps of the state."""
+    h = arrays["h"]
+    return {"channels": parts["features"][2], "total": h.shape[2] if h.ndim == 5 else 1,
+            "shape": list(parts["features"][3:]), "full": full_size(h), **ends(ranges["features"])}
+
+
+def full_size(x: np.ndarray) -> list[int]:
+    """Return the rows and columns of maps before they are averaged down."""
+    return [1 if x.ndim < 4 else x.shape[-2], x.shape[-1]]
+
+
+def ends(found: Range) -> dict[str, float]:
+    """Return the ends of a range by name."""
+    return {"low": found[0], "high": found[1]}
