@@ -22,6 +22,12 @@ class Choice:
 
 
 CHOICES: dict[str, tuple[Choice, ...]] = {
+    "cifar10": (
+        Choice({"learning_rate": 5e-2},
+               "With the printed 1e-2 the models are far from trained when the schedule is shorter than 160 epochs. "
+               "After 20 epochs, validation accuracy is 71.7% (ODE-Net) and 73.0% (augmented) with 1e-2, and 77.3% and "
+               "75.9% with 5e-2, which is in the paper's grid."),
+    ),
     "ushcn": (
         Choice({"learning_rate": 1e-3},
                "With the printed 1e-4 the models are far from trained: after 100 epochs the last epoch has the best "

@@ -139,7 +139,7 @@ def test_running_out_of_memory_while_recording_falls_back_to_native_steps(tmp_pa
 
 @pytest.mark.parametrize(("settings", "word"), [
     ({"solver": "rk4", "step_size": 0.5, "attention": "fixed"}, "steps of rk4 would average more"),
-    ({"gradient": "adjoint"}, "without adjoint")])
+    ({"gradient": "adjoint"}, "with adjoint gradients a fixed-step one")])
 def test_the_log_says_what_the_engine_does_not_support(settings: dict[str, Any], word: str, tmp_path: Path) -> None:
     outcome = run(tmp_path, **settings)
     assert outcome.state == "finished", outcome.error
