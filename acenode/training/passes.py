@@ -23,15 +23,18 @@ def parameter_norm(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:
 
 @contextmanager
 def train_only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Fix all parameters but the trained ones, so that no gradient is computed for them."""
-    chosen = {id(p) for p in trained}
-    for p in everything:
-        p.requires_grad_(id(p) in chosen)
+    """Fix all parameters but the trained ones, so that no gradient is computed for them.
+
+    A parameter that is frozen, with `requires_grad` False, stays frozen, also if it is among the trained ones.
+    """
+    chosen, free = {id(p) for p in trained}, [p.requires_grad for p in everything]
+    for p, was_free in zip(everything, free, strict=True):
+        p.requires_grad_(was_free and id(p) in chosen)
     try:
         yield
     finally:
-        for p in everything:
-            p.requires_grad_(True)
+        for p, was_free in zip(everything, free, strict=True):
+            p.requires_grad_(was_free)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class PassSpec:
 
     @property
     def trained(self) -> list[nn.Parameter]:
-        return [p for group in self.groups for p in group.parameters]
+        """The parameters that the pass updates: those of its groups that are not frozen."""
+        return [p for group in self.groups for p in group.parameters if p.requires_grad]
 
     def penalty_term(self) -> Tensor | float:
         """Return λ‖θ_g‖, or 0 where nothing is penalised."""
@@ -82,13 +86,18 @@ class PassEngine(Protocol):
 
 
 def run_pass(task: Task, spec: PassSpec, batch: Any) -> PassResult:
-    """Compute the loss of a batch and its gradients, and update the parameters that the pass trains."""
-    with train_only(spec.trained, list(task.model.parameters())):
+    """Compute the loss of a batch and its gradients, and update the parameters that the pass trains.
+
+    If all of them are frozen, the loss is computed and nothing is updated.
+    """
+    trained = spec.trained
+    with train_only(trained, list(task.model.parameters())):
         loss = task.loss(batch, detach_attention=spec.detach_attention)
         total = loss.task + spec.penalty_term()
         for group in spec.groups:
             group.optimiser.zero_grad(set_to_none=True)
-        total.backward()
+        if trained:
+            total.backward()
         for group in spec.groups:
             group.optimiser.step()
     return PassResult(loss.task.detach(), total.detach(), loss.metrics,

@@ -51,6 +51,8 @@ class Trainer:
         if isinstance(task, InterruptibleTask):
             task.interrupted = listener.stop_requested
         groups = task.groups(recipe.detach_attention)
+        if not any(p.requires_grad for p in (*groups.main, *groups.attention)):
+            raise UserError("every parameter is frozen: set requires_grad of those to train")
         if groups.attention and recipe.schedule == "epoch" and recipe.epochs < 2:
             raise UserError("schedule=epoch trains θ_g in every second epoch: give it at least 2 epochs")
         self.main_optimiser = recipe.optimiser(groups.main, recipe.learning_rate, False)

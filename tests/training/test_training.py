@@ -251,6 +251,26 @@ def test_image_evaluation_stops_between_batches(tmp_path: Path, monkeypatch: pyt
         assert part.result()[key] == whole.result()[key]  # type: ignore[index]
 
 
+@pytest.mark.parametrize("schedule", ["alternating", "joint"])
+@pytest.mark.parametrize("frozen", ["f", "g"])
+def test_frozen_parameters_stay_frozen(schedule: str, frozen: str) -> None:
+    t = trainer(schedule=schedule)
+    before = {name: p.detach().clone() for name, p in t.task.model.named_parameters()}
+    t.task.model[frozen].requires_grad_(False)  # type: ignore[index]
+    t.run()
+    for name, p in t.task.model.named_parameters():
+        assert p.requires_grad == (name != frozen)
+        assert torch.equal(p, before[name]) == (name == frozen)
+        assert (p.grad is None) == (name == frozen)
+
+
+def test_training_with_everything_frozen_is_refused() -> None:
+    task = Toy()
+    task.model.requires_grad_(False)
+    with pytest.raises(UserError, match="every parameter is frozen: set requires_grad"):
+        Trainer(task, Recipe(1, RATE, lambda p, lr, _: torch.optim.SGD(p, lr=lr)), RecordingListener())
+
+
 def test_learning_rate_follows_the_schedule() -> None:
     listener = RecordingListener()
     trainer(epochs=2, listener=listener, rate=lambda progress: 0.1 if progress >= 0.5 else 1.0).run()
