@@ -16,6 +16,10 @@ class UserError(Exception):
     """
 
 
+class GradientError(UserError, RuntimeError):
+    """A gradient that the chosen way of differentiating a solve cannot compute."""
+
+
 LOOSEN = "loosen rtol and atol, lower the learning rate, or use a fixed-step solver such as rk4"
 SMALLER_STEPS = "use a smaller step_size, an adaptive solver such as dopri5, or a lower learning rate"
 RAISE_LIMIT = "raise max_steps, loosen rtol and atol, or use a fixed-step solver such as rk4"

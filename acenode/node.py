@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from acenode.attention import Attend, Pairwise
-from acenode.errors import UserError
+from acenode.errors import SolveError, UserError
 from acenode.ode.dense_output import SampledSolution, solve_at
 from acenode.ode.runge_kutta import Evaluations, State
-from acenode.ode.solve import Solver, solve
+from acenode.ode.solve import Solution, Solver, checked_times, has_batch, solve, transforms_explained
+from acenode.ode.time_per_sample import ALONE, TimeUse, like_block, solve_at_each, solve_each, time_use
 
 Attention = Literal["evolving", "fixed", "none"]
 Times = Tensor | Sequence[float]
@@ -77,6 +80,7 @@ class _ODELayer(nn.Module):
     """Base of the ODE layers. A layer defines `system`, the initial value problem it solves."""
 
     solver: Solver
+    _time_use: tuple[TimeUse, bool] | None = None  # how f, g and q read per-sample times; found at the first evaluation
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         """Return the vector field and the state at t_0."""
@@ -85,8 +89,58 @@ class _ODELayer(nn.Module):
     def at(self, h0: Tensor, times: Tensor, span: tuple[float, float] = (0.0, 1.0), *,
            detach_attention: bool = False) -> SampledSolution:
         """Evaluate h at different times for every sample, times (B, T) within the span."""
-        field, state = self.system(h0, detach_attention)
-        return solve_at(field, state, span, times, self.solver, per_sample=not self.training)
+        with self._checked(h0):
+            field, state = self.system(h0, detach_attention)
+            use = self._use_of_time(field, state, span)
+            if use == "alone":
+                return solve_at_each(field, state, span, times, self.solver)
+            return solve_at(field, state, span, times, self.solver, per_sample=use == "batch")
+
+    def _solve(self, h0: Tensor, t: Times, detach_attention: bool) -> Solution:
+        """Integrate; in evaluation every sample has its own steps where the solver allows it."""
+        times = checked_times(t)
+        with self._checked(h0):
+            field, state = self.system(h0, detach_attention)
+            use = self._use_of_time(field, state, (times[0], times[-1]))
+            if use == "alone":
+                return solve_each(field, state, times, self.solver)
+            return solve(field, state, times, self.solver, per_sample=use == "batch")
+
+    @contextmanager
+    def _checked(self, h0: Tensor) -> Iterator[None]:
+        """Raise a UserError for an h(0) that no f can take, or that failed because of its precision."""
+        if not isinstance(h0, Tensor) or not h0.is_floating_point():
+            given = h0.dtype if isinstance(h0, Tensor) else type(h0).__name__
+            raise UserError(f"h(0) is a floating-point tensor, not {given}: convert it, such as by h.float()")
+        if not h0.numel():
+            raise UserError(f"h(0) is empty, {tuple(h0.shape)}: give the layer at least one sample")
+        try:
+            yield
+        except SolveError:
+            raise
+        except RuntimeError as error:
+            types = {p.dtype for p in self.parameters() if p.is_floating_point()}
+            if not types or h0.dtype in types or torch.is_autocast_enabled(h0.device.type):
+                raise
+            raise UserError(f"h(0) is {h0.dtype} and the layer's parameters are {', '.join(map(str, types))}: convert "
+                            "one of them, such as by h.to(dtype) or layer.to(dtype)") from error
+
+    def _use_of_time(self, field: Any, state: State, span: tuple[float, float]) -> TimeUse:
+        """Return how the batch is solved, and set which shape of t the field passes to its g or q."""
+        if self.training or not self.solver.steps_per_sample or not has_batch(state):
+            return "shared"
+        if self._time_use is None:
+            for like_output in (True, False):
+                field.time_like_output = like_output
+                with transforms_explained(self.solver):
+                    use = time_use(field, state, span)
+                if use == "batch":
+                    break
+            self._time_use = use, like_output
+            if use == "alone":
+                warnings.warn(ALONE, stacklevel=4)
+        use, field.time_like_output = self._time_use
+        return use
 
 
 class NODE(_ODELayer):
@@ -135,8 +189,7 @@ class NODE(_ODELayer):
             UserError: f returns another shape than h's, or the times are not monotone.
             SolveError: the solve failed.
         """
-        field, state = self.system(h0, detach_attention)
-        solution = solve(field, state, t, self.solver, per_sample=not self.training)
+        solution = self._solve(h0, t, detach_attention)
         return Trajectory(_times(t), solution.states[0], None, solution.evaluations)
 
 
@@ -175,7 +228,13 @@ class AugmentedNODE(NODE):
 
 
 class CoEvolving(nn.Module):
-    """The vector field of (h, a) (Eq. 3): dh/dt = f(h', t), da/dt = g(h', t), h' the attended h (Eq. 4 or 5)."""
+    """The vector field of (h, a) (Eq. 3): dh/dt = f(h', t), da/dt = g(h', t), h' the attended h (Eq. 4 or 5).
+
+    With one time per sample, f gets t to broadcast against h, and g against a; with `time_like_output` False, g gets
+    f's t, for a g that combines t with h'.
+    """
+
+    time_like_output = True
 
     def __init__(self, layer: ACENODE, detach_attention: bool) -> None:
         super().__init__()
@@ -187,12 +246,18 @@ class CoEvolving(nn.Module):
     def forward(self, t: Tensor, state: State) -> State:
         h, a = state
         attended = self.attend(h, a.detach() if self.detach_attention else a)
-        rate = self.g(attended, t, a) if self.g_reads_attention else self.g(attended, t)
+        t_g = like_block(t, a) if self.time_like_output else t
+        rate = self.g(attended, t_g, a) if self.g_reads_attention else self.g(attended, t_g)
         return _check_rate("f", self.f(attended, t), "h", h), _check_rate("g", rate, "a", a)
 
 
 class _FixedAttentionField(nn.Module):
-    """The vector field of (h,) with fixed attention: dh/dt = f(h', t), where a(t) = q(h(t), t) is not integrated."""
+    """The vector field of (h,) with fixed attention: dh/dt = f(h', t), where a(t) = q(h(t), t) is not integrated.
+
+    With one time per sample, t broadcasts against h in f, and against a in q if `time_like_output`.
+    """
+
+    time_like_output = True
 
     def __init__(self, layer: ACENODE) -> None:
         super().__init__()
@@ -201,7 +266,8 @@ class _FixedAttentionField(nn.Module):
 
     def forward(self, t: Tensor, state: State) -> State:
         (h,) = state
-        return (_check_rate("f", self.f(self.attend(h, self.q(h, t)), t), "h", h),)
+        t_q = t.unsqueeze(-1) if t.dim() and self.time_like_output and self.attend.name == "pairwise" else t
+        return (_check_rate("f", self.f(self.attend(h, self.q(h, t_q)), t), "h", h),)
 
 
 class ACENODE(_ODELayer):
@@ -278,8 +344,7 @@ class ACENODE(_ODELayer):
             UserError: f, g or q returns a tensor of another shape than it should, or the times are not monotone.
             SolveError: the solve failed.
         """
-        field, state = self.system(h0, detach_attention)
-        solution = solve(field, state, t, self.solver, per_sample=not self.training)
+        solution = self._solve(h0, t, detach_attention)
         times, h = _times(t), solution.states[0]
         a = solution.states[1] if self.attention == "evolving" else None
         if self.attention == "fixed":

@@ -96,6 +96,18 @@ def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
     return None
 
 
+# Differentiation ------------------------------------------------------------------------------------------------------
+
+
+def transforms_active() -> bool:
+    """Return whether this code runs inside vmap, grad or another transform of torch.func."""
+    try:
+        return torch._C._are_functorch_transforms_active()
+    except _CHANGED:
+        _report("torch._C._are_functorch_transforms_active", "torch.func cannot pass through a solve")
+        return False
+
+
 # torch.compile --------------------------------------------------------------------------------------------------------
 
 

@@ -17,10 +17,11 @@ from acenode.errors import UserError
 from acenode.ode.options import Solver
 from acenode.ode.per_sample import OutputPerSample, solve_per_sample
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, dense_weights, with_end_slope
-from acenode.ode.solve import solve
+from acenode.ode.solve import checked_state, solve, transforms_explained
 from acenode.ode.stepping import CountedField, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
+SPAN_TOLERANCE = 1e-5  # how far rounded times may leave the span, relative to its largest number
 STEPS_PER_PRODUCT = 16  # bounds the memory of the weights
 
 
@@ -52,26 +53,42 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
         per_sample: give every sample its own adaptive steps, if the solver allows it.
 
     Raises:
-        UserError: the span runs backward, or the times do not have a row per sample.
+        UserError: the span runs backward, or the times do not have a row per sample, leave the span, or need a
+            gradient.
         SolveError: the solve failed.
     """
     solver = solver or Solver()
-    y, cost = tuple(state), Evaluations()
+    y, cost = checked_state(state), Evaluations()
     start, end = (float(t) for t in span)
     if not start < end:
         raise UserError(f"solve_at goes forward in time, not from {start:g} to {end:g}")
     if times.shape[:1] != y[0].shape[:1] or times.dim() != 2:
         raise UserError(f"solve_at needs a row of times for each of {y[0].shape[0]} samples, not {tuple(times.shape)}")
-    if per_sample and solver.steps_per_sample:
-        output = OutputPerSample(times, y[0])
-        blocks = solve_per_sample(field, y, [start, end], solver, cost, output)
-        return SampledSolution(output.states, tuple(b[-1] for b in blocks), cost)
-    if solver.native and (solver.gradient == "backprop" or not torch.is_grad_enabled()):
-        tableau, F = TABLEAUS[solver.method], CountedField(field, y, cost)
-        grid = _step_times(start, end, times, solver)
-        steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, grid, solver)]
-        return SampledSolution(_interpolate(steps, tableau, times), steps[-1].y1, cost)
-    return _solve_at_distinct_times(field, y, start, end, times, solver)
+    with transforms_explained(solver):
+        _check_within(times, start, end)
+        if per_sample and solver.steps_per_sample:
+            output = OutputPerSample(times, y[0])
+            blocks = solve_per_sample(field, y, [start, end], solver, cost, output)
+            return SampledSolution(output.states, tuple(b[-1] for b in blocks), cost)
+        if solver.native and (solver.gradient == "backprop" or not torch.is_grad_enabled()):
+            tableau, F = TABLEAUS[solver.method], CountedField(field, y, cost)
+            grid = _step_times(start, end, times, solver)
+            steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, grid, solver)]
+            return SampledSolution(_interpolate(steps, tableau, times), steps[-1].y1, cost)
+        return _solve_at_distinct_times(field, y, start, end, times, solver)
+
+
+def _check_within(times: Tensor, start: float, end: float) -> None:
+    """Raise a UserError for times outside the span, where the solution is not known, and for times with a gradient."""
+    if times.requires_grad:
+        raise UserError("solve_at does not differentiate with respect to its times: detach them")
+    if not times.numel():
+        return
+    first, last = torch.stack(torch.aminmax(times)).tolist()
+    margin = max(SPAN_TOLERANCE, torch.finfo(times.dtype).eps) * max(abs(start), abs(end), end - start)
+    if not (start - margin <= first and last <= end + margin):  # False for NaN
+        raise UserError(f"times from {first:g} to {last:g} leave the span from {start:g} to {end:g}: pass "
+                        f"span=({min(start, first):g}, {max(end, last):g})")
 
 
 def _step_times(start: float, end: float, times: Tensor, solver: Solver) -> list[float]:

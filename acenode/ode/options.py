@@ -34,8 +34,9 @@ class Solver:
         engine: "reference" solves everything by torchdiffeq. "auto" and "graph" concern training: "graph" asks for
             CUDA graphs, "auto" uses them where they are possible. A single `solve` treats the two alike.
         per_sample: let an ODE layer in evaluation mode choose adaptive steps for every sample on its own, so that a
-            prediction does not depend on the rest of its batch. f and g then get t as (B, 1, ...). If False, t is
-            always a scalar.
+            prediction does not depend on the rest of its batch. f and g then get t as (B, 1, ...), which broadcasts
+            against their output or their input, whichever they combine it with; if they need a number, such as
+            `float(t)`, every sample is solved alone. If False, t is always a scalar.
 
     Raises:
         UserError: an unknown name, a number out of range, or choices that do not go together.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
 from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, State, VectorField, combine, dense_weights
+from acenode.ode.runge_kutta import Evaluations, State, VectorField, combine, dense_weights, slopes_of
 from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
@@ -72,7 +72,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
 
     def slope(t: Tensor, y: State) -> State:
         cost.forward += 1
-        return tuple(field(_per_sample(t.to(h.dtype), h), y))
+        return slopes_of(field, _per_sample(t.to(h.dtype), h), y)
 
     if not all(bool(torch.isfinite(b).all()) for b in y):
         raise SolveError("the initial state is NaN or infinite", start, 0.0, "check what the ODE is started from")

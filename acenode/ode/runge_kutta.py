@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acenode.device.torch_private import transforms_active
+from acenode.errors import UserError
 from acenode.ode.tableaus import Tableau
 
 State = tuple[Tensor, ...]  # the blocks that are integrated together, such as (h, a)
@@ -43,6 +45,24 @@ def parameters_of(field: VectorField) -> list[Tensor]:
     return [p for p in field.parameters() if p.requires_grad] if isinstance(field, nn.Module) else []
 
 
+def slopes_of(field: VectorField, t: Tensor, y: State) -> State:
+    """Evaluate the field; raise a UserError unless it returns one slope per block, each of its block's shape."""
+    slopes = field(t, y)
+    if isinstance(slopes, Tensor):
+        raise UserError("the field of a solve returns a tuple with one slope per block: return (slope,), not a tensor")
+    slopes = tuple(slopes)
+    if len(slopes) != len(y):
+        raise UserError(f"the field gave {len(slopes)} slopes for a state of {len(y)} blocks: return one per block")
+    for i, (slope, block) in enumerate(zip(slopes, y, strict=True)):
+        if slope.shape != block.shape:
+            raise UserError(f"the field gave a slope of {tuple(slope.shape)} for block {i} of {tuple(block.shape)}: "
+                            "they must be equal")
+        if slope.dtype != block.dtype and torch.promote_types(slope.dtype, block.dtype) != block.dtype:
+            raise UserError(f"the field gave a slope of {slope.dtype} for block {i} of {block.dtype}: convert the "
+                            "state or the field")
+    return slopes
+
+
 class _Combine(torch.autograd.Function):
     """y + Σ w_i k_i as one node of the autograd graph. It is linear, so it saves no tensors."""
 
@@ -53,6 +73,12 @@ class _Combine(torch.autograd.Function):
         for w, k in zip(weights[1:], ks[1:], strict=True):
             out.add_(k, alpha=w)
         return out
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, y: Tensor | None, *ks: Tensor | None) -> Tensor | None:
+        terms = [] if y is None else [y]
+        terms += [w * k for w, k in zip(ctx.weights, ks, strict=True) if k is not None]
+        return sum(terms[1:], terms[0]) if terms else None
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -67,6 +93,8 @@ def combine(y: State, weights: Sequence[float], ks: Sequence[State]) -> State:
     if not used:
         return y
     chosen = tuple(weights[i] for i in used)
+    if transforms_active():  # torch.func differentiates ordinary operations only
+        return tuple(sum((w * ks[i][n] for w, i in zip(chosen, used, strict=True)), y[n]) for n in range(len(y)))
     return tuple(_Combine.apply(chosen, y[n], *(ks[i][n] for i in used)) for n in range(len(y)))
 
 

@@ -7,13 +7,16 @@ the backward pass takes each step again to differentiate it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from acenode.ode.gradient_limits import check_has_input, check_outside_tensors, refuse_second_derivatives
 from acenode.ode.options import Solver
+from acenode.ode.replay import FieldMemory, FieldState, Slopes
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, parameters_of, take_step, with_end_slope
 from acenode.ode.stepping import CountedField, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
@@ -23,6 +26,8 @@ def solve_runge_kutta(field: VectorField, y: State, times: list[float], solver: 
     """Return every block (T, ...) at the times; the last step ends exactly at the last time."""
     F = CountedField(field, y, cost)
     if solver.gradient == "checkpointed" and torch.is_grad_enabled():
+        check_has_input("checkpointed", field, y, torch.tensor(times[0]).to(y[0]), parameters_of(field))
+        F.memory = FieldMemory(field, F.device)
         flat = _Checkpointed.apply(F, times, solver, len(y), *y, *parameters_of(field))
         return tuple(torch.stack(flat[n::len(y)]) for n in range(len(y)))
     rows, _ = _integrate(F, y, times, solver)
@@ -33,13 +38,15 @@ def solve_runge_kutta(field: VectorField, y: State, times: list[float], solver: 
 class _StepRecord:
     """What is needed to take an accepted step again, and the requested times that the step covers.
 
-    `inside` are the times within the step; `at_end` counts those that equal its end up to rounding.
+    `k1` is the first stage if the step before computed it. `before` has the state of the field before each evaluation
+    of the step. `inside` are the times within the step; `at_end` counts those that equal its end up to rounding.
     """
 
     t: float
     dt: float
     y0: State
     k1: State | None
+    before: list[FieldState]
     inside: list[float]
     at_end: int
 
@@ -60,16 +67,22 @@ def _integrate(F: CountedField, y: State, times: list[float], solver: Solver) ->
         while reached + at_end < len(times) and abs(times[reached + at_end] - end) <= near:
             at_end += 1
         reached += at_end
-        rows += _outputs(F, tableau, step, inside, at_end)
-        records.append(_StepRecord(step.t, step.dt, step.y0, step.ks[0] if tableau.fsal else None, inside, at_end))
+        step = _with_dense_output(F, tableau, step, inside)
+        rows += _outputs(tableau, step, inside, at_end)
+        k1, evaluated = (step.ks[0], step.ks[1:]) if tableau.fsal else (None, step.ks)
+        before = [k.before for k in evaluated if isinstance(k, Slopes)]
+        records.append(_StepRecord(step.t, step.dt, step.y0, k1, before, inside, at_end))
     assert len(rows) == len(times)
     return rows, records
 
 
-def _outputs(F: CountedField, tableau: Tableau, step: Step, inside: list[float], at_end: int) -> list[State]:
+def _with_dense_output(F: CountedField, tableau: Tableau, step: Step, inside: list[float]) -> Step:
+    """Append the slope at the step's end where a time within the step needs it."""
+    return with_end_slope(F, tableau, step) if inside and len(step.ks) == len(tableau.b) else step
+
+
+def _outputs(tableau: Tableau, step: Step, inside: list[float], at_end: int) -> list[State]:
     """Return the states at the requested times of one step."""
-    if inside and len(step.ks) == len(tableau.b):
-        step = with_end_slope(F, tableau, step)
     return [step.dense(t, tableau) for t in inside] + [step.y1] * at_end
 
 
@@ -84,21 +97,32 @@ class _Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, F: CountedField, times: list[float], solver: Solver, blocks: int, *tensors: Tensor) -> State:
         start = tuple(b.clone() for b in tensors[:blocks])  # kept until the backward pass: must not change in place
-        rows, records = _integrate(F, start, times, solver)
+        assert F.memory is not None
+        with torch.set_grad_enabled(bool(F.memory.buffers)):  # some averages are updated with gradients enabled only
+            rows, records = _integrate(F, start, times, solver)
         ctx.F, ctx.records, ctx.tableau, ctx.blocks = F, records, TABLEAUS[solver.method], blocks
-        ctx.parameters = tensors[blocks:]
+        ctx.inputs, ctx.parameters = tensors, tensors[blocks:]
         # copies and detached aliases: a tensor both returned and kept in ctx would keep its own graph alive
         return tuple(b.clone() if i < blocks else b.detach() for i, b in enumerate(b for row in rows for b in row))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.F.in_backward = True
+        try:
+            with ctx.F.memory.replaying(), torch.no_grad():
+                found = _Checkpointed.gradients(ctx, grads)
+        finally:
+            ctx.F.in_backward = False
+        return None, None, None, None, *refuse_second_derivatives("checkpointed", found, ctx.inputs)
+
+    @staticmethod
+    def gradients(ctx: Any, grads: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the gradients of the initial state and of the parameters."""
         F, tableau, n, parameters = ctx.F, ctx.tableau, ctx.blocks, ctx.parameters
         rows = [list(grads[i:i + n]) for i in range(0, len(grads), n)]
         total: list[Tensor | None] = [None] * len(parameters)
         grad_y: list[Tensor] = [torch.zeros_like(g) for g in rows[0]]
         grad_k: list[Tensor] | None = None
-        F.in_backward = True
 
         def pull_back(outputs: list[Tensor], cotangents: list[Tensor], inputs: State) -> list[Tensor]:
             """Return the gradients of the inputs and add those of the parameters to `total`."""
@@ -114,11 +138,16 @@ class _Checkpointed(torch.autograd.Function):
             return None if y is None else tuple(b.detach().requires_grad_() for b in y)
 
         for record in reversed(ctx.records):
+            F.memory.queue.extend(record.before)
             with torch.enable_grad():
                 y0, k1 = leaf(record.y0), leaf(record.k1)
                 assert y0 is not None
                 step = take_step(F, tableau, record.t, record.dt, y0, k1)
-                targets = _outputs(F, tableau, step, record.inside, record.at_end)
+                step = _with_dense_output(F, tableau, step, record.inside)
+                targets = _outputs(tableau, step, record.inside, record.at_end)
+            F.memory.queue.clear()  # of the slope at the end, which only the next step used
+            if record is ctx.records[-1]:
+                check_outside_tensors("checkpointed", (*step.y1, *step.ks[-1]), (*y0, *(k1 or ()), *parameters))
             cotangents = [rows.pop() for _ in targets][::-1]
             outputs, seeds = [step.y1, *targets], [grad_y, *cotangents]
             if grad_k is not None:
@@ -127,11 +156,10 @@ class _Checkpointed(torch.autograd.Function):
             found = pull_back([b for y in outputs for b in y], [b for g in seeds for b in g], y0 + (k1 or ()))
             grad_y, grad_k = found[:n], found[n:] if k1 is not None else None
         if grad_k is not None:  # of the very first stage, F(t0, y0)
+            F.memory.queue.append(ctx.records[0].k1.before)
             with torch.enable_grad():
                 y0 = leaf(ctx.records[0].y0)
                 assert y0 is not None
                 first = F(ctx.records[0].t, y0)
             grad_y = [a + b for a, b in zip(grad_y, pull_back(list(first), grad_k, y0), strict=True)]
-        grad_y = [a + b for a, b in zip(grad_y, rows.pop(), strict=True)]
-        F.in_backward = False
-        return None, None, None, None, *grad_y, *total
+        return [*(a + b for a, b in zip(grad_y, rows.pop(), strict=True)), *total]

@@ -10,7 +10,8 @@ Our own steps and torchdiffeq's are the same: the error norm is the largest of t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +25,50 @@ from acenode.ode.runge_kutta_solve import solve_runge_kutta
 from acenode.ode.torchdiffeq_solve import solve_torchdiffeq
 
 __all__ = ["Solution", "Solver", "solve"]
+
+
+def checked_state(state: Sequence[Tensor]) -> State:
+    """Return the blocks as a tuple; raise a UserError unless they are floating-point tensors with elements."""
+    if isinstance(state, Tensor) or not all(isinstance(b, Tensor) and b.is_floating_point() for b in state):
+        raise UserError("the state of a solve is a tuple of floating-point tensors")
+    if not state or not all(b.numel() for b in state):
+        raise UserError("the state of a solve is empty: give it at least one block, each with at least one sample")
+    return tuple(state)
+
+
+@contextmanager
+def transforms_explained(solver: Solver) -> Iterator[None]:
+    """Raise a UserError where torch.func or forward-mode differentiation cannot pass through a solve."""
+    try:
+        yield
+    except RuntimeError as error:  # NotImplementedError too
+        if str(error).startswith("vmap:"):
+            raise UserError(f"vmap cannot pass through {solver.method}, which reads values to choose its steps: use a "
+                            "fixed-step method such as rk4, or solve for the whole batch at once") from None
+        if any(phrase in str(error) for phrase in ("setup_context", "forward mode AD", "forward AD")):
+            raise UserError("torch.func and forward-mode differentiation need our own Runge–Kutta steps with gradient "
+                            f'"backprop", not {solver.method} with gradient "{solver.gradient}"') from None
+        raise
+
+
+def has_batch(state: State) -> bool:
+    """Return whether all blocks have the same first axis, the batch, and the first block has further axes."""
+    return len({b.shape[0] if b.dim() else None for b in state}) == 1 and state[0].dim() > 1
+
+
+def checked_times(t: Tensor | Sequence[float]) -> list[float]:
+    """Return the times of a solve as numbers; raise a UserError unless they are at least two and monotone."""
+    if isinstance(t, Tensor) and t.requires_grad:
+        raise UserError("solve does not differentiate with respect to its times: detach t")
+    if not (t.dim() == 1 if isinstance(t, Tensor) else isinstance(t, Sequence)):
+        raise UserError("the times of a solve are a list or a one-dimensional tensor, from t_0 to t_1")
+    times = [float(x) for x in (t.tolist() if isinstance(t, Tensor) else t)]
+    steps = [b - a for a, b in pairwise(times)]
+    if len(times) < 2 or not all(math.isfinite(x) for x in times):
+        raise UserError("solve needs at least two finite times")
+    if not (all(s > 0 for s in steps) or all(s < 0 for s in steps)):
+        raise UserError("the times of a solve must be strictly increasing or strictly decreasing")
+    return times
 
 
 @dataclass(frozen=True)
@@ -80,21 +125,10 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
         True
     """
     solver = solver or Solver()
-    if isinstance(t, Tensor) and t.requires_grad:
-        raise UserError("solve does not differentiate with respect to its times: detach t")
-    if not (t.dim() == 1 if isinstance(t, Tensor) else isinstance(t, Sequence)):
-        raise UserError("the times of a solve are a list or a one-dimensional tensor, from t_0 to t_1")
-    if isinstance(state, Tensor) or not all(isinstance(b, Tensor) and b.is_floating_point() for b in state):
-        raise UserError("the state of a solve is a tuple of floating-point tensors")
-    times = [float(x) for x in (t.tolist() if isinstance(t, Tensor) else t)]
-    steps = [b - a for a, b in pairwise(times)]
-    if len(times) < 2 or not all(math.isfinite(x) for x in times):
-        raise UserError("solve needs at least two finite times")
-    if not (all(s > 0 for s in steps) or all(s < 0 for s in steps)):
-        raise UserError("the times of a solve must be strictly increasing or strictly decreasing")
-    y, cost = tuple(state), Evaluations()
-    one_batch = len({b.shape[0] if b.dim() else None for b in y}) == 1 and y[0].dim() > 1
-    if per_sample and solver.steps_per_sample and one_batch:
-        return Solution(solve_per_sample(field, y, times, solver, cost), cost)
-    solve_shared = solve_runge_kutta if solver.native else solve_torchdiffeq
-    return Solution(solve_shared(field, y, times, solver, cost), cost)
+    times = checked_times(t)
+    y, cost = checked_state(state), Evaluations()
+    with transforms_explained(solver):
+        if per_sample and solver.steps_per_sample and has_batch(y):
+            return Solution(solve_per_sample(field, y, times, solver, cost), cost)
+        solve_shared = solve_runge_kutta if solver.native else solve_torchdiffeq
+        return Solution(solve_shared(field, y, times, solver, cost), cost)

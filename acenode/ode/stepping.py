@@ -11,7 +11,18 @@ from torch import Tensor
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
 from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, Slope, State, Step, VectorField, combine, take_step, with_end_slope
+from acenode.ode.replay import FieldMemory
+from acenode.ode.runge_kutta import (
+    Evaluations,
+    Slope,
+    State,
+    Step,
+    VectorField,
+    combine,
+    slopes_of,
+    take_step,
+    with_end_slope,
+)
 from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
 from acenode.ode.tableaus import Tableau
 
@@ -19,8 +30,11 @@ from acenode.ode.tableaus import Tableau
 class CountedField:
     """A vector field that takes t as a Python number and counts its evaluations.
 
-    Set `in_backward` while steps are taken again in the backward pass: they are counted apart.
+    Set `in_backward` while steps are taken again in the backward pass: they are counted apart, and with a `memory`
+    they start from the random numbers and buffers of the forward pass.
     """
+
+    memory: FieldMemory | None = None
 
     def __init__(self, field: VectorField, like: State, cost: Evaluations) -> None:
         self.field, self.cost, self.in_backward = field, cost, False
@@ -31,7 +45,13 @@ class CountedField:
             self.cost.backward += 1
         else:
             self.cost.forward += 1
-        return tuple(self.field(torch.full((), t, dtype=self.dtype, device=self.device), y))
+
+        def evaluate() -> State:
+            return slopes_of(self.field, torch.full((), t, dtype=self.dtype, device=self.device), y)
+
+        if self.memory is None:
+            return evaluate()
+        return self.memory.replay(evaluate) if self.in_backward else self.memory.record(evaluate)
 
 
 def steps_of(F: CountedField, tableau: Tableau, y: State, times: list[float], solver: Solver) -> Iterator[Step]:
@@ -119,6 +139,16 @@ def fixed_grid(times: list[float], step_size: float | None, max_steps: int) -> l
     return [start + math.copysign(i * step_size, end - start) for i in range(count)] + [end]
 
 
+def _finite(state: State) -> bool:
+    """Return whether all numbers are finite; under vmap, which cannot tell, assume that they are."""
+    try:
+        return all(bool(torch.isfinite(b).all()) for b in state)
+    except RuntimeError as error:
+        if not str(error).startswith("vmap:"):
+            raise
+        return True
+
+
 def fixed_steps(F: Slope, tableau: Tableau, y: State, grid: Sequence[float], cost: Evaluations) -> Iterator[Step]:
     """Yield one step between each two neighbouring times of the grid.
 
@@ -127,7 +157,7 @@ def fixed_steps(F: Slope, tableau: Tableau, y: State, grid: Sequence[float], cos
     """
     for t, end in pairwise(grid):
         step = take_step(F, tableau, t, end - t, y)
-        if not all(bool(torch.isfinite(b).all()) for b in step.y1):
+        if not _finite(step.y1):
             raise SolveError("the state became NaN or infinite", t, step.dt, SMALLER_STEPS)
         cost.step_sizes.append(step.dt)
         yield step

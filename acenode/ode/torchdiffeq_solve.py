@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
+from acenode.ode.gradient_limits import check_has_input, check_outside_tensors, refuse_second_derivatives
 from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of
+from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of, slopes_of
 from acenode.ode.tableaus import TABLEAUS, TSIT5
+
+ADAMS_ORDER = 4  # of explicit_adams: torchdiffeq's default, 12, diverges on y' = -y unless the steps are tiny
 
 
 class _MonitoredField(nn.Module):
@@ -26,6 +30,7 @@ class _MonitoredField(nn.Module):
         super().__init__()
         self.field, self.cost, self.solver, self.adaptive = field, cost, solver, adaptive
         self.in_backward, self.tried, self.limit = False, 0, solver.max_steps
+        self.inputs_checked = False
         if solver.method != "scipy_solver":
             self.callback_step = self.callback_step_adjoint = self.check_step
         if adaptive:
@@ -36,7 +41,11 @@ class _MonitoredField(nn.Module):
             self.cost.backward += 1
         else:
             self.cost.forward += 1
-        return tuple(self.field(t, y))
+        slopes = slopes_of(self.field, t, y)
+        if self.in_backward and not self.inputs_checked and torch.is_grad_enabled():
+            check_outside_tensors("adjoint", slopes, (t, *y, *parameters_of(self.field)))
+            self.inputs_checked = True
+        return slopes
 
     def check_step(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.tried += 1
@@ -72,6 +81,8 @@ def solve_torchdiffeq(field: VectorField, y: State, times: list[float], solver: 
     if not adaptive and solver.method != "scipy_solver":
         if solver.step_size is not None:
             options |= {"step_size": solver.step_size}
+        if solver.method == "explicit_adams":
+            options |= {"max_order": ADAMS_ORDER}
         if tableau is not None and len(times) > 2:  # not for the end alone: it costs one evaluation per time
             options |= {"interp": "cubic"}
     monitored = _MonitoredField(field, cost, solver, adaptive)
@@ -83,9 +94,11 @@ def solve_torchdiffeq(field: VectorField, y: State, times: list[float], solver: 
     kwargs: dict[str, Any] = {"rtol": solver.rtol, "atol": solver.atol, "method": solver.method, "options": options}
     try:
         if solver.gradient == "adjoint":
+            check_has_input("adjoint", field, y, t[0], parameters_of(field))
             norm = {"norm": "seminorm"} if solver.seminorm else {}
             states = torchdiffeq.odeint_adjoint(monitored, y, t, adjoint_params=parameters_of(field),
                                                 adjoint_options={**backward, **norm}, **kwargs)
+            _refuse_second_derivatives(states[0], (*y, *parameters_of(field)))
         else:
             states = torchdiffeq.odeint(monitored, y, t, **kwargs)
     except AssertionError as error:
@@ -95,6 +108,15 @@ def solve_torchdiffeq(field: VectorField, y: State, times: list[float], solver: 
                          "loosen rtol and atol, or lower the learning rate") from None
     monitored.in_backward, monitored.tried, monitored.limit = True, 0, solver.max_steps * (len(times) - 1)
     return tuple(states)
+
+
+def _refuse_second_derivatives(state: Tensor, inputs: Sequence[Tensor]) -> None:
+    """Replace the gradients that the adjoint solve will compute by ones that raise when they are differentiated."""
+    node = state.grad_fn
+    while node is not None and "OdeintAdjointMethod" not in node.name():
+        node = node.next_functions[0][0]
+    if node is not None:
+        node.register_hook(lambda found, given: tuple(refuse_second_derivatives("adjoint", found, inputs)))
 
 
 def register_missing_methods() -> None:

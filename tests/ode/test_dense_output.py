@@ -106,6 +106,23 @@ def test_in_evaluation_a_sample_does_not_depend_on_its_batch() -> None:
         assert torch.allclose(whole_batch[b], layer.at(h0[b:b + 1], t[b:b + 1]).h[0], atol=1e-13)
 
 
+@pytest.mark.parametrize("gradient", ["backprop", "checkpointed", "adjoint"])
+@pytest.mark.parametrize("training", [True, False])
+def test_times_outside_the_span_are_refused(gradient: str, training: bool) -> None:
+    """An extrapolated step would be wrong without a word."""
+    layer = co_evolving("pairwise", Solver(gradient=gradient)).train(training)  # type: ignore[arg-type]
+    h0 = torch.ones(2, 2, dtype=torch.float64)
+    for outside in (3.0, -0.5, 1.001, float("nan")):
+        times = torch.tensor([[0.5, outside], [0.2, 0.4]], dtype=torch.float64)
+        with pytest.raises(UserError, match="leave the span from 0 to 1: pass span="):
+            layer.at(h0, times)
+    assert layer.at(h0, torch.tensor([[3.0], [-0.5]]), span=(-0.5, 3.0)).h.shape == (2, 1, 2)
+    rounded = torch.tensor([[1.0 + 1e-7], [1.0]])  # of single-precision division
+    assert torch.allclose(layer.at(h0, rounded).h[0], layer.at(h0, rounded).h[1], atol=1e-5)
+    with pytest.raises(UserError, match="does not differentiate with respect to its times: detach them"):
+        layer.at(h0, own_times(2, 2).requires_grad_())
+
+
 def test_wrong_spans_and_times_are_refused() -> None:
     h0 = torch.ones(2, 2, dtype=torch.float64)
     with pytest.raises(UserError, match="forward"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -216,6 +218,36 @@ def test_fixed_steps_report_where_the_state_stopped_being_finite() -> None:
 def test_fixed_steps_have_a_step_limit() -> None:
     with pytest.raises(SolveError, match="step limit of 1000 steps would be needed .* larger step_size"):
         solve(BlowUp(), (torch.ones(1),), [0.0, 1.0], Solver("rk4", step_size=1e-8))
+
+
+@pytest.mark.parametrize("step", [0.05, 0.1, 0.2, 0.4])
+def test_explicit_adams_is_stable(step: float) -> None:
+    """y' = -y; torchdiffeq's default order gives 1e25 and more."""
+    y = torch.ones(1, dtype=torch.float64)
+    end = solve(lambda t, s: (-s[0],), (y,), [0.0, 20.0], Solver("explicit_adams", step_size=step)).states[0][-1]
+    assert float(end) == pytest.approx(math.exp(-20.0), abs=1e-8)
+
+
+@pytest.mark.parametrize(("returned", "message"), [
+    (lambda y: -y[0], r"return \(slope,\), not a tensor"),
+    (lambda y: (-y[0],), "gave 1 slopes for a state of 2 blocks"),
+    (lambda y: (-y[0], -y[1], -y[0]), "gave 3 slopes for a state of 2 blocks"),
+    (lambda y: (-y[0], y[1].sum(1)), r"slope of \(3,\) for block 1 of \(3, 2\)"),
+    (lambda y: (-y[0], y[1].double()), "slope of torch.float64 for block 1 of torch.float32"),
+])
+@pytest.mark.parametrize(("settings", "per_sample"), [
+    ({}, False), ({}, True), ({"gradient": "adjoint"}, False), ({"gradient": "checkpointed"}, False)])
+def test_a_field_that_returns_something_else_is_refused(returned: Callable[..., Any], message: str, settings: dict,
+                                                        per_sample: bool) -> None:
+    y = tuple(torch.ones(3, 2, requires_grad=True) for _ in range(2))
+    with pytest.raises(UserError, match=message):
+        solve(lambda t, s: returned(s), y, [0.0, 1.0], Solver(**settings), per_sample=per_sample)
+
+
+@pytest.mark.parametrize("state", [(), (torch.ones(0, 3),), (torch.ones(2, 3), torch.ones(2, 0))])
+def test_an_empty_state_is_refused(state: tuple) -> None:
+    with pytest.raises(UserError, match="the state of a solve is empty: give it at least one block"):
+        solve(BlowUp(), state, [0.0, 1.0])
 
 
 @pytest.mark.parametrize("state", [torch.ones(1), (torch.ones(1, dtype=torch.int64),)])

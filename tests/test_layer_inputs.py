@@ -1,0 +1,63 @@
+"""Wrong inputs of an ODE layer: one line that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from acenode import ACENODE, NODE, Dense, Solver, UserError
+
+
+class Rate(nn.Module):
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.linear, self.shape = nn.Linear(3, torch.Size(shape).numel()), shape
+
+    def forward(self, h: Tensor, t: Tensor) -> Tensor:
+        return self.linear(h).unflatten(-1, self.shape)
+
+
+def layers() -> list[nn.Module]:
+    return [NODE(Rate(3)), ACENODE(Rate(3), Rate(3, 3), Dense((3,)))]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("h0", "message"), [
+    (torch.ones(4, 3, dtype=torch.int64), r"floating-point tensor, not torch.int64: convert it, such as by h.float"),
+    ([[1.0, 2.0, 3.0]], "floating-point tensor, not list"),
+    (torch.ones(0, 3), r"h\(0\) is empty, \(0, 3\): give the layer at least one sample"),
+    (torch.ones(4, 3, dtype=torch.float64), "is torch.float64 and the layer's parameters are torch.float32: convert"),
+])
+def test_wrong_starts_are_refused(h0: Tensor, message: str, training: bool) -> None:
+    for layer in layers():
+        layer.train(training)
+        for call, given in ((layer, (h0,)), (layer.at, (h0, torch.zeros(4, 1)))):
+            with pytest.raises(UserError, match=message) as caught:
+                call(*given)  # type: ignore[operator]
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_single_precision_start_of_a_double_layer_is_refused(training: bool) -> None:
+    for layer in layers():
+        with pytest.raises(UserError, match="h.0. is torch.float32 and the layer's parameters are torch.float64"):
+            layer.double().train(training)(torch.ones(4, 3))
+
+
+def test_other_errors_of_f_are_raised_unchanged() -> None:
+    with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
+        NODE(Rate(3), Solver("rk4"))(torch.ones(4, 5))
+    assert not isinstance(caught.value, UserError)
+
+
+def test_a_scalar_parameter_of_another_precision_is_no_error() -> None:
+    class Decay(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.k = nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
+
+        def forward(self, h: Tensor, t: Tensor) -> Tensor:
+            return -self.k * h
+
+    assert NODE(Decay())(torch.ones(4, 3)).h.dtype == torch.float32
