@@ -1,4 +1,4 @@
-"""The page that compares runs: choose and group them; table, curves, differing settings, players and results."""
+"""The page that compares runs: choose and group them; answer, table, curves, settings, players and results."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import pandas as pd
 import streamlit as st
 
 from acenode import experiments
+from acenode.export.comparison_tables import FORMATS
 from acenode.results import statistics
-from acenode.results.metric_format import MetricFormat
+from acenode.results.compared_groups import EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
 from acenode.results.run_groups import differing
 from acenode.runs.entry import Entry
 
-from . import components, filters, labels, live_runs, navigation, result_tabs, run_tables
+from . import components, filters, first_comparison, labels, live_runs, messages, navigation, result_tabs, run_tables
 from .services import services
-from .url_state import keep_in_url, linked_runs, options, warn_about_missing
+from .url_state import current_values, keep_in_url, linked_runs, options, warn_about_missing
 
 MAX_PLAYERS = 4  # side by side
 MAX_CURVES = 40
-MAX_PRESELECTED = 12
 TABLE_HEIGHT = 320  # pixels
 COLUMNS = ["Run", "Seed", "Data", "State", "Test result", "Best validation", "Created", "Device", "Code", "Tags",
            "Id"]
-NFE = "Evaluations of f (NFE)"
+DOWNLOADS = {"csv": ("CSV", "text/csv"), "md": ("Markdown", "text/markdown"), "tex": ("LaTeX", "text/plain")}
+WANTED = "base/wanted"  # session key of a chosen baseline that is not among the groups at present
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
 BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes")  # methods without attention, one of each family
 
@@ -43,7 +44,9 @@ def show() -> None:
                 icon=":material/touch_app:")
         return
     runs, baseline, epoch = _group(chosen)
-    _show_table(statistics.compare(runs, baseline, epoch), baseline)
+    found = compare_groups(runs, baseline, epoch)
+    _show_answer(found)
+    _show_table(found)
     group_of = dict(zip(runs["run"], runs["group"], strict=True))
     st.subheader("Curves")
     drawn = live_runs.for_charts(chosen[:MAX_CURVES], group_of)
@@ -67,76 +70,82 @@ def _choose(entries: list[Entry]) -> list[Entry]:
     if not entries:
         st.caption("No run matches these filters.")
         return []
-    chosen = run_tables.select("chosen", entries, COLUMNS, _preselected(entries), TABLE_HEIGHT)
+    first = {e.id for e in first_comparison.choose(entries)}
+    chosen = run_tables.select("chosen", entries, COLUMNS, [i for i, e in enumerate(entries) if e.id in first],
+                               TABLE_HEIGHT)
     if chosen:
         keep_in_url([e.id for e in chosen])
     return chosen
-
-
-def _preselected(entries: list[Entry]) -> list[int]:
-    """Return the rows of the finished runs with the experiment and data of the newest finished run."""
-    finished = [e for e in entries if e.state == "finished"] or entries
-    kind = (finished[0].experiment, labels.data_title(finished[0]))
-    rows = [i for i, e in enumerate(entries) if e in finished and (e.experiment, labels.data_title(e)) == kind]
-    return rows[:MAX_PRESELECTED]
 
 
 def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
     """Ask how to group the runs; return them with their groups, the baseline's name, and `best` or `last` epoch."""
     with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
         by = st.selectbox("Group by", options("by", statistics.group_keys(chosen)), key="by", bind="query-params",
-                          width=220, format_func=lambda k: "all settings but the seed"
-                          if k == statistics.BY_SETTINGS else k)
+                          width=260, format_func=_grouping)
         runs = statistics.grouped_frame(chosen, by or statistics.BY_SETTINGS)
         names = runs["group"].unique().tolist()
-        baseline = st.selectbox("Baseline", options("base", names), _default_baseline(names), key="base",
-                                bind="query-params", width=320)
+        _keep_baseline(names)
+        baseline = st.selectbox("Baseline", names, names.index(_default_baseline(names)), key="base",
+                                bind="query-params", width=320, on_change=_forget_wanted)
         epoch = st.segmented_control("Parameters of", ["best", "last"], default="best", key="which", required=True,
                                      bind="query-params", format_func=lambda w: f"{w} epoch",
                                      help="Best epoch: the one with the best validation result")
-    return runs, baseline if baseline in names else names[_default_baseline(names)], epoch or "best"
+    return runs, baseline or _default_baseline(names), epoch or "best"
 
 
-def _default_baseline(names: list[str]) -> int:
-    return next((i for i, name in enumerate(names) if name.startswith(BASELINES)), 0)
+def _grouping(key: str) -> str:
+    """Return what the runs are grouped by in words."""
+    return "All settings but the seed" if key == statistics.BY_SETTINGS else labels.setting(key)
 
 
-def _show_table(groups: pd.DataFrame, baseline: str) -> None:
-    """Show the means of all groups and their differences to the baseline."""
-    metrics = set(groups["measure"])
-    metric_title = _title(metrics)
-    rows = []
-    for name, group in groups.iterrows():
-        metric = group["measure"]
-        marks = " — baseline" * (name == baseline) + " — best" * bool(group["best"])
-        rows.append({
-            "Group": f"{name}{marks}", "n": group["n"], "Metric": metric.title,
-            f"Test{metric_title}": _text(metric, group["test"], group["test_std"]),
-            f"Validation{metric_title}": _text(metric, group["validation"], group["validation_std"]),
-            "Difference to baseline": "" if name == baseline else "not comparable" if not group["comparable"] else
-            "–" if pd.isna(group["difference"]) else metric.gap(group["difference"]),
-            "Paper": group["paper"], "Parameters": " / ".join(f"{p:,}" for p in group["params"]),
-            NFE: f"{group['nfe']:.0f}" if group["nfe"] > 0 else "–",
-            "Training time": labels.duration(None if pd.isna(group["seconds"]) else group["seconds"])})
-    hidden = ["Metric"] * (len(metrics) == 1) + ["Paper"] * (not groups["paper"].any())
-    st.dataframe(pd.DataFrame(rows).drop(columns=hidden), hide_index=True, column_config={
-        "n": st.column_config.NumberColumn(help="Number of runs with a result"),
-        NFE: st.column_config.TextColumn(help="How often the solver evaluates f, the derivative of the state, in one "
+def _keep_baseline(names: list[str]) -> None:
+    """Set the box to a group that is shown; a baseline that a filter hides returns with its runs."""
+    current = next(iter(current_values("base")), None)
+    wanted = st.session_state.get(WANTED)
+    if wanted in names:
+        st.session_state["base"] = wanted
+        _forget_wanted()
+    elif current is not None and current not in names:
+        st.session_state[WANTED] = wanted or current
+        st.session_state["base"] = _default_baseline(names)
+
+
+def _forget_wanted() -> None:
+    st.session_state.pop(WANTED, None)
+
+
+def _default_baseline(names: list[str]) -> str:
+    """Return the first group of a method without attention, or else the first group."""
+    return next((name for name in names if name.startswith(BASELINES)), names[0])
+
+
+def _show_answer(found: ComparedGroups) -> None:
+    """Say how each group differs from the baseline, and how sure that is."""
+    sentences = found.sentences
+    if not sentences:
+        st.caption("Choose runs of at least two groups to compare them.")
+        return
+    with st.container(border=True, key="compare-answer"):
+        st.markdown("\n".join(f"- {messages.escape(text)}" for text in sentences))
+
+
+def _show_table(found: ComparedGroups) -> None:
+    """Show the means of all groups and their differences to the baseline, and offer the table as a file."""
+    table = comparison_table(found)
+    st.dataframe(pd.DataFrame(table.rows, columns=table.heads), hide_index=True, column_config={
+        "Runs": st.column_config.TextColumn(help="Number of runs with a result"),
+        EFFECT: st.column_config.TextColumn(help="Compared with the baseline, if the 95% interval of the difference "
+                                                 "excludes zero in at least three seeds"),
+        NFE: st.column_config.TextColumn(help="How often the solver evaluates the derivative of the state (f) in one "
                                                 "forward pass")}, placeholder="")
-    st.caption("Mean ± standard deviation over seeds."
-               + " The paper's results are shown beside runs on the full data only." * ("Paper" in hidden))
-
-
-def _text(metric: MetricFormat, mean: float, std: float) -> str:
-    return metric.text(mean, None if pd.isna(std) else std)
-
-
-def _title(metrics: set[MetricFormat]) -> str:
-    """Return the metric's name for the column headers, if all groups have the same one."""
-    if len(metrics) > 1:
-        return ""
-    (metric,) = metrics
-    return f" {metric.title}" + ("" if metric.higher_is_better else " (lower is better)")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        for kind, (title, mime) in DOWNLOADS.items():
+            st.download_button(title, FORMATS[kind](found), f"comparison.{kind}", mime, on_click="ignore",
+                               key=f"compare/download/{kind}", icon=":material/download:",
+                               help=f"The table with its answer as {title}")
+        st.caption(messages.escape(table.caption) + " The paper's results are shown beside runs on the full data only."
+                   * ("Paper" not in table.heads))
 
 
 def _show_differences(chosen: list[Entry]) -> None:

@@ -23,7 +23,7 @@ def show(runs: list[ChartedRun], key: str) -> None:
         st.markdown(f"**{messages.escape(run.name)}**")
         if found.low is not None and found.high is not None:
             st.caption(f"95% interval of the MSE, drawing series: {found.low:.3f} to {found.high:.3f}")
-        st.dataframe(table(found), hide_index=True, key=f"{key}/{run.id}")
+        st.dataframe(table(found), hide_index=True, key=f"{key}/{run.id}", placeholder="")
     note_missing([run for run in runs if run.series.errors is None])
 
 

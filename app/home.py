@@ -18,9 +18,9 @@ COLUMNS = ["Open", "Experiment", "Run", "Metric", "Test result", "Data", "Seed",
 def show() -> None:
     """Show the page."""
     st.title("ACE-NODE Lab")
-    st.markdown("Two neural ODEs that evolve together: **h(t)**, the state, and **a(t)**, the attention on it. "
-                "Each depends on the other at every moment, and they are trained alternately. Train them here, watch "
-                "the attention develop, and compare every ablation with the paper's baselines.")
+    st.markdown("Two neural ODEs that evolve together: one moves the **state (h)**, the other the **attention (a)** on "
+                "it. Each depends on the other at every moment, and they are trained alternately. Train them here, "
+                "watch the attention develop, and compare every ablation with the paper's baselines.")
     st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:")
     _show_demo()
     entries = services().catalogue.entries()

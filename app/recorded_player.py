@@ -63,9 +63,10 @@ def show(found: list[Example]) -> Example:
         kinds = list(example.runs)
         if st.session_state.get("attention", kinds[0]) not in kinds:  # this experiment has no such run
             st.session_state["attention"] = kinds[0]
-        kind = st.segmented_control("Attention a(t)", kinds, default=kinds[0], key="attention", required=True,
-                                    bind="query-params", help="evolving: a(t) has an ODE of its own; fixed: a(t) is "
-                                    "the correlation of h(t); none: the method that ACE extends")
+        kind = st.segmented_control("Attention (a)", kinds, default=kinds[0], key="attention", required=True,
+                                    bind="query-params", help="evolving: attention has an ODE of its own; fixed: "
+                                    "it is the correlation of the state at every moment; none: the method that ACE "
+                                    "extends")
     entry = example.runs.get(kind or "", example.runs[kinds[0]])
     with st.container(key=HEIGHT_KEY):
         components.player("home-player-runs", labels.for_charts([entry]), start_at=START)

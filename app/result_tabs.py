@@ -37,8 +37,8 @@ def show_numbers(entry: Entry) -> None:
         st.metric(messages.escape(f"Validation {metric.title}, best epoch"), metric.text(entry.best),
                   help=_best_epoch_help(experiment))
         if entry.test.get("nfe"):
-            st.metric("Evaluations of f (NFE)", f"{entry.test['nfe']:.0f}",
-                      help="How often the solver evaluates f, the derivative of the state, in one forward pass")
+            st.metric("Function evaluations (NFE)", f"{entry.test['nfe']:.0f}",
+                      help="How often the solver evaluates the derivative of the state (f) in one forward pass")
         st.metric("Parameters", f"{entry.params:,}")
         st.metric("Training time", labels.duration(entry.seconds))
 

@@ -32,8 +32,8 @@ def _show_recorded(entry: Entry) -> None:
     st.markdown(f"**Recorded run**: {messages.escape(labels.provenance(entry))}")
     if entry.data_note:
         st.markdown(messages.escape(f"Data: {entry.data_note}"))
-    st.caption("It comes with the project and can only be read. **Run again** or **Repeat with changes** train a new "
-               "run with its settings.")
+    st.caption("Recorded runs come with the project and cannot be changed. **Run again** and **Repeat with changes** "
+               "train a new run with these settings.")
 
 
 def _show_annotations(entry: Entry) -> None:

@@ -18,7 +18,7 @@ import streamlit as st
 
 from acenode.errors import UserError
 
-from . import messages, services
+from . import index_page, messages, services
 from .routes import ROUTES
 
 FIRST_PORT = 8501
@@ -51,7 +51,8 @@ def on_script_error(error: Exception) -> bool:
     return True
 
 
-app = st.App(Path(__file__).parent / "main.py", routes=ROUTES, lifespan=lifespan, on_script_error=on_script_error)
+app = st.App(Path(__file__).parent / "main.py", routes=[*ROUTES, *index_page.ROUTES], lifespan=lifespan,
+             on_script_error=on_script_error)
 
 
 def settings() -> dict[str, Any]:

@@ -49,32 +49,34 @@ _ALL = (
     Setting("batch_size", int, "samples per mini-batch", low=1, high=100_000),
     Setting("learning_rate", float, "initial learning rate of both optimisers", above=0, high=10),
     Setting("momentum", float, "momentum of stochastic gradient descent", low=0, high=0.9999),
-    Setting("weight_decay", float, "weight decay of all parameters but those of g (θ_g), which have a penalty of "
-            "their own", low=0, high=1),
+    Setting("weight_decay", float, "weight decay of all parameters but those of the attention's derivative "
+            "(θ_g), which have a penalty of their own", low=0, high=1),
 
     Setting("dropout", float, "fraction of hidden units dropped during training", low=0, high=0.95),
     Setting("mixing", float, "weight of the KL divergence after each jump, relative to the likelihood before it",
             low=0, high=10),
 
-    Setting("attention", str, "evolving: attention a(t) has an ODE of its own; fixed: it is computed from the state "
-            "at every moment, a(t) = q(h(t)); none: the state h(t) alone",
+    Setting("attention", str, "evolving: attention has an ODE of its own (a); fixed: it is computed from the state at "
+            "every moment, a(t) = q(h(t)); none: the state alone (h)",
             "attention", choices=("evolving", "fixed", "none")),
-    Setting("initial", str, "the function q computes attention at the start, a(0), from the state h(0)", "attention",
-            choices=("correlation", "dense", "conv")),
-    Setting("schedule", str, "alternating: two passes per mini-batch, one for f (the state) and one for g "
-            "(attention), Algorithm 1; joint: one pass updates everything; epoch: f and g take turns by epoch",
-            "attention", choices=("alternating", "joint", "epoch")),
-    Setting("penalty", str, "norm of the parameters of g (θ_g) that is added to the loss of attention: L_a = L_task + "
-            "λ‖θ_g‖", "attention", choices=("l1", "l2", "none")),
+    Setting("initial", str, "how attention at the start, a(0), is computed from the state, h(0), by the function q",
+            "attention", choices=("correlation", "dense", "conv")),
+    Setting("schedule", str, "alternating: two passes per mini-batch, one that trains the derivative of the state (f) "
+            "and one that trains that of attention (g), Algorithm 1; joint: one pass trains both; epoch: they take "
+            "turns by epoch", "attention", choices=("alternating", "joint", "epoch")),
+    Setting("penalty", str, "norm of the parameters of the attention's derivative (θ_g), added to the loss that trains "
+            "them: L_a = L_task + λ‖θ_g‖", "attention", choices=("l1", "l2", "none")),
     Setting("penalty_weight", float, "weight of that norm in the loss of attention (λ)", "attention", low=0, high=100),
-    Setting("detach_attention", bool, "while f trains, gradients do not pass through attention a(t): a literal "
-            "reading of the paper; off: they do", "attention"),
+    Setting("detach_attention", bool, "while the derivative of the state (f) trains, gradients do not pass through "
+            "attention, a(t): a literal reading of the paper; off: they do", "attention"),
 
     Setting("size", str, "small: 64 channels; large: 128 (sample data: 24 and 48)", "model",
             choices=("small", "large")),
-    Setting("f_layers", int, "convolutions in f, the derivative of the state h", "model", low=1, high=2),
-    Setting("q_layers", int, "convolutions in q, which computes a(0)", "model", low=1, high=2),
-    Setting("augment", int, "zero channels, or coordinates, appended to h(0)", "model", low=1, high=64),
+    Setting("f_layers", int, "convolutions in the derivative of the state (f)", "model", low=1, high=2),
+    Setting("q_layers", int, "convolutions in the function that computes attention at the start (q)", "model",
+            low=1, high=2),
+    Setting("augment", int, "zero channels, or coordinates, appended to the state at the start, h(0)", "model",
+            low=1, high=64),
     Setting("crop", int, "side of the random crops in training, in pixels", "model", low=6, high=40),
     Setting("stem_padding", int, "padding of the stem's first convolution", "model", low=0, high=1,
             chosen_by_user=False),
@@ -92,32 +94,34 @@ _ALL = (
     Setting("fold", int, "which of the five splits into training, validation and test", "task", low=0, high=4),
     Setting("targets", int, "times after the cut that are forecast in every series", "task", low=1, high=1000),
     Setting("deviation", float, "standard deviation of an observation, in normalised units", above=0, high=100),
-    Setting("latent", int, "size of the latent state z, which the ODE moves, or of the hidden state of a recurrent "
+    Setting("latent", int, "size of the latent state (z), which the ODE moves, or of the hidden state of a recurrent "
             "method", "model", low=2, high=256),
     Setting("recognition", int, "size of the encoder's state", "model", low=2, high=512),
     Setting("units", int, "units of every hidden layer; in ushcn, of the layer that outputs the predicted distribution",
             "model", low=2, high=2048),
     Setting("gru_units", int, "units in the gates of the encoder", "model", low=2, high=512, chosen_by_user=False),
-    Setting("f_maps", int, "linear layers in f and g, the derivatives of the state and of attention",
+    Setting("f_maps", int, "linear layers in the derivatives of the state and of attention (f, g)",
             "model", low=2, high=10),
-    Setting("encoder_maps", int, "linear layers in the encoder's f", "model", low=2, high=10),
-    Setting("bounded", bool, "tanh on the output of f, as in the paper's table", "model"),
+    Setting("encoder_maps", int, "linear layers in the derivative of the encoder's state", "model", low=2, high=10),
+    Setting("bounded", bool, "tanh on the derivative of the state (f), as in the paper's table", "model"),
     Setting("trajectories", int, "how many starts of the latent state (z0) are sampled per record",
             "model", low=1, high=50),
     Setting("classify_from", str, "start: classify the latent state at the start (z0), as published; end: at the end "
-            "(z(1))", "model", choices=("start", "end")),
+            "(z1)", "model", choices=("start", "end")),
     Setting("attention_in", str, "generative: in the ODE of the latent state (z) only; both: in the encoder's ODE too",
             "attention", choices=("generative", "both")),
-    Setting("g", str, "what g computes. rows: a continuous GRU on every row of a, whose weights the rows share, so "
-            "that they become equal; matrix: all of da/dt from h', every entry with weights of its own", "attention",
-            choices=("rows", "matrix")),
-    Setting("feedback", str, "which state decays in f'. attended: h', as in the paper; own: h, which keeps h within "
-            "[−1, 1]", "attention", choices=("attended", "own")),
-    Setting("at_jump", str, "at an observation the state h jumps; what attention a does there. keep: it stays; "
-            "recompute: it restarts from the correlation of h, in evaluation after every step; observed: the same, "
-            "only for the observed series. Both are about ten times slower than keep",
+    Setting("g", str, "how the derivative of attention (g) is computed. rows: a continuous GRU on every row of "
+            "attention, whose weights the rows share, so that they become equal; matrix: all entries from the attended "
+            "state (h'), each with weights of its own", "attention", choices=("rows", "matrix")),
+    Setting("feedback", str, "which state decays between observations. attended: the attended state (h'), as in the "
+            "paper; own: the state itself (h), which keeps it within [−1, 1]", "attention",
+            choices=("attended", "own")),
+    Setting("at_jump", str, "at an observation the state (h) jumps; what attention (a) does there. keep: it stays; "
+            "recompute: it restarts from the correlation of the state, in evaluation after every step; observed: the "
+            "same, only for the observed series. Both are about ten times slower than keep",
             "attention", choices=("keep", "recompute", "observed")),
-    Setting("attention_every", int, "Euler steps of h per step of a", "model", low=1, high=1000),
+    Setting("attention_every", int, "Euler steps of the state per step of attention", "model", low=1,
+            high=1000),
     Setting("features", int, "features of every variable at a jump", "model", low=1, high=256),
     Setting("cell", str, "continuous GRU: full, with a reset gate, or minimal", "model", choices=("full", "minimal")),
     Setting("impute", bool, "feed the cell its own prediction at every step; slower", "model"),
@@ -136,7 +140,8 @@ _ALL = (
     Setting("engine", str, "auto: the fastest that is supported; reference: torchdiffeq and torch's own operations; "
             "graph: CUDA graphs, which auto uses too", "solver", choices=ENGINES),
 
-    Setting("snapshots", int, "number of snapshots of h(t) and a(t) to keep", "record", low=2, high=100),
+    Setting("snapshots", int, "number of snapshots of the state h(t) and attention a(t) to keep", "record",
+            low=2, high=100),
     Setting("checkpoint_seconds", float, "longest time between checkpoints", "record", low=0, high=86_400,
             chosen_by_user=False),
     Setting("analysis", bool, "compute silhouettes and a t-SNE of the features after training", "record"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -21,7 +22,9 @@ from acenode.results.run_groups import (
     question_of,
     settings_text,
 )
+from acenode.results.study_answer import best_of
 from acenode.runs.catalogue import Entry
+from acenode.runs.studies import Repeat
 
 BY_SETTINGS = "settings"  # group by method and all settings but the ignored ones
 IDENTITY = ["experiment", "data", "partial", "method", "settings"]  # the columns that identify a group
@@ -97,9 +100,7 @@ def over_seeds(runs: pd.DataFrame, value: str, by: str | list[str] = "group") ->
     Runs without a value do not count, and of runs that repeat a seed (and fold) the latest counts. `std` is the sample
     standard deviation, NaN for fewer than two values.
     """
-    measured = runs.dropna(subset=[value]).sort_values("created", kind="stable")
-    latest = measured.drop_duplicates([*IDENTITY, "seed", "fold"], keep="last")
-    groups = latest.groupby(by, sort=False)
+    groups = _latest(runs, value).groupby(by, sort=False)
     found = pd.DataFrame({
         "n": groups.size(),
         "mean": groups[value].agg(statistics.mean),  # exactly rounded, so that the order of the runs does not matter
@@ -109,6 +110,41 @@ def over_seeds(runs: pd.DataFrame, value: str, by: str | list[str] = "group") ->
     everyone = runs.groupby(by, sort=False).size().index
     found = found.reindex(everyone)
     return found.assign(n=found["n"].fillna(0).astype(int))
+
+
+def _latest(runs: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the runs with a value, of those that repeat a seed and fold the latest."""
+    measured = runs.dropna(subset=[value]).sort_values("created", kind="stable")
+    return measured.drop_duplicates([*IDENTITY, "seed", "fold"], keep="last")
+
+
+@dataclass(frozen=True)
+class GroupValues:
+    """A group with its values by seed and fold."""
+
+    name: str
+    values: dict[Repeat, float]
+
+
+def group_values(runs: pd.DataFrame, value: str) -> dict[str, GroupValues]:
+    """Return the values of every group by seed and fold, averaged over its runs of that seed and fold."""
+    found: dict[str, dict[Repeat, float]] = {str(name): {} for name in runs["group"].unique()}
+    means = _latest(runs, value).groupby(["group", "seed", "fold"], sort=True)[value].agg(statistics.mean)
+    for (group, seed, fold), number in means.items():
+        found[group][int(seed), int(fold)] = float(number)
+    return {name: GroupValues(name, values) for name, values in found.items()}
+
+
+def repeats_of(groups: Iterable[GroupValues]) -> list[Repeat]:
+    """List all seeds and folds that any of the groups has."""
+    return sorted({repeat for group in groups for repeat in group.values})
+
+
+def compared_column(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> str:
+    """Return the column in which groups are compared: test values, or validation if the baseline has no test value."""
+    suffix = "_last" if epoch == "last" else ""
+    tested = runs.loc[runs["group"] == baseline, f"test{suffix}"].notna().any()
+    return f"{'test' if tested else 'validation'}{suffix}"
 
 
 def compare(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> pd.DataFrame:
@@ -122,12 +158,13 @@ def compare(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> pd.DataFr
     Returns:
         One row for each group: `measure`; `n`; mean and std of `test` and `validation`; `difference` of the mean to
         the baseline's, in test if the baseline has test values, else in validation; `comparable`, true if the group
-        answers the baseline's question; `best`, true for the best of several groups with one question; `paper`;
-        `params`; the means of `nfe` and `seconds`.
+        answers the baseline's question; `best`, true for a group that is better than all others with its question,
+        as far as three or more shared seeds can tell; `paper`; `params`; the means of `nfe` and `seconds`.
     """
     suffix = "_last" if epoch == "last" else ""
     test, validation = over_seeds(runs, f"test{suffix}"), over_seeds(runs, f"validation{suffix}")
-    judged = test if test["n"][baseline] else validation
+    column = compared_column(runs, baseline, epoch)
+    judged = test if column.startswith("test") else validation
     groups = runs.groupby("group", sort=False)
     found = pd.DataFrame({
         "measure": groups["measure"].first(), "question": groups["question"].first(), "n": judged["n"],
@@ -140,15 +177,15 @@ def compare(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> pd.DataFr
     })
     asked = found["question"][baseline]
     found["comparable"] = [question == asked for question in found["question"]]
-    found["best"] = found.index.isin(_best(found["question"], judged["mean"]))
+    found["best"] = found.index.isin(_best(found["question"], group_values(runs, column)))
     return found
 
 
-def _best(questions: pd.Series, means: pd.Series) -> list[str]:
-    """Return the best group of every question that at least two groups answer."""
-    rivals: dict[Any, list[str]] = {}
+def _best(questions: pd.Series, values: dict[str, GroupValues]) -> list[str]:
+    """Return the best group of every question that at least two groups answer, where one is better than all others."""
+    rivals: dict[Any, list[GroupValues]] = {}
     for group, question in questions.items():
-        if pd.notna(means[group]):
-            rivals.setdefault(question, []).append(str(group))
-    return [(max if question[0].higher_is_better else min)(names, key=means.__getitem__)
-            for question, names in rivals.items() if len(names) > 1]
+        if values[str(group)].values:
+            rivals.setdefault(question, []).append(values[str(group)])
+    best = [best_of(groups, question[0], repeats_of(groups)) for question, groups in rivals.items() if len(groups) > 1]
+    return [name for name in best if name is not None]

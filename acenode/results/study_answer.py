@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Literal
+from typing import Literal, Protocol
 
 from acenode.data.folds import FOLDS
 from acenode.results.intervals import MIN_RUNS, MOST_PAIRS, Interval, paired_interval, pairs_needed
 from acenode.results.metric_format import MetricFormat
 from acenode.results.study_grid import GridRow, StudyGrid, repeats_word
 from acenode.results.study_references import TrivialReference
+from acenode.runs.studies import Repeat
 
 Effect = Literal["helps", "hurts", "unknown"]
 DECIMALS = 12  # of differences: smaller ones are rounding errors
+
+
+class MeasuredGroup(Protocol):
+    """A group with its measured values, such as a row of a study's grid."""
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+
+    @property
+    def values(self) -> Mapping[Repeat, float]:
+        """The measured values by seed and fold."""
 
 
 @dataclass(frozen=True)
@@ -54,32 +67,49 @@ def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> Stud
 
 def compare(grid: StudyGrid, row: GridRow) -> Comparison:
     """Compare a group with the baseline by the seeds and folds that both have."""
-    own, other = row.values, grid.baseline.values
-    shared = [repeat for repeat in grid.study.repeats if repeat in own and repeat in other]
+    return compare_values(row, grid.baseline, grid.measure, grid.study.repeats,
+                          lambda n: repeats_word(grid.study, n), folds=bool(grid.study.folds))
+
+
+def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: MetricFormat, repeats: Sequence[Repeat],
+                   word: Callable[[int], str], *, folds: bool = False) -> Comparison:
+    """Compare two groups by the repeats that both have.
+
+    Args:
+        group: the group that is compared.
+        baseline: the group that it is compared with.
+        measure: the metric of the values.
+        repeats: the seeds and folds that count.
+        word: what a number of repeats is called, such as `seeds`.
+        folds: whether the repeats are the folds of a data set, of which there are only a few.
+    """
+    own, other, name = group.values, baseline.values, group.name
+    shared = [repeat for repeat in repeats if repeat in own and repeat in other]
     n = len(shared)
-    seeds = f"{n} {repeats_word(grid.study, n)}"
+    seeds = f"{n} {word(n)}"
     if not n:
-        return Comparison(row.name, "unknown", 0, text=f"{row.name}: not measured yet")
+        return Comparison(name, "unknown", 0, text=f"{name}: not measured yet" if not own else
+                          f"{name}: no {word(1)} in common with {baseline.name}")
     differences = [round(own[repeat] - other[repeat], DECIMALS) for repeat in shared]
     difference = mean(differences)
-    size = f"{measure_change(grid.measure, difference)} against {grid.baseline.name}"
+    size = f"{measure_change(measure, difference)} against {baseline.name}"
     if n == 1:
-        text = f"{row.name}: cannot be told with {seeds}: at least {MIN_RUNS - 1} more are needed ({size})"
-        return Comparison(row.name, "unknown", 1, difference, more=MIN_RUNS - 1, text=text)
+        text = f"{name}: cannot be told with {seeds}: at least {MIN_RUNS - 1} more are needed ({size})"
+        return Comparison(name, "unknown", 1, difference, more=MIN_RUNS - 1, text=text)
     interval = paired_interval(differences)
-    size += f", 95% interval {change(grid.measure, interval[0])} to {change(grid.measure, interval[1])}"
+    size += f", 95% interval {change(measure, interval[0])} to {change(measure, interval[1])}"
     if n >= MIN_RUNS and (interval[0] > 0 or interval[1] < 0):
-        effect: Effect = "helps" if (difference > 0) == grid.measure.higher_is_better else "hurts"
-        return Comparison(row.name, effect, n, difference, interval, text=f"{row.name} {effect}: {size}, {seeds}")
+        effect: Effect = "helps" if (difference > 0) == measure.higher_is_better else "hurts"
+        return Comparison(name, effect, n, difference, interval, text=f"{name} {effect}: {size}, {seeds}")
     if not any(differences):
-        return Comparison(row.name, "unknown", n, difference, interval,
-                          text=f"{row.name} makes no difference: equal to {grid.baseline.name} in {seeds}")
+        return Comparison(name, "unknown", n, difference, interval,
+                          text=f"{name} makes no difference: equal to {baseline.name} in {seeds}")
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
     words = f"more than {MOST_PAIRS:,}" if more is None else f"about {more} more"
-    only = f", as further seeds of the {FOLDS} folds" if grid.study.folds and (needed or FOLDS + 1) > FOLDS else ""
-    text = f"{row.name}: cannot be told with {seeds}: {words} would be needed{only} ({size})"
-    return Comparison(row.name, "unknown", n, difference, interval, more, text)
+    only = f", as further seeds of the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
+    text = f"{name}: cannot be told with {seeds}: {words} would be needed{only} ({size})"
+    return Comparison(name, "unknown", n, difference, interval, more, text)
 
 
 def best_group(grid: StudyGrid) -> str | None:
@@ -87,14 +117,19 @@ def best_group(grid: StudyGrid) -> str | None:
 
     Only seeds that all groups have count, and fewer than three of them never give a best group.
     """
-    shared = [repeat for repeat in grid.study.repeats if all(repeat in row.values for row in grid.rows)]
+    return best_of(grid.rows, grid.measure, grid.study.repeats)
+
+
+def best_of(groups: Sequence[MeasuredGroup], measure: MetricFormat, repeats: Sequence[Repeat]) -> str | None:
+    """Return the group that `best_group` describes, of groups with these seeds and folds."""
+    shared = [repeat for repeat in repeats if all(repeat in group.values for group in groups)]
     if len(shared) < MIN_RUNS:
         return None
-    sign = 1 if grid.measure.higher_is_better else -1
-    best = max(grid.rows, key=lambda row: sign * mean(row.values[repeat] for repeat in shared))
-    for row in grid.rows:
-        differences = [round(sign * (best.values[repeat] - row.values[repeat]), DECIMALS) for repeat in shared]
-        if row is not best and paired_interval(differences)[0] <= 0:
+    sign = 1 if measure.higher_is_better else -1
+    best = max(groups, key=lambda group: sign * mean(group.values[repeat] for repeat in shared))
+    for group in groups:
+        differences = [round(sign * (best.values[repeat] - group.values[repeat]), DECIMALS) for repeat in shared]
+        if group is not best and paired_interval(differences)[0] <= 0:
             return None
     return best.name
 

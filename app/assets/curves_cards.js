@@ -63,7 +63,7 @@ export class Cards {
     const panel = { ...definition, caption: make("span", { className: "title", title: definition.hint ?? "" }), key: make("span", "key"), plot: make("div", "plot"),
       empty: make("p", "empty", "Loading…"), dirty: true, dragged: false, inView: false, pointer: null, kind: null, keyText: "", version: "" };
     const head = make("figcaption", "", panel.caption, panel.key), body = make("div", "body", panel.plot, panel.empty);
-    if (panel.name === "nfe") head.append(panel.two = checkbox("Also while g trains", this.view.settings, "two", this.settingsChanged));
+    if (panel.name === "nfe") head.append(panel.two = checkbox("Also while attention trains", this.view.settings, "two", this.settingsChanged));
     body.addEventListener("pointerdown", () => { panel.dragged = true; }, true);
     panel.box = make("figure", "card", head, body);
     panel.box.dataset.panel = panel.name;

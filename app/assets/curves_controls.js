@@ -65,7 +65,7 @@ export function drawLegend(legend, series, hidden, changed) {
 export function tabs(chosen) {
   const buttons = [false, true].map((diagnostics) => make("button", { type: "button", role: "tab", on: { click: () => select(diagnostics) } }));
   buttons[1].textContent = "Diagnostics";
-  buttons[1].title = "Evaluations of f (NFE), step size of the solver, gradient norms, seconds per step, learning rate";
+  buttons[1].title = "Function evaluations (NFE), step size of the solver, gradient norms, seconds per step, learning rate";
   const node = make("div", { className: "tabs", role: "tablist", "aria-label": "Curves" }, ...buttons);
   const select = (diagnostics) => {
     buttons.forEach((button, i) => button.setAttribute("aria-selected", String(Boolean(i) === diagnostics)));

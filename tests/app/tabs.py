@@ -17,7 +17,9 @@ class Tab:
         self.page = self.context.new_page()
         self.page.set_default_timeout(WAIT)
         self.served, self.errors = served, []
+        self.failed: list[str] = []  # addresses of requests that were answered by an error
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("response", lambda answer: answer.status >= 400 and self.failed.append(answer.url))
 
     def open(self, path: str) -> Tab:
         self.page.goto(f"{self.served.url}/{path}")

@@ -82,7 +82,7 @@ def test_the_line_unfolds_into_the_form_and_diagnostics_are_a_tab(chrome: Any, s
     tab.page.get_by_role("tab", name="Diagnostics").click()
     tab.until(f"{PANELS} === 'nfe,dt,gradients,seconds,lr'")
     tab.evaluate(f"{CURVES}.scrollIntoView()")
-    tab.page.locator("[data-panel=nfe]").get_by_text("Evaluations of f (NFE)").wait_for()
+    tab.page.locator("[data-panel=nfe]").get_by_text("Function evaluations (NFE)").wait_for()
     tab.page.get_by_role("tab", name="Accuracy and loss").click()
     tab.until(f"{PANELS} === 'metric,losses'")
     tab.press("Change")

@@ -64,12 +64,13 @@ def test_records_can_be_chosen_and_unknown_ones_are_reported(page: Page, service
 
 def test_lower_is_better_in_the_table(page: Page, services: Services) -> None:
     for n, value in enumerate((0.0023, 0.0020, 0.0025)):
-        made_up.write(services.store.root, "physionet-vitals", ("latent-ode", "ace", "rnn-vae")[n], value, {}, seed=n)
+        made_up.write(services.store.root, "physionet-vitals", ("latent-ode", "ace", "rnn-vae")[n], value, {})
     app = no_exception(page("compare", base="Latent-ODE (ODE enc.) epochs=2"))
     table = app.dataframe[1].value.set_index("Group")
-    assert table.loc["ACE-Latent-ODE epochs=2 — best", "Test MSE (lower is better)"] == "2.000 ×10⁻³"
-    assert table.loc["ACE-Latent-ODE epochs=2 — best", "Difference to baseline"] == "−0.300 better"
-    assert table.loc["RNN-VAE epochs=2", "Difference to baseline"] == "+0.200 worse"
+    assert table.loc["ACE-Latent-ODE epochs=2", "Test MSE (lower is better)"] == "2.000 ×10⁻³"
+    assert table.loc["ACE-Latent-ODE epochs=2", "Difference (95% interval)"] == "−0.300"
+    assert table.loc["RNN-VAE epochs=2", "Difference (95% interval)"] == "+0.200"
+    assert set(table["Effect"]) == {"baseline", "cannot be told"}  # one seed
 
 
 def test_different_metrics_are_not_compared(page: Page, services: Services) -> None:
@@ -78,7 +79,7 @@ def test_different_metrics_are_not_compared(page: Page, services: Services) -> N
     app = no_exception(page("compare", runs=",".join(r.id for r in services.store)))
     table = app.dataframe[1].value
     assert set(table["Test"]) == {"0.850", "2.000 ×10⁻³"}
-    assert set(table["Difference to baseline"]) == {"", "not comparable"}
+    assert set(table["Effect"]) == {"baseline", "not comparable"}
 
 
 def test_page_of_an_experiment_with_its_own_metric(page: Page, services: Services,

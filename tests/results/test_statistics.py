@@ -105,13 +105,29 @@ def test_without_test_values_the_baseline_is_compared_in_validation() -> None:
     assert statistics.compare(runs, "ODE-Net", "last")["difference"]["ACE-ODE-Net"] == pytest.approx(0.2)
 
 
+def best(entries: list[Entry]) -> list[str]:
+    found = statistics.compare(statistics.grouped_frame(entries), "ODE-Net")
+    return found.index[found["best"]].tolist()
+
+
 def test_the_best_group_depends_on_the_direction_of_the_metric() -> None:
-    low, high = entry("odenet", 0.8), entry(value=0.9)
-    found = statistics.compare(statistics.grouped_frame([low, high]), "ODE-Net")
-    assert found.index[found["best"]].tolist() == ["ACE-ODE-Net"]
-    worse = [replace(e, metric="loss") for e in (low, high)]
-    found = statistics.compare(statistics.grouped_frame(worse), "ODE-Net")
-    assert found.index[found["best"]].tolist() == ["ODE-Net"]
+    runs = [e for n in range(3) for e in (entry("odenet", 0.8 + 0.01 * n, seed=n), entry(value=0.9, seed=n))]
+    assert best(runs) == ["ACE-ODE-Net"]
+    assert best([replace(e, metric="loss") for e in runs]) == ["ODE-Net"]
+
+
+def test_fewer_than_three_seeds_never_give_a_best_group() -> None:
+    runs = [e for n in range(3) for e in (entry("odenet", 0.8, seed=n), entry(value=0.9 + 0.01 * n, seed=n))]
+    assert best(runs) == ["ACE-ODE-Net"]
+    assert best(runs[:4]) == []
+    assert best(runs[:-1]) == []  # a third seed of one group only
+    assert best([*runs, entry("resnet", 0.99)]) == []  # the best mean is of a single run
+
+
+def test_groups_whose_difference_may_be_chance_have_no_best() -> None:
+    spread = ((0.8, 0.9), (0.9, 0.85), (0.85, 0.95))
+    assert best([e for n, (host, ace) in enumerate(spread)
+                 for e in (entry("odenet", host, seed=n), entry(value=ace, seed=n))]) == []
 
 
 def test_the_papers_value_is_shown_for_its_own_settings_only() -> None:

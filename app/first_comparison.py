@@ -1,0 +1,66 @@
+"""The runs that Compare opens with: ACE against its baselines in one experiment, your own runs before recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from acenode.results.paper_tables import HOSTS
+from acenode.results.run_groups import REPEATED, group_settings, question_of
+from acenode.runs.entry import Entry
+
+MAX_RUNS = 15
+
+Repeats = dict[tuple[object, ...], Entry]  # the runs of a group by seed and fold
+
+
+def choose(entries: list[Entry]) -> list[Entry]:
+    """Return the runs to compare at first.
+
+    Your newest finished runs that can be compared with each other; if you have none, the recorded runs of the
+    experiment in which ACE and its host method share most seeds. If there are too many, each group keeps as many seeds
+    as the others.
+    """
+    finished = [e for e in entries if e.state == "finished"] or entries
+    own = [e for e in finished if not e.recorded]
+    if own:
+        newest = question_of(max(own, key=lambda e: e.created))
+        groups = _groups(e for e in own if question_of(e) == newest)
+    else:
+        groups = _recorded(finished)
+    ordered = sorted(groups, key=_rank)[:MAX_RUNS]
+    each = max(1, MAX_RUNS // max(1, len(ordered)))
+    return [entry for group in ordered for _, entry in sorted(group.items(), key=lambda item: str(item[0]))[:each]]
+
+
+def _recorded(entries: list[Entry]) -> list[Repeats]:
+    """Return the groups of the recorded comparison of ACE with its host, and with augmented, that has most seeds."""
+    kinds: dict[object, list[Entry]] = {}
+    for e in entries:
+        if e.method in ("ace", "augmented", HOSTS.get(e.experiment)):
+            kinds.setdefault((question_of(e), str(group_settings(e.config))), []).append(e)
+    found = [_groups(kind) for kind in kinds.values()]
+    return max(found, key=_shared, default=[]) if any(map(_shared, found)) else _groups(entries)
+
+
+def _shared(groups: list[Repeats]) -> int:
+    """Count the seeds and folds that ACE and its host both have."""
+    by_method = {next(iter(g.values())).method: set(g) for g in groups}
+    host = next((m for m in by_method if m not in ("ace", "augmented")), "")
+    return len(by_method.get("ace", set()) & by_method.get(host, set()))
+
+
+def _groups(entries: Iterable[Entry]) -> list[Repeats]:
+    """Sort runs into groups that differ in the seed and fold only; of runs that repeat a seed the newest stays."""
+    found: dict[tuple[str, str], Repeats] = {}
+    for e in sorted(entries, key=lambda e: e.created):
+        repeats = found.setdefault((e.method, str(group_settings(e.config))), {})
+        repeats[tuple(e.config.get(key) for key in sorted(REPEATED))] = e
+    return list(found.values())
+
+
+def _rank(group: Repeats) -> tuple[int, float]:
+    """Sort ACE with its default settings first, then its host, then augmented, then other groups, newest first."""
+    newest = max(group.values(), key=lambda e: e.created)
+    order = {"ace": 0, HOSTS.get(newest.experiment): 1, "augmented": 2}.get(newest.method, 3)
+    changed = bool(group_settings(newest.config)) and not newest.recorded
+    return order + 3 * changed, -newest.created

@@ -1,0 +1,91 @@
+"""Compare: the runs it opens with, the baseline, the answer in words and the table to take away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from acenode_app import first_comparison
+from acenode_app.services import Services
+from catalogue_entries import entry
+from conftest import RunFolder
+from streamlit.testing.v1 import AppTest
+from test_pages import no_exception, page_text
+
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.entry import Entry
+from acenode.runs.recorded import recorded_runs
+from acenode.runs.store import RunStore
+
+Page = Callable[..., AppTest]
+
+
+def methods(entries: list[Entry]) -> dict[str, list[int]]:
+    """Return the seeds of each method."""
+    found: dict[str, list[int]] = {}
+    for e in entries:
+        found.setdefault(e.method, []).append(e.seed)
+    return found
+
+
+def recorded(method: str, seed: int, created: float, **given: str) -> Entry:
+    return replace(entry(method, seed=seed, created=created, data="full", **given), recorded=True)
+
+
+# The runs it opens with ---------------------------------------------------------------------------------------------
+
+
+def test_recorded_runs_of_ace_stand_beside_their_host() -> None:
+    ace = [recorded("ace", n, 1.0) for n in range(3)]
+    host = [recorded("odenet", n, 2.0) for n in range(4)]
+    others = [recorded("resnet", 0, 9.0), recorded("odenet", 0, 9.0, experiment="svhn")]
+    assert methods(first_comparison.choose([*others, *host, *ace])) == {"ace": [0, 1, 2], "odenet": [0, 1, 2, 3]}
+
+
+def test_own_runs_come_before_recorded_ones() -> None:
+    own = [entry("resnet", seed=0, created=5.0)]
+    assert first_comparison.choose([*(recorded("ace", n, 9.0) for n in range(3)), *own]) == own
+
+
+def test_each_group_keeps_as_many_seeds() -> None:
+    many = [entry(method, seed=n, created=float(n)) for method in ("odenet", "ace", "augmented") for n in range(9)]
+    assert {len(seeds) for seeds in methods(first_comparison.choose(many)).values()} == {5}
+
+
+def test_the_projects_recorded_runs_open_on_ace(tmp_path: Path) -> None:
+    chosen = first_comparison.choose(Catalogue(RunStore(tmp_path / "runs", recorded_runs())).entries())
+    assert "ace" in methods(chosen)
+    assert len(methods(chosen)) >= 2
+    assert len({(e.experiment, e.data) for e in chosen}) == 1
+    assert min(len(seeds) for seeds in methods(chosen).values()) >= 3
+
+
+def test_nothing_to_choose_from() -> None:
+    assert first_comparison.choose([]) == []
+
+
+# The page -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    app = no_exception(page("compare"))
+    assert app.selectbox(key="base").value.startswith("ODE-Net")
+    app.multiselect(key="methods").set_value(["ace"]).run()  # the baseline has no run any more
+    box = no_exception(app).selectbox(key="base").value
+    assert box.startswith("ACE-ODE-Net")
+    assert f"{box} (baseline)" in list(app.dataframe[1].value["Group"])
+    app.multiselect(key="methods").set_value([]).run()
+    assert no_exception(app).selectbox(key="base").value.startswith("ODE-Net")  # it returns with its runs
+    groups = app.dataframe[1].value["Group"]
+    assert any(group.startswith("ODE-Net") and group.endswith("(baseline)") for group in groups)
+
+
+def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder, services: Services) -> None:
+    run_folder.finished()
+    app = no_exception(page("compare"))
+    assert "cannot be told with 1 seed" in page_text(app)
+    assert not any("best" in group for group in app.dataframe[1].value["Group"])
+    assert [b.label for b in app.get("download_button")] == ["CSV", "Markdown", "LaTeX"]
+    assert app.selectbox(key="by").options[:2] == ["All settings but the seed", "Method"]
