@@ -78,7 +78,8 @@ def first_choice(entries: list[Entry]) -> list[str]:
     """Return the runs that a page opens with, newest entries first.
 
     In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
-    newest own run in any other state; of the recorded runs one of ACE with snapshots, that of the smallest seed.
+    newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, that
+    of the smallest seed.
     """
     running = [e.id for e in entries if e.state == "running" and not e.recorded]
     queued = [e.id for e in entries if e.state == "queued" and not e.recorded]
@@ -88,7 +89,8 @@ def first_choice(entries: list[Entry]) -> list[str]:
     if own:
         return [next((e for e in own if e.state == "finished"), own[0]).id]
     recorded = [e for e in entries if e.recorded]
-    best = max(recorded, key=lambda e: (e.method == "ace", bool(e.run.snapshots()), -e.seed), default=None)
+    best = max(recorded, default=None, key=lambda e: (
+        e.method == "ace", bool(e.run.snapshots()), e.config.get("attention") == "evolving", -e.seed))
     return [best.id] if best else []
 
 

@@ -1,4 +1,5 @@
 // The list of running and queued runs and of the devices in the sidebar; it refreshes itself.
+import { mendSidebar } from "./sidebar_list.js";
 import { at, duration, make } from "./theme.js";
 
 const INTERVAL = 2000, IDLE_INTERVAL = 6000;  // milliseconds between two requests
@@ -57,6 +58,7 @@ export function mount(element, data, send) {
     if (!destroyed) timer = setTimeout(refresh, document.hidden ? IDLE_INTERVAL : pause);
   }
 
+  const release = mendSidebar(element);
   refresh();
-  return { update() { refresh(); }, destroy() { destroyed = true; clearTimeout(timer); } };
+  return { update() { refresh(); }, destroy() { destroyed = true; clearTimeout(timer); release(); } };
 }

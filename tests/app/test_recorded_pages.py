@@ -38,7 +38,7 @@ def test_an_experiment_shows_a_recorded_run_of_ace_first(name: str, page: Page, 
     entry = services.catalogue.entry(shown)
     assert entry is not None
     assert entry.recorded
-    assert (entry.method, bool(entry.run.snapshots())) == ("ace", True)
+    assert (entry.method, entry.config["attention"], bool(entry.run.snapshots())) == ("ace", "evolving", True)
     assert "NVIDIA H200, code 0\\.1\\.0" in text(app)
     assert app.button(key=f"Run again/{shown}")
     assert not [b for b in app.button if b.label in ("Stop", "Resume")]
