@@ -104,6 +104,15 @@ def tour_top(key: str, step: int) -> Any:
     return _mount("tour_top", key, {"step": step})
 
 
+def playground(key: str, texts: dict[str, Any]) -> Any:
+    """Show networks that train while one watches, with their controls.
+
+    Args:
+        texts: the titles, ranges and explanations of app/playground_texts.py.
+    """
+    return _mount("playground", key, texts)
+
+
 def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:
     """Show tables of the paper with our values; `choose` is called with the table and key of a clicked cell."""
     def clicked() -> None:

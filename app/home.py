@@ -8,7 +8,7 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.runs.entry import Entry
 
-from . import messages, navigation, recorded_player, recorded_results, tour_texts
+from . import messages, navigation, playground_texts, recorded_player, recorded_results, tour_texts
 from .services import services
 
 LATEST = 8  # results in the table
@@ -21,7 +21,9 @@ def show() -> None:
     st.markdown("Two neural ODEs that evolve together: one moves the **state (h)**, the other the **attention (a)** on "
                 "it. Each depends on the other at every moment, and they are trained alternately. Train them here, "
                 "watch the attention develop, and compare every ablation with the paper's baselines.")
-    st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:")
+    with st.container(horizontal=True, gap="medium"):
+        st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:", width="content")
+        st.page_link(navigation.playground(), label=playground_texts.LINK, icon=":material/toys:", width="content")
     _show_demo()
     entries = services().catalogue.entries()
     examples = recorded_player.examples(entries)

@@ -23,6 +23,11 @@ def tour() -> Any:
     return st.Page(PAGES / "tour.py", title="What is ACE-NODE?", icon=":material/school:", url_path="tour")
 
 
+def playground() -> Any:
+    """Return the page on which tiny networks train while one watches."""
+    return st.Page(PAGES / "playground.py", title="Playground", icon=":material/toys:", url_path="playground")
+
+
 def paper() -> Any:
     """Return the page with the paper's tables and figures."""
     return st.Page(PAGES / "paper.py", title="Paper", icon=":material/article:", url_path="paper")
@@ -45,5 +50,5 @@ def runs() -> Any:
 
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
-    return {"": [home(), tour(), paper()], "Experiments": [experiment(name) for name in EXPERIMENTS],
+    return {"": [home(), tour(), playground(), paper()], "Experiments": [experiment(name) for name in EXPERIMENTS],
             "Results": [compare(), runs()]}

@@ -5,6 +5,7 @@
     lab/live?runs=ID@OFFSET,…   each run's status, and its metrics from a byte offset on
     lab/active                  running and queued runs, and the devices
     lab/film/ID, …/EPOCH        snapshots for the player
+    lab/playground/NAME         frames of a page's playground; its commands are posted there
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from acenode.results import player_data
 from acenode.runs.entry import Entry
 from acenode.runs.store import NAME
 
-from . import asset_files
+from . import asset_files, playground_routes
 from .services import services
 
 CHUNK = 4_000_000  # bytes of metrics in one response
@@ -145,4 +146,5 @@ ROUTES = [
     Route("/lab/active", active),
     Route("/lab/film/{run}", player_description),
     Route("/lab/film/{run}/{epoch:int}", player_epoch),
+    *playground_routes.ROUTES,
 ]

@@ -1,4 +1,4 @@
-"""The services that all browser sessions share: run store, catalogue, launcher and downloads."""
+"""The services that all browser sessions share: run store, catalogue, launcher, downloads and playgrounds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from acenode.runs.catalogue import Catalogue
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import RunStore
 
-if TYPE_CHECKING:  # imported when first used: it needs torch, which takes seconds to load
+if TYPE_CHECKING:  # imported when first used: they need torch, which takes seconds to load
     from acenode.execution.launcher import Launcher
+    from acenode.playground.sessions import PlaygroundSessions
 
 
 class Services:
@@ -25,6 +26,7 @@ class Services:
         self.catalogue, self.fetcher = Catalogue(self.store), Fetcher(data_root)
         self._creation = threading.Lock()
         self._launcher: Launcher | None = None
+        self._playgrounds: PlaygroundSessions | None = None
 
     @property
     def launcher(self) -> Launcher:
@@ -42,9 +44,25 @@ class Services:
         """True if the launcher exists already, so that using it does not wait for torch."""
         return self._launcher is not None
 
-    def close(self) -> None:
-        """Ask all running runs to write a checkpoint and stop."""
+    @property
+    def playgrounds(self) -> PlaygroundSessions:
+        """The playgrounds of all pages. The first access loads torch."""
         with self._creation:
+            if self._playgrounds is None:
+                from acenode.playground.sessions import PlaygroundSessions
+
+                self._playgrounds = PlaygroundSessions(self._trains)
+            return self._playgrounds
+
+    def _trains(self) -> bool:
+        """Return whether a run is training in this process."""
+        return self._launcher is not None and bool(self._launcher.running)
+
+    def close(self) -> None:
+        """End the playgrounds; ask all running runs to write a checkpoint and stop."""
+        with self._creation:
+            if self._playgrounds is not None:
+                self._playgrounds.close()
             if self._launcher is not None:
                 self._launcher.close()
 

@@ -10,7 +10,7 @@ from acenode.experiments import EXPERIMENTS
 from acenode.results.run_groups import method_title
 from acenode.runs.entry import Entry
 
-from . import components, labels, messages, navigation, recorded_player, tour_data
+from . import components, labels, messages, navigation, playground_texts, recorded_player, tour_data
 from .services import services
 from .tour_scores import AttentionScores, scores
 from .tour_texts import NO_RUN, PAPER, SAMPLES, STEPS, TITLE, TourStep
@@ -72,6 +72,7 @@ def _show_flow() -> None:
 
 def _show_swap() -> None:
     components.tour_picture("tour-swap", "swap", tour_data.swaps(), 0.2)
+    st.page_link(navigation.playground(), label=playground_texts.LINK, icon=":material/toys:")
 
 
 def _show_attended() -> None:

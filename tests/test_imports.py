@@ -17,7 +17,7 @@ LAYERS = (
     ("node", "config", "backend"),
     ("acenode", "data", "training", "runs"),  # acenode: the public names in __init__.py
     ("models", "accelerate", "accelerate.dispatch"),
-    ("experiments",),
+    ("experiments", "playground"),
     ("results", "execution"),
     ("export",),
     ("bench",),

@@ -1,0 +1,155 @@
+// The pictures of one network: the points with the field, the rest of the state, and h′ against h.
+//
+// A view draws on a canvas: view(g, w, h, scene). scene = { problem, picture, name, t, theme }.
+import { classColour } from "./colours.js";
+import { axes, text } from "./player_draw.js";
+import { dot, line } from "./tour_draw.js";
+
+const ARROW = 0.8;  // of the distance between two arrows
+const SUB = "₀₁₂₃";
+
+// Element [i, j, …] of an array { shape, data }.
+function offset({ shape }, index) {
+  let at = 0;
+  for (const [n, i] of index.entries()) at = at * shape[n] + i;
+  for (const size of shape.slice(index.length)) at *= size;
+  return at;
+}
+export const value = (array, ...index) => array.data[offset(array, index)];
+
+// The value at a time between two frames; the first index of the array is time.
+export function atTime(array, t, ...rest) {
+  const place = t * (array.shape[0] - 1), low = Math.min(Math.floor(place), array.shape[0] - 2), part = place - low;
+  return value(array, low, ...rest) * (1 - part) + value(array, low + 1, ...rest) * part;
+}
+
+// Places (x, y) from t = 0 to t.
+function path(count, t, place) {
+  const last = Math.floor(t * (count - 1) + 1e-9), found = [];
+  for (let k = 0; k <= last; k++) found.push(place(k / (count - 1)));
+  return [...found, place(t)];
+}
+
+function clipped(g, box, draw) {
+  g.save();
+  g.beginPath();
+  g.rect(box.x, box.y, box.w, box.h);
+  g.clip();
+  draw();
+  g.restore();
+}
+
+// One arrow for each place and each point that finds its own field.
+function arrows(g, places, colours, alpha = 0.75) {
+  for (const { x, y, moves } of places) for (const [s, [dx, dy]] of moves.entries()) {
+    const length = Math.hypot(dx, dy);
+    if (length < 1.2) { dot(g, x, y, 0.6, colours[s], colours[s], 0.5); continue; }
+    const [ux, uy] = [dx / length, dy / length], head = Math.min(4.5, 0.5 * length), tip = [x + dx / 2, y + dy / 2];
+    line(g, [[x - dx / 2, y - dy / 2], tip], colours[s], 1.2, alpha);
+    line(g, [[tip[0] - head * (ux + 0.6 * uy), tip[1] - head * (uy - 0.6 * ux)], tip,
+      [tip[0] - head * (ux - 0.6 * uy), tip[1] - head * (uy + 0.6 * ux)]], colours[s], 1.2, alpha);
+  }
+}
+
+const range = ({ problem: { centre }, picture: { reach } }) => [centre - reach, centre + reach];
+
+const fieldColours = ({ problem, picture, theme }) => picture.rates.shape[0] > 1
+  ? problem.probes.map((p) => classColour(problem.colour[p])) : [theme.ink];
+
+// Two points on a line: h over time, with the arrows of (1, dh/dt).
+function overTime(g, w, h, scene) {
+  const { problem, picture, t, theme } = scene, box = { x: 44, y: 8, w: w - 54, h: h - 50 }, { reach } = picture;
+  const { X, Y } = axes(g, box, [-0.03, 1.05], range(scene), theme, ["Time (t)", "State (h)"]);
+  const [seen, times, count] = picture.rates.shape, step = ARROW * box.w / times, places = [];
+  for (let k = 0; k < times; k++) for (let n = 0; n < count; n++) {
+    const moves = Array.from({ length: seen }, (_, s) => {
+      const rise = -value(picture.rates, s, k, n, 0) * box.h / (2 * reach), length = Math.hypot(box.w, rise);
+      return [step * box.w / length, step * rise / length];
+    });
+    places.push({ x: X(k / (times - 1)), y: Y(value(picture.places, n, 0)), moves });
+  }
+  clipped(g, box, () => {
+    arrows(g, places, fieldColours(scene), seen > 1 ? 0.7 : 0.4);
+    line(g, [[X(t), box.y], [X(t), box.y + box.h]], theme.ink, 1, 0.4, [3, 3]);
+    for (const [p, k] of problem.colour.entries()) {
+      line(g, path(picture.h.shape[0], 1, (s) => [X(s), Y(atTime(picture.h, s, p, 0))]), classColour(k), 3);
+      dot(g, X(1), Y(value(problem.targets, 0, p, 0)), 8, null, classColour(k), 2.5);
+      dot(g, X(t), Y(atTime(picture.h, t, p, 0)), 5.5, classColour(k), theme.paper);
+    }
+  });
+}
+
+// Points of the plane at time t, their paths until then, and the field at t.
+function plane(g, w, h, scene) {
+  const { problem, picture, t, theme } = scene, side = Math.min(w - 54, h - 50);
+  const box = { x: 44, y: 8, w: side, h: side };
+  const { X, Y } = axes(g, box, range(scene), range(scene), theme, ["First coordinate (h₁)", "Second coordinate (h₂)"]);
+  const [seen, times, count] = picture.rates.shape, k = Math.round(t * (times - 1)), gap = side / Math.sqrt(count);
+  let fastest = 1e-6;
+  for (let s = 0; s < seen; s++) for (let n = 0; n < count; n++) fastest = Math.max(fastest, Math.hypot(value(picture.rates, s, k, n, 0), value(picture.rates, s, k, n, 1)));
+  const places = Array.from({ length: count }, (_, n) => ({ x: X(value(picture.places, n, 0)), y: Y(value(picture.places, n, 1)),
+    moves: Array.from({ length: seen }, (_, s) => [0, 1].map((i) => (i ? -1 : 1) * value(picture.rates, s, k, n, i) / fastest * ARROW * gap)) }));
+  clipped(g, box, () => {
+    arrows(g, places, fieldColours(scene), seen > 1 ? 0.75 : 0.45);
+    if (!problem.targets) line(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.9, [6, 5]);
+    for (const [p, c] of problem.colour.entries()) {
+      const colour = classColour(c);
+      if (problem.targets) {
+        const goals = Array.from({ length: problem.targets.shape[0] }, (_, n) => [X(value(problem.targets, n, p, 0)), Y(value(problem.targets, n, p, 1))]);
+        line(g, [[X(value(picture.h, 0, p, 0)), Y(value(picture.h, 0, p, 1))], ...goals], colour, 2, 0.5, [2, 5]);
+        dot(g, ...goals.at(-1), 8, null, colour, 2);
+      }
+      line(g, path(picture.h.shape[0], t, (s) => [X(atTime(picture.h, s, p, 0)), Y(atTime(picture.h, s, p, 1))]), colour, problem.targets ? 2.5 : 1, problem.targets ? 0.9 : 0.35);
+    }
+    for (const [p, c] of problem.colour.entries()) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), 4, classColour(c), theme.paper, 1);
+    if (seen > 1) for (const p of problem.probes) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), 7.5, null, theme.ink, 1.5);
+  });
+}
+
+// The largest absolute value of one coordinate, at least `least`.
+function most({ shape, data }, i, least) {
+  const d = shape.at(-1);
+  let found = least;
+  for (let n = i; n < data.length; n += d) found = Math.max(found, Math.abs(data[n]));
+  return found * 1.08;
+}
+
+// The part of the state that a NODE does not have, against h₁.
+export function rest(g, w, h, scene) {
+  const { problem, picture, t, theme } = scene, { d } = problem, box = { x: 44, y: 8, w: w - 52, h: h - 50 };
+  const more = picture.h.shape[2] > d, array = more ? picture.h : picture.weights, first = d === 1 ? "State (h)" : "First coordinate (h₁)";
+  const xs = more ? (([m]) => [-m, m])([most(picture.h, d, 1)]) : array ? [0, 1] : [-1, 1];
+  const label = more ? `Appended (h${SUB[d + 1]})` : array ? "Weight of a" : "No other";
+  const { X, Y } = axes(g, box, xs, range(scene), theme, [label, first]);
+  const index = more ? [d] : array?.shape.length === 4 ? [0, 0] : [0];
+  const across = (s, p) => array ? atTime(array, s, p, ...index) : 0;
+  clipped(g, box, () => {
+    if (!array) line(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.5);
+    for (const [p, c] of problem.colour.entries()) {
+      const place = (s) => [X(across(s, p)), Y(atTime(picture.h, s, p, 0))];
+      line(g, path(picture.h.shape[0], t, place), classColour(c), problem.colour.length > 10 ? 1 : 2, problem.colour.length > 10 ? 0.3 : 0.7);
+      dot(g, ...place(t), problem.colour.length > 10 ? 3 : 5, classColour(c), theme.paper, 1);
+    }
+  });
+}
+
+// What f reads against the state.
+export function attended(g, w, h, scene) {
+  const { problem, picture, t, theme } = scene, box = { x: 44, y: 8, w: w - 52, h: h - 50 }, ends = range(scene);
+  const low = Math.min(0, ends[0]), read = picture.attended ?? picture.h;  // attention moves h′ towards zero
+  const { X, Y } = axes(g, box, ends, [low, ends[1]], theme, ["State (h)", "f reads (h′)"]);
+  clipped(g, box, () => {
+    line(g, ends.map((v) => [X(v), Y(v)]), theme.ink, 1, 0.5, [5, 5]);
+    for (const [p, c] of problem.colour.entries()) for (let i = 0; i < problem.d; i++) {
+      const place = (s) => [X(atTime(picture.h, s, p, i)), Y(atTime(read, s, p, i))];
+      if (problem.d === 1) line(g, path(picture.h.shape[0], t, place), classColour(c), 2, 0.7);
+      dot(g, ...place(t), problem.d === 1 ? 5 : 3, i ? null : classColour(c), i ? classColour(c) : theme.paper, i ? 1.2 : 1);
+    }
+  });
+}
+
+export const points = (g, w, h, scene) => (scene.problem.d === 1 ? overTime : plane)(g, w, h, scene);
+
+export function nothing(g, w, h, words, theme) {
+  text(g, words, w / 2, h / 2, { align: "center", colour: theme.ink, faint: true });
+}

@@ -1,0 +1,114 @@
+"""The page Playground without a browser: its routes, its texts, and where it is linked."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from acenode_app import playground, playground_texts
+from acenode_app.routes import ROUTES
+from acenode_app.services import Services
+from starlette.applications import Starlette
+from streamlit.testing.v1 import AppTest
+
+from acenode.playground.networks import build
+from acenode.playground.settings import ATTENTIONS, PROBLEM_NAMES, RANGES, PlaygroundSettings
+
+NAME = "0123456789abcdef" * 2
+JSON = "application/json"
+
+
+def ask(target: str, body: bytes | None = None, kind: str = JSON) -> tuple[int, Any]:
+    """Request a route of the playground without a server; with a body, post it."""
+    path, _, query = target.partition("?")
+    found: list[Any] = [0, b""]
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body or b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            found[0] = message["status"]
+        else:
+            found[1] += message.get("body", b"")
+
+    scope = {"type": "http", "method": "GET" if body is None else "POST", "path": path, "raw_path": path.encode(),
+             "query_string": query.encode(), "root_path": "", "http_version": "1.1", "scheme": "http",
+             "server": ("127.0.0.1", 80), "headers": [(b"content-type", kind.encode())]}
+    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
+        other.submit(lambda: asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))).result()
+    return found[0], json.loads(found[1])
+
+
+def command(**message: Any) -> tuple[int, Any]:
+    return ask(f"/lab/playground/{NAME}", json.dumps(message).encode())
+
+
+def decoded(array: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(array["data"]), "<f4").reshape(array["shape"])
+
+
+def test_frames_and_commands(services: Services) -> None:
+    assert command(action="pause") == (200, {})
+    assert command(action="set", values={"hidden": 4}) == (200, {})
+    assert command(action="step") == (200, {})
+    frame, after = {"step": -1}, 0
+    for _ in range(60):
+        _, answer = ask(f"/lab/playground/{NAME}?after={after}")
+        frame, after = answer or frame, answer.get("serial", after)
+        if frame["step"] == 1:
+            break
+    assert frame["step"] == 1
+    assert frame["running"] is False
+    assert frame["settings"]["hidden"] == 4
+    assert [network["name"] for network in frame["networks"]] == [n["name"] for n in playground_texts.NETWORKS]
+    for network in frame["networks"]:
+        assert len(network["losses"]) == 1
+        assert network["words"]
+        h = decoded(network["picture"]["h"])
+        assert h[0, :, 0].tolist() == [0.5, 1.5]
+        assert decoded(network["picture"]["rates"]).shape == (1 + (network["name"] != "node"), 13, 13, 1)
+    assert decoded(frame["problem"]["targets"])[0, :, 0].tolist() == [1.5, 0.5]
+
+
+@pytest.mark.parametrize(("body", "kind", "words"), [
+    (b'{"action": "run"}', "text/plain", "application/json"), (b"{", JSON, "JSON"), (b"[" * 5000, JSON, "JSON"),
+    (b"[]", JSON, "action"), (b'{"action": "set", "values": {"hidden": 1e9}}', JSON, "whole number"),
+    (b" " * 70_000, JSON, "bytes"), (b'\xff', JSON, "JSON")])
+def test_bad_commands_say_what_is_wrong(body: bytes, kind: str, words: str, services: Services) -> None:
+    status, answer = ask(f"/lab/playground/{NAME}", body, kind)
+    assert status == 400
+    assert words in answer["error"]
+
+
+def test_other_names_have_no_playground(services: Services) -> None:
+    assert ask("/lab/playground/x")[0] == 404
+    assert ask("/lab/playground/x", b'{"action": "run"}')[0] == 400
+
+
+def test_the_texts_name_what_the_library_has() -> None:
+    assert tuple(p["name"] for p in playground_texts.PROBLEMS) == PROBLEM_NAMES
+    assert tuple(a["name"] for a in playground_texts.ATTENTIONS) == ATTENTIONS
+    assert {p["attention"] for p in playground_texts.PROBLEMS} <= set(ATTENTIONS)
+    assert playground_texts.SLIDERS.keys() == RANGES.keys()
+    assert [n["name"] for n in playground_texts.NETWORKS] == [n.name for n in build(1, 2, 0.1, "elementwise", 0)]
+    for example in playground_texts.EXAMPLES:
+        PlaygroundSettings().changed({"strokes": example["strokes"]})
+    assert all(len(p["text"].split()) <= 75 for p in playground_texts.PROBLEMS)
+    assert all(slider["low"] < slider["high"] for slider in playground.texts()["sliders"])
+
+
+def test_the_page_opens_and_is_linked(page: Callable[..., AppTest]) -> None:
+    app = page("playground")
+    assert not app.exception
+    assert app.title[0].value == "Playground"
+    assert "Algorithm 1" in " ".join(m.value for m in app.markdown)
+    for name, query in (("", {}), ("tour", {"step": "2"})):
+        links = [link.proto.label for link in page(name, **query).get("page_link")]
+        assert playground_texts.LINK in links

@@ -1,0 +1,119 @@
+"""The thread behind a page: frames, commands, and stopping when nobody watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from acenode.errors import UserError
+from acenode.playground import session as sessions_module
+from acenode.playground.commands import Command
+from acenode.playground.session import SLOW, STOPPED, Frame, PlaygroundSession
+from acenode.playground.sessions import MOST, PlaygroundSessions
+
+PATIENCE = 60.0  # seconds; generous, for a busy machine
+
+
+@pytest.fixture
+def session() -> Iterator[PlaygroundSession]:
+    """Return a session that has been paused before its first step."""
+    made = PlaygroundSession()
+    made.send(Command("pause"))
+    yield made
+    made.close()
+
+
+def until(session: PlaygroundSession, condition: Callable[[Frame], bool]) -> Frame:
+    """Ask for frames until one meets the condition."""
+    after, end = 0, time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        found = session.frame(after, 1.0)
+        if found is not None:
+            if condition(found):
+                return found
+            after = found.serial
+    raise AssertionError("no such frame")
+
+
+def test_single_steps_and_rewinding_repeat_the_numbers(session: PlaygroundSession) -> None:
+    def five_steps() -> list[list[float]]:
+        for _ in range(5):
+            session.send(Command("step"))
+        return [network.losses for network in until(session, lambda f: f.step == 5).networks]
+
+    first = five_steps()
+    assert [len(losses) for losses in first] == [5, 5, 5]
+    session.send(Command("rewind"))
+    again = until(session, lambda f: f.step == 0)
+    assert not again.running
+    assert [network.losses for network in again.networks] == [[], [], []]
+    assert five_steps() == first
+
+
+def test_running_pausing_and_changing(session: PlaygroundSession) -> None:
+    session.send(Command("run"))
+    ran = until(session, lambda f: f.running and f.step >= 3 and f.steps_a_second > 0)
+    session.send(Command("set", {"learning_rate": 0.05}))
+    assert until(session, lambda f: f.settings.learning_rate == 0.05).step >= ran.step  # goes on
+    session.send(Command("pause"))
+    paused = until(session, lambda f: not f.running)
+    assert session.frame(paused.serial, 0.1) is None  # nothing changes any more
+    session.send(Command("set", {"problem": "circles", "attention": "pairwise"}))
+    changed = until(session, lambda f: f.problem.name == "circles")
+    assert (changed.step, changed.running) == (0, False)
+    picture = changed.networks[2].picture
+    assert picture is not None
+    assert picture.weights is not None
+    assert picture.weights.shape == (25, 150, 2, 2)
+    assert picture.rates.shape == (2, 13, 121, 2)
+
+
+def test_training_stops_when_nobody_watches_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "UNWATCHED", 0.2)
+    session = PlaygroundSession()
+    seen = until(session, lambda f: f.step >= 1)
+    thread = session._thread
+    assert thread is not None
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    found = until(session, lambda f: f.serial > seen.serial)
+    assert (found.note, found.running) == (STOPPED, False)
+    session.send(Command("run"))
+    assert until(session, lambda f: f.step > found.step).note == ""
+    session.close()
+
+
+def test_it_gives_way_to_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "FASTEST_BESIDE_RUNS", 4.0)
+    session = PlaygroundSession(busy=lambda: True)
+    found = until(session, lambda f: f.step >= 4)
+    assert found.note == SLOW
+    assert found.steps_a_second <= 4.1
+    session.close()
+
+
+def test_a_defect_is_shown_and_rewinding_starts_again(monkeypatch: pytest.MonkeyPatch,
+                                                      session: PlaygroundSession) -> None:
+    until(session, lambda f: f.step == 0)
+    with monkeypatch.context() as patch:
+        patch.setattr("acenode.playground.side_by_side.SideBySide.step", lambda self: 1 / 0)
+        session.send(Command("step"))
+        assert "Rewind" in until(session, lambda f: f.note != "").note
+    session.send(Command("rewind"))
+    assert until(session, lambda f: f.note == "").step == 0
+
+
+def test_every_page_has_its_own_playground_and_the_oldest_is_dropped() -> None:
+    playgrounds = PlaygroundSessions()
+    names = [f"{n:032x}" for n in range(MOST + 1)]
+    first = playgrounds.get(names[0])
+    assert playgrounds.get(names[0]) is first
+    for name in names[1:]:
+        playgrounds.get(name)
+    assert playgrounds.get(names[0]) is not first
+    for bad in ("", "../x", "A" * 32, "1" * 200):
+        with pytest.raises(UserError):
+            playgrounds.get(bad)
+    playgrounds.close()
