@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from acenode.experiments import EXPERIMENTS
+from acenode.experiments import EXAMPLES, EXPERIMENTS
 from acenode.runs.entry import Entry
 from acenode.runs.store import STATES
 
@@ -14,7 +14,8 @@ from .url_state import options
 
 def show(entries: list[Entry]) -> list[Entry]:
     """Show one row of filters and return the entries that pass all of them."""
-    experiments = options("experiment", [*EXPERIMENTS, *sorted({e.experiment for e in entries if e.experiment})])
+    used = sorted({e.experiment for e in entries if e.experiment})
+    experiments = options("experiment", [*EXPERIMENTS, *EXAMPLES, *used])
     methods = options("methods", sorted({e.method for e in entries if e.method}))
     states = options("states", [*STATES, "unreadable", *(["recorded"] if any(e.recorded for e in entries) else [])])
     tags = options("tags", sorted({t for e in entries for t in e.tags}))

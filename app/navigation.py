@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.experiments import EXPERIMENTS
+from acenode.experiments import EXAMPLES, EXPERIMENTS, get, imported_names
 
 HERE = Path(__file__).resolve().parent
 PAGES = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
@@ -35,7 +35,7 @@ def paper() -> Any:
 
 def experiment(name: str) -> Any:
     """Return an experiment's page. All share one file, which reads the name from `st.session_state["page"]`."""
-    return st.Page(PAGES / "experiment.py", title=EXPERIMENTS[name].title, icon=":material/science:", url_path=name)
+    return st.Page(PAGES / "experiment.py", title=get(name).title, icon=":material/science:", url_path=name)
 
 
 def compare() -> Any:
@@ -51,4 +51,5 @@ def runs() -> Any:
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
     return {"": [home(), tour(), playground(), paper()], "Experiments": [experiment(name) for name in EXPERIMENTS],
+            "Named variables": [experiment(name) for name in (*EXAMPLES, *imported_names())],
             "Results": [compare(), runs()]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from acenode.experiments import EXPERIMENTS
+from acenode.experiments import EXAMPLES, EXPERIMENTS, get
 from acenode.results.paper_tables import HOSTS
 from acenode.results.run_groups import method_title
 from acenode.runs.entry import Entry
@@ -29,12 +29,12 @@ class Example:
     @property
     def title(self) -> str:
         """The experiment's title."""
-        return EXPERIMENTS[self.experiment].title
+        return get(self.experiment).title
 
 
 def examples(entries: list[Entry]) -> list[Example]:
     """Return the experiments with a recorded run of ACE, those with most kinds of attention first."""
-    found = [Example(name, kinds) for name in EXPERIMENTS
+    found = [Example(name, kinds) for name in (*EXPERIMENTS, *EXAMPLES)
              if "evolving" in (kinds := _kinds([e for e in entries if e.recorded and e.experiment == name]))]
     return sorted(found, key=lambda e: (-len(e.runs), PREFERRED.index(e.experiment) if e.experiment in PREFERRED
                                         else len(PREFERRED)))

@@ -30,7 +30,7 @@ def show_numbers(entry: Entry) -> None:
     with st.container(horizontal=True, gap="large"):
         metric = labels.measure_of(entry)
         st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
-        experiment = experiments.EXPERIMENTS.get(entry.experiment)
+        experiment = experiments.find(entry.experiment)
         for name in experiment.other_metrics if experiment else ():
             other = metric_format.of(name, entry.experiment)
             st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))

@@ -101,7 +101,7 @@ def _show_actions(chosen: list[Entry]) -> None:
             _for_each(resumable, launcher.resume)
         if st.button("Compare", icon=":material/compare_arrows:", disabled=not readable, key="runs/compare"):
             st.switch_page(navigation.compare(), query_params={"runs": ",".join(e.id for e in readable)})
-        single = readable[0] if len(readable) == 1 and readable[0].experiment in experiments.EXPERIMENTS else None
+        single = readable[0] if len(readable) == 1 and experiments.find(readable[0].experiment) else None
         if len(chosen) == 1 and single and single.state == "finished" and \
                 st.button("Run again", icon=":material/replay:", key="runs/again",
                           help="Starts a new run with the same configuration"):

@@ -11,13 +11,14 @@ from acenode.config import SETTINGS
 
 def experiments(options: Namespace) -> int:
     """Print the experiments and their methods."""
-    from acenode.experiments import EXPERIMENTS
+    from acenode.experiments import EXAMPLES, EXPERIMENTS, get, imported_names
 
+    found = [*EXPERIMENTS.values(), *EXAMPLES.values(), *map(get, imported_names())]
     if options.json:
         print_json([{"name": e.name, "title": e.title, "summary": e.summary, "metric": e.metric.name,
-                      "methods": list(e.methods), "sample": e.about_sample} for e in EXPERIMENTS.values()])
+                      "methods": list(e.methods), "sample": e.about_sample} for e in found])
         return 0
-    for e in EXPERIMENTS.values():
+    for e in found:
         print(f"{e.name:<17} {e.summary}\n{'':<17} methods: {', '.join(e.methods)}\n{'':<17} sample: {e.about_sample}")
     return 0
 
@@ -34,11 +35,12 @@ def methods(options: Namespace) -> int:
             variants += [{**size, "f_layers": f, "q_layers": q}
                          for size in ({}, {"size": "large"}) for f in (1, 2) for q in (1, 2)]
         elif "attention" in method.uses:
-            variants += [{"initial": "dense"}, {"attention": "fixed"}, {"attention": "none"}]
+            starts = [c for c in experiment.choices("initial") if c in ("dense", "learned")]
+            variants += [*({"initial": c} for c in starts), {"attention": "fixed"}, {"attention": "none"}]
         if "attention_in" in method.uses:
             variants.append({"attention_in": "both"})
         for given in variants:
-            config = experiment.configure(name, "full", **given)
+            config = experiment.configure(name, "full" if experiment.source else "sample", **given)
             found.append({"method": name, "title": method.title, "size": config.get("size"), "settings": given,
                           "params": experiment.count(config)})
     if options.json:

@@ -231,3 +231,29 @@ class JumpAttention(Settings):
     feedback: str = "attended"
     at_jump: str = "keep"
     attention_every: int = 1
+
+
+# Named variables ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedNetwork(Settings):
+    """A block of numbers and an embedding for every variable."""
+
+    block: int
+    embedding: int
+    units: int
+    recognition: int
+    relative_to: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedAttention(Settings):
+    attention: AttentionKind
+    initial: str = "correlation"
+    pull: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCoupling(Settings):
+    coupling: str

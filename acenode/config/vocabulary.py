@@ -59,8 +59,13 @@ _ALL = (
     Setting("attention", str, "evolving: attention has an ODE of its own (a); fixed: it is computed from the state at "
             "every moment, a(t) = q(h(t)); none: the state alone (h)",
             "attention", choices=("evolving", "fixed", "none")),
-    Setting("initial", str, "how attention at the start, a(0), is computed from the state, h(0), by the function q",
-            "attention", choices=("correlation", "dense", "conv")),
+    Setting("coupling", str, "own: the derivative of every variable reads its own state and what attention lets it "
+            "hear; mixed: one derivative reads all variables at once, as in the paper", "attention",
+            choices=("own", "mixed")),
+    Setting("initial", str, "how attention at the start, a(0), is computed from the state, h(0), by the function q; "
+            "learned: a(0) is a parameter", "attention", choices=("correlation", "dense", "conv", "learned")),
+    Setting("pull", float, "how fast attention between named variables returns to a(0), per duration of a series (ρ)",
+            "attention", low=0, high=100),
     Setting("schedule", str, "alternating: two passes per mini-batch, one that trains the derivative of the state (f) "
             "and one that trains that of attention (g), Algorithm 1; joint: one pass trains both; epoch: they take "
             "turns by epoch", "attention", choices=("alternating", "joint", "epoch")),
@@ -96,6 +101,10 @@ _ALL = (
     Setting("deviation", float, "standard deviation of an observation, in normalised units", above=0, high=100),
     Setting("latent", int, "size of the latent state (z), which the ODE moves, or of the hidden state of a recurrent "
             "method", "model", low=2, high=256),
+    Setting("block", int, "numbers in the state of every named variable (k)", "model", low=1, high=64),
+    Setting("embedding", int, "numbers that tell a named variable from the others (e)", "model", low=1, high=64),
+    Setting("relative_to", str, "what predictions start from. mean: the variable's mean; last: its last observation, "
+            "or the interpolation of its observations", "model", choices=("mean", "last")),
     Setting("recognition", int, "size of the encoder's state", "model", low=2, high=512),
     Setting("units", int, "units of every hidden layer; in ushcn, of the layer that outputs the predicted distribution",
             "model", low=2, high=2048),
@@ -160,6 +169,7 @@ DEPENDS: dict[str, tuple[str, frozenset[str]]] = {
     "penalty_weight": ("penalty", frozenset({"l1", "l2"})),
     "detach_attention": ("schedule", frozenset({"alternating", "epoch"})),
     "attention_in": ("attention", frozenset({"evolving"})),
+    "pull": ("attention", frozenset({"evolving"})),
     "g": ("attention", frozenset({"evolving"})),
     "feedback": ("attention", frozenset({"evolving", "fixed"})),
     "at_jump": ("attention", frozenset({"evolving"})),

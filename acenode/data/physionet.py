@@ -42,7 +42,7 @@ OUTCOMES = "malformed outcomes"
 
 
 @dataclass(frozen=True)
-class Record:
+class PatientRecord:
     """One stay: the time of each row, and the row, variable and value of each reading."""
 
     t: np.ndarray  # (R,) hours, 0 first
@@ -51,7 +51,7 @@ class Record:
     value: list[float]
 
 
-def read_record(text: str, q: float, skipped: Counter[str]) -> Record | None:
+def read_record(text: str, q: float, skipped: Counter[str]) -> PatientRecord | None:
     """Group the lines of a record into rows of equal rounded time. Return None if no line can be used.
 
     Raises:
@@ -90,7 +90,7 @@ def read_record(text: str, q: float, skipped: Counter[str]) -> Record | None:
             row.append(len(ticks) - 1)
             column.append(_COLUMN[name])
             value.append(reading)
-    return Record(np.array(ticks) * q, row, column, value) if value else None
+    return PatientRecord(np.array(ticks) * q, row, column, value) if value else None
 
 
 def _quanta(clock: str, q: float) -> int | None:
@@ -113,10 +113,10 @@ def _number(text: str) -> float | None:
 
 def read_archive(
     path: Path, q: float = QUANTUM, skipped: Counter[str] | None = None, progress: Progress | None = None
-) -> dict[str, Record]:
+) -> dict[str, PatientRecord]:
     """Read the records of a set by id from its archive, without extracting it; members with other names are ignored."""
     skipped = Counter() if skipped is None else skipped
-    records: dict[str, Record] = {}
+    records: dict[str, PatientRecord] = {}
     try:
         for name, text in _members(path, skipped, progress):
             if name in records:
@@ -177,7 +177,7 @@ def read_outcomes(path: Path, skipped: Counter[str] | None = None) -> dict[str, 
     return outcomes
 
 
-def assemble(sets: list[dict[str, Record]], outcomes: Mapping[str, float]) -> SeriesArrays:
+def assemble(sets: list[dict[str, PatientRecord]], outcomes: Mapping[str, float]) -> SeriesArrays:
     """Join the sets, sorted by id. Outcomes belong to the first set; `group` is the index of each record's set."""
     found = sorted((name, number) for number, records in enumerate(sets) for name in records)
     records = [sets[number][name] for name, number in found]

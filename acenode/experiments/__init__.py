@@ -1,21 +1,30 @@
-"""The experiments by name."""
+"""The experiments by name: those of the paper, examples of named variables, and imported sets."""
 
 from acenode.errors import UserError
 from acenode.experiments.activity import ACTIVITY
 from acenode.experiments.base import Experiment, Method
 from acenode.experiments.cifar10 import CIFAR10
+from acenode.experiments.imported import imported_experiment, imported_names
 from acenode.experiments.mnist import MNIST
+from acenode.experiments.named import EXAMPLES
 from acenode.experiments.physionet import PHYSIONET, VITALS
 from acenode.experiments.svhn import SVHN
 from acenode.experiments.ushcn import USHCN
 
 EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10, USHCN, PHYSIONET, VITALS, ACTIVITY)}
 
-__all__ = ["EXPERIMENTS", "Experiment", "Method", "get"]
+__all__ = ["EXAMPLES", "EXPERIMENTS", "Experiment", "Method", "find", "get", "imported_names"]
+
+
+def find(name: str) -> Experiment | None:
+    """Return the experiment of that name: of the paper, an example, or an imported set; None if there is none."""
+    return EXPERIMENTS.get(name) or EXAMPLES.get(name) or imported_experiment(name)
 
 
 def get(name: str) -> Experiment:
-    """Return the experiment of that name."""
-    if name not in EXPERIMENTS:
-        raise UserError(f"there is no experiment {name!r}: choose one of {', '.join(EXPERIMENTS)}")
-    return EXPERIMENTS[name]
+    """Return the experiment of that name; the error lists the names there are."""
+    found = find(name)
+    if found is None:
+        names = ", ".join([*EXPERIMENTS, *EXAMPLES, *imported_names()])
+        raise UserError(f"there is no experiment {name!r}: choose one of {names}")
+    return found

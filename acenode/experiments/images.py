@@ -99,4 +99,5 @@ def experiment(spec: ImageSet) -> Experiment:
         make=spec.make,
         count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
         source=spec.name,
+        allowed_choices={"initial": ("correlation", "dense", "conv")},
     )

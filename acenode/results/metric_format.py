@@ -95,7 +95,11 @@ def _higher_is_better(metric: str, experiment: str) -> bool:
 
 
 def _registered(experiment: str) -> Metric | None:
-    from acenode.experiments import EXPERIMENTS
+    from acenode.errors import UserError
+    from acenode.experiments import find
 
-    found = EXPERIMENTS.get(experiment)
+    try:
+        found = find(experiment)
+    except UserError:  # an imported set that is damaged
+        return None
     return found.metric if found else None

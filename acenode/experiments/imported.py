@@ -1,0 +1,60 @@
+"""Experiments on the user's own data: every imported set by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from acenode.data.disk import is_file
+from acenode.data.folder import data_dir
+from acenode.data.named_set import NamedSet, check_name
+from acenode.errors import UserError
+from acenode.experiments.base import Experiment
+from acenode.experiments.named import NamedSpec, experiment
+
+FOLDER = "imported"  # in the data folder
+WORDS = {"forecast": "forecast what follows the first {given:g} {unit}", "fill": "fill in observations that were left "
+         "out", "classify": "tell the classes of series apart"}
+STEPS, MOST_EPOCHS, UPDATES = 24, 100, 1500  # of the ODE; epochs, and updates of the parameters that are aimed at
+
+
+def imported_names(root: Path | None = None) -> list[str]:
+    """Return the names of the imported sets in a data folder, sorted."""
+    try:
+        folder = (root or data_dir()) / FOLDER
+        return sorted(path.parent.name for path in folder.glob("*/about.json"))
+    except (OSError, UserError):
+        return []
+
+
+def imported_experiment(name: str, root: Path | None = None) -> Experiment | None:
+    """Return the experiment of an imported set, or None if there is none of that name.
+
+    Raises:
+        UserError: the set's files are damaged.
+    """
+    try:
+        folder = (root or data_dir()) / FOLDER / check_name(name)
+    except UserError:  # no name of a set, or no data folder
+        return None
+    if not is_file(folder / "about.json"):
+        return None
+    source = NamedSet.load(folder)
+
+    def load(root: Path | None) -> NamedSet:
+        return source if root is None else NamedSet.load(root / FOLDER / name)
+
+    words = WORDS[source.task].format(given=source.given, unit=source.time_unit)
+    return experiment(NamedSpec(name, source.title or name, f"{len(source.variables)} variables: {words}",
+                                source.note or f"{len(source):,} imported series", load, source.task,
+                                imported_values(source), source.classes, "your data"))
+
+
+def imported_values(source: NamedSet) -> dict[str, Any]:
+    """Return defaults that suit the size of a set."""
+    train = len(source.parts["train"])
+    batch = max(8, min(100, train // 10))
+    start = source.given / source.duration if source.task == "forecast" else 0.0
+    return {"batch_size": batch, "epochs": max(10, min(MOST_EPOCHS, UPDATES // max(1, train // batch))),
+            "step_size": round(max(1e-3, (1 - start) / STEPS), 4), "relative_to": "mean" if source.task == "classify"
+            else "last"}

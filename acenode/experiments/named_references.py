@@ -1,0 +1,170 @@
+"""What one gets without a neural network on a set of named variables: mean, last value, and ridge regression.
+
+Forecasts: ridge regression of every target on all values that were given, brought to equal steps; `ridge, own past`
+reads the variable's own values only. Filling in: of every variable on its neighbours in time and on the other
+variables at that time. Classification: logistic regression on the last and the mean value of every variable. The
+strength of the ridge is chosen on the validation part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from acenode.data.named_batches import NamedBatch, ScaledSet, last_values, own_path
+from acenode.data.points import Points, TimeSeries
+from acenode.training.metrics import binary_auc, macro_auc
+
+MEAN, LAST, RIDGE, RIDGE_OWN, LOGISTIC, MAJORITY = ("mean", "last value", "ridge", "ridge, own past",
+                                                   "logistic regression", "majority class")
+STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+STEPS = 12  # equal steps at which given values are read, at most
+BINS = 16  # intervals of time in which targets share a regression, at most
+
+
+@dataclass(frozen=True)
+class SquaredErrors:
+    """Squared errors of a prediction by variable, in standardised units: sums and counts, (V,) each."""
+
+    sums: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def mse(self) -> float:
+        return float(self.sums.sum() / max(1.0, self.counts.sum()))
+
+    def by_variable(self) -> np.ndarray:
+        """Return the mean squared error of every variable, (V,); NaN where nothing was predicted."""
+        return np.divide(self.sums, self.counts, out=np.full(len(self.sums), np.nan), where=self.counts > 0)
+
+
+def squared_errors(predicted: np.ndarray, target: Points) -> SquaredErrors:
+    """Return the errors of predictions (B, T, V) at the targets."""
+    m = target.m.cpu().numpy().astype(np.float64)
+    squared = (predicted - target.x.cpu().numpy().astype(np.float64)) ** 2 * m
+    return SquaredErrors(squared.sum((0, 1)), m.sum((0, 1)))
+
+
+def value_references(data: ScaledSet) -> dict[str, SquaredErrors]:
+    """Return the errors of every reference on the test part of a forecast or of filling in."""
+    batches = {part: data.batch(data.source.parts[part]) for part in ("train", "validation", "test")}
+    test = batches["test"]
+    last = test.reference.numpy() if data.source.task == "forecast" else _previous(test)
+    found = {MEAN: squared_errors(np.zeros(test.target.x.shape), test.target),
+             LAST: squared_errors(last, test.target)}
+    rows = _forecast_rows if data.source.task == "forecast" else _fill_rows
+    found[RIDGE] = squared_errors(_ridge(batches, rows, own=False), test.target)
+    found[RIDGE_OWN] = squared_errors(_ridge(batches, rows, own=True), test.target)
+    return found
+
+
+def label_references(data: ScaledSet) -> dict[str, dict[str, float]]:
+    """Return AUC and accuracy of every reference on the test part of a classification."""
+    from sklearn.linear_model import LogisticRegression
+
+    source = data.source
+    assert source.labels is not None
+    rows = {part: np.stack([_record_features(data.series[i]) for i in source.parts[part]]) for part in source.parts}
+    label = {part: source.labels[source.parts[part]] for part in source.parts}
+    frequent = int(np.bincount(label["train"]).argmax())
+    found = {MAJORITY: {"auc": 0.5, "accuracy": float((label["test"] == frequent).mean())}}
+    fits = [LogisticRegression(C=1 / strength, max_iter=2000).fit(rows["train"], label["train"])
+            for strength in STRENGTHS]
+    best = max(fits, key=lambda fit: auc(fit.predict_log_proba(rows["validation"]), label["validation"]))
+    scores = best.predict_log_proba(rows["test"])
+    found[LOGISTIC] = {"auc": auc(scores, label["test"]),
+                       "accuracy": float((best.classes_[scores.argmax(1)] == label["test"]).mean())}
+    return found
+
+
+def auc(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Return the AUC of scores (N, classes): of the second class if there are two, else averaged over classes."""
+    return binary_auc(scores[:, 1] - scores[:, 0], labels == 1) if scores.shape[1] == 2 else macro_auc(scores, labels)
+
+
+def _record_features(series: TimeSeries) -> np.ndarray:
+    count = np.maximum(series.m.sum(0), 1)
+    return np.concatenate([last_values(series), series.x.sum(0) / count, series.m.any(0)])
+
+
+def _previous(batch: NamedBatch) -> np.ndarray:
+    """Return the last own observation before every target that is filled in; the mean, 0, if there is none."""
+    found = np.zeros(batch.target.x.shape)
+    for b, series in enumerate(_series(batch.seen)):
+        order = np.where(series.m > 0, np.arange(1, len(series.t) + 1)[:, None], 0)
+        latest = np.concatenate([np.zeros((1, order.shape[1]), int), np.maximum.accumulate(order, 0)])
+        place = latest[np.searchsorted(series.t, batch.target.t[b].numpy(), side="left")]
+        found[b] = np.where(place > 0, np.take_along_axis(series.x, np.maximum(place - 1, 0), 0), 0.0)
+    return found
+
+
+def _series(points: Points) -> list[TimeSeries]:
+    found = []
+    for b, valid in enumerate(points.valid.numpy()):
+        found.append(TimeSeries(*(x[b].numpy()[valid] for x in (points.t, points.x, points.m))))
+    return found
+
+
+# Ridge regression ---------------------------------------------------------------------------------------------------
+
+Rows = Callable[[NamedBatch, int, bool], tuple[np.ndarray, np.ndarray]]
+
+
+def _forecast_rows(batch: NamedBatch, variable: int, own: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the given values at equal steps (B, T, features), and the interval of time of every target, (B, T)."""
+    start = batch.span[0]
+    steps = min(STEPS, batch.seen.t.shape[1])
+    grid = np.linspace(0.0, start, steps)
+    paths = np.stack([own_path(s, grid)[..., 0] for s in _series(batch.seen)])  # (B, steps, V)
+    chosen = paths[..., [variable]] if own else paths
+    T = batch.target.t.shape[1]
+    features = np.repeat(chosen.reshape(len(paths), 1, -1), T, 1)
+    bins = min(BINS, len(batch.times)) if batch.times is not None else BINS
+    share = (batch.target.t.numpy() - start) / (batch.span[1] - start)
+    return features, np.clip(np.ceil(share * bins - 1e-3) - 1, 0, bins - 1).astype(int)
+
+
+def _fill_rows(batch: NamedBatch, variable: int, own: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interpolations of the variable and of the others at every target, (B, T, features), one interval."""
+    paths = np.stack([own_path(s, t) for s, t in zip(_series(batch.seen), batch.target.t.numpy(), strict=True)])
+    chosen = paths[:, :, [variable]] if own else paths
+    features = np.concatenate([chosen[..., 0], chosen[..., 0] * chosen[..., 1]], -1)
+    return features, np.zeros(batch.target.t.shape, int)
+
+
+def _ridge(batches: dict[str, NamedBatch], rows: Rows, *, own: bool) -> np.ndarray:
+    """Return the predictions for the test part, (B, T, V), each variable and interval by a regression of its own."""
+    test = batches["test"]
+    found = np.zeros(test.target.x.shape)
+    for v in range(found.shape[-1]):
+        data = {part: rows(batch, v, own) for part, batch in batches.items()}
+        for interval in np.unique(data["test"][1]):
+            held = {part: (bins == interval) & (batches[part].target.m[..., v].numpy() > 0)
+                    for part, (_, bins) in data.items()}
+            if held["train"].sum() < 2:
+                continue
+            x, y = ({part: values[held[part]] for part, values in these.items()}
+                    for these in ({p: d[0] for p, d in data.items()},
+                                  {p: b.target.x[..., v].numpy() for p, b in batches.items()}))
+            found[..., v][held["test"]] = _fit(x, y)
+    return found
+
+
+def _fit(x: dict[str, np.ndarray], y: dict[str, np.ndarray]) -> np.ndarray:
+    from sklearn.linear_model import Ridge
+
+    fits = [Ridge(alpha=strength).fit(x["train"], y["train"]) for strength in STRENGTHS]
+    if not len(x["test"]):
+        return np.zeros(0)
+    if not len(x["validation"]):
+        return fits[len(fits) // 2].predict(x["test"])
+    errors = [np.square(fit.predict(x["validation"]) - y["validation"]).mean() for fit in fits]
+    return fits[int(np.argmin(errors))].predict(x["test"])
+
+
+def in_own_units(errors: SquaredErrors, std: np.ndarray) -> Sequence[float | None]:
+    """Return the root mean squared error of every variable in its own unit; None where nothing was predicted."""
+    rmse = np.sqrt(errors.by_variable()) * std
+    return [float(f"{e:.5g}") if np.isfinite(e) else None for e in rmse]

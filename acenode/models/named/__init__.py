@@ -1,0 +1,1 @@
+"""Models of named variables: variables exchange information through the attention and through nothing else."""

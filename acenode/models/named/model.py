@@ -1,0 +1,130 @@
+"""A model of named variables: own observations start own blocks, blocks exchange through the attention, own read-outs.
+
+    h_i(0) = encoder(observations of i)        (h, a) follows `NamedField`        x_i(t) = r_i + W h_i(t) + b
+
+r_i is 0, the variable's mean, or its last (or interpolated) own observation, which the state then corrects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from acenode.data.named_batches import NamedBatch
+from acenode.models.named.encoder import OwnEncoder
+from acenode.models.named.field import Control, Embedding, NamedField, layers
+from acenode.models.named.start import InitialAttention
+from acenode.node import Trajectory
+from acenode.ode.dense_output import solve_at
+from acenode.ode.runge_kutta import Evaluations, State
+from acenode.ode.solve import Solver, solve
+
+ROUNDING = 0.01  # a step may be longer than its size by this share
+
+
+@dataclass(frozen=True)
+class NamedPredictions:
+    """What a model predicts of a batch; None for what it does not predict."""
+
+    x: Tensor | None  # (B, T, V) at the targets
+    logits: Tensor | None  # (B, classes)
+    evaluations: Evaluations
+
+
+class NamedODE(nn.Module):
+    """The ODE layer of named variables: f, g, and q, which gives a(0).
+
+    Args:
+        attention: "evolving" integrates a; "fixed" keeps a(0); "none" exchanges nothing.
+        pull: ρ, how fast attention returns to a(0).
+    """
+
+    def __init__(self, f: nn.Module, g: nn.Module | None, q: InitialAttention | None, embedding: Embedding,
+                 attention: str, pull: float, solver: Solver) -> None:
+        super().__init__()
+        self.f, self.embedding, self.attention, self.pull, self.solver = f, embedding, attention, pull, solver
+        self.g = g if attention == "evolving" else None
+        self.q = q if attention != "none" else None
+
+    def system(self, h0: Tensor, control: Control | None, detach_attention: bool = False) -> tuple[NamedField, State]:
+        """Return the vector field and the state at the start."""
+        a0 = None if self.q is None else self.q()
+        field = NamedField(self.f, self.g, self.embedding, a0, self.pull, control, detach_attention=detach_attention)
+        if self.g is None or a0 is None:
+            return field, (h0,)
+        return field, (h0, a0.expand(len(h0), *a0.shape))
+
+    def forward(self, h0: Tensor, t: list[float], control: Control | None = None) -> Trajectory:
+        """Return h (T, B, V, k) and a (T, B, V, V) at the times t, the start first."""
+        field, state = self.system(h0, control)
+        solution = solve(field, state, t, self.solver, per_sample=not self.training)
+        a = solution.states[1] if len(solution.states) > 1 else None
+        if a is None and field.a0 is not None:
+            a = field.a0.expand(len(t), len(h0), *field.a0.shape)
+        return Trajectory(torch.tensor(t, dtype=torch.float64), solution.states[0], a, solution.evaluations)
+
+
+class NamedModel(nn.Module):
+    """Encoder, ODE layer and read-out.
+
+    Args:
+        classes: how many classes there are to tell apart at the end of the span; 0 if values are predicted.
+        relative: add the last own observation (or the interpolation of own observations) to the read-out.
+    """
+
+    def __init__(self, variables: int, block: int, embedding: Embedding, encoder: OwnEncoder, ode: NamedODE, *,
+                 classes: int = 0, units: int = 32, relative: bool = False) -> None:
+        super().__init__()
+        self.embedding, self.encoder, self.ode, self.relative = embedding, encoder, ode, relative
+        self.read_out: nn.Linear = nn.Linear(block, 1)
+        self.classifier = layers(variables * block, units, classes) if classes else None
+
+    def start(self, batch: NamedBatch) -> tuple[Tensor, Control | None]:
+        """Return h at the start of the span, (B, V, k), and the observations that drive the ODE, if any do."""
+        control = None if batch.control is None else Control(batch.control, batch.span)
+        return self.encoder(batch.seen, batch.span[0], self.embedding), control
+
+    def forward(self, batch: NamedBatch, *, detach_attention: bool = False) -> NamedPredictions:
+        h0, control = self.start(batch)
+        field, state = self.ode.system(h0, control, detach_attention)
+        if self.classifier is not None:
+            solution = solve(field, state, batch.span, self.ode.solver, per_sample=not self.training)
+            return NamedPredictions(None, self.classifier(solution.states[0][-1].flatten(1)), solution.evaluations)
+        if batch.times is not None:  # all series have the same targets, at which steps can end
+            grid, targets, solver = step_ends(batch.span[0], batch.times, self.ode.solver)
+            found = solve(field, state, grid, solver, per_sample=not self.training)
+            h, evaluations = found.states[0][targets].transpose(0, 1), found.evaluations
+        else:
+            sampled = solve_at(field, state, batch.span, batch.target.t, self.ode.solver,
+                               per_sample=not self.training)
+            h, evaluations = sampled.h, sampled.evaluations
+        return NamedPredictions(self.values(h, batch.reference), None, evaluations)
+
+    def values(self, h: Tensor, reference: Tensor) -> Tensor:
+        """Return the predicted values, (..., V), of states h (..., V, k) with references (..., V)."""
+        x = self.read_out(h).squeeze(-1)
+        return x + reference if self.relative else x
+
+    def trajectory(self, batch: NamedBatch, t: list[float]) -> Trajectory:
+        """Return h (F, B, V, k) and a (F, B, V, V) at common times, the start of the span first."""
+        h0, control = self.start(batch)
+        return self.ode(h0, t, control)
+
+
+def step_ends(start: float, times: Sequence[float], solver: Solver) -> tuple[list[float], list[int], Solver]:
+    """Return times at which steps end, which of them are the given times, and a solver that steps there.
+
+    A fixed-step solver takes equal steps between each two of the given times, none longer than its step size. Other
+    solvers choose their own steps.
+    """
+    grid, chosen = [start], []
+    for before, time in pairwise((start, *times)):
+        count = 1 if solver.step_size is None else max(1, math.ceil((time - before) / solver.step_size - ROUNDING))
+        grid += [before + (time - before) * i / count for i in range(1, count)] + [time]
+        chosen.append(len(grid) - 1)
+    return grid, chosen, replace(solver, step_size=None)
