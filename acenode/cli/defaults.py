@@ -13,7 +13,7 @@ Defaults = dict[str, dict[Any, list[str]]]  # by data and value: the methods tha
 def defaults_by_method(experiment: str) -> dict[str, Defaults]:
     """Return the defaults of every setting that a method of the experiment has."""
     entry, found = experiments.get(experiment), dict[str, Defaults]()
-    for data in ("sample", "full"):
+    for data in ("sample", "full") if entry.source else ("sample",):
         for method in entry.methods:
             config = entry.configure(method, data)
             for name in SETTINGS:
@@ -26,8 +26,8 @@ def defaults_by_method(experiment: str) -> dict[str, Defaults]:
 def describe(experiment: str, name: str, default: Defaults) -> str:
     """Describe a default in one line: on the sample and on the full data, or once if they are the same."""
     each = {data: _most_common_first(values) for data, values in default.items() if values}
-    if len(each) == 2 and len(set(each.values())) == 1:
-        text = each["full"]
+    if len(set(each.values())) == 1:
+        text = next(iter(each.values()))
     else:
         text = "; ".join(f"{value} ({data})" for data, value in each.items())
     return "; ".join([text, *_other_sizes(experiment, name)])

@@ -122,7 +122,8 @@ def test_unreadable_folders_are_listed(tmp_path: Path, capsys: pytest.CaptureFix
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiments", "--json"]) == 0
     assert [e["name"] for e in json.loads(capsys.readouterr().out)] == [
-        "mnist", "svhn", "cifar10", "ushcn", "physionet", "physionet-vitals", "activity"]
+        "mnist", "svhn", "cifar10", "ushcn", "physionet", "physionet-vitals", "activity",
+        "oscillators", "predator-prey", "la-speeds", "ny-speeds", "stocks", "liver", "air-quality"]
     assert main(["settings", "--json"]) == 0
     assert {"attention", "penalty_weight", "solver"} <= {s["key"] for s in json.loads(capsys.readouterr().out)}
     assert main(["data", "list", "--json"]) == 0
