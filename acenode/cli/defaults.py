@@ -26,7 +26,7 @@ def defaults_by_method(experiment: str) -> dict[str, Defaults]:
 def describe(experiment: str, name: str, default: Defaults) -> str:
     """Describe a default in one line: on the sample and on the full data, or once if they are the same."""
     each = {data: _most_common_first(values) for data, values in default.items() if values}
-    if len(set(each.values())) == 1:
+    if len(set(each.values())) == 1 and (len(each) == 2 or not experiments.get(experiment).source):
         text = next(iter(each.values()))
     else:
         text = "; ".join(f"{value} ({data})" for data, value in each.items())

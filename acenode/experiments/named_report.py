@@ -40,12 +40,13 @@ def choose(source: NamedSet, part: str = "validation", count: int = PROBES) -> n
     return np.array(in_turn(list(zip(index, labels, strict=True)))[:count])
 
 
-def snapshot(model: NamedModel, batch: NamedBatch, source: NamedSet) -> dict[str, np.ndarray]:
-    """Return what each variable's state reads (F, B, V), a(t) and the influence (F, B, V, V)."""
+def snapshot(model: NamedModel, batch: NamedBatch, index: np.ndarray, source: NamedSet) -> dict[str, np.ndarray]:
+    """Return what each variable's state reads (F, B, V), a(t) and the influence (F, B, V, V) of the series `index`."""
     t = np.linspace(*batch.span, FRAMES)
     h, a, acts = course(model, batch, t.tolist())
     arrays = {"t": t.astype(np.float32), "h": half(model.read_out(h).squeeze(-1).detach()), "influence": half(acts),
-              "variables": np.array(source.variables)}
+              "coordinate": np.array(source.variables), "name": np.array([source.ids[i] for i in index]),
+              "time_scale": np.array([source.duration], np.float32), "time_unit": np.array([source.time_unit])}
     if source.labels is not None:
         arrays["label"] = batch.label.cpu().numpy()
     return arrays | ({"a": half(a)} if a is not None else {})
@@ -124,10 +125,9 @@ def curves(model: NamedModel, data: ScaledSet, device: torch.device) -> list[dic
         seen = (record.seen(source.given)[:, None] & record.m) if source.task == "forecast" else record.m & ~target
         variables = []
         for v, name in enumerate(source.variables):
-            unit = f" ({source.units[v]})" if source.units[v] else ""
             points = {"t": record.t[seen[:, v]], "target_t": record.t[(record.m & ~seen)[:, v]]}
             values = {"x": record.x[seen[:, v], v], "target_x": record.x[(record.m & ~seen)[:, v], v]}
-            variables.append({"name": name + unit,
+            variables.append({"name": name, "unit": source.units[v],
                               **{k: (t - zero[b]).round(4).tolist() for k, t in points.items()},
                               **{k: [float(f"{y:.6g}") for y in x] for k, x in values.items()},
                               "grid": (grid * source.duration).round(4).tolist(),

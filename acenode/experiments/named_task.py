@@ -90,7 +90,8 @@ class NamedTask:
             model.ode.q.set_correlation(torch.from_numpy(self.correlation).float())
         self.model = model.to(device)
         self.evaluation_batches: dict[str, list[NamedBatch]] = {}  # cache: they are the same in every epoch
-        self.probes = self.data.batch(report.choose(source)).to(device)
+        self.probed = report.choose(source)
+        self.probes = self.data.batch(self.probed).to(device)
 
     # Training -----------------------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class NamedTask:
         """Return what each variable's state reads, a(t) and the influence, for a few series."""
         was_training = self.model.training
         self.model.eval()
-        found = report.snapshot(self.model, self.probes, self.source)
+        found = report.snapshot(self.model, self.probes, self.probed, self.source)
         self.model.train(was_training)
         return found
 

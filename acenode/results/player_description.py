@@ -9,7 +9,7 @@ import numpy as np
 
 from acenode.config import Config
 from acenode.data.variables import SUBJECTS, subject_name
-from acenode.experiments import EXPERIMENTS
+from acenode.experiments import find
 from acenode.results import attention_maps, attention_measure, player_snapshot, snapshots
 from acenode.results.player_snapshot import Arrays, Range, SnapshotSummary
 
@@ -18,7 +18,7 @@ NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
 def classes(config: Config | None) -> list[str] | None:
     """Return the names of the classes, if the experiment has any."""
-    entry = EXPERIMENTS.get(config.experiment) if config else None
+    entry = find(config.experiment) if config else None
     return list(entry.classes) or None if entry else None
 
 

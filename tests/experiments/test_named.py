@@ -66,14 +66,14 @@ def test_an_imported_set_trains_and_reports(task, method, imported, tmp_path):
         assert found["references"]["logistic regression"]["auc"] > 0.9
         assert len(found["roc"]["fpr"]) > 2
     else:
-        assert found["records"][0]["variables"][0]["name"] == "a (m)"
+        assert found["records"][0]["variables"][0]["unit"] == "m"
         assert 7 < found["records"][0]["variables"][0]["mean"][0] < 13  # in own units
         assert set(found["own_units"]["rmse"]) == {"model", MEAN, LAST, RIDGE, RIDGE_OWN}
     shot = made.snapshot()
     assert shot["h"].shape == (41, 8, 3)
     assert shot["influence"].shape == (41, 8, 3, 3)
     assert ("a" in shot) == (method != "no-attention")
-    assert shot["variables"].tolist() == ["a", "b", "c"]
+    assert shot["coordinate"].tolist() == ["a", "b", "c"]
 
 
 def test_references_are_what_they_say():
