@@ -64,7 +64,7 @@ def heatmaps(found: Coupling, largest: float | None = None) -> go.Figure:
             colorbar={"x": right_edge + 0.01, "thickness": 10, "outlinewidth": 0, "nticks": 5, "tickformat": "+.0%",
                       "title": {"text": "vs uniform", "font": {"size": 11}}},
             hovertemplate="%{y} ← %{x}: %{z:+.1%}<extra></extra>", row=1, col=i + 1)
-    figure.update_layout(height=min(260 + 22 * len(names), 660), margin={"l": 10, "r": 10, "t": 34, "b": 10})
+    figure.update_layout(height=min(290 + 22 * len(names), 690), margin={"l": 10, "r": 10, "t": 64, "b": 10})
     figure.update_xaxes(title="Influencing variable", type="category", showgrid=False, zeroline=False)
     figure.update_yaxes(type="category", showgrid=False, zeroline=False, autorange="reversed")
     figure.update_yaxes(title="Influenced variable", col=1)

@@ -110,7 +110,7 @@ def show(experiment: Experiment, shown: list[Entry]) -> None:
         for entry in shown:
             if entry.busy:
                 _show_controls(experiment, entry)
-    with st.container():
+    with st.container(key="run-player"):  # page.css shows it first on narrow pages
         if shown:
             components.player("player", runs, START, scroll=st.session_state.pop("scroll", None))
         else:

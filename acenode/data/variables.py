@@ -53,7 +53,9 @@ SUBJECTS = {"physionet": "patient", "physionet-vitals": "patient", "ushcn": "sta
 def title(name: str) -> str:
     """Return a variable's name with its meaning if that is known: `HR · heart rate`."""
     known = VARIABLES.get(name)
-    return name if known is None or name in ACTIVITY else f"{name} · {known.title}"
+    if known is None or name in ACTIVITY or name.lower() == known.title:  # the name says it
+        return name
+    return f"{name} · {known.title}"
 
 
 def unit(name: str) -> str:

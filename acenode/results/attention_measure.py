@@ -32,18 +32,18 @@ class Measure:
     title: str
     hint: str
     axis: str
-    band: str = ""  # what the band covers; empty if there is none
+    band: str = ""  # what the band covers, around the middle; empty if there is none
 
 
 FOCUS = Measure(
     "focus", "Coordinates mixed into one",
     "How many coordinates one attended coordinate averages: the exponential of the entropy of a row of softmax(a(t)), "
     "mean over rows. 1: attention selects one coordinate. The dotted line: uniform weights.",
-    "Coordinates mixed", "middle 80% of the rows")
+    "Coordinates mixed", "80% of rows")
 PASSED = Measure(
     "passed", "Share of the state that passes",
     "The mean of sigmoid(a(t)) over the state: 100% if all of h passes. The dotted line: a = 0, where half passes.",
-    "Share that passes", "middle 80% of the cells")
+    "Share that passes", "80% of cells")
 DISTANCE = Measure(
     "distance", "Distance of attention from its start",
     "How far attention a(t) is from a(0), relative to a(0): ‖a(t) − a(0)‖ / ‖a(0)‖.", "Relative distance")

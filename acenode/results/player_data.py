@@ -136,7 +136,8 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
     description = player_description.whole(
         version, notes, classes=player_description.classes(config), epochs=epochs, t=rounded(arrays["t"][frames]),
         probes=probes, time=dataclasses.asdict(axis) if axis else None, labels=snapshots.labels(arrays, probes),
-        names=player_description.names(config, arrays, probes), equal_rows=[collapse.note(s.row_distance) for s in own],
+        subject=player_description.subject(config), names=player_description.names(config, arrays, probes),
+        equal_rows=[collapse.note(s.row_distance) for s in own],
         jumps=snapshots.jumps(arrays, probes), image=image and image | {"shape": list(image["shape"])},
         predictions=None if None in predictions else predictions, pca=pca,
         measure=player_description.measure(arrays, own),

@@ -22,20 +22,24 @@ def classes(config: Config | None) -> list[str] | None:
     return list(entry.classes) or None if entry else None
 
 
+def subject(config: Config | None) -> str:
+    """Return what the probes are: patient, station or recording; sample if that is not known."""
+    return SUBJECTS.get(config.experiment, "sample") if config else "sample"
+
+
 def names(config: Config | None, arrays: Arrays, probes: int) -> list[str] | None:
     """Return what the probes are called, such as `patient 132539`."""
-    found = snapshots.names(arrays, probes)
-    subject = SUBJECTS.get(config.experiment, "") if config else ""
-    return None if found is None else [subject_name(subject, name) for name in found]
+    found, kind = snapshots.names(arrays, probes), subject(config)
+    return None if found is None else [name if kind == "sample" else subject_name(kind, name) for name in found]
 
 
 def whole(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
     """Return a description with these values, and defaults for what a run does not have."""
     empty: dict[str, Any] = {
-        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "names": None, "jumps": None,
-        "classes": None, "image": None, "predictions": None, "attention": None, "features": None, "state": None,
-        "measure": None, "time": None, "equal_rows": [], "why": None, "notes": notes, "no_attention": None,
-        "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
+        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "subject": "sample", "names": None,
+        "jumps": None, "classes": None, "image": None, "predictions": None, "attention": None, "features": None,
+        "state": None, "measure": None, "time": None, "equal_rows": [], "why": None, "notes": notes,
+        "no_attention": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
     return empty | values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,6 +42,13 @@ def test_home_shows_the_player_and_results_and_nothing_moves(width: int, chrome:
     assert tab.evaluate("document.querySelectorAll('.ace-results section').length") >= 3
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.evaluate(f"{PLAYER}.querySelectorAll('canvas').length") > 3
+    assert re.search(r"(patient|station) \d+", tab.evaluate(f"{PLAYER}.__player.words()[0]"))
+    if width == 390:  # the player follows the title, and fits the screen
+        box = tab.page.locator(".ace-player").bounding_box()
+        title = tab.page.locator("h1").bounding_box()
+        assert box["y"] - title["y"] < 300
+        assert box["height"] < 700
+        assert title["y"] >= tab.page.get_by_test_id("stHeader").bounding_box()["height"] - 1
     tab.close()
 
 

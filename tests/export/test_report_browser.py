@@ -72,6 +72,37 @@ def test_it_plays_and_draws(page: Any, ace: Run, tmp_path: Path) -> None:
     assert background == ("rgb(26, 32, 39)" if dark else "rgb(255, 255, 255)")
 
 
+def test_it_says_what_it_shows_and_is_labelled(page: Any, ace: Run, tmp_path: Path) -> None:
+    open_player(page, ace, tmp_path)
+    page.locator(".ace-player").focus()
+    page.keyboard.press("End")
+    page.locator(".ace-player [aria-live]").filter(has_text="After epoch 2, time t = 1.00").wait_for(state="attached")
+    words = page.evaluate(f"() => {PLAYER}.__player.words()")[0]
+    for part in ("class", "predicted", "state at (", "largest weight", "% of the state passes"):
+        assert part in words
+    unlabelled = page.evaluate("""() => [...document.querySelectorAll('.ace-player .panel canvas')].filter((canvas) =>
+        canvas.getAttribute('role') !== 'img' || !canvas.getAttribute('aria-label')
+        || !document.getElementById(canvas.getAttribute('aria-describedby')).textContent).length""")
+    assert unlabelled == 0
+    assert page.get_by_label("Time (t)").get_attribute("aria-valuetext") == "1.00"
+    assert page.get_by_label("Training epoch").get_attribute("aria-valuetext") == "epoch 2 of 2"
+
+
+def test_a_narrow_page_shows_one_panel_at_a_time(page: Any, ace: Run, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_player(page, ace, tmp_path)
+    panels = page.locator(".ace-player .panel:visible figcaption")
+    assert panels.all_inner_texts() == ["Attention, mean over channels (sigmoid(a))"]
+    assert page.locator(".ace-player").bounding_box()["height"] < 700
+    assert not page.get_by_label("Speed").is_visible()
+    page.get_by_role("button", name="Options").press("Enter")
+    assert page.get_by_label("Speed").is_visible()
+    page.get_by_role("button", name="Over time").press("Enter")
+    panels.filter(has_text="Share of the state that passes").wait_for()
+    assert panels.count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_a_run_without_attention_says_so(page: Any, resnet: Run, tmp_path: Path) -> None:
     page.goto(export(resnet, "html", tmp_path / "report.html").as_uri())
     page.get_by_text("This method has no attention: the state h(t) evolves alone.").wait_for()

@@ -45,10 +45,11 @@ export class Bar {
     this.panels = make("div", { className: "tabs", role: "group", "aria-label": "Panel" });
     this.options = make("button", { type: "button", className: "options", "aria-expanded": "false", on: { click: () => this.unfold() } }, "Options");
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
+    this.subject = make("span", "subject", "Sample");
     this.node = make("div", { className: "bar", role: "group", "aria-label": "Controls" },
       make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, make("span", "extra", speed, loop)),
       make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
-      make("div", "line", make("span", "extra", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same), this.probes, this.options, this.panels));
+      make("div", "line", make("span", "extra", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same), make("div", "samples", this.subject, this.probes), this.options, this.panels));
   }
 
   // Handle a key pressed anywhere in the player.
@@ -97,10 +98,12 @@ export class Bar {
 
   // Offer the probes of the run that has the most.
   pick(run) {
-    const { meta } = run, key = `${run.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}/${meta.time?.unit}`;
+    const { meta } = run, key = `${run.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}/${meta.subject}`;
     this.run = run;
     if (key === this.picked) return;
     this.picked = key;
+    setText(this.subject, meta.subject[0].toUpperCase() + meta.subject.slice(1));
+    this.probes.setAttribute("aria-label", this.subject.textContent);
     this.probes.replaceChildren(...span(meta.probes).map((probe) => {
       const button = make("button", { type: "button", title: run.whole(probe), on: { click: () => this.act.probe(probe) } });
       button.style.setProperty("--class", run.colour(probe));

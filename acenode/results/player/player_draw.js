@@ -63,7 +63,7 @@ export function axes(g, box, xs, ys, theme, labels, written = number) {
   g.lineWidth = 1;
   g.strokeStyle = theme.line;
   g.beginPath();
-  for (const v of ticks(...xs, box.w / 70)) {
+  for (const v of ticks(...xs, Math.max(box.w / 70, 3))) {
     g.moveTo(X(v), box.y);
     g.lineTo(X(v), box.y + box.h);
     text(g, number(v), X(v), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });

@@ -117,8 +117,9 @@ export class RunData {
   title(probe) { return this.meta.labels && !this.meta.names ? `class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
   whole(probe) { return this.meta.labels ? `${this.name(probe)}, class ${this.className(this.meta.labels[probe])}` : this.name(probe); }
   short(probe) {
-    const { labels, names } = this.meta, kind = labels ? this.className(labels[probe]) : "";
-    return names && kind ? `${names[probe]}, ${kind}` : kind || this.name(probe);
+    const { labels, names, subject } = this.meta, kind = labels ? this.className(labels[probe]) : "", start = `${subject} `;
+    const name = names?.[probe].startsWith(start) ? names[probe].slice(start.length) : names?.[probe];
+    return name && kind ? `${name}, ${kind}` : kind || (name ?? this.name(probe));
   }
 
   // Time in the data's unit, if it has one: hours of a stay, days at a station.
