@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 READY  := $(VENV)/.ready
 
-.PHONY: app demo test lint docs check-wheel setup clean
+.PHONY: app demo test test-long lint docs check-wheel setup clean
 
 app: $(READY)
 	$(VENV)/bin/acenode app
@@ -13,6 +13,10 @@ demo: $(READY)
 
 test: $(READY) lint
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist loadfile
+
+# What takes longer: screenshots of every page, training and resuming in a browser, benchmarks end to end.
+test-long: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist loadfile -m long
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

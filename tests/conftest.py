@@ -14,7 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ["ACENODE_RECORDED"] = ""  # tests, and the servers they start, read recorded runs only where they say so
 
-from quick_settings import QUICK
+from quick_settings import quick_settings
 
 from acenode import experiments
 from acenode.bench.browser import browser
@@ -52,8 +52,7 @@ def train(tmp_path: Path) -> Callable[..., Outcome]:
     """Train quickly on the bundled digits: train("ace", attention="fixed")."""
 
     def go(method: str, experiment: str = "mnist", store: Path | None = None, **given: Any) -> Outcome:
-        quick = {k: v for k, v in QUICK.items() if k not in given}
-        config = experiments.get(experiment).configure(method, **quick, **given)
+        config = experiments.get(experiment).configure(method, **quick_settings(method, given))
         return execute(create(RunStore(store or tmp_path / "runs"), config), tmp_path / "data")
 
     return go

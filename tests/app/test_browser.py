@@ -133,6 +133,7 @@ def test_stop_then_resume(chrome: Any, served: Served, long_run: Run) -> None:
     other.close()
 
 
+@pytest.mark.long
 def test_compare_finished_runs(chrome: Any, served: Served, store: RunStore, trained: Path) -> None:
     names = [p.name for p in trained.iterdir() if p.name.startswith("mnist")]
     for name in names:
@@ -176,6 +177,7 @@ def test_no_request_leaves_the_machine(chrome: Any, served: Served) -> None:
     tab.close()
 
 
+@pytest.mark.long
 def test_run_of_a_killed_server_can_be_resumed(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("killed") / "runs"
     store = RunStore(root)

@@ -37,8 +37,9 @@ def keep(tab: Tab, name: str) -> None:
     (FOLDER / f"{name}.png").write_bytes(tab.page.screenshot())
 
 
-@pytest.mark.parametrize("width", SCHEMES)
-@pytest.mark.parametrize("name", ["mnist", "physionet"])  # an own run, a recorded one
+@pytest.mark.parametrize(("name", "width"), [  # an own run, a recorded one
+    pytest.param(name, width, marks=[] if (name, width) in (("mnist", 1400), ("physionet", 390)) else pytest.mark.long)
+    for name in ("mnist", "physionet") for width in SCHEMES])
 def test_the_result_comes_first(name: str, width: int, chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served, SCHEMES[width])
     tab.page.set_viewport_size({"width": width, "height": 844 if width < 500 else 1000})
@@ -94,6 +95,7 @@ def test_the_line_unfolds_into_the_form_and_diagnostics_are_a_tab(chrome: Any, s
     tab.close()
 
 
+@pytest.mark.long
 def test_the_demo_lands_on_the_moving_result(chrome: Any, served: Served, root: Path) -> None:
     before = {run.id for run in RunStore(root)}
     tab = Tab(chrome, served).open("")

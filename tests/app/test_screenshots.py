@@ -57,6 +57,7 @@ def keep(tab: Tab, name: str, scheme: str) -> None:
     assert "This page failed" not in tab.page.inner_text("body")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -> None:
     tab = Tab(chrome, served, scheme)
@@ -99,6 +100,7 @@ def test_pages(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -
     tab.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_results(scheme: str, chrome: Any, served: Served, runs: dict[str, Run]) -> None:
     tab = Tab(chrome, served, scheme)
@@ -127,6 +129,7 @@ def test_results(scheme: str, chrome: Any, served: Served, runs: dict[str, Run])
     tab.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_empty_states(scheme: str, chrome: Any, empty: Served) -> None:
     tab = Tab(chrome, empty, scheme)

@@ -123,7 +123,7 @@ def test_the_next_step_is_read_from_its_top(chrome: Any, served: Served) -> None
     tab.close()
 
 
-@pytest.mark.parametrize("width", SCHEMES)
+@pytest.mark.parametrize("width", [pytest.param(w, marks=[] if w == 390 else pytest.mark.long) for w in SCHEMES])
 def test_steps_fit_the_window(width: int, chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served, SCHEMES[width])
     tab.page.set_viewport_size({"width": width, "height": 1000})

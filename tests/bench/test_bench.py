@@ -77,6 +77,7 @@ def test_both_phases_of_ace_compute_the_gradients_of_algorithm_1() -> None:
         assert p.grad is None or (p.grad - exact[name]).norm() <= 1e-6 * exact[name].norm(), name
 
 
+@pytest.mark.long
 def test_bench_ushcn_prints_both_ratios(monkeypatch: pytest.MonkeyPatch,
                                                    capsys: pytest.CaptureFixture[str]) -> None:
     whole = ushcn.measure
@@ -90,6 +91,7 @@ def test_bench_ushcn_prints_both_ratios(monkeypatch: pytest.MonkeyPatch,
     assert f"gru-ode-bayes: {result['ace']:.1f} (target" in ushcn.render(result)
 
 
+@pytest.mark.long
 def test_bench_image_prints_ratios(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "MNIST", ImageShape(1, 28, 10, 8, 0))
     monkeypatch.setattr(image, "TOLERANCE", 1e-2)

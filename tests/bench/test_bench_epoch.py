@@ -15,6 +15,7 @@ from acenode.config import read_seeds
 from acenode.errors import UserError
 
 
+@pytest.mark.long
 def test_an_epoch_on_the_bundled_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                         capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path))

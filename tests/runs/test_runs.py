@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from quick_settings import QUICK
+from quick_settings import QUICK, quick_settings
 
 from acenode import SolveError, UserError, experiments
 from acenode.cli import main
@@ -39,7 +39,7 @@ def test_a_finished_run_has_all_files(train: Train) -> None:
     assert outcome.state == run.status()["state"] == "finished", outcome.error
     assert {p.name for p in run.path.iterdir()} == {"config.json", "status.json", "metrics.jsonl", "snapshots",
                                                    "checkpoints", "result.json", "log.txt", "lock"}
-    assert run.config() == experiments.get("mnist").configure("ace", **{**QUICK, "epochs": 2})
+    assert run.config() == experiments.get("mnist").configure("ace", **quick_settings("ace", {"epochs": 2}))
     description = run.description()
     assert description["params"] == outcome.params == 31_690
     assert description["environment"]["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
