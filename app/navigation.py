@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from acenode.errors import UserError
 from acenode.experiments import EXAMPLES, EXPERIMENTS, get, imported_names
 
 HERE = Path(__file__).resolve().parent
@@ -38,6 +40,20 @@ def experiment(name: str) -> Any:
     return st.Page(PAGES / "experiment.py", title=get(name).title, icon=":material/science:", url_path=name)
 
 
+def imported() -> list[Any]:
+    """Return the pages of the imported sets that can be read."""
+    pages = []
+    for name in imported_names():
+        with contextlib.suppress(UserError):  # the page Your data says what is wrong with the others
+            pages.append(experiment(name))
+    return pages
+
+
+def your_data() -> Any:
+    """Return the page that imports tables and trains on them."""
+    return st.Page(PAGES / "your_data.py", title="Your data", icon=":material/upload_file:", url_path="your-data")
+
+
 def compare() -> Any:
     """Return the page that compares runs."""
     return st.Page(PAGES / "compare.py", title="Compare", icon=":material/compare_arrows:", url_path="compare")
@@ -50,6 +66,7 @@ def runs() -> Any:
 
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
-    return {"": [home(), tour(), playground(), paper()], "Experiments": [experiment(name) for name in EXPERIMENTS],
-            "Named variables": [experiment(name) for name in (*EXAMPLES, *imported_names())],
+    first = [home(), tour(), playground(), paper(), your_data()]
+    return {"": first, "Experiments": [experiment(name) for name in EXPERIMENTS],
+            "Named variables": [*(experiment(name) for name in EXAMPLES), *imported()],
             "Results": [compare(), runs()]}

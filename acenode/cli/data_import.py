@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acenode.cli.common import print_json
+from acenode.cli.common import print_json, run_store
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ def states(root: Path) -> list[DataState]:
 
 
 def imported_sets(root: Path) -> ImportedSets:
-    """Return the imported sets of a data folder; they cannot have the names of experiments and of other data sets."""
-    from acenode import experiments
+    """Return the imported sets of a data folder; they cannot have the names of experiments and of trained sets."""
     from acenode.data.importing.store import ImportedSets
-    from acenode.data.registry import DATA_SOURCES
+    from acenode.results.set_study import reserved_names
+    from acenode.runs.catalogue import Catalogue
 
-    return ImportedSets(root, lambda: frozenset({*experiments.EXPERIMENTS, *DATA_SOURCES}))
+    return ImportedSets(root, lambda: reserved_names(Catalogue(run_store(Namespace(runs=None)))))
 
 
 def _columns(table: TableFile, options: Namespace) -> Columns:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
-from acenode.cli import data, data_import, programs, record, registry, runs, study, training
+from acenode.cli import data, data_import, predict, programs, record, registry, runs, study, training
 from acenode.cli.reproduce import reproduce
 from acenode.config.presets import CHOSEN, PRESETS
 
@@ -21,7 +21,7 @@ class OneLineParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-READING = ("list", "show", "table", "export", "reproduce")  # commands that also take `--runs recorded`
+READING = ("list", "show", "table", "export", "reproduce", "predict")  # commands that also take `--runs recorded`
 
 
 class _Commands:
@@ -159,6 +159,10 @@ def _add_runs(commands: _Commands) -> None:
     p.add_argument("--to", required=True, metavar="FORMAT", help="a run: csv, html, tensorboard; a study: csv, md, "
                    "tex, svg, html, py, sh; site: reports of all names with an index")
     p.add_argument("--out", type=Path, metavar="PATH", help="where to write (a folder, or a file for html)")
+    p = commands.add("predict", predict.predict, "apply a trained model to new rows of your own data", runs=True)
+    _add_run_argument(p)
+    p.add_argument("file", metavar="FILE", help="a CSV or Parquet file with the columns of the set it was trained on")
+    p.add_argument("--out", type=Path, metavar="CSV", help="where to write (default: print)")
     p = commands.add("record", record.record, "keep compact copies of finished runs with the project", runs=True)
     p.add_argument("run_ids", nargs="+", metavar="RUN",
                    help="id of a run, a unique prefix of it, or `last`; `all` for every finished run of the folder")

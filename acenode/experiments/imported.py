@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from acenode.data.named_set import NamedSet, check_name
 from acenode.errors import UserError
 from acenode.experiments.base import Experiment
 from acenode.experiments.named import NamedSpec, experiment
+from acenode.files import Stamp, stamp
 
 FOLDER = "imported"  # in the data folder
 WORDS = {"forecast": "forecast what follows the first {given:g} {unit}", "fill": "fill in observations that were left "
@@ -22,7 +24,7 @@ def imported_names(root: Path | None = None) -> list[str]:
     """Return the names of the imported sets in a data folder, sorted."""
     try:
         folder = (root or data_dir()) / FOLDER
-        return sorted(path.parent.name for path in folder.glob("*/about.json"))
+        return sorted(path.parent.name for path in folder.glob("[!.]*/about.json"))
     except (OSError, UserError):
         return []
 
@@ -39,7 +41,13 @@ def imported_experiment(name: str, root: Path | None = None) -> Experiment | Non
         return None
     if not is_file(folder / "about.json"):
         return None
-    source = NamedSet.load(folder)
+    return _experiment(folder, stamp(folder / "about.json"), stamp(folder / "set.npz"))
+
+
+@lru_cache(maxsize=16)
+def _experiment(folder: Path, about: Stamp | None, arrays: Stamp | None) -> Experiment:
+    """Return the experiment of a set, read once until one of its files changes."""
+    source, name = NamedSet.load(folder), folder.name
 
     def load(root: Path | None) -> NamedSet:
         return source if root is None else NamedSet.load(root / FOLDER / name)

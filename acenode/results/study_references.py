@@ -1,7 +1,7 @@
 """Trivial references of an experiment: what one gets without a model, on the same test set and in the same metric.
 
 Classification: the majority class of the training data. Series: the mean of each variable over the training data, and
-the last value that was observed before.
+the last value that was observed before. Named variables: a regression too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import numpy as np
 from acenode import experiments
 from acenode.config import Config
 from acenode.errors import UserError
+from acenode.files import Stamp, stamp
 
 if TYPE_CHECKING:
     from acenode.data.points import Points
     from acenode.experiments.forecast_task import ForecastTask
     from acenode.experiments.image_task import ImageTask
+    from acenode.experiments.named_task import NamedTask
     from acenode.experiments.series_task import SeriesTask
     from acenode.results.study_grid import StudyGrid
 
@@ -50,25 +52,30 @@ def study_references(grid: StudyGrid, root: Path) -> tuple[TrivialReference, ...
 def references(config: Config, root: Path, metric: str) -> tuple[TrivialReference, ...]:
     """Return the references of a configuration's data in this metric; none where the data is missing or damaged."""
     try:
-        values = _all_references(replace(config, seed=0, device="cpu"), root)
+        values = _all_references(replace(config, seed=0, device="cpu"), root, stamp(root / "imported"))
     except UserError:
         return ()
     return tuple(TrivialReference(name, found[metric]) for name, found in values.items() if metric in found)
 
 
 @lru_cache(maxsize=32)
-def _all_references(config: Config, root: Path) -> dict[str, dict[str, float]]:
-    """Return the metrics of every reference by its name, from the task's own splits."""
+def _all_references(config: Config, root: Path, version: Stamp | None) -> dict[str, dict[str, float]]:
+    """Return the metrics of every reference by its name, from the task's own splits.
+
+    `version` changes when a set is imported or deleted: another one may have its name then.
+    """
     import torch
 
     from acenode.backend import PLAIN
     from acenode.experiments.forecast_task import ForecastTask
     from acenode.experiments.image_task import ImageTask
+    from acenode.experiments.named_task import NamedTask
     from acenode.experiments.series_task import SeriesTask
 
     task: Any = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
     kinds: dict[type, Callable[[Any], dict[str, dict[str, float]]]] = {
-        ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references}
+        ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references,
+        NamedTask: named_references}
     return kinds[type(task)](task)
 
 
@@ -131,6 +138,15 @@ def forecast_references(task: ForecastTask) -> dict[str, dict[str, float]]:
             sums[name] += (squared * m).sum(), (nll * m).sum(), m.sum()
     return {name: {"mse": float(squared / count), "negll": float(nll / count)}
             for name, (squared, nll, count) in sums.items()}
+
+
+def named_references(task: NamedTask) -> dict[str, dict[str, float]]:
+    """Return the references of named variables: mean, last value and ridge, or logistic regression for classes."""
+    from acenode.experiments.named_references import label_references, value_references
+
+    if task.source.task == "classify":
+        return label_references(task.data)
+    return {name: {"mse": errors.mse} for name, errors in value_references(task.data).items()}
 
 
 def last_values(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:

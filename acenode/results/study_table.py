@@ -72,7 +72,8 @@ def caption(grid: StudyGrid) -> str:
     """Say what the table measures, on which data, and what is held equal."""
     study, measure = grid.study, grid.measure
     experiment = experiments.get(study.experiment)
-    data = f"bundled sample ({experiment.about_sample})" if study.data == "sample" else "full data"
+    sample = "bundled sample" if experiment.source else experiment.sample_title
+    data = f"{sample} ({experiment.about_sample})" if study.data == "sample" else "full data"
     equal = settings_text({k: v for k, v in study.held.items() if k not in RECORDING})
     held = f"; {equal} in all groups" if equal else ""
     lower = "" if measure.higher_is_better else ", lower is better"

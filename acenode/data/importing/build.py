@@ -99,20 +99,23 @@ def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
         ids=tuple(piece.id for piece in pieces), series=tuple(Record.from_gaps(p.t, p.x) for p in pieces), task=task,
         given=given, labels=labels, classes=classes,
         parts=dict(zip(PARTS, (parts.train, parts.validation, parts.test), strict=True)))
-    return ImportedTable(made, columns, window, tuple(notes))
+    return ImportedTable(made, replace(columns, variables=found.names), window, tuple(notes))
 
 
 def read_series(table: TableFile, columns: Columns, unit: str, origin: str) -> tuple[Observations, list[Piece]]:
-    """Read the series of another table with the same columns, in a set's unit and from its origin of time."""
+    """Read the series of another table with the same columns, in a set's unit and from its origin of time.
+
+    Rows without values stay; labels are not read.
+    """
     head = table.head()
-    found = read_observations(table, checked_columns(replace(columns, form=None), head))
+    found = read_observations(table, checked_columns(replace(columns, form=None, label=None), head))
     if found.is_date != bool(origin):
         raise UserError(f"column {columns.time!r} has {'dates' if found.is_date else 'numbers'}, but the set has "
                         f"{'dates' if origin else 'numbers'}: write times in the same way")
     if found.is_date:
         start = times.TimeReader("date")(origin)
         found = replace(found, t=(found.t - start) / times.SECONDS[unit])
-    return found, _cut_by_series(found)
+    return found, cut_by_series(found)
 
 
 def _in_units(found: Observations, columns: Columns, wanted: str) -> tuple[str, str, Observations]:
@@ -130,18 +133,17 @@ def _in_units(found: Observations, columns: Columns, wanted: str) -> tuple[str, 
     return unit, times.date_text(start), replace(found, t=(found.t - start) / times.SECONDS[unit])
 
 
-def _cut_by_series(found: Observations) -> list[Piece]:
-    """Return the series, without rows in which nothing was observed."""
-    observed = ~np.isnan(found.x).all(1)
-    series, t, x = found.series[observed], found.t[observed], found.x[observed]
-    starts = np.searchsorted(series, np.arange(len(found.ids) + 1))
-    return [Piece(id, i, t[a:b], x[a:b]) for i, (id, a, b) in
+def cut_by_series(found: Observations) -> list[Piece]:
+    """Return the series."""
+    starts = np.searchsorted(found.series, np.arange(len(found.ids) + 1))
+    return [Piece(id, i, found.t[a:b], found.x[a:b]) for i, (id, a, b) in
             enumerate(zip(found.ids, starts[:-1], starts[1:], strict=True))]
 
 
 def _pieces(found: Observations) -> tuple[list[Piece], list[str]]:
-    """Return the series with two times or more, and what was left out."""
-    pieces = _cut_by_series(found)
+    """Return the series with two times or more, without rows in which nothing was observed, and what was left out."""
+    observed = ~np.isnan(found.x).all(1)
+    pieces = cut_by_series(replace(found, series=found.series[observed], t=found.t[observed], x=found.x[observed]))
     kept = [piece for piece in pieces if len(piece.t) >= 2]
     if not kept:
         raise UserError("no series has two times: choose the column that names the series (--id), or none if all rows "

@@ -33,6 +33,7 @@ class Observations:
         t: (N,) times as read: numbers, or seconds since 1970.
         x: (N, V) with NaN in gaps.
         is_date: True if times are dates.
+        names: V names of columns, or of variables in a long table, with their units.
         labels: the class of each series, empty without a label column.
     """
 
@@ -43,6 +44,7 @@ class Observations:
     t: np.ndarray
     x: np.ndarray
     is_date: bool
+    names: tuple[str, ...]
     labels: tuple[str, ...] = ()
 
 
@@ -86,7 +88,7 @@ def read_observations(table: TableFile, columns: Columns) -> Observations:
     if len({name for name, _ in split}) < len(split):  # equal without their units
         split = [(name, "") for name in names]
     return Observations(tuple(found.ids), tuple(name for name, _ in split), tuple(unit for _, unit in split), series, t,
-                        x, time.is_date, labels)
+                        x, time.is_date, tuple(names), labels)
 
 
 def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[list[str], _Rows, array | None]:

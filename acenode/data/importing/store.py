@@ -29,6 +29,7 @@ from acenode.files import read_json, write_json
 FOLDER = "imported"
 DETAILS = "import.json"
 FORMAT = 1
+MAX_NAME = 40  # characters: names of studies begin with that of their set
 _PART = ".part"
 
 
@@ -40,6 +41,15 @@ class StoredSet:
     path: Path
     set: NamedSet | None
     error: str = ""
+
+
+@dataclass(frozen=True)
+class ImportDetails:
+    """How a set was made of its file."""
+
+    columns: Columns
+    window: float | None  # the length of its windows, None if series are whole
+    notes: tuple[str, ...]
 
 
 class ImportedSets:
@@ -80,12 +90,13 @@ class ImportedSets:
                 found.append(StoredSet(name, self.folder / name, None, str(error)))
         return found
 
-    def columns(self, name: str) -> Columns:
-        """Return what the columns of a set's file meant, to read another file in the same way."""
+    def details(self, name: str) -> ImportDetails:
+        """Return how a set was made of its file, to read another file in the same way."""
         self.require(name)
         try:
-            values: dict[str, Any] = read_json(self.path(name) / DETAILS)["columns"]
-            return Columns(**{**values, "variables": tuple(values["variables"])})
+            values: dict[str, Any] = read_json(self.path(name) / DETAILS)
+            columns = Columns(**{**values["columns"], "variables": tuple(values["columns"]["variables"])})
+            return ImportDetails(columns, values["window"], tuple(values["notes"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{self.path(name) / DETAILS} cannot be read: import the file again") from error
 
@@ -93,7 +104,10 @@ class ImportedSets:
         """Raise an error if a new set cannot have that name."""
         check_name(name)
         if name in self.reserved():
-            raise UserError(f"{name!r} is the name of an experiment or a data set of the project: choose another one")
+            raise UserError(f"{name!r} is the name of an experiment, or of a set that runs were trained on: choose "
+                            "another one")
+        if len(name) > MAX_NAME:
+            raise UserError(f"{name!r} has {len(name)} characters: use at most {MAX_NAME}")
         if self.path(name).exists():
             raise UserError(f"there is a set {name!r} already: choose another name, or delete it with "
                             f"`acenode data delete {name}`")

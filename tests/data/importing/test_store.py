@@ -34,7 +34,7 @@ def test_a_set_is_written_and_read(sets: ImportedSets) -> None:
     loaded = sets.load("wells")
     assert loaded.variables == ("a", "b")
     assert np.array_equal(loaded.series[3].x, made.set.series[3].x)
-    assert sets.columns("wells") == made.columns
+    assert sets.details("wells").columns == made.columns
     assert [stored.name for stored in sets.list()] == ["wells"]
 
 

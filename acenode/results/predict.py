@@ -1,0 +1,276 @@
+"""Apply a trained model of named variables to new rows: forecast, fill in or classify, in the variables' own units.
+
+    write_csv(predict_file("runs/<id>", "new.csv"), "predicted.csv")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from acenode import experiments
+from acenode.data.folder import data_dir
+from acenode.data.importing.build import read_series
+from acenode.data.importing.columns import Columns
+from acenode.data.importing.corrections import corrected_columns
+from acenode.data.importing.cutting import Piece
+from acenode.data.importing.store import ImportedSets
+from acenode.data.importing.table import TableFile
+from acenode.data.named_set import NamedSet, Record
+from acenode.errors import UserError
+from acenode.runs.store import Run, RunStore
+
+if TYPE_CHECKING:
+    from acenode.data.points import TimeSeries
+    from acenode.experiments.named_task import NamedTask
+
+BATCH = 200  # series that are predicted at a time
+SLACK = 1e-6  # of the duration
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedSeries:
+    """Predictions for one series, in own units.
+
+    Args:
+        id: of the series.
+        t: (n,) times at which values are predicted, in the set's unit of time.
+        x: (n, V) predictions.
+        observed: (n, V) values of the file at these times, NaN where there is none.
+        probabilities: (classes,) for a classification; then there are no times.
+    """
+
+    id: str
+    t: np.ndarray
+    x: np.ndarray
+    observed: np.ndarray
+    probabilities: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predictions for all series of a file."""
+
+    source: NamedSet
+    series: tuple[PredictedSeries, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Predictor:
+    """A run's model with its best parameters.
+
+    Args:
+        run: a finished run on named variables.
+        root: the data folder, which has the set that the run was trained on.
+
+    Raises:
+        UserError: the run has no parameters, or predicts something else.
+    """
+
+    def __init__(self, run: Run, root: Path) -> None:
+        import torch
+
+        from acenode.backend import PLAIN
+        from acenode.experiments.named_task import NamedTask
+
+        config, best = run.config(), run.path / "checkpoints" / "best.safetensors"
+        if not best.is_file():
+            raise UserError(f"{run.id} has no stored parameters: train it to the end first")
+        task = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
+        if not isinstance(task, NamedTask):
+            raise UserError(f"{run.id} was trained on {config.experiment}: only runs on named variables and on data of "
+                            "your own predict new rows")
+        self.task: NamedTask = task
+        self.source, self.root = task.source, root
+        _load(task, best)
+
+    def file(self, table: TableFile) -> Prediction:
+        """Predict the series of a file whose columns are those of the set."""
+        columns, windowed = self._columns(table)
+        found, pieces = read_series(table, columns, self.source.time_unit, self.source.time_origin)
+        if found.variables != self.source.variables:
+            raise UserError(f"{table.name} has the variables {', '.join(found.variables)}, but the model "
+                            f"{', '.join(self.source.variables)}")
+        notes: list[str] = []
+        if self.source.task == "classify":
+            return Prediction(self.source, tuple(self._classify(pieces)))
+        wanted = [one for piece in pieces for one in (self._ahead(piece, windowed, notes)
+                                                      if self.source.task == "forecast" else self._gaps(piece))]
+        if not wanted:
+            raise UserError(f"there is nothing to predict in {table.name}: " + (
+                "no gaps" if self.source.task == "fill" else "no series has values in the time that is given"))
+        return Prediction(self.source, tuple(self._values(wanted)), tuple(dict.fromkeys(notes)))
+
+    def course(self, index: int, points: int = 100) -> PredictedSeries:
+        """Predict a series of the set itself on a fine grid of times, for a chart."""
+        from acenode.experiments.named_report import at_times
+
+        batch, record = self.task.data.batch([index]), self.source.series[index]
+        grid = np.linspace(*batch.span, points)
+        x = at_times(self.task.model, self.task.data, batch, grid, self.task.device)[0]
+        return PredictedSeries(self.source.ids[index], record.t[0] + grid * self.source.duration,
+                               x * self.source.std + self.source.mean, np.full(x.shape, np.nan))
+
+    def hidden(self, index: int) -> np.ndarray:
+        """Return which observations of a series of the set are held out to be filled in, (n, V)."""
+        return self.task.data.hidden([index])[0]
+
+    def classes_of(self, index: int) -> np.ndarray:
+        """Return the probability of each class for a series of the set, (classes,)."""
+        record = self.source.series[index]
+        piece = Piece(self.source.ids[index], index, record.t, np.where(record.m, record.x, np.nan))
+        (found,) = self._classify([piece])
+        assert found.probabilities is not None
+        return found.probabilities
+
+    # What is asked ------------------------------------------------------------------------------------------------
+
+    def _columns(self, table: TableFile) -> tuple[Columns, bool]:
+        """Return what the columns of a file mean, and whether its series are cut into windows."""
+        sets = ImportedSets(self.root)
+        if sets.exists(self.source.name):
+            details = sets.details(self.source.name)
+            return details.columns, details.window is not None
+        columns = corrected_columns(table.head(), variables=self.source.variables, label="none")
+        return columns, columns.id is None
+
+    def _ahead(self, piece: Piece, windowed: bool, notes: list[str]) -> list[_Wanted]:
+        """Return what a forecast sees of a series and the times it is asked for.
+
+        Of windows, the last values are given; of whole series, the first. The times are those of the rows that follow,
+        or, if there are none, typical steps up to the end of what the model was trained for.
+        """
+        source, known = self.source, ~np.isnan(piece.x).all(1)
+        if not known.any():
+            return []
+        t = piece.t[known]
+        if windowed:  # the window that ends with the last values
+            start = int(np.searchsorted(t, t[-1] - source.given, side="right"))
+            first, last = t[start], t[-1]
+        else:
+            first = t[0]
+            last = t[t < first + source.given][-1]
+        end = first + source.duration * (1 + SLACK)
+        asked = piece.t[piece.t > last]
+        if (asked > end).any():
+            notes.append(f"times more than {source.duration:g} {source.time_unit} after the first given value were "
+                         "left out".replace("  ", " "))
+        asked = asked[asked <= end]
+        if not len(asked) and not (piece.t > last).any():
+            step = _typical_step(source)
+            asked = np.arange(last + step, end, step)
+        given = (piece.t >= first) & (piece.t <= last) & known
+        return [_Wanted(piece.id, Record.from_gaps(piece.t[given], piece.x[given]), asked, _at(piece, asked))] \
+            if len(asked) else []
+
+    def _gaps(self, piece: Piece) -> list[_Wanted]:
+        """Return the parts of a series, none longer than the model was trained for, with the times of their gaps."""
+        found = []
+        for start in np.arange(piece.t[0], piece.t[-1] + SLACK, self.source.duration * (1 + SLACK)):
+            inside = (piece.t >= start) & (piece.t < start + self.source.duration * (1 + SLACK))
+            t, x = piece.t[inside], piece.x[inside]
+            gaps = np.isnan(x).any(1)
+            if gaps.any() and not np.isnan(x).all():
+                found.append(_Wanted(piece.id, Record.from_gaps(t, x), t[gaps], x[gaps]))
+        return found
+
+    # What is predicted --------------------------------------------------------------------------------------------
+
+    def _values(self, wanted: Sequence[_Wanted]) -> list[PredictedSeries]:
+        from acenode.data.named_batches import scaled
+        from acenode.data.points import TimeSeries
+
+        V, found = len(self.source.variables), []
+        for one in range(0, len(wanted), BATCH):
+            part = wanted[one:one + BATCH]
+            seen = [scaled(each.given, self.source) for each in part]
+            asked = [((each.t - each.given.t[0]) / self.source.duration).astype(np.float32) for each in part]
+            target = [TimeSeries(t, np.zeros((len(t), V), np.float32), np.ones((len(t), V), np.float32)) for t in asked]
+            x = self._predict(seen, target)
+            found += [PredictedSeries(each.id, each.t, x[b, :len(each.t)], each.observed)
+                      for b, each in enumerate(part)]
+        return found
+
+    def _predict(self, seen: list[TimeSeries], target: list[TimeSeries]) -> np.ndarray:
+        import torch
+
+        batch = replace(self.task.data.assemble([0] * len(seen), seen, target), times=None)  # times of their own
+        with torch.no_grad():
+            x = self.task.model(batch).x
+        assert x is not None
+        return x.double().numpy() * self.source.std + self.source.mean
+
+    def _classify(self, pieces: Sequence[Piece]) -> list[PredictedSeries]:
+        import torch
+
+        from acenode.data.named_batches import scaled
+
+        none, found = np.zeros((0, len(self.source.variables))), []
+        usable = [piece for piece in pieces if not np.isnan(piece.x).all()]
+        for one in range(0, len(usable), BATCH):
+            part = usable[one:one + BATCH]
+            seen = [scaled(Record.from_gaps(piece.t, piece.x), self.source) for piece in part]
+            empty = [series.part(np.zeros(len(series.t), bool)) for series in seen]
+            with torch.no_grad():
+                logits = self.task.model(self.task.data.assemble([0] * len(seen), seen, empty)).logits
+            found += [PredictedSeries(piece.id, none[:, 0], none, none, row) for piece, row in
+                      zip(part, torch.softmax(logits.double(), -1).numpy(), strict=True)]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """The observations that are given, and the times that are asked for."""
+
+    id: str
+    given: Record
+    t: np.ndarray
+    observed: np.ndarray
+
+
+def predict_file(run: Run | str | Path, file: Path | str | TableFile, *, data: Path | None = None) -> Prediction:
+    """Apply a trained model to the rows of a file.
+
+    Args:
+        run: a finished run on named variables, or its folder.
+        file: a CSV or Parquet file with the columns of the set that the run was trained on.
+        data: the data folder; the usual one if None.
+
+    Returns:
+        Forecasts of the rows that follow what is given, values for gaps, or probabilities of classes: whatever the run
+        was trained for.
+    """
+    if not isinstance(run, Run):
+        folder = Path(run)
+        run = RunStore(folder.parent).open(folder.name)
+    table = file if isinstance(file, TableFile) else TableFile(Path(file))
+    return Predictor(run, data_dir() if data is None else data).file(table)
+
+
+def _load(task: NamedTask, best: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        task.model.load_state_dict(load_file(best))
+    except (SafetensorError, RuntimeError, OSError):
+        raise UserError(f"{best} does not fit the set any more: train the run again") from None
+    task.model.eval()
+
+
+def _typical_step(source: NamedSet) -> float:
+    return float(np.median(np.concatenate([np.diff(record.t) for record in source.series if len(record.t) > 1])))
+
+
+def _at(piece: Piece, t: np.ndarray) -> np.ndarray:
+    """Return the values of a series at these times, NaN where it has none."""
+    found = np.full((len(t), piece.x.shape[1]), np.nan)
+    if len(piece.t):
+        place = np.minimum(np.searchsorted(piece.t, t), len(piece.t) - 1)
+        same = piece.t[place] == t
+        found[same] = piece.x[place[same]]
+    return found

@@ -1,0 +1,128 @@
+"""The page Your data without a browser: upload, correct, preview, import, rename, delete twice, train, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acenode_app.services import Services
+from importing_tables import labelled, long, wide
+from streamlit.testing.v1 import AppTest
+from trained_sets import TINY, import_set, trained
+
+from acenode.data.importing.store import ImportedSets
+from acenode.runs.studies import StudyStore
+
+Page = Callable[..., AppTest]
+
+
+@pytest.fixture
+def sets(services: Services, monkeypatch: pytest.MonkeyPatch) -> ImportedSets:
+    monkeypatch.setenv("ACENODE_DATA", str(services.data_root))
+    return ImportedSets(services.data_root)
+
+
+def uploaded(page: Page, name: str, content: str | bytes) -> AppTest:
+    app = page("your-data")
+    app.file_uploader[0].set_value((name, content.encode() if isinstance(content, str) else content, "text/csv"))
+    return app.run()
+
+
+def texts(app: AppTest) -> str:
+    return " ".join(element.value for kind in (app.markdown, app.caption, app.error, app.warning) for element in kind
+                    ).replace("\\", "")
+
+
+def by_key(elements: Any, end: str) -> Any:
+    return next(element for element in elements if element.key.endswith(end))
+
+
+def test_a_wide_file_is_previewed_and_imported(page: Page, sets: ImportedSets) -> None:
+    app = uploaded(page, "Wind park.csv", wide())
+    assert not app.exception
+    assert by_key(app.selectbox, "/time").value == "time"
+    assert "2 variables, 7% gaps" in texts(app)
+    assert app.dataframe[0].value["Variable"].tolist() == ["wind (m/s)", "power (kW)"]
+    assert app.dataframe[0].value["Gaps"].tolist()[0] == "0.0%"
+    by_key(app.button, "/import").click().run()
+    assert sets.names() == ["wind-park"]
+    assert not app.exception
+    assert app.title[0].value == "wind\\-park"  # the set is open
+    assert not (sets.folder / "wind-park" / "original.csv").exists()
+
+
+def test_columns_can_be_corrected(page: Page, sets: ImportedSets) -> None:
+    app = uploaded(page, "ward.csv", labelled())
+    assert by_key(app.selectbox, "/label").value == "label"
+    assert "Classes: ill 12, well 12" in texts(app)
+    by_key(app.selectbox, "/label").set_value("(none)").run()
+    assert "The first 2 days of each are given" in texts(app)
+    by_key(app.selectbox, "/id").set_value("(none)").run()
+    assert "has the same time" in app.error[0].value.replace("\\", "")
+    assert "--id" not in app.error[0].value
+    assert sets.names() == []
+
+
+def test_a_long_file_is_recognised(page: Page, sets: ImportedSets) -> None:
+    app = uploaded(page, "clinic.csv", long())
+    assert by_key(app.selectbox, "/variable").value == "variable"
+    assert "24 series of about 8 times in 7 hours, 2 variables" in texts(app)
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"PK\x03\x04", "zip archive"),
+                                                (b"time,a,b\n1,2\n", "Row 2 has 2 cells")])
+def test_a_bad_file_gets_its_sentence(page: Page, sets: ImportedSets, content: bytes, words: str) -> None:
+    app = uploaded(page, "bad.csv", content)
+    assert words in app.error[0].value
+    assert not app.exception
+    assert not sets.folder.exists()
+
+
+def test_sets_are_renamed_and_deleted_after_asking_twice(page: Page, sets: ImportedSets) -> None:
+    import_set(sets.folder.parent, "clinic")
+    app = page("your-data")
+    app.button(key="your-data/rename/clinic").click().run()
+    app.text_input(key="your-data/new/clinic").set_value("mnist").run()
+    app.button(key="your-data/save/clinic").click().run()
+    assert "choose another" in app.error[0].value
+    app.button(key="your-data/rename/clinic").click().run()
+    app.text_input(key="your-data/new/clinic").set_value("hospital").run()
+    app.button(key="your-data/save/clinic").click().run()
+    assert sets.names() == ["hospital"]
+    app.button(key="your-data/delete/hospital").click().run()
+    assert sets.names() == ["hospital"]
+    app.button(key="your-data/keep/hospital").click().run()
+    app.button(key="your-data/delete/hospital").click().run()
+    app.button(key="your-data/sure/hospital").click().run()
+    assert sets.names() == []
+    assert "None yet" in texts(app)
+
+
+def test_a_link_to_a_missing_set_says_so(page: Page, sets: ImportedSets) -> None:
+    assert "no imported set gone here" in texts(page("your-data", set="gone"))
+
+
+def test_training_and_its_answer(page: Page, services: Services, sets: ImportedSets,
+                                 monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Train queues six runs as a study; with finished runs the page answers in words and draws any series."""
+    import_set(services.data_root, "wind")
+    monkeypatch.setattr("acenode.experiments.imported.imported_values", lambda source: {
+        **{k: v for k, v in TINY.items() if k != "device"}, "relative_to": "last"})
+    started: list[Any] = []
+    monkeypatch.setattr(type(services.launcher), "start", lambda self, config: started.append(config))
+    app = page("your-data", set="wind")
+    assert not app.exception
+    app.button(key="your-data/wind/train").click().run()
+    assert [(c.method, c.seed) for c in started] == [(m, s) for s in range(3) for m in ("ace", "no-attention")]
+    assert StudyStore(services.store).exists("wind-ace")
+    for method in ("ace", "no-attention"):
+        trained(services.data_root, services.store.root, "wind", method)
+    app = page("your-data", set="wind")
+    assert not app.exception
+    assert "cannot be told with 1 seed" in texts(app)
+    assert "Strongest influences" in texts(app)
+    assert app.dataframe[0].value["Group"].tolist()[:2] == ["ACE", "No attention"]
+    assert "power (kW)" in app.dataframe[1].value["Variable"].tolist()
+    assert by_key(app.selectbox, "/series").value in range(67)
