@@ -53,12 +53,14 @@ def show() -> None:
     bands = st.toggle("Average over seeds", True, key="bands", bind="query-params",
                       help="One line for each group, with a band for the spread over its seeds")
     components.curves("compare-curves", drawn, labels.measure_of(chosen[0]), bands=bands)
-    _show_differences(chosen)
+    _show_differences(chosen, group_of)
     st.subheader("State h(t) and attention a(t)")
-    if len(chosen) > MAX_PLAYERS:
-        st.caption(f"The first {MAX_PLAYERS} of the chosen runs.")
-    played = {e.id for e in chosen[:MAX_PLAYERS]}
-    components.player("compare-player", [run for run in drawn if run["id"] in played])
+    played = [e.id for e in first_comparison.one_of_each(chosen, group_of)[:MAX_PLAYERS]]
+    if len(chosen) > len(played):
+        st.caption("One run of each group, of the same seed where there is one"
+                   + f"; the first {MAX_PLAYERS} groups" * (len(set(group_of.values())) > MAX_PLAYERS))
+    components.player("compare-player", sorted((run for run in drawn if run["id"] in played),
+                                               key=lambda run: played.index(str(run["id"]))))
     st.subheader("Results")
     if not any(e.state == "finished" for e in chosen):
         st.caption("None of these runs is finished yet.")
@@ -70,12 +72,27 @@ def _choose(entries: list[Entry]) -> list[Entry]:
     if not entries:
         st.caption("No run matches these filters.")
         return []
-    first = {e.id for e in first_comparison.choose(entries)}
-    chosen = run_tables.select("chosen", entries, COLUMNS, [i for i, e in enumerate(entries) if e.id in first],
-                               TABLE_HEIGHT)
+    first = _first(entries)
+    place = {run_id: i for i, run_id in enumerate(first)}
+    ordered = sorted(entries, key=lambda e: place.get(e.id, len(first)))  # what is selected at first stands at the top
+    chosen = run_tables.select("chosen", ordered, COLUMNS, list(range(len(first))), TABLE_HEIGHT)
+    st.caption(f"{len(chosen)} of {len(entries)} runs selected")
     if chosen:
         keep_in_url([e.id for e in chosen])
     return chosen
+
+
+def _first(entries: list[Entry]) -> list[str]:
+    """Return the runs that are selected at first: those of the URL, or a comparison of ACE with its baselines.
+
+    The answer stays the same while the filters leave the same runs, so that the rows keep their places.
+    """
+    ids = {e.id for e in entries}
+    key = f"compare/first/{hash(frozenset(ids))}"
+    if key not in st.session_state:
+        linked = [n for n in linked_runs() if n in ids]
+        st.session_state[key] = linked or [e.id for e in first_comparison.choose(entries)]
+    return st.session_state[key]
 
 
 def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
@@ -148,17 +165,19 @@ def _show_table(found: ComparedGroups) -> None:
                    * ("Paper" not in table.heads))
 
 
-def _show_differences(chosen: list[Entry]) -> None:
-    """Show the settings in which the runs differ, one column for each run."""
+def _show_differences(chosen: list[Entry], group_of: dict[str, str]) -> None:
+    """Show the settings in which the groups differ, one column for each group."""
     st.subheader("Settings that differ")
     keys = differing(chosen)
     if not keys:
         st.caption(_ignored_differences(chosen))
         return
-    columns = {f"{labels.method_title(e.experiment, e.method)} · seed {e.seed} · {e.id[-4:]}": e
-               for e in chosen[:MAX_CURVES]}
-    rows = [{"Setting": labels.setting(k), **{name: str(e.config.get(k, "–")) for name, e in columns.items()}}
-            for k in keys]
+    rows = []
+    for key in keys:
+        values: dict[str, dict[str, None]] = {group: {} for group in group_of.values()}
+        for e in chosen:
+            values[group_of[e.id]][labels.setting_value(e.config.get(key, "–"))] = None
+        rows.append({"Setting": labels.setting(key), **{group: " / ".join(found) for group, found in values.items()}})
     st.dataframe(pd.DataFrame(rows), hide_index=True, placeholder="")
 
 

@@ -1,4 +1,4 @@
-"""The runs that Compare opens with: ACE against its baselines in one experiment, your own runs before recorded ones."""
+"""Which runs Compare opens with, ACE against its baselines in one experiment, and which of them it plays."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _groups(entries: Iterable[Entry]) -> list[Repeats]:
     found: dict[tuple[str, str], Repeats] = {}
     for e in sorted(entries, key=lambda e: e.created):
         repeats = found.setdefault((e.method, str(group_settings(e.config))), {})
-        repeats[tuple(e.config.get(key) for key in sorted(REPEATED))] = e
+        repeats[_repeat(e)] = e
     return list(found.values())
 
 
@@ -64,3 +64,27 @@ def _rank(group: Repeats) -> tuple[int, float]:
     order = {"ace": 0, HOSTS.get(newest.experiment): 1, "augmented": 2}.get(newest.method, 3)
     changed = bool(group_settings(newest.config)) and not newest.recorded
     return order + 3 * changed, -newest.created
+
+
+def one_of_each(entries: list[Entry], group_of: dict[str, str]) -> list[Entry]:
+    """Return one run of each group, if possible all of one seed and with snapshots; evolving attention comes first.
+
+    Args:
+        entries: the chosen runs.
+        group_of: the group of each run id.
+    """
+    groups: dict[str, Repeats] = {}
+    for e in entries:
+        groups.setdefault(group_of[e.id], {}).setdefault(_repeat(e), e)
+    playable = {_repeat(e): 0 for e in entries}
+    for group in groups.values():
+        for repeat, e in group.items():
+            playable[repeat] += 1 + bool(e.run.snapshots())
+    order = sorted(playable, key=lambda repeat: (-playable[repeat], str(repeat)))
+    found = [next(group[repeat] for repeat in order if repeat in group) for group in groups.values()]
+    return sorted(found, key=lambda e: e.config.get("attention") != "evolving")
+
+
+def _repeat(entry: Entry) -> tuple[object, ...]:
+    """Return what distinguishes runs of one group: seed and fold."""
+    return tuple(entry.config.get(key) for key in sorted(REPEATED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +16,7 @@ from acenode.runs.entry import Entry
 from .setting_titles import setting as setting
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
+COMMIT = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32}\b")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
          "unreadable": "?", "recorded": "◆"}
 
@@ -43,8 +45,13 @@ def state(entry: Entry) -> str:
 def provenance(entry: Entry) -> str:
     """Say when, on which device and with which version of the code a run was trained."""
     when = time.strftime("%d %b %Y", time.localtime(entry.created)) if entry.created else ""
-    code = f"code {entry.code}" if entry.code else ""
+    code = f"code {code_version(entry)}" if entry.code else ""
     return ", ".join(filter(None, (when, entry.device, code)))
+
+
+def code_version(entry: Entry) -> str:
+    """Return the version of the code and the first digits of its commit."""
+    return COMMIT.sub(r"\1", entry.code)
 
 
 def group(entry: Entry) -> str:

@@ -47,7 +47,7 @@ def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
         "Training time (s)": frame["seconds"],
         "Created": [time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else "" for e in entries],
         "Device": frame["device"],
-        "Code": [e.code for e in entries],
+        "Code": [labels.code_version(e) for e in entries],
         "Tags": frame["tags"],
         "Notes": frame["notes"],
         "Id": frame["run"],

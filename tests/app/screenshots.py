@@ -26,12 +26,14 @@ def main(folder: Path, wanted: list[str]) -> None:
         for scheme in SCHEMES:
             for width in WIDTHS:
                 page = chrome.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+                page.set_default_timeout(180_000)
                 for path in wanted or _pages(page, served.url):
                     page.set_viewport_size({"width": width, "height": 1000})
                     page.goto(f"{served.url}/{path}")
                     _settle(page)
-                    page.set_viewport_size({"width": width, "height": int(page.evaluate(GROW))})
-                    _settle(page)
+                    for _ in range(2):  # what comes into view is drawn, and may be higher
+                        page.set_viewport_size({"width": width, "height": int(page.evaluate(GROW))})
+                        _settle(page)
                     name = "".join(c if c.isalnum() or c == "-" else "_" for c in path) or "home"
                     page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
                 page.close()
@@ -46,7 +48,7 @@ def _pages(page: Any, url: str) -> list[str]:
 def _settle(page: Any) -> None:
     page.locator("h1").first.wait_for()
     page.wait_for_function(QUIET, timeout=60_000)
-    page.wait_for_timeout(1500)
+    page.wait_for_timeout(2500)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from acenode_app import first_comparison
+from acenode_app import first_comparison, labels
 from acenode_app.services import Services
 from catalogue_entries import entry
 from conftest import RunFolder
@@ -65,6 +65,13 @@ def test_nothing_to_choose_from() -> None:
     assert first_comparison.choose([]) == []
 
 
+def test_players_show_one_run_of_each_group_with_the_same_seed() -> None:
+    host = [entry("odenet", seed=n) for n in (0, 1, 2)]
+    ace = [entry("ace", seed=n) for n in (1, 3)]
+    found = first_comparison.one_of_each([*host, *ace], {e.id: e.method for e in (*host, *ace)})
+    assert [(e.method, e.seed) for e in found] == [("ace", 1), ("odenet", 1)]
+
+
 # The page -----------------------------------------------------------------------------------------------------------
 
 
@@ -89,3 +96,19 @@ def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder, se
     assert not any("best" in group for group in app.dataframe[1].value["Group"])
     assert [b.label for b in app.get("download_button")] == ["CSV", "Markdown", "LaTeX"]
     assert app.selectbox(key="by").options[:2] == ["All settings but the seed", "Method"]
+    assert "3 of 3 runs selected" in page_text(app)
+    groups = [group.removesuffix(" (baseline)") for group in app.dataframe[1].value["Group"]]
+    assert list(app.dataframe[2].value.columns) == ["Setting", *groups]
+
+
+def test_linked_runs_stand_at_the_top_of_the_table(page: Page, run_folder: RunFolder) -> None:
+    oldest = sorted(run_folder.finished(), key=lambda run: run.id)[0].id
+    app = no_exception(page("compare", runs=oldest))
+    assert app.dataframe[0].value["Id"].iloc[0] == oldest
+    assert "1 of 3 runs selected" in page_text(app)
+    assert "Choose runs of at least two groups" in page_text(app)
+
+
+def test_commits_are_shortened() -> None:
+    shown = labels.provenance(replace(entry(), device="CPU", code=f"0.1.0 {'0ae329b8' + 32 * 'e'}"))
+    assert shown == "CPU, code 0.1.0 0ae329b8"
