@@ -19,8 +19,8 @@ from .url_state import current_values, keep_in_url, linked_runs, options, warn_a
 MAX_PLAYERS = 4  # side by side
 MAX_CURVES = 40
 TABLE_HEIGHT = 320  # pixels
-COLUMNS = ["Run", "Seed", "Data", "State", "Test result", "Best validation", "Created", "Device", "Code", "Tags",
-           "Id"]
+COLUMNS = ["Run", "Experiment", "Seed", "Data", "State", "Test result", "Best validation", "Created", "Device", "Code",
+           "Tags", "Id"]
 DOWNLOADS = {"csv": ("CSV", "text/csv"), "md": ("Markdown", "text/markdown"), "tex": ("LaTeX", "text/plain")}
 WANTED = "base/wanted"  # session key of a chosen baseline that is not among the groups at present
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
@@ -143,7 +143,10 @@ def _show_answer(found: ComparedGroups) -> None:
     if not sentences:
         st.caption("Choose runs of at least two groups to compare them.")
         return
+    others = list(found.comparisons)
+    which = f"Is {others[0]}" if len(others) == 1 else "Which groups are"
     with st.container(border=True, key="compare-answer"):
+        st.markdown(f"**{messages.escape(f'{which} better than {found.baseline}?')}**")
         st.markdown("\n".join(f"- {messages.escape(text)}" for text in sentences))
 
 

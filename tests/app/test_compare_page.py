@@ -92,6 +92,8 @@ def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolde
 def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder, services: Services) -> None:
     run_folder.finished()
     app = no_exception(page("compare"))
+    assert "Is ACE" in page_text(app)
+    assert "better than ODE" in page_text(app)
     assert "cannot be told with 1 seed" in page_text(app)
     assert not any("best" in group for group in app.dataframe[1].value["Group"])
     assert [b.label for b in app.get("download_button")] == ["CSV", "Markdown", "LaTeX"]
