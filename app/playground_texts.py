@@ -72,6 +72,7 @@ HOW = """
 - **Second picture.** What a state has besides its visible coordinates: the appended coordinate, or the weight of
   attention, against h. A NODE has nothing else.
 - **Third picture.** What f reads (h′) against the state (h). Without attention they are equal, on the dashed diagonal.
+  In the plane, filled dots are the first coordinate and hollow ones the second.
 - **Loss.** On the points themselves, which are all there are: the playground shows what a network can represent, not
   how well it generalises. Each step trains ACE-NODE by Algorithm 1: f and q first, then g with the penalty λ‖θ_g‖.
 - **Settings act at once.** Learning rate, tolerance and λ apply from the next step on; another seed or number of hidden

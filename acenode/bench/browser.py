@@ -18,6 +18,7 @@ from typing import Any
 from acenode.errors import UserError
 
 CURVES = "[...document.querySelectorAll('div')].find(e => e.__curves)"
+PLAYGROUND = "[...document.querySelectorAll('div')].find(e => e.__playground)"
 PLAYER = "[...document.querySelectorAll('div')].find(e => e.__player)"
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 

@@ -105,7 +105,7 @@ def circles() -> Problem:
 
 def spirals() -> Problem:
     """Return two spirals around each other, to be separated by a straight line."""
-    turn = torch.linspace(0.0, 1.0, 36).sqrt() * 1.25 * 2 * math.pi  # evenly spaced along the arm
+    turn = torch.linspace(0.0, 1.0, 36).sqrt() * 2 * math.pi  # evenly spaced along the arm
     radius = 0.15 + 1.05 * turn / turn[-1]
     arm = torch.stack((radius * torch.cos(turn), radius * torch.sin(turn)), -1)
     return _sides("spirals", arm, -arm, 1.6)

@@ -4,7 +4,7 @@ import { line } from "./tour_draw.js";
 
 export const COLOURS = { node: "#8a8f98", augmented: "#3fa7a0", ace: "#b07aa1" };
 const DASHES = { node: [], augmented: [7, 4], ace: [2, 3] };  // they differ without colour, too
-const DECADES = 4;  // at most
+const DECADES = 5;  // at most
 
 export function drawLosses(g, w, h, networks, theme) {
   const box = { x: 54, y: 22, w: w - 64, h: h - 64 }, all = networks.flatMap(({ losses }) => losses).filter((v) => v > 0);

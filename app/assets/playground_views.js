@@ -51,6 +51,9 @@ function arrows(g, places, colours, alpha = 0.75) {
   }
 }
 
+const crowded = ({ colour }) => colour.length > 10;
+const inFront = ({ colour }) => [...colour.entries()].reverse();  // the first class is drawn last, so that it is seen
+
 const range = ({ problem: { centre }, picture: { reach } }) => [centre - reach, centre + reach];
 
 const fieldColours = ({ problem, picture, theme }) => picture.rates.shape[0] > 1
@@ -58,7 +61,7 @@ const fieldColours = ({ problem, picture, theme }) => picture.rates.shape[0] > 1
 
 // Two points on a line: h over time, with the arrows of (1, dh/dt).
 function overTime(g, w, h, scene) {
-  const { problem, picture, t, theme } = scene, box = { x: 44, y: 8, w: w - 54, h: h - 50 }, { reach } = picture;
+  const { problem, picture, t, theme } = scene, box = { x: 52, y: 8, w: w - 62, h: h - 50 }, { reach } = picture;
   const { X, Y } = axes(g, box, [-0.03, 1.05], range(scene), theme, ["Time (t)", "State (h)"]);
   const [seen, times, count] = picture.rates.shape, step = ARROW * box.w / times, places = [];
   for (let k = 0; k < times; k++) for (let n = 0; n < count; n++) {
@@ -81,8 +84,8 @@ function overTime(g, w, h, scene) {
 
 // Points of the plane at time t, their paths until then, and the field at t.
 function plane(g, w, h, scene) {
-  const { problem, picture, t, theme } = scene, side = Math.min(w - 54, h - 50);
-  const box = { x: 44, y: 8, w: side, h: side };
+  const { problem, picture, t, theme } = scene, side = Math.min(w - 62, h - 50);
+  const box = { x: 52, y: 8, w: side, h: side };
   const { X, Y } = axes(g, box, range(scene), range(scene), theme, ["First coordinate (h₁)", "Second coordinate (h₂)"]);
   const [seen, times, count] = picture.rates.shape, k = Math.round(t * (times - 1)), gap = side / Math.sqrt(count);
   let fastest = 1e-6;
@@ -101,7 +104,7 @@ function plane(g, w, h, scene) {
       }
       line(g, path(picture.h.shape[0], t, (s) => [X(atTime(picture.h, s, p, 0)), Y(atTime(picture.h, s, p, 1))]), colour, problem.targets ? 2.5 : 1, problem.targets ? 0.9 : 0.35);
     }
-    for (const [p, c] of problem.colour.entries()) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), 4, classColour(c), theme.paper, 1);
+    for (const [p, c] of inFront(problem)) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
     if (seen > 1) for (const p of problem.probes) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), 7.5, null, theme.ink, 1.5);
   });
 }
@@ -119,16 +122,16 @@ export function rest(g, w, h, scene) {
   const { problem, picture, t, theme } = scene, { d } = problem, box = { x: 44, y: 8, w: w - 52, h: h - 50 };
   const more = picture.h.shape[2] > d, array = more ? picture.h : picture.weights, first = d === 1 ? "State (h)" : "First coordinate (h₁)";
   const xs = more ? (([m]) => [-m, m])([most(picture.h, d, 1)]) : array ? [0, 1] : [-1, 1];
-  const label = more ? `Appended (h${SUB[d + 1]})` : array ? "Weight of a" : "No other";
+  const label = more ? `Appended (h${SUB[d + 1]})` : array ? d === 1 ? "Weight of a" : "First weight" : "No other";
   const { X, Y } = axes(g, box, xs, range(scene), theme, [label, first]);
   const index = more ? [d] : array?.shape.length === 4 ? [0, 0] : [0];
   const across = (s, p) => array ? atTime(array, s, p, ...index) : 0;
   clipped(g, box, () => {
     if (!array) line(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.5);
-    for (const [p, c] of problem.colour.entries()) {
+    for (const [p, c] of inFront(problem)) {
       const place = (s) => [X(across(s, p)), Y(atTime(picture.h, s, p, 0))];
-      line(g, path(picture.h.shape[0], t, place), classColour(c), problem.colour.length > 10 ? 1 : 2, problem.colour.length > 10 ? 0.3 : 0.7);
-      dot(g, ...place(t), problem.colour.length > 10 ? 3 : 5, classColour(c), theme.paper, 1);
+      line(g, path(picture.h.shape[0], t, place), classColour(c), crowded(problem) ? 1 : 2, crowded(problem) ? 0.3 : 0.7);
+      dot(g, ...place(t), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
     }
   });
 }
@@ -140,7 +143,7 @@ export function attended(g, w, h, scene) {
   const { X, Y } = axes(g, box, ends, [low, ends[1]], theme, ["State (h)", "f reads (h′)"]);
   clipped(g, box, () => {
     line(g, ends.map((v) => [X(v), Y(v)]), theme.ink, 1, 0.5, [5, 5]);
-    for (const [p, c] of problem.colour.entries()) for (let i = 0; i < problem.d; i++) {
+    for (const [p, c] of inFront(problem)) for (let i = 0; i < problem.d; i++) {
       const place = (s) => [X(atTime(picture.h, s, p, i)), Y(atTime(read, s, p, i))];
       if (problem.d === 1) line(g, path(picture.h.shape[0], t, place), classColour(c), 2, 0.7);
       dot(g, ...place(t), problem.d === 1 ? 5 : 3, i ? null : classColour(c), i ? classColour(c) : theme.paper, i ? 1.2 : 1);
