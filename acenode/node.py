@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from acenode.ode.time_per_sample import ALONE, TimeUse, like_block, solve_at_eac
 
 Attention = Literal["evolving", "fixed", "none"]
 Times = Tensor | Sequence[float]
+LayerEvent = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # (t, h, a) -> one number
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,11 @@ class Trajectory:
     """The output of an ODE layer: h and a at the requested times, and what the solve cost.
 
     Args:
-        t: (T,), the requested times.
+        t: (T,), the requested times; with an event that happened, those before it and, last, the event's.
         h: (T, B, ...).
         a: the attention logits, (T, B, d, d) if pairwise, (T, B, ...) if elementwise; None without attention.
         evaluations: how often the field was evaluated and which steps were taken.
+        event_t: the time at which an event ended the solve; None if none did.
 
     Examples:
         >>> import torch
@@ -49,6 +51,7 @@ class Trajectory:
     h: Tensor
     a: Tensor | None
     evaluations: Evaluations
+    event_t: Tensor | None = None
 
 
 def _check_rate(name: str, rate: Tensor, state_name: str, state: Tensor) -> Tensor:
@@ -96,11 +99,14 @@ class _ODELayer(nn.Module):
                 return solve_at_each(field, state, span, times, self.solver)
             return solve_at(field, state, span, times, self.solver, per_sample=use == "batch")
 
-    def _solve(self, h0: Tensor, t: Times, detach_attention: bool) -> Solution:
+    def _solve(self, h0: Tensor, t: Times, detach_attention: bool, event: LayerEvent | None) -> Solution:
         """Integrate; in evaluation every sample has its own steps where the solver allows it."""
         times = checked_times(t)
         with self._checked(h0):
             field, state = self.system(h0, detach_attention)
+            if event is not None:
+                return solve(field, state, times, self.solver,
+                             event=lambda t, y: event(t, y[0], y[1] if len(y) > 1 else None))
             use = self._use_of_time(field, state, (times[0], times[-1]))
             if use == "alone":
                 return solve_each(field, state, times, self.solver)
@@ -174,13 +180,15 @@ class NODE(_ODELayer):
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         return _PlainField(self.f), (h0,)
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False,
+                event: LayerEvent | None = None) -> Trajectory:
         """Integrate from h0.
 
         Args:
             h0: (B, ...), h at t[0].
             t: (T,), the times at which h is returned, t[0] first.
             detach_attention: has no effect: all layers are called alike.
+            event: called as event(t, h, None), returns one number; the solve ends where it crosses zero.
 
         Returns:
             A `Trajectory` whose a is None.
@@ -189,8 +197,9 @@ class NODE(_ODELayer):
             UserError: f returns another shape than h's, or the times are not monotone.
             SolveError: the solve failed.
         """
-        solution = self._solve(h0, t, detach_attention)
-        return Trajectory(_times(t), solution.states[0], None, solution.evaluations)
+        solution = self._solve(h0, t, detach_attention, event)
+        times = _times(t) if event is None else _reached(solution)
+        return Trajectory(times, solution.states[0], None, solution.evaluations, solution.event_t)
 
 
 class AugmentedNODE(NODE):
@@ -329,13 +338,16 @@ class ACENODE(_ODELayer):
         self.attend.check(h0, a0)
         return CoEvolving(self, detach_attention), (h0, a0)
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False,
+                event: LayerEvent | None = None) -> Trajectory:
         """Integrate from h0 and a(0) = q(h0).
 
         Args:
             h0: (B, ...), h at t[0]; (B, d) for pairwise attention.
             t: (T,), the times at which h and a are returned, t[0] first.
             detach_attention: treat a(t) as a constant in the gradient, as Eq. 7 reads if a is held fixed.
+            event: called as event(t, h, a), with a None unless attention is evolving, returns one number; the solve
+                ends where it crosses zero.
 
         Returns:
             A `Trajectory`; its a is computed without gradients for fixed attention, and None without attention.
@@ -344,14 +356,19 @@ class ACENODE(_ODELayer):
             UserError: f, g or q returns a tensor of another shape than it should, or the times are not monotone.
             SolveError: the solve failed.
         """
-        solution = self._solve(h0, t, detach_attention)
-        times, h = _times(t), solution.states[0]
+        solution = self._solve(h0, t, detach_attention, event)
+        times, h = _times(t) if event is None else _reached(solution), solution.states[0]
         a = solution.states[1] if self.attention == "evolving" else None
         if self.attention == "fixed":
             assert self.q is not None
             with torch.no_grad():  # for display only: the solve already used it
                 a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
-        return Trajectory(times, h, a, solution.evaluations)
+        return Trajectory(times, h, a, solution.evaluations, solution.event_t)
+
+
+def _reached(solution: Solution) -> Tensor:
+    assert solution.t is not None
+    return solution.t.detach()
 
 
 def _times(t: Times) -> Tensor:

@@ -19,8 +19,13 @@ FIRST_GAP = 0.01  # time before the first point
 class EulerSteps:
     """Steps of one record, or of a batch with arrays (S, B)."""
 
-    dt: np.ndarray  # (S,) float32, negative backwards in time
+    dt: np.ndarray  # (S,) of the times' precision, negative backwards in time
     point: np.ndarray  # (S,) int64, index of the point read after the step, or -1
+
+
+def precision(*arrays: np.ndarray) -> np.dtype:
+    """Return float64 if any array has it, else float32."""
+    return np.dtype(np.float64 if any(a.dtype == np.float64 for a in arrays) else np.float32)
 
 
 def step_counts(gaps: np.ndarray, smallest: float) -> np.ndarray:
@@ -35,13 +40,13 @@ def step_counts(gaps: np.ndarray, smallest: float) -> np.ndarray:
 def euler_steps(t: np.ndarray, *, backwards: bool, read: np.ndarray | None = None) -> EulerSteps:
     """Return the steps through times t. `read` has the index of the point at each time, or -1; default: its own."""
     if len(t) == 0:
-        return EulerSteps(np.zeros(0, np.float32), np.zeros(0, np.int64))
+        return EulerSteps(np.zeros(0, precision(t)), np.zeros(0, np.int64))
     order = np.arange(len(t))[::-1] if backwards else np.arange(len(t))
     ordered = t[order].astype(np.float64)
     gaps = np.diff(ordered, prepend=ordered[0] + (FIRST_GAP if backwards else -FIRST_GAP))
     steps = step_counts(gaps, abs(ordered[-1] - ordered[0]) / STEPS_PER_SPAN)
     steps[0] = 1
-    dt = np.repeat(gaps / steps, steps).astype(np.float32)
+    dt = np.repeat(gaps / steps, steps).astype(precision(t))
     point = np.full(len(dt), -1, np.int64)
     point[np.cumsum(steps) - 1] = order if read is None else read[order]
     return EulerSteps(dt, point)
@@ -61,7 +66,8 @@ def union_euler_steps(times: list[np.ndarray], *, backwards: bool) -> list[Euler
 def stack_steps(each: list[EulerSteps]) -> EulerSteps:
     """Stack the steps of several records, (S, B). Shorter records start with steps of length 0."""
     S = max(1, *(len(steps.dt) for steps in each))
-    dt, point = np.zeros((S, len(each)), np.float32), np.full((S, len(each)), -1, np.int64)
+    dt = np.zeros((S, len(each)), precision(*(steps.dt for steps in each)))
+    point = np.full((S, len(each)), -1, np.int64)
     for b, steps in enumerate(each):
         if len(steps.dt):
             dt[-len(steps.dt):, b], point[-len(steps.dt):, b] = steps.dt, steps.point

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.data.euler_steps import EulerSteps, euler_steps, stack_steps, union_euler_steps
+from acenode.data.euler_steps import EulerSteps, euler_steps, precision, stack_steps, union_euler_steps
 from acenode.device.transfer import send_all
 
 
@@ -85,10 +85,11 @@ class TimeSeries:
 
 
 def pad(series: list[TimeSeries]) -> Points:
-    """Pad series to the longest and stack them."""
+    """Pad series to the longest and stack them, in the precision of their values: double if x is, else single."""
     T, D = max(1, *(len(s.t) for s in series)), series[0].x.shape[1]
-    t = np.zeros((len(series), T), np.float32)
-    x, m = np.zeros((len(series), T, D), np.float32), np.zeros((len(series), T, D), np.float32)
+    kind = precision(*(s.x for s in series))
+    t = np.zeros((len(series), T), kind)
+    x, m = np.zeros((len(series), T, D), kind), np.zeros((len(series), T, D), kind)
     valid = np.zeros((len(series), T), bool)
     for b, s in enumerate(series):
         n = len(s.t)
@@ -114,7 +115,8 @@ def schedule_from_steps(steps: EulerSteps, seen: Points) -> RecurrentSchedule:
     index = np.maximum(steps.point, 0)
     observed = seen.m.numpy().sum(-1) > 0
     read = (steps.point >= 0) & observed[np.arange(B), index]
-    return RecurrentSchedule(*(torch.from_numpy(a) for a in (steps.dt, index, read, row)))
+    dt, *others = (torch.from_numpy(a) for a in (steps.dt, index, read, row))
+    return RecurrentSchedule(dt.to(seen.t.dtype), *others)
 
 
 def median_time(series: list[TimeSeries]) -> float:

@@ -57,7 +57,7 @@ class StepSchedule:
 
 def make_schedule(seen: Points, target: Points | None, step: float) -> StepSchedule:
     """Schedule steps of at most `step` through the observations `seen` and the read points `target`, if given."""
-    device = seen.t.device
+    device, kind = seen.t.device, np.dtype(str(seen.t.dtype).removeprefix("torch."))
     t, valid = seen.t.cpu().numpy().astype(np.float64), seen.valid.cpu().numpy()
     if target is not None:
         t = np.concatenate((t, target.t.cpu().numpy().astype(np.float64)), 1)
@@ -72,11 +72,11 @@ def make_schedule(seen: Points, target: Points | None, step: float) -> StepSched
     row = count.cumsum(1)
     S = int(row[:, -1].max(initial=0)) + 1
     if np.abs(at - row * step).max(initial=0.0) <= GRID_TOLERANCE * step:
-        dt = np.full((S, 1, 1), step, np.float32)
+        dt = np.full((S, 1, 1), step, kind)
         dt[0] = 0.0
         step_sizes = [step] * (S - 1)
     else:
-        dt = _steps_per_series(gap, count, S)
+        dt = _steps_per_series(gap, count, S).astype(kind)
         step_sizes = (dt[1:].sum((1, 2)) / np.maximum((dt[1:] > 0).sum((1, 2)), 1)).tolist()
     chosen = np.nonzero(valid)
     rows, series, point = row[chosen], chosen[0], order[chosen]
@@ -103,7 +103,7 @@ def _steps_per_series(gap: np.ndarray, count: np.ndarray, S: int) -> np.ndarray:
     length = np.repeat(gap.ravel() / np.maximum(steps, 1), steps)
     series = np.repeat(np.arange(len(gap)), total)
     first = np.cumsum(total) - total
-    dt = np.zeros((S, len(gap), 1), np.float32)
+    dt = np.zeros((S, len(gap), 1))
     dt[1 + np.arange(len(length)) - first[series], series, 0] = length
     return dt
 

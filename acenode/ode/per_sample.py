@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
+from acenode.errors import RAISE_LIMIT, SolveError
+from acenode.ode.diagnosis import share_of_tolerance, step_failure
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, VectorField, combine, dense_weights, slopes_of
 from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
@@ -84,7 +85,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
     change_norm = _error_ratio(tuple(b - a for a, b in zip(k1, k2, strict=True)), y, y, rtol, atol)
     size = first_step_size(h0, slope_norm, change_norm, tableau.order)
     rows = [y] + [tuple(torch.zeros_like(b) for b in y) for _ in times[1:]]
-    ratio = torch.zeros_like(t)
+    ratio, previous = torch.zeros_like(t), k1  # the error of the last step
     inner = torch.tensor(times[1:-1], dtype=t.dtype, device=t.device)[:, None]  # (T-2, 1)
 
     for _ in range(solver.max_steps):
@@ -112,8 +113,9 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
             (flags, covered.any(1).double())).tolist()
         if any_stuck:
             i = int(stuck.nonzero()[0])
-            reason = "the field gave NaN or infinity" if bool(broken.any()) else "underflow in dt"
-            raise SolveError(reason, float(t[i]), float(dt[i]), LOOSEN)
+            y_i, share = tuple(b[i:i + 1] for b in y), tuple(e[i:i + 1] for e in previous)
+            raise step_failure(bool(broken.any()), float(t[i]), float(dt[i]),
+                               share_of_tolerance(share, y_i, rtol, atol), cost, sample=i)
         for n, s in enumerate(times[1:-1]):
             if any_covered[n]:
                 x = torch.where(covered[n], (s - t) / dt, 0)
@@ -121,6 +123,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
                 rows[n + 1] = _choose(covered[n], inside, rows[n + 1])
         if output is not None:
             output.add_step(t, dt, accepted, last, y[0], ks, tableau)
+        previous = error
         y, k1 = _choose(accepted, y1, y), _choose(accepted, ks[-1], k1)
         t = torch.where(accepted, torch.where(last, end, t + dt), t)
         if any_accepted:

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
+import torch
 from torch import Tensor
 
 from acenode.errors import UserError
+from acenode.ode.event import Event, solve_until
 from acenode.ode.options import Solver
 from acenode.ode.per_sample import solve_per_sample
 from acenode.ode.runge_kutta import Evaluations, State, VectorField
@@ -76,8 +78,11 @@ class Solution:
     """The result of `solve`.
 
     Args:
-        states: one tensor (T, *block) per block of the state, at the T requested times.
+        states: one tensor (T, *block) per block of the state, at the T requested times; with an event that happened,
+            at those before it and, last, at the event.
         evaluations: how often the field was evaluated and which steps were taken.
+        t: (T,), the times of the states.
+        event_t: the time at which an event ended the solve; None if none did.
 
     Examples:
         >>> import torch
@@ -91,10 +96,12 @@ class Solution:
 
     states: State
     evaluations: Evaluations
+    t: Tensor | None = None
+    event_t: Tensor | None = None
 
 
 def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[float],
-          solver: Solver | None = None, *, per_sample: bool = False) -> Solution:
+          solver: Solver | None = None, *, per_sample: bool = False, event: Event | None = None) -> Solution:
     """Integrate d(state)/dt = field(t, state) from t[0] and return the state at every t.
 
     Args:
@@ -106,6 +113,8 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
         solver: how to integrate; `Solver()` if None.
         per_sample: choose adaptive steps for every sample on its own; the first axis of every block is then the batch,
             and field gets t as (B, 1, ...).
+        event: called as event(t, state), returns a tensor with one number; the solve ends where it crosses zero. Needs
+            a Runge–Kutta method and gradient "backprop"; the batch then shares its steps.
 
     Returns:
         A `Solution`: every block at every time, (T, *block), and the cost.
@@ -123,12 +132,24 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
         >>> solution = solve(lambda t, state: (-state[0],), (y0,), [0.0, 1.0], Solver("dopri5", rtol=1e-9, atol=1e-9))
         >>> torch.allclose(solution.states[0][-1], y0 * torch.exp(torch.tensor(-1.0)), atol=1e-7)
         True
+
+        A ball that falls from a height of 2 reaches the ground at t = √(4 / 9.81).
+
+        >>> fall = lambda t, state: (state[1], torch.full_like(state[1], -9.81))
+        >>> start = torch.tensor([2.0], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+        >>> landing = solve(fall, start, [0.0, 5.0], event=lambda t, state: state[0].min())
+        >>> round(float(landing.event_t), 4)
+        0.6386
     """
     solver = solver or Solver()
     times = checked_times(t)
     y, cost = checked_state(state), Evaluations()
     with transforms_explained(solver):
+        if event is not None:
+            ended = solve_until(field, y, times, event, solver, cost)
+            return Solution(ended.states, cost, ended.t, ended.event_t)
         if per_sample and solver.steps_per_sample and has_batch(y):
-            return Solution(solve_per_sample(field, y, times, solver, cost), cost)
-        solve_shared = solve_runge_kutta if solver.native else solve_torchdiffeq
-        return Solution(solve_shared(field, y, times, solver, cost), cost)
+            states = solve_per_sample(field, y, times, solver, cost)
+        else:
+            states = (solve_runge_kutta if solver.native else solve_torchdiffeq)(field, y, times, solver, cost)
+        return Solution(states, cost, torch.tensor(times, dtype=torch.float64, device=y[0].device))

@@ -9,7 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
+from acenode.errors import RAISE_LIMIT, SMALLER_STEPS, SolveError
+from acenode.ode.diagnosis import share_of_tolerance, step_failure
 from acenode.ode.options import Solver
 from acenode.ode.replay import FieldMemory
 from acenode.ode.runge_kutta import (
@@ -101,14 +102,14 @@ def adaptive_steps(F: Slope, tableau: Tableau, y: State, t0: float, t1: float, *
         raise SolveError("the initial state is NaN or infinite", t, 0.0, "check what the ODE is started from")
     k1 = F(t, y)
     size = choose_first_step(F, t, y, k1, tableau.order, rtol, atol, sign)
-    ratio = 0.0
+    ratio, blamed = 0.0, (k1, y)  # the slope, or the error of a rejected step, and the state there
     for _ in range(max_steps):
         rest = abs(t1 - t)
         last = not size < rest
         dt = sign * (rest if last else size)
         if not math.isfinite(size) or t + dt == t:
             broken = not math.isfinite(size) or not math.isfinite(ratio)
-            raise SolveError("the field gave NaN or infinity" if broken else "underflow in dt", t, dt, LOOSEN)
+            raise step_failure(broken, t, dt, share_of_tolerance(*blamed, rtol, atol), cost)
         step = take_step(F, tableau, t, dt, y, k1)
         error = combine(tuple(torch.zeros_like(b) for b in y), [dt * w for w in tableau.error],
                         [tuple(b.detach() for b in k) for k in step.ks])
@@ -123,6 +124,7 @@ def adaptive_steps(F: Slope, tableau: Tableau, y: State, t0: float, t1: float, *
             t, y, k1 = t + dt, step.y1, step.ks[-1]
         else:
             cost.rejected += 1
+            blamed = error, y
         size = next_step_size(dt, ratio, accepted, tableau.order)
     raise SolveError(f"the step limit of {max_steps} was reached", t, sign * size, RAISE_LIMIT)
 

@@ -81,7 +81,8 @@ def solve_each(field: VectorField, state: State, t: Tensor | Sequence[float], so
     """Solve every sample alone, with a scalar t; the evaluations of all samples are added up."""
     found = [solve(field, tuple(b[i:i + 1] for b in state), t, solver) for i in range(len(state[0]))]
     blocks = zip(*(s.states for s in found), strict=True)
-    return Solution(tuple(torch.cat(block, dim=1) for block in blocks), _total(s.evaluations for s in found))
+    return Solution(tuple(torch.cat(block, dim=1) for block in blocks), _total(s.evaluations for s in found),
+                    found[0].t)
 
 
 def solve_at_each(field: VectorField, state: State, span: tuple[float, float], times: Tensor,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
+from acenode.ode.diagnosis import share_of_tolerance, step_failure
 from acenode.ode.gradient_limits import check_has_input, check_outside_tensors, refuse_second_derivatives
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of, slopes_of
@@ -53,11 +54,21 @@ class _MonitoredField(nn.Module):
         finite = size != 0 and math.isfinite(size) and all(
             bool(torch.isfinite(b).all()) for b in (y if isinstance(y, tuple) else (y,)))
         if not finite or time + size == time:
-            raise SolveError("underflow in dt" if finite else "the field gave NaN or infinity", time, size, LOOSEN)
+            raise self._failure(t, y, time, size, not finite)
         if not self.adaptive and not self.in_backward:
             self.cost.step_sizes.append(size)
         if self.tried > self.limit:
             raise SolveError(f"the step limit of {self.solver.max_steps} was reached", time, size, RAISE_LIMIT)
+
+    def _failure(self, t: Tensor, y: Any, time: float, size: float, broken: bool) -> SolveError:
+        """Name the entry of the largest slope; in the backward pass, whose state is another, only the time."""
+        if self.in_backward or not isinstance(y, tuple):
+            reason = "the field gave NaN or infinity" if broken else "underflow in dt"
+            return SolveError(reason, time, size, LOOSEN, evaluations=self.cost.forward + self.cost.backward)
+        with torch.no_grad():
+            slopes = slopes_of(self.field, t, y)
+        share = share_of_tolerance(slopes, y, self.solver.rtol, self.solver.atol)
+        return step_failure(broken, time, size, share, self.cost)
 
     def count_accepted(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.cost.step_sizes.append(float(dt.detach()))

@@ -51,7 +51,7 @@ def series(n: int, seed: int) -> TimeSeries:
     t = np.concatenate([early, CUT + np.sort(rng.choice(np.arange(1, 80), 2, replace=False)) / 10])
     m = rng.random((n, D)) < 0.5
     m[np.arange(n), rng.integers(0, D, n)] = True
-    return TimeSeries(t, rng.normal(size=m.shape) * m, m)
+    return TimeSeries(t, (rng.normal(size=m.shape) * m).astype(np.float32), m)
 
 
 def all_series() -> list[TimeSeries]:

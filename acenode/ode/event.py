@@ -1,0 +1,110 @@
+"""End a solve where an event function crosses zero.
+
+The crossing is found on the dense output of the step that contains it. Event time and state have gradients: one Newton
+step from the crossing, t_e = t − e / ė, has the derivative that the implicit function theorem gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acenode.errors import UserError
+from acenode.ode.options import Solver
+from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, with_end_slope
+from acenode.ode.stepping import CountedField, steps_of
+from acenode.ode.tableaus import TABLEAUS, Tableau
+
+Event = Callable[[Tensor, State], Tensor]  # (t, state) -> a number that crosses zero where the solve ends
+BISECTIONS = 60
+
+
+@dataclass(frozen=True)
+class EndedSolve:
+    """The states at the requested times before the event and, last, at the event."""
+
+    t: Tensor  # (T,)
+    states: State
+    event_t: Tensor | None  # None if the event did not happen
+
+
+def solve_until(field: VectorField, y: State, times: list[float], event: Event, solver: Solver,
+                cost: Evaluations) -> EndedSolve:
+    """Integrate until the event changes its sign, or to the last time.
+
+    An event that happens twice within one step is not noticed: give adaptive methods a tighter tolerance, and others a
+    smaller step_size.
+    """
+    if not solver.native or solver.gradient != "backprop":
+        raise UserError(f'an event needs our own Runge–Kutta steps and gradient "backprop", not {solver.method} with '
+                        f'gradient "{solver.gradient}" and engine "{solver.engine}"')
+    F, tableau = CountedField(field, y, cost), TABLEAUS[solver.method]
+    sign = math.copysign(1.0, times[-1] - times[0])
+    reached, rows, before = [times[0]], [y], _value(event, F, times[0], y)
+    for taken in steps_of(F, tableau, y, times, solver):
+        step = with_end_slope(F, tableau, taken) if len(taken.ks) == len(tableau.b) else taken
+        end = step.t + step.dt
+        after = _value(event, F, end, step.y1)
+        happened = after == 0 or before * after < 0
+        stop = _crossing(event, F, tableau, step, before) if happened else end
+        near = 4 * math.ulp(max(abs(step.t), abs(end)))
+        for t in times[len(reached):]:
+            if sign * (t - stop) > (-near if happened else near):
+                break
+            reached.append(t)
+            rows.append(step.y1 if abs(t - end) <= near else step.dense(t, tableau))
+        if happened:
+            t_e, y_e = _differentiable(event, F, stop, step.dense(stop, tableau))
+            t = torch.cat((torch.tensor(reached, dtype=torch.float64, device=F.device), t_e.double().reshape(1)))
+            return EndedSolve(t, _stack([*rows, y_e]), t_e)
+        before = after or before
+    return EndedSolve(torch.tensor(reached, dtype=torch.float64, device=F.device), _stack(rows), None)
+
+
+def _stack(rows: list[State]) -> State:
+    return tuple(torch.stack(block) for block in zip(*rows, strict=True))
+
+
+def _evaluate(event: Event, t: Tensor, y: State) -> Tensor:
+    value = event(t, y)
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise UserError(f"an event returns a tensor with one number, not {shape}: reduce it over the batch, such as by "
+                        "min()")
+    return value.reshape(())
+
+
+@torch.no_grad()
+def _value(event: Event, F: CountedField, t: float, y: State) -> float:
+    return float(_evaluate(event, torch.full((), t, dtype=F.dtype, device=F.device), y))
+
+
+@torch.no_grad()
+def _crossing(event: Event, F: CountedField, tableau: Tableau, step: Step, before: float) -> float:
+    """Return where the event crosses zero within the step, by bisection."""
+    low, high = step.t, step.t + step.dt
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        value = _value(event, F, middle, step.dense(middle, tableau))
+        low, high = (low, middle) if value * before < 0 or value == 0 else (middle, high)
+    return high
+
+
+def _differentiable(event: Event, F: CountedField, stop: float, y: State) -> tuple[Tensor, State]:
+    """Return the time of the event and the state there, with gradients with respect to all that y depends on."""
+    t = torch.full((), stop, dtype=F.dtype, device=F.device)
+    slope = F(stop, y)
+    with torch.enable_grad():
+        inputs = t.detach().requires_grad_(), *(b.detach().requires_grad_() for b in y)
+        found = torch.autograd.grad(_evaluate(event, inputs[0], inputs[1:]), inputs, allow_unused=True)
+    rates = (torch.ones_like(t), *slope)
+    rate = sum((g * r.detach()).sum() for g, r in zip(found, rates, strict=True) if g is not None)
+    moved = -_evaluate(event, t, y) / rate  # zero up to rounding; its gradient is that of the event's time
+    moved = moved - moved.detach()
+    return t + moved, tuple(b + moved * k.detach() for b, k in zip(y, slope, strict=True))
