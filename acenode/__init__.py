@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from acenode.node import ACENODE, NODE, AugmentedNODE, Trajectory
     from acenode.ode.solve import Solution, Solver, solve
 
+    LoadedRun: Any  # of acenode.execution.loaded_run, which is above this module: experiments import these names
+    load: Any
+
 __all__ = [
     "ACENODE",
     "NODE",
@@ -19,6 +22,7 @@ __all__ = [
     "Correlation",
     "Dense",
     "Elementwise",
+    "LoadedRun",
     "Pairwise",
     "Solution",
     "SolveError",
@@ -26,6 +30,7 @@ __all__ = [
     "Trajectory",
     "UserError",
     "correlation",
+    "load",
     "solve",
 ]
 __version__ = "0.1.0"
@@ -33,6 +38,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "Correlation": "attention", "Dense": "attention", "Elementwise": "attention", "Pairwise": "attention",
     "correlation": "attention", "SolveError": "errors", "UserError": "errors", "ACENODE": "node", "NODE": "node",
+    "LoadedRun": "execution.loaded_run", "load": "execution.loaded_run",
     "AugmentedNODE": "node", "Trajectory": "node", "Solution": "ode.solve", "Solver": "ode.solve", "solve": "ode.solve",
 }
 

@@ -48,8 +48,12 @@ def test_example_of_a_layer_runs() -> None:
     run(blocks(PAGES["own-model.md"], "python")[0])  # asserts its closed form
 
 
+def test_example_of_an_event_runs() -> None:
+    run(blocks(PAGES["own-model.md"], "python")[1])  # asserts its closed form
+
+
 def test_example_of_sporadic_observations_runs() -> None:
-    scope = run(blocks(PAGES["own-model.md"], "python")[1])
+    scope = run(blocks(PAGES["own-model.md"], "python")[2])
     assert scope["forecast"].mean.shape == (2, 3, 2)
     assert (scope["h"].shape, scope["a"].shape) == ((3, 2, 16), (3, 2, 16, 16))
     assert torch.isfinite(scope["loss"])

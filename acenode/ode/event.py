@@ -59,10 +59,14 @@ def solve_until(field: VectorField, y: State, times: list[float], event: Event, 
             rows.append(step.y1 if abs(t - end) <= near else step.dense(t, tableau))
         if happened:
             t_e, y_e = _differentiable(event, F, stop, step.dense(stop, tableau))
-            t = torch.cat((torch.tensor(reached, dtype=torch.float64, device=F.device), t_e.double().reshape(1)))
-            return EndedSolve(t, _stack([*rows, y_e]), t_e)
+            all_times = torch.cat((_tensor(reached, F), t_e.double().reshape(1)))
+            return EndedSolve(all_times, _stack([*rows, y_e]), t_e)
         before = after or before
-    return EndedSolve(torch.tensor(reached, dtype=torch.float64, device=F.device), _stack(rows), None)
+    return EndedSolve(_tensor(reached, F), _stack(rows), None)
+
+
+def _tensor(times: list[float], F: CountedField) -> Tensor:
+    return torch.tensor(times, dtype=torch.float64, device=F.device)
 
 
 def _stack(rows: list[State]) -> State:

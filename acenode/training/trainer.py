@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from acenode.errors import SolveError, UserError
 from acenode.ode.runge_kutta import Evaluations
@@ -50,11 +51,14 @@ class Trainer:
         self.task, self.recipe, self.listener, self.engine = task, recipe, listener, engine
         if isinstance(task, InterruptibleTask):
             task.interrupted = listener.stop_requested
+        self.module = _plain_module(task.model)
         groups = task.groups(recipe.detach_attention)
         if not any(p.requires_grad for p in (*groups.main, *groups.attention)):
             raise UserError("every parameter is frozen: set requires_grad of those to train")
         if groups.attention and recipe.schedule == "epoch" and recipe.epochs < 2:
             raise UserError("schedule=epoch trains θ_g in every second epoch: give it at least 2 epochs")
+        if groups.attention and recipe.schedule != "joint":
+            _check_distributed(task.model)
         self.main_optimiser = recipe.optimiser(groups.main, recipe.learning_rate, False)
         self.attention_optimiser = (recipe.optimiser(groups.attention, recipe.learning_rate, True)
                                     if groups.attention else None)
@@ -168,7 +172,7 @@ class Trainer:
         improved = metric.improves(selection_value, self.best.selection_value)
         if improved:
             self.best = BestEpoch(value, self.epoch, {k: v.detach().to("cpu", copy=True)
-                                                      for k, v in self.task.model.state_dict().items()},
+                                                      for k, v in self.module.state_dict().items()},
                                   selection_value)
         means = {f"train_{k}": v / self.task.iterations for k, v in self.sums.items()}
         self.epoch, self.iteration, self.sums = self.epoch + 1, 0, {}
@@ -221,7 +225,7 @@ class Trainer:
         """Return everything that is needed to continue with the same numbers."""
         return {
             "epoch": self.epoch, "iteration": self.iteration, "step": self.step, "seconds": self.seconds,
-            "sums": dict(self.sums), "model": self.task.model.state_dict(), "main": self.main_optimiser.state_dict(),
+            "sums": dict(self.sums), "model": self.module.state_dict(), "main": self.main_optimiser.state_dict(),
             "attention": self.attention_optimiser.state_dict() if self.attention_optimiser else None,
             # "judged" is the value that selected the best epoch; existing checkpoints have this key
             "best": {"value": self.best.value, "epoch": self.best.epoch, "model": self.best.model,
@@ -233,10 +237,22 @@ class Trainer:
         self.seconds, self.sums = state["seconds"], dict(state["sums"])
         best = state["best"]
         self.best = BestEpoch(best["value"], best["epoch"], best["model"], best.get("judged", best["value"]))
-        self.task.model.load_state_dict(state["model"])
+        self.module.load_state_dict(state["model"])
         self.main_optimiser.load_state_dict(state["main"])
         if self.attention_optimiser is not None:
             self.attention_optimiser.load_state_dict(state["attention"])
+
+
+def _plain_module(model: nn.Module) -> nn.Module:
+    """Return the module whose parameters are stored: of a distributed one the module inside, on every process alike."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+def _check_distributed(model: nn.Module) -> None:
+    """Raise a UserError if a distributed module waits for the gradients of parameters that a phase does not train."""
+    if isinstance(model, DistributedDataParallel) and (not model.find_unused_parameters or model.static_graph):
+        raise UserError("each phase trains a part of the parameters: use DistributedDataParallel with "
+                        "find_unused_parameters=True and static_graph=False, or schedule=joint")
 
 
 def _solve_cost(evaluations: Evaluations | None, suffix: str) -> dict[str, Any]:

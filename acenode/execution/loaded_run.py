@@ -1,0 +1,134 @@
+"""Load a trained run: its model with the best parameters, its preprocessing, and predictions for new inputs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from acenode import experiments
+from acenode.config import Config
+from acenode.data.folder import data_dir
+from acenode.errors import UserError
+from acenode.execution.environment import backend_of, device_of
+from acenode.experiments.base import LabTask
+from acenode.experiments.prediction import predict, preprocess
+from acenode.runs.recorded import chosen_recorded_runs
+from acenode.runs.store import Run, RunStore
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRun:
+    """A trained run, in evaluation mode.
+
+    Args:
+        id: of the run.
+        config: its configuration.
+        module: its model with the parameters of the best epoch.
+        task: the model with its data, as in training.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
+        >>> import acenode
+        >>> from acenode import experiments
+        >>> from acenode.execution.execute import create, execute
+        >>> from acenode.runs.store import RunStore
+        >>> config = experiments.get("mnist").configure("resnet", epochs=1, batch_size=512, analysis=False)
+        >>> with TemporaryDirectory() as folder:
+        ...     run = create(RunStore(folder), config)
+        ...     _ = execute(run, Path(folder))
+        ...     trained = acenode.load(run.path)
+        >>> trained.predict(np.zeros((3, 8, 8), np.uint8)).probabilities.shape
+        (3, 10)
+    """
+
+    id: str
+    config: Config
+    module: nn.Module
+    task: LabTask
+
+    def preprocess(self, inputs: Any) -> Any:
+        """Return inputs as the batch that the module takes, scaled as in training.
+
+        Args:
+            inputs: as in `predict`.
+
+        Returns:
+            images as a tensor (N, C, H, W), or series as a batch.
+
+        Raises:
+            UserError: the inputs do not fit the model.
+        """
+        return preprocess(self.task, inputs)
+
+    def predict(self, inputs: Any) -> Any:
+        """Predict new inputs; the result is in their own units.
+
+        Args:
+            inputs: images (N, H, W) or (N, H, W, C); or a list of series, each a pair (t, x) of times and values with
+                NaN where nothing was observed. A row of NaN alone is a time to predict.
+
+        Returns:
+            `ImagePredictions`, or a `SeriesPrediction` for each series (see `acenode.experiments.prediction`).
+
+        Raises:
+            UserError: the inputs do not fit the model.
+        """
+        return predict(self.task, inputs)
+
+
+def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu") -> LoadedRun:
+    """Load a trained run with the parameters of its best epoch.
+
+    Args:
+        run: the run's folder, or its id or a unique beginning of it in ACENODE_RUNS (default `runs/`), or "last".
+        data: the folder of data sets, for a run on full data, whose scale is computed from it; default ACENODE_DATA.
+        device: cpu, cuda or auto.
+
+    Returns:
+        A `LoadedRun`.
+
+    Raises:
+        UserError: there is no such run, it has no stored parameters, or its data is missing.
+
+    Examples:
+        >>> import acenode
+        >>> acenode.load("no-such-run")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        acenode.errors.UserError: there is no run 'no-such-run' in ...: see `acenode list`
+    """
+    found = _find(run)
+    best = found.path / "checkpoints" / "best.safetensors"
+    if not best.is_file():
+        raise UserError(f"{found.id} has no stored parameters: " + (
+            "recorded runs keep results only, so run it again" if found.recorded else "train it for an epoch first"))
+    config, place = found.config(), device_of(device)
+    task = experiments.get(config.experiment).make(config, data_dir(data), place, backend_of(config.get("engine")))
+    _load_parameters(task.model, best)
+    task.model.eval()
+    return LoadedRun(found.id, config, task.model, task)
+
+
+def _find(run: str | Path) -> Run:
+    path = Path(run)
+    if (path / "config.json").is_file():
+        return Run(path)
+    if isinstance(run, Path) or os.sep in run:
+        raise UserError(f"{run} is not the folder of a run: it has no config.json")
+    return RunStore(os.environ.get("ACENODE_RUNS") or "runs", recorded=chosen_recorded_runs()).open(run)
+
+
+def _load_parameters(model: nn.Module, file: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        model.load_state_dict(load_file(file))
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise UserError(f"{file} does not have this model's parameters ({str(error).splitlines()[0]}): train the run "
+                        "again") from None

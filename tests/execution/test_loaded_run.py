@@ -1,0 +1,116 @@
+"""`acenode.load`: the best parameters, the preprocessing of training, and predictions for new inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import acenode
+from acenode import UserError, experiments
+from acenode.data import simulated
+from acenode.execution.execute import create
+from acenode.experiments.series_batches import assemble
+from acenode.runs.store import Run, RunStore
+
+
+def untrained(folder: Path, experiment: str, method: str, **given: Any) -> tuple[Run, Any]:
+    """Make a run whose best parameters are random ones, and return it with its task."""
+    config = experiments.get(experiment).configure(method, seed=3, **given)
+    run = create(RunStore(folder), config)
+    task: Any = experiments.get(experiment).make(config, folder, torch.device("cpu"))
+    torch.manual_seed(1)
+    for p in task.model.parameters():
+        torch.nn.init.normal_(p, 0.0, 0.1)
+    (run.path / "checkpoints").mkdir(exist_ok=True)
+    save_file({k: v.contiguous() for k, v in task.model.state_dict().items()},
+              run.path / "checkpoints" / "best.safetensors")
+    task.model.eval()
+    return run, task
+
+
+def test_images(tmp_path: Path) -> None:
+    run, task = untrained(tmp_path, "mnist", "ace")
+    loaded = acenode.load(run.path)
+    images = task.splits["test"].x[:5].permute(0, 2, 3, 1).numpy()  # (5, 8, 8, 1), uint8
+    found = loaded.predict(images)
+    with torch.no_grad():
+        h = task.model.evolve(task.model.encode(task.splits["test"].take(slice(0, 5))[0])).h[-1]
+        expected = torch.softmax(task.model.read_out(h), -1)
+    assert np.allclose(found.probabilities, expected.numpy(), atol=1e-6)
+    assert found.labels == [str(i) for i in expected.argmax(1).tolist()]
+    assert np.allclose(loaded.predict(images[..., 0] / 255.0).probabilities, found.probabilities, atol=1e-6)
+    assert loaded.preprocess(images).shape == (5, 1, 8, 8)
+    for wrong, message in ((images[:, :7], r"images of \(8, 8, 1\), at least one, not"), (images[:0], "at least one"),
+                           (images * 2.0, "numbers from 0 to 1"), (images * np.nan, "numbers from 0 to 1")):
+        with pytest.raises(UserError, match=message):
+            loaded.predict(wrong)
+
+
+def test_a_record_is_classified_as_in_training(tmp_path: Path) -> None:
+    run, task = untrained(tmp_path, "physionet", "ace")
+    arrays, records = simulated.icu(), task.splits.test
+    index = [list(arrays.ids).index(name) for name in records.ids[:3]]
+    rows = [slice(arrays.offsets[i], arrays.offsets[i + 1]) for i in index]
+    inputs = [(arrays.t[r], np.where(arrays.m[r], arrays.x[r], np.nan)) for r in rows]
+    found = acenode.load(run.path).predict(inputs)
+    with torch.no_grad():
+        out = task.model(assemble(records.take([0, 1, 2]), task.layout, None, 0.0))
+    for i, one in enumerate(found):
+        n = len(inputs[i][0])
+        assert one.probabilities[1] == pytest.approx(float(torch.sigmoid(out.logits[0, i])), abs=1e-6)
+        assert one.probabilities.sum() == pytest.approx(1.0)
+        assert np.allclose(one.t, inputs[i][0], rtol=1e-6)
+        assert np.allclose(one.x, records.scale.invert(out.x[0, i, :n].numpy()), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["ace", "gru-d"])
+def test_rows_without_values_are_forecast(tmp_path: Path, method: str) -> None:
+    run, task = untrained(tmp_path, "ushcn", method)
+    index = task.data.parts.parts.test[:3]
+    inputs = []
+    for record in task.data.records(index):
+        x = np.where(record.m > 0, record.x, np.nan)
+        x[record.t > task.data.cut] = np.nan
+        inputs.append((record.t, x))
+    loaded = acenode.load(run.path)
+    found = loaded.predict(inputs)
+    with torch.no_grad():
+        batch = task.data.forecast_batch(index)
+        expected = task.model(batch)
+    for i, one in enumerate(found):
+        n = len(one.t)
+        assert np.allclose(one.t, batch.target.t[i, :n].numpy())
+        assert np.allclose(one.x, expected.mean[i, :n].numpy(), atol=1e-5)
+        assert np.allclose(one.deviation, np.exp(expected.logvar[i, :n].numpy() / 2), atol=1e-5)
+    t, x = inputs[0]
+    for wrong, message in (([], "no series"), ([t], r"series 0 is not a pair"), ([(t, x[:, :1])], "the model takes"),
+                           ([(t[::-1], x)], "must increase"), ([(t + 1e6, x)], "must increase within 0 to"),
+                           ([(t, np.where(np.isnan(x), np.inf, x))], "infinite"),
+                           ([(t, np.nan_to_num(x))], "nothing to forecast: add the times to forecast as rows of NaN")):
+        with pytest.raises(UserError, match=message):
+            loaded.predict(wrong)
+
+
+def test_runs_are_found_by_id_and_missing_parameters_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = untrained(tmp_path, "mnist", "resnet")
+    monkeypatch.setenv("ACENODE_RUNS", str(tmp_path))
+    assert acenode.load(run.id).id == acenode.load("last").id == run.id
+    assert not acenode.load(str(run.path)).module.training
+    best = run.path / "checkpoints" / "best.safetensors"
+    other, _ = untrained(tmp_path, "mnist", "odenet")
+    best.write_bytes((other.path / "checkpoints" / "best.safetensors").read_bytes())
+    with pytest.raises(UserError, match="does not have this model's parameters .*: train the run again"):
+        acenode.load(run.id)
+    best.write_bytes(b"nothing")
+    with pytest.raises(UserError, match="does not have this model's parameters"):
+        acenode.load(run.id)
+    best.unlink()
+    with pytest.raises(UserError, match="has no stored parameters: train it for an epoch first"):
+        acenode.load(run.id)
+    with pytest.raises(UserError, match="is not the folder of a run"):
+        acenode.load(tmp_path / "nowhere")
