@@ -122,6 +122,25 @@ def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], No
     return _mount("paper_tables", key, view, on_cell_change=clicked)
 
 
+def study_grid(key: str, name: str, view: dict[str, Any]) -> Any:
+    """Show the grid of a study, which follows its runs; the page reruns when a run of it starts or ends.
+
+    Args:
+        name: the study.
+        view: its present grid, of `study_live.describe`.
+    """
+    return _mount("study_grid", key, {"name": name, "view": view})
+
+
+def study_figures(key: str, figures: list[dict[str, str]]) -> Any:
+    """Show figures, each with buttons that save it as SVG and as PNG.
+
+    Args:
+        figures: `name` (of the files), `title` and `svg` of each.
+    """
+    return _mount("study_figures", key, {"figures": figures})
+
+
 def active_runs(key: str) -> Any:
     """Show running and queued runs and the devices; the page reruns when a run starts or ends."""
     return _mount("active_runs", key, {})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -64,6 +65,18 @@ def time_here(configs: Sequence[Config]) -> TimeHere:
         _time_in_background(missing)
         return TimeHere(None, "some iterations are being timed", pending=True)
     return TimeHere(total, " and ".join(bases))
+
+
+def known_seconds() -> Callable[[Config], float | None]:
+    """Return a function that gives the seconds of a run as far as they are known; it times nothing."""
+    entries = services().catalogue.entries()
+
+    @functools.cache
+    def seconds(config: Config) -> float | None:
+        found = measured(config, entries)
+        return found.seconds(config) if found else _timed.get(config, (None, ""))[0]
+
+    return lambda config: seconds(replace(config, seed=0))
 
 
 def _time_in_background(configs: list[Config]) -> None:

@@ -15,7 +15,7 @@ from acenode.execution.devices import kinds
 from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
 
-from . import ablations, estimates, form, full_data, labels, live_runs, messages, preset
+from . import ablations, estimates, form, full_data, labels, live_runs, messages, preset, study_links
 from .form import FormValues
 
 METHODS_PER_ROW = 5
@@ -140,6 +140,8 @@ def _show_line(experiment: Experiment, request: RequestedRuns, ready: bool, unfo
                  help="Data, method, attention, hyperparameters, seeds and the ablation set"):
         st.session_state[open_key] = not unfolded
         st.rerun()
+    with st.popover("Study", icon=":material/quiz:", help="Questions that several runs answer"):
+        study_links.show_presets(experiment)
     if st.button("Train" if len(configs) < 2 else f"Train {len(configs)} runs", type="primary",
                  icon=":material/play_arrow:", disabled=not configs or not ready, key="train"):
         st.session_state[open_key] = False

@@ -25,6 +25,7 @@ def show() -> None:
         st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:", width="content")
         st.page_link(navigation.playground(), label=playground_texts.LINK, icon=":material/toys:", width="content")
     _show_demo()
+    _show_study()
     entries = services().catalogue.entries()
     examples = recorded_player.examples(entries)
     if examples:
@@ -55,6 +56,14 @@ def _show_demo() -> None:
             return
         live_runs.select(experiments.get("mnist"), [run.id])
         st.switch_page(navigation.experiment("mnist"), query_params={"runs": run.id})
+
+
+def _show_study() -> None:
+    """Offer the study of attention on the digits."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        st.page_link(navigation.studies(), label="Study: does attention help?", icon=":material/quiz:",
+                     query_params={"experiment": "mnist", "preset": "attention"})
+        st.caption("Evolving, fixed and no attention on the digits, three seeds each, with an answer in words")
 
 
 def _show_results(entries: list[Entry]) -> None:

@@ -10,7 +10,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 st.set_page_config(page_title="ACE-NODE Lab", page_icon=ASSETS / "icon.png", layout="wide")
 st.html(ASSETS / "page.css")
-page = st.navigation(navigation.sections())
+page = st.navigation(navigation.sections(), expanded=True)
 with st.sidebar:
     st.caption("Training")
     components.active_runs("now")

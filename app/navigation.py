@@ -54,6 +54,11 @@ def your_data() -> Any:
     return st.Page(PAGES / "your_data.py", title="Your data", icon=":material/upload_file:", url_path="your-data")
 
 
+def studies() -> Any:
+    """Return the page of studies: their list, the form of a new one, or one study, as the URL says."""
+    return st.Page(PAGES / "studies.py", title="Studies", icon=":material/quiz:", url_path="studies")
+
+
 def compare() -> Any:
     """Return the page that compares runs."""
     return st.Page(PAGES / "compare.py", title="Compare", icon=":material/compare_arrows:", url_path="compare")
@@ -66,7 +71,7 @@ def runs() -> Any:
 
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
-    first = [home(), tour(), playground(), paper(), your_data()]
+    first = [home(), tour(), playground(), paper(), studies(), your_data()]
     return {"": first, "Experiments": [experiment(name) for name in EXPERIMENTS],
             "Named variables": [*(experiment(name) for name in EXAMPLES), *imported()],
             "Results": [compare(), runs()]}

@@ -6,6 +6,7 @@
     lab/active                  running and queued runs, and the devices
     lab/film/ID, …/EPOCH        snapshots for the player
     lab/playground/NAME         frames of a page's playground; its commands are posted there
+    lab/study/NAME              the grid of a study: state, progress and value of each run, and the time left
 """
 
 from __future__ import annotations
@@ -139,6 +140,16 @@ def player_epoch(request: Request) -> Response:
     return Response(content, media_type="application/octet-stream", headers=NO_CACHE)
 
 
+def study_grid(request: Request) -> Response:
+    """Return the present grid of a study."""
+    from . import study_live
+
+    try:
+        return JSONResponse(study_live.view(request.path_params["name"]), headers=NO_CACHE)
+    except UserError as error:
+        return JSONResponse({"error": str(error)}, 404)
+
+
 ROUTES = [
     Route("/lab/assets/{name}", asset),
     Route("/lab/plotly.js", plotly),
@@ -147,4 +158,5 @@ ROUTES = [
     Route("/lab/film/{run}", player_description),
     Route("/lab/film/{run}/{epoch:int}", player_epoch),
     *playground_routes.ROUTES,
+    Route("/lab/study/{name}", study_grid),
 ]

@@ -1,18 +1,9 @@
-"""The figure of a study as SVG: every seed of every group as a dot, the means, and the trivial references."""
+"""The main figure of a study as SVG: every seed of every group as a dot, the means, and the trivial references."""
 
 from __future__ import annotations
 
-import math
-from html import escape
-
+from acenode.export.svg_parts import LETTER, LINE, PADDING, WIDTH, across, line, margins, svg, text
 from acenode.results.study_table import StudyReport
-
-WIDTH, LINE, PADDING = 600, 34, 24  # pixels: of the plot, of a group, around the dots
-LETTER = 8.5  # pixels of a letter, at most on average
-TICKS = 6  # about so many
-STYLE = ("text{font:14px system-ui,sans-serif;fill:currentColor}.axis{stroke:currentColor;opacity:.35}"
-         ".dot{fill:#3b7dd8;opacity:.75}.mean{stroke:#c2541b;stroke-width:3}.reference{stroke:currentColor;"
-         "stroke-dasharray:5 4;opacity:.6}")
 
 
 def to_svg(found: StudyReport) -> str:
@@ -21,53 +12,27 @@ def to_svg(found: StudyReport) -> str:
     values = [value for row in grid.rows for value in row.values.values()]
     if not values:
         return ""
-    low, high = _range(values, [reference.value for reference in found.references])
+    near = [reference for reference in found.references if _near(reference.value, values)]
+    low, high = margins([*values, *(reference.value for reference in near)])
     left = 20 + LETTER * max(len(row.name) for row in grid.rows)
     bottom = LINE * len(grid.rows) + PADDING
     height = bottom + 44
-
-    def x(value: float) -> float:
-        return left + PADDING + (value - low) / (high - low) * (WIDTH - 2 * PADDING)
-
-    parts = []
-    for tick in ticks(low * measure.scale, high * measure.scale):
-        at = f"{x(tick / measure.scale):.1f}"
-        parts.append(f'<line class="axis" x1="{at}" x2="{at}" y1="0" y2="{bottom}"/>'
-                     f'<text x="{at}" y="{bottom + 18}" text-anchor="middle">{f"{tick:.6g}".replace("-", "−")}</text>')
-    for reference in found.references:
-        if low <= reference.value <= high:
-            parts.append(f'<line class="reference" x1="{x(reference.value):.1f}" x2="{x(reference.value):.1f}" y1="0" '
-                         f'y2="{bottom}"><title>{escape(reference.name)}</title></line>')
+    x, parts = across(low, high, measure.scale, left, bottom)
+    parts += [line("reference", (x(r.value), x(r.value)), (0, bottom), r.name) for r in near]
     for i, row in enumerate(grid.rows):
         y = PADDING + LINE * i + LINE / 2
-        parts.append(f'<text x="{left - 8:.0f}" y="{y + 5:.0f}" text-anchor="end">{escape(row.name)}</text>')
+        parts.append(text(left - 8, y + 5, row.name, "end"))
         parts += [f'<circle class="dot" cx="{x(value):.1f}" cy="{y:.0f}" r="6"/>' for value in row.values.values()]
         if row.mean is not None:
-            parts.append(f'<line class="mean" x1="{x(row.mean):.1f}" x2="{x(row.mean):.1f}" y1="{y - 11:.0f}" '
-                         f'y2="{y + 11:.0f}"/>')
+            parts.append(line("mean", (x(row.mean), x(row.mean)), (y - 11, y + 11)))
     unit = f" ({measure.unit.strip()})" if measure.unit.strip() else ""
-    near = [reference.name for reference in found.references if low <= reference.value <= high]
-    legend = "dots: runs, lines: means" + (f", dashed: {', '.join(near)}" if near else "")
-    parts.append(f'<text x="{left + WIDTH / 2:.0f}" y="{height - 6}" text-anchor="middle">'
-                 f'{escape(f"Test {measure.title}{unit}; {legend}")}</text>')
-    label = f"Test {measure.title} of every run by group"
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + WIDTH:.0f} {height}" role="img" '
-            f'aria-label="{escape(label)}"><style>{STYLE}</style>{"".join(parts)}</svg>')
+    legend = "dots: runs, lines: means" + (f", dashed: {', '.join(r.name for r in near)}" if near else "")
+    parts.append(text(left + WIDTH / 2, height - 6, f"Test {measure.title}{unit}; {legend}"))
+    return svg(left + WIDTH, height, f"Test {measure.title} of every run by group", parts)
 
 
-def _range(values: list[float], references: list[float]) -> tuple[float, float]:
-    """Return the axis: all values, with references that are no further away than the values spread."""
+def _near(reference: float, values: list[float]) -> bool:
+    """Return True if a reference is no further away from the values than they spread."""
     low, high = min(values), max(values)
     spread = (high - low) or abs(high) or 1.0
-    near = [r for r in references if low - spread <= r <= high + spread]
-    low, high = min([low, *near]), max([high, *near])
-    margin = 0.06 * (high - low or abs(high) or 1.0)
-    return low - margin, high + margin
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between two: multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
-    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return low - spread <= reference <= high + spread

@@ -8,6 +8,7 @@ from pathlib import Path
 from acenode.errors import UserError
 from acenode.export import study_code, study_page, study_tables
 from acenode.export.study_figure import to_svg
+from acenode.export.study_figures import figures
 from acenode.files import write_atomic
 from acenode.results.study_table import StudyReport
 
@@ -19,15 +20,21 @@ NEED_NO_RUN = frozenset({"py", "sh"})
 
 
 def export_study(found: StudyReport, to: str, out: Path | None = None) -> Path:
-    """Write a study in a format of TEXTS to `out`, by default NAME.FORMAT in the current folder; return the file."""
+    """Write a study in a format of TEXTS to `out`, by default NAME.FORMAT in the current folder; return the file.
+
+    Further figures are written beside the first: NAME-differences.svg and NAME-curves.svg.
+    """
     if to not in TEXTS:
         raise UserError(f"there is no export {to!r} of a study: choose one of {', '.join((*TEXTS, 'site'))}")
     if to not in NEED_NO_RUN:
         study_page.check_finished(found)
     name = f"{found.grid.study.name}.{to}"
     place = Path(name) if out is None else out / name if out.is_dir() or not out.suffix else out
+    others = figures(found)[1:] if to == "svg" else []
     try:
         write_atomic(place, TEXTS[to](found).encode("utf-8", "replace"))
+        for figure in others:
+            write_atomic(place.with_name(f"{place.stem}-{figure.name}.svg"), figure.svg.encode("utf-8", "replace"))
     except OSError as error:
         raise UserError(f"{place} cannot be written ({error.strerror or error}): choose another place with --out") \
             from None

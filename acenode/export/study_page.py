@@ -10,17 +10,17 @@ from string import Template
 from acenode.errors import UserError
 from acenode.export import study_code
 from acenode.export.html_parts import asset, digest, embedded, script, table
-from acenode.export.study_figure import to_svg
+from acenode.export.study_figures import figures
 from acenode.files import write_atomic
-from acenode.results import player_assets, player_data
+from acenode.results import player_assets, player_data, study_players
 from acenode.results.run_groups import settings_text
 from acenode.results.study_grid import repeat_title
+from acenode.results.study_players import MOST_PLAYERS
 from acenode.results.study_table import StudyReport, study_table
 from acenode.runs.entry import Entry
 from acenode.runs.studies import Repeat
 
 SCRIPTS = ("base.js", "player.js")
-MOST_PLAYERS = 4  # in one page
 
 
 def write(found: StudyReport, out: Path, links: Mapping[str, str] | None = None) -> Path:
@@ -50,28 +50,26 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
         data=embedded({"player": player, "classes": []}), caption=escape(f"{shown.caption}."),
         sample=" sample" if study.data == "sample" else "",
         comparable=" Not comparable with the paper." if study.data == "sample" else "",
-        answer=_answer(found), figure=to_svg(found), table=table(shown.heads, shown.rows), fairness=_fairness(found),
+        answer=_answer(found), figure=_figures(found), table=table(shown.heads, shown.rows), fairness=_fairness(found),
         player=_player(found, repeat, runs), runs=_runs(found, links or {}),
         python=escape(study_code.to_python(study)), commands=escape(study_code.to_commands(study)))
 
 
 def played_runs(found: StudyReport) -> tuple[Repeat | None, dict[str, Entry]]:
-    """Return the seed with most finished runs, and its runs by group, at most four, in the order of the groups."""
-    by_repeat: dict[Repeat, dict[str, Entry]] = {}
-    for row in found.grid.rows:
-        for cell in row.cells:
-            if cell.entry is not None and cell.value is not None:
-                by_repeat.setdefault(cell.repeat, {})[row.name] = cell.entry
-    if not by_repeat:
-        return None, {}
-    order = found.grid.study.repeats
-    best = max(by_repeat, key=lambda repeat: (len(by_repeat[repeat]), -order.index(repeat)))
-    return best, dict(list(by_repeat[best].items())[:MOST_PLAYERS])
+    """Return the seed with most finished runs, and its runs by group, at most four, evolving attention first."""
+    by_repeat = study_players.playable(found.grid, finished=True)
+    best = study_players.fullest(by_repeat)
+    return best, {} if best is None else dict(list(by_repeat[best].items())[:MOST_PLAYERS])
 
 
 def _answer(found: StudyReport) -> str:
     texts = [*(f"{compared.text}." for compared in found.answer.comparisons), *found.answer.notes]
     return "".join(f"<p>{escape(text[:1].upper() + text[1:])}</p>" for text in texts)
+
+
+def _figures(found: StudyReport) -> str:
+    return "".join(f'<figure class="study-figure" tabindex="0" aria-label="{escape(figure.title)}"><figcaption>'
+                   f'{escape(figure.title)}</figcaption>{figure.svg}</figure>' for figure in figures(found))
 
 
 def _fairness(found: StudyReport) -> str:
@@ -83,7 +81,7 @@ def _fairness(found: StudyReport) -> str:
 
 def _player(found: StudyReport, repeat: Repeat | None, runs: Mapping[str, Entry]) -> str:
     if repeat is None:
-        return '<p class="empty">No run is finished yet.</p>'
+        return '<p class="empty">No finished run has snapshots.</p>'
     note = f"One run of each group, {repeat_title(found.grid.study, repeat)}: {', '.join(runs)}."
     return f'<p class="note">{escape(note)}</p><div id="player" data-figure="player"></div>'
 

@@ -20,9 +20,10 @@ from acenode.errors import UserError
 from acenode.execution import estimate
 from acenode.export import site, study_page
 from acenode.export.study_code import to_commands, to_python
-from acenode.export.study_figure import ticks, to_svg
+from acenode.export.study_figure import to_svg
 from acenode.export.study_formats import TEXTS, export_study
 from acenode.export.study_tables import to_csv, to_latex, to_markdown
+from acenode.export.svg_parts import ticks
 from acenode.results.study_grid import make_grid
 from acenode.results.study_references import TrivialReference
 from acenode.results.study_table import StudyReport, report

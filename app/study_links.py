@@ -1,0 +1,44 @@
+"""Links to studies: to one of them, to the form of a new one, and to all."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from acenode.experiments import Experiment
+from acenode.results.study_presets import kind_of, presets
+
+from . import messages, navigation, study_draft
+
+STUDY, EXPERIMENT, PRESET = "study", "experiment", "preset"  # query parameters of the page Studies
+SHORT = {"attention": "Does attention help?", "host": "Is ACE better than its host?",
+         "schedule": "Train in turns or jointly?", "size": "Does a larger network do the same?"}
+
+
+def show_all() -> None:
+    """Show the link to the list of studies."""
+    st.page_link(navigation.studies(), label="All studies", icon=":material/arrow_back:")
+
+
+def show_study(name: str, label: str) -> None:
+    """Show the link to a study."""
+    st.page_link(navigation.studies(), label=messages.escape(label), icon=":material/quiz:", query_params={STUDY: name})
+
+
+def show_preset(experiment: str, kind: str, label: str) -> None:
+    """Show the link to the form of a ready-made study."""
+    st.page_link(navigation.studies(), label=label, icon=":material/quiz:",
+                 query_params={EXPERIMENT: experiment, PRESET: kind})
+
+
+def show_presets(experiment: Experiment) -> None:
+    """Show links to all ready-made studies of an experiment, and to a study of one's own."""
+    for study in presets(experiment.name):
+        kind = kind_of(study)
+        show_preset(experiment.name, kind, SHORT[kind])
+        st.caption(messages.escape(study_draft.summary(study)))
+    show_preset(experiment.name, study_draft.OWN, "A question of your own")
+
+
+def go_to(name: str) -> None:
+    """Open a study at the next rerun."""
+    st.query_params.from_dict({STUDY: name})
