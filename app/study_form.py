@@ -12,7 +12,7 @@ from acenode import experiments
 from acenode.config import KEYS, SETTINGS, check
 from acenode.errors import UserError
 from acenode.execution.devices import kinds
-from acenode.experiments import EXPERIMENTS, Experiment
+from acenode.experiments import Experiment
 from acenode.results.paper_tables import HOSTS
 from acenode.results.study_configs import group_names, with_device
 from acenode.results.study_fairness import equal_study, fairness, parameter_counts
@@ -38,10 +38,10 @@ class AskedStudy:
 def show(experiment_name: str, kind: str) -> None:
     """Show the form, with the line that starts the study above it."""
     study_links.show_all()
-    if experiment_name not in EXPERIMENTS:
+    experiment = experiments.find(experiment_name)
+    if experiment is None:
         messages.invalid(f"There is no experiment {experiment_name[:40]!r}: choose a question from all studies")
         return
-    experiment = experiments.get(experiment_name)
     heading, line = st.container(gap="xsmall"), st.container()
     try:
         asked, ready = _ask(experiment, kind)
@@ -53,7 +53,8 @@ def show(experiment_name: str, kind: str) -> None:
     with heading:
         study = asked.grid.study
         st.title(messages.escape(study.question or study.name), anchor=False)
-        data = f"sample: {experiment.sample_title}" if study.data == "sample" else "full data"
+        sample = experiment.sample_title if experiment.source is None else f"sample: {experiment.sample_title}"
+        data = sample if study.data == "sample" else "full data"
         st.caption(messages.escape(f"A study on {experiment.title} ({data}): {study_draft.summary(study)}"))
     with line:
         _show_start(asked, ready)
@@ -67,8 +68,10 @@ def _ask(experiment: Experiment, kind: str) -> tuple[AskedStudy, bool]:
     with st.container(border=True):
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
             _choose_question(experiment, kind)
-            data = st.segmented_control("Data", ["sample", "full"], default="sample", required=True, key="study/data",
-                                        help=KEYS["data"].help) or "sample"
+            data = "sample"
+            if experiment.source is not None:
+                data = st.segmented_control("Data", ["sample", "full"], default="sample", required=True,
+                                            key="study/data", help=KEYS["data"].help) or "sample"
         ready = data == "sample" or full_data.show(experiment, key="study/download")
         presets = study_draft.starts(experiment.name, data)
         if kind not in (*presets, OWN):
@@ -88,8 +91,8 @@ def _choose_question(experiment: Experiment, kind: str) -> None:
         st.query_params.from_dict({study_links.EXPERIMENT: name, study_links.PRESET: chosen if chosen in (
             *study_draft.starts(name, "sample"), OWN) else "attention"})
 
-    st.selectbox("Experiment", list(EXPERIMENTS), key="study/experiment", on_change=changed, width=220,
-                 format_func=lambda name: EXPERIMENTS[name].title)
+    st.selectbox("Experiment", study_links.experiment_names(), key="study/experiment", on_change=changed, width=220,
+                 format_func=lambda name: experiments.get(name).title)
     st.selectbox("Question", kinds_here if kind in kinds_here else [*kinds_here, kind], key="study/kind", width=320,
                  on_change=changed, format_func=lambda name: TITLES.get(name, name))
 
@@ -97,7 +100,8 @@ def _choose_question(experiment: Experiment, kind: str) -> None:
 def _ask_varied(experiment: Experiment) -> Varied:
     """Ask what is compared: methods, and values of settings."""
     key = f"study/{experiment.name}"
-    methods = st.multiselect("Methods", list(experiment.methods), ["ace", HOSTS[experiment.name]], key=f"{key}/methods",
+    usual = ["ace", HOSTS.get(experiment.name, next(iter(experiment.methods)))]
+    methods = st.multiselect("Methods", list(experiment.methods), usual, key=f"{key}/methods",
                              format_func=lambda m: labels.method_title(experiment.name, m))
     names = st.multiselect("Settings that vary", study_draft.settings_that_vary(experiment), key=f"{key}/settings",
                            format_func=labels.setting, help="Every combination of methods and values is one group")

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import streamlit as st
 
-from acenode.experiments import Experiment
+from acenode.errors import UserError
+from acenode.experiments import EXAMPLES, EXPERIMENTS, Experiment, get, imported_names
 from acenode.results.study_presets import kind_of, presets
 
 from . import messages, navigation, study_draft
 
 STUDY, EXPERIMENT, PRESET = "study", "experiment", "preset"  # query parameters of the page Studies
-SHORT = {"attention": "Does attention help?", "host": "Is ACE better than its host?",
+SHORT = {"attention": "Does attention help?", "host": "Is ACE better than other methods?",
          "schedule": "Train in turns or jointly?", "size": "Does a larger network do the same?"}
+
+
+def experiment_names() -> list[str]:
+    """Return the names of all experiments: of the paper, examples of named variables, and imported sets that can be
+    read."""
+    names = [*EXPERIMENTS, *EXAMPLES]
+    for name in imported_names():
+        with contextlib.suppress(UserError):  # the page Your data says what is wrong with the others
+            names.append(get(name).name)
+    return names
 
 
 def show_all() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from acenode import experiments
 from acenode.errors import UserError
-from acenode.experiments import EXPERIMENTS
 from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.entry import Entry
 from acenode.runs.studies import StoredStudy, StudyStore
@@ -29,9 +29,9 @@ def show() -> None:
         st.info("No studies yet. Choose a question below, then press **Start**: its runs are trained one after the "
                 "other, and the answer appears while they finish.", icon=":material/quiz:")
     st.subheader("New study", anchor=False)
-    name = st.selectbox("Experiment", list(EXPERIMENTS), key="studies/experiment", width=260,
-                        format_func=lambda n: EXPERIMENTS[n].title)
-    study_links.show_presets(EXPERIMENTS[name or "mnist"])
+    name = st.selectbox("Experiment", study_links.experiment_names(), key="studies/experiment", width=260,
+                        format_func=lambda n: experiments.get(n).title)
+    study_links.show_presets(experiments.get(name or "mnist"))
 
 
 def _show_stored(stored: list[StoredStudy], entries: list[Entry]) -> None:
@@ -59,5 +59,5 @@ def progress_text(grid: StudyGrid) -> str:
     """Say what a study is about and how far it is."""
     study, busy = grid.study, len(grid.running)
     training = f", {busy} queued or running" if busy else ""
-    return (f"{study.name}: {EXPERIMENTS[study.experiment].title} ({study.data}), "
+    return (f"{study.name}: {experiments.get(study.experiment).title} ({study.data}), "
             f"{', '.join(row.name for row in grid.rows)}; {grid.finished} of {len(grid.cells)} runs finished{training}")

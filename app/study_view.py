@@ -38,7 +38,8 @@ def show(name: str) -> None:
         return
     experiment = experiments.get(study.experiment)
     st.title(messages.escape(study.question or study.name), anchor=False)
-    note = " Not comparable with the paper" if study.data == "sample" else ""
+    apart = study.data == "sample" and experiment.source is not None
+    note = " Not comparable with the paper" if apart else ""
     st.caption(messages.escape(f"{study.name}, {experiment.title}. {caption(grid)}.{note}"))
     with st.container(key="study-controls"):  # a container each: what comes or goes does not rebuild the rest
         _show_controls(grid)

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
+from acenode import experiments
 from acenode.errors import UserError
 from acenode.export import study_code
 from acenode.export.html_parts import asset, digest, embedded, script, table
@@ -39,6 +40,7 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
         links: addresses of the reports of its runs by run id, where there are any.
     """
     study, shown = found.grid.study, study_table(found)
+    apart = study.data == "sample" and experiments.get(study.experiment).source is not None
     repeat, runs = played_runs(found)
     films = {entry.id: player_data.embed(entry.run) for entry in runs.values()}
     player = {"runs": [{"id": entry.id, "label": name} for name, entry in runs.items()], "embedded": films,
@@ -48,8 +50,7 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
         title=escape(study.question or study.name), name=escape(study.name if study.question else study.experiment),
         style=asset("style.css") + player_assets.style_sheet(), scripts=digest(code), code=code,
         data=embedded({"player": player, "classes": []}), caption=escape(f"{shown.caption}."),
-        sample=" sample" if study.data == "sample" else "",
-        comparable=" Not comparable with the paper." if study.data == "sample" else "",
+        sample=" sample" if apart else "", comparable=" Not comparable with the paper." if apart else "",
         answer=_answer(found), figure=_figures(found), table=table(shown.heads, shown.rows), fairness=_fairness(found),
         player=_player(found, repeat, runs), runs=_runs(found, links or {}),
         python=escape(study_code.to_python(study)), commands=escape(study_code.to_commands(study)))

@@ -50,7 +50,13 @@ def _attention(experiment: Experiment, data: str) -> Study:
 
 
 def _host(experiment: Experiment, data: str) -> Study:
-    host = HOSTS[experiment.name]
+    """Compare ACE with the method that it extends; outside the paper, with all other methods of the experiment."""
+    host = HOSTS.get(experiment.name)
+    if host is None:
+        others = [name for name in experiment.methods if name != "ace"]
+        groups = [StudyGroup(name) for name in ("ace", *reversed(others))]
+        return _study(experiment, data, "host", "Is ACE better than the other methods?", groups,
+                      baseline=len(groups) - 1)
     question = f"Is ACE better than {method_title(experiment.name, host)}, and than more coordinates?"
     return _study(experiment, data, "host", question, [StudyGroup(name) for name in ("ace", "augmented", host)],
                   baseline=2)

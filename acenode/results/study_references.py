@@ -40,13 +40,31 @@ class TrivialReference:
 
 
 def study_references(grid: StudyGrid, root: Path) -> tuple[TrivialReference, ...]:
-    """Return the references of a study, averaged over its folds; none where its data is not in the data folder."""
+    """Return the references of a study, averaged over its folds; none where its data is not in the data folder.
+
+    Where a finished run reports references, these are used: they do not depend on the model.
+    """
+    if reported := _reported(grid):
+        return reported
     folds = {cell.config.get("fold"): cell.config for cell in grid.baseline.cells}
     found: dict[str, list[float]] = {}
     for config in folds.values():
         for reference in references(config, root, grid.measure.name):
             found.setdefault(reference.name, []).append(reference.value)
     return tuple(TrivialReference(name, mean(values)) for name, values in found.items())
+
+
+def _reported(grid: StudyGrid) -> tuple[TrivialReference, ...]:
+    """Return the references in the result of a finished run, which sets of named variables have."""
+    for entry in (cell.entry for cell in grid.cells if cell.value is not None):
+        result = entry.run.result() if entry is not None and not grid.study.folds else None
+        listed = (result or {}).get("references")
+        if isinstance(listed, dict):
+            values = {name: own.get(grid.measure.name) for name, own in listed.items() if isinstance(own, dict)}
+            return tuple(TrivialReference(name, value) for name, value in values.items() if isinstance(value, float))
+        if result is not None:
+            return ()
+    return ()
 
 
 def references(config: Config, root: Path, metric: str) -> tuple[TrivialReference, ...]:

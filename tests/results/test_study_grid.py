@@ -129,3 +129,10 @@ def test_every_experiment_has_presets_that_can_be_configured(experiment: str, da
 def test_an_unknown_preset_is_an_error() -> None:
     with pytest.raises(UserError, match="ushcn has no preset 'size': choose one of attention, host, schedule"):
         preset("ushcn", "size")
+
+
+def test_sets_of_named_variables_have_presets() -> None:
+    found = {kind_of(study): study for study in presets("liver")}
+    assert list(found) == ["attention", "host", "schedule"]
+    assert [group.method for group in found["host"].groups] == ["ace", "mixed", "no-attention"]
+    assert found["host"].baseline == 2

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from study_entries import attention_study
+from study_entries import attention_study, one
 
 from acenode import experiments
 from acenode.data.points import Points
 from acenode.data.samples import digits
+from acenode.files import write_json
 from acenode.results.study_grid import make_grid
 from acenode.results.study_presets import preset
-from acenode.results.study_references import last_values, references, study_references
+from acenode.results.study_references import TrivialReference, last_values, references, study_references
+from acenode.runs.studies import Study, StudyGroup
 
 NOWHERE = Path("/nonexistent")
 
@@ -69,3 +72,12 @@ def test_references_are_averaged_over_folds_and_left_out_without_data() -> None:
     assert both[0].value == pytest.approx((one[0].value + two[0].value) / 2)
     assert study_references(make_grid(preset("ushcn", "host", "full"), []), NOWHERE) == ()
     assert study_references(make_grid(attention_study(), []), NOWHERE)[0].name == "majority class"
+
+
+def test_references_that_a_run_reports_are_not_computed_again(tmp_path: Path) -> None:
+    study = Study("own", "predator-prey", (StudyGroup("ace"), StudyGroup("no-attention")), seeds=(0,))
+    run = replace(one(study, 0, 0, 0.3), path=tmp_path)
+    reported = {"ridge": {"mse": 0.02}, "mean": {"mse": 0.5}, "broken": 3}
+    write_json(tmp_path / "result.json", {"test": {"mse": 0.3}, "references": reported})
+    found = study_references(make_grid(study, [run]), tmp_path / "no data")
+    assert found == (TrivialReference("ridge", 0.02), TrivialReference("mean", 0.5))
