@@ -131,6 +131,15 @@ def last_values(series: TimeSeries) -> np.ndarray:
     return np.where(order > 0, found, 0.0)
 
 
+def references_at(seen: Points, t: np.ndarray, task: str) -> Tensor:
+    """Return what predictions at common times t are relative to, (B, T, V): see `NamedBatch.reference`."""
+    series = [TimeSeries(*(x[b].cpu().numpy()[valid] for x in (seen.t, seen.x, seen.m)))
+              for b, valid in enumerate(seen.valid.cpu().numpy())]
+    if task == "forecast":
+        return torch.from_numpy(np.stack([np.repeat(last_values(s)[None], len(t), 0) for s in series])).float()
+    return torch.from_numpy(np.stack([own_path(s, t)[..., 0] for s in series])).float()
+
+
 def own_path(series: TimeSeries, t: np.ndarray) -> np.ndarray:
     """Interpolate every variable's own observations at times t, (T, V, 2): the value, and how near observations are.
 

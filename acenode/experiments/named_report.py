@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.data.named_batches import NamedBatch, ScaledSet, last_values, own_path
+from acenode.data.named_batches import NamedBatch, ScaledSet, references_at
 from acenode.data.named_set import NamedSet
-from acenode.data.points import Points, TimeSeries
+from acenode.data.points import Points
 from acenode.experiments.analysis import confusion
 from acenode.experiments.named_references import (
     SquaredErrors,
@@ -142,16 +142,11 @@ def at_times(model: NamedModel, data: ScaledSet, batch: NamedBatch, t: np.ndarra
              device: torch.device) -> np.ndarray:
     """Return standardised predictions of a batch at common times within its span, (B, T, V)."""
     B, V = len(batch.label), len(data.source.variables)
-    seen = [TimeSeries(*(x[b].numpy()[valid] for x in (batch.seen.t, batch.seen.x, batch.seen.m)))
-            for b, valid in enumerate(batch.seen.valid.numpy())]
-    if data.source.task == "forecast":
-        reference = np.stack([np.repeat(last_values(s)[None], len(t), 0) for s in seen])
-    else:
-        reference = np.stack([own_path(s, t)[..., 0] for s in seen])
     empty = torch.zeros(B, len(t), V)
     times = torch.from_numpy(t).float().clamp(*batch.span).expand(B, -1)
     target = Points(times, empty, empty, torch.ones(B, len(t), dtype=torch.bool))
-    wanted = replace(batch, target=target, times=None, reference=torch.from_numpy(reference).float()).to(device)
+    reference = references_at(batch.seen, t, data.source.task)
+    wanted = replace(batch, target=target, times=None, reference=reference).to(device)
     x = model(wanted).x
     assert x is not None
     return x.double().cpu().numpy()

@@ -16,9 +16,12 @@ from acenode.experiments.attention_flow import excess_flow, row_distance
 from acenode.experiments.probes import half, in_turn
 from acenode.experiments.series_batches import Layout, Records, SeriesSplits, assemble, cut_of
 from acenode.experiments.series_outputs import SeriesOutputs
+from acenode.models.influence import layer_influence
+from acenode.node import ACENODE, NODE, AugmentedNODE
 from acenode.training.metrics import binary_auc, roc
 
 SHOWN, VARIABLES, GRID = 6, 6, 97  # records shown, variables of each, times of a curve
+INFLUENCE_SIZE = 24  # coordinates of z up to which a snapshot has the influence between them
 BINS, TIMES = 10, 24  # bins of the calibration, bins of the errors over time
 
 
@@ -43,6 +46,17 @@ def snapshot(t: np.ndarray, h: Tensor, a: Tensor | None, probes: Records, kind: 
     if kind != "vitals":
         arrays["label"] = labels
     return arrays | ({"a": half(a)} if a is not None else {})
+
+
+def influence_of(model: Any, batch: SeriesBatch, t: list[float]) -> dict[str, np.ndarray]:
+    """Return the influence |∂ż_i/∂z_j| of a snapshot, (F, B, d, d); nothing if z has no ODE layer or is too large."""
+    layer = getattr(model, "ode", None)
+    if type(layer) not in (NODE, AugmentedNODE, ACENODE) or not hasattr(model, "encode"):
+        return {}
+    z0 = model.encode(batch)[0]
+    if z0[0].numel() > INFLUENCE_SIZE:
+        return {}
+    return {"influence": half(layer_influence(layer, z0, t)[1])}
 
 
 def report(model: nn.Module, splits: SeriesSplits, layout: Layout, out: SeriesOutputs,

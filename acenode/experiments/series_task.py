@@ -152,8 +152,9 @@ class SeriesTask:
         batch = assemble(self.probes, self.layout, None, 0.0, cut_of(self.splits.validation, self.layout))
         t = np.linspace(*batch.span, FRAMES)
         h, a = self.model.trajectory(batch, t.tolist())  # type: ignore[operator]
+        acts = report.influence_of(self.model, batch, t.tolist())
         self.model.train(was_training)
-        return report.snapshot(t, h, a, self.probes, self.kind)
+        return report.snapshot(t, h, a, self.probes, self.kind) | acts
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from acenode.node import ACENODE, NODE, Trajectory
 from acenode.ode.runge_kutta import State, VectorField
 
 
@@ -27,6 +28,15 @@ def influence(field: VectorField, t: Sequence[float] | Tensor, states: State, bl
     times = t.tolist() if isinstance(t, Tensor) else list(t)
     found = [_at(field, time, tuple(b[i] for b in states), block) for i, time in enumerate(times)]
     return torch.stack(found)
+
+
+def layer_influence(layer: NODE | ACENODE, h0: Tensor, t: Sequence[float]) -> tuple[Trajectory, Tensor]:
+    """Return the trajectory of an ODE layer from h0 (B, d), and the influence between its coordinates, (F, B, d, d)."""
+    with torch.no_grad():
+        path = layer(h0, t)
+        field, state = layer.system(h0, False)
+    states = (path.h, path.a) if len(state) > 1 and path.a is not None else (path.h,)
+    return path, influence(field, t, states)
 
 
 def _at(field: VectorField, t: float, state: State, block: int) -> Tensor:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.data.points import Points
 from acenode.models.gru import MaskedGRU
 from acenode.models.named.field import Embedding, layers
 
+RECENT = 6  # observations that are read directly, besides the GRU
 FEATURES = 3  # of an observation: its value, the time since the last one, the time until the ODE starts
 
 
 class OwnEncoder(nn.Module):
     """h_i(0) from the observations of variable i alone, by a GRU that all variables share, told apart by e_i.
 
-    Gaps are skipped: the GRU reads a variable's observations only, with the times between them.
+    Gaps are skipped: the GRU reads a variable's observations only, with the times between them. The few that it reads
+    last are read directly too.
 
     Args:
         backwards: read the last observation first, for an ODE that starts before them.
@@ -25,7 +28,7 @@ class OwnEncoder(nn.Module):
         super().__init__()
         size = embedding.e.shape[1]
         self.gru = MaskedGRU(FEATURES + size, hidden)
-        self.out = layers(hidden + FEATURES + size, hidden, block)
+        self.out = layers(hidden + RECENT * FEATURES + size, hidden, block)
         self.backwards = backwards
 
     def forward(self, seen: Points, start: float, embedding: Embedding) -> Tensor:
@@ -34,8 +37,7 @@ class OwnEncoder(nn.Module):
         B, V, T = observed.shape
         e = embedding.e[:, None].expand(B, V, T, -1)
         read = self.gru(torch.cat((x, e), -1).flatten(0, 1), observed.flatten(0, 1))[:, -1]  # (B·V, hidden)
-        last = _last(x, observed)
-        return self.out(embedding(read.unflatten(0, (B, V)), last))
+        return self.out(embedding(read.unflatten(0, (B, V)), recent(x, observed, RECENT)))
 
     def _features(self, seen: Points, start: float) -> tuple[Tensor, Tensor]:
         """Return what is read of each variable's observations in the order of reading, and which there are."""
@@ -56,9 +58,14 @@ def last_time(t: Tensor, observed: Tensor, backwards: bool) -> Tensor:
     return torch.cat((torch.full_like(so_far[..., :1], none), so_far[..., :-1]), -1)
 
 
-def _last(x: Tensor, observed: Tensor) -> Tensor:
-    """Return the features of the observation that is read last, (B, V, FEATURES); zero if there is none."""
-    index = torch.arange(1, x.shape[-2] + 1, device=x.device)
-    place = torch.where(observed, index, 0).amax(-1)  # 0: none
-    chosen = x.gather(-2, (place - 1).clamp(min=0)[..., None, None].expand(*place.shape, 1, x.shape[-1])).squeeze(-2)
-    return chosen * (place > 0).unsqueeze(-1)
+def recent(x: Tensor, observed: Tensor, count: int) -> Tensor:
+    """Return the features of the observations that are read last, the very last first, (B, V, count · features).
+
+    Where there are fewer, the rest is zero.
+    """
+    x, observed = x.flip(-2), observed.flip(-1)
+    order = (~observed).to(torch.uint8).argsort(dim=-1, stable=True)[..., :count]
+    chosen = x.gather(-2, order.unsqueeze(-1).expand(*order.shape, x.shape[-1]))
+    chosen = chosen * observed.gather(-1, order).unsqueeze(-1)
+    missing = count - order.shape[-1]
+    return F.pad(chosen, (0, 0, 0, missing)).flatten(-2)

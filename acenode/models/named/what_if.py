@@ -1,0 +1,143 @@
+"""What if: hold a variable, or an entry of the attention, at a value for a stretch of time, and solve again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from acenode.attention import Pairwise
+from acenode.data.named_batches import NamedBatch
+from acenode.errors import UserError
+from acenode.models.named.field import NamedField
+from acenode.models.named.model import NamedModel, step_ends
+from acenode.ode.runge_kutta import State
+from acenode.ode.solve import solve
+
+SHORT = 1e-9  # stretches of time below this are none
+
+
+@dataclass(frozen=True)
+class HeldVariable:
+    """Hold a variable's prediction at a value, standardised, from `start` to `end`."""
+
+    variable: int
+    value: float
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class HeldAttention:
+    """Hold softmax(a) of one pair at a weight between 0 and 1, from `start` to `end`: what `target` hears of `source`.
+
+    The rest of the row is scaled, so that it still sums to one.
+    """
+
+    target: int
+    source: int
+    weight: float
+    start: float
+    end: float
+
+
+Hold = HeldVariable | HeldAttention
+
+
+class HeldField(NamedField):
+    """The vector field while some variables and entries of the attention are held."""
+
+    def __init__(self, field: NamedField, holds: Sequence[Hold]) -> None:
+        super().__init__(field.f, field.g, field.embedding, field.a0, field.pull, field.control)
+        self.variables = sorted({h.variable for h in holds if isinstance(h, HeldVariable)})
+        self.entries = [h for h in holds if isinstance(h, HeldAttention)]
+
+    def weights(self, a: Tensor) -> Tensor:
+        S = Pairwise.weights(a)
+        for held in self.entries:
+            row = S[..., held.target, :].clone()
+            others = 1 - row[..., held.source]
+            row = row * ((1 - held.weight) / others.clamp(min=1e-12)).unsqueeze(-1)
+            row[..., held.source] = held.weight
+            S = S.clone()
+            S[..., held.target, :] = row
+        return S
+
+    def forward(self, t: Tensor, state: State) -> State:
+        dh, *rest = super().forward(t, state)
+        if self.variables:
+            dh = dh.clone()
+            dh[:, self.variables] = 0.0
+        return dh, *rest
+
+
+@torch.no_grad()
+def solve_with(model: NamedModel, batch: NamedBatch, times: Sequence[float], holds: Sequence[Hold] = (),
+               breaks: Sequence[float] = ()) -> Tensor:
+    """Return predictions (B, T, V), standardised, at increasing times after the start of the span.
+
+    Args:
+        model: of values, not of classes.
+        batch: the series; its targets do not matter. Its references are used at `times`: (B, T, V).
+        times: within the span.
+        holds: what is held, each for its own stretch of time.
+        breaks: further times at which steps end. Two solves with the same breaks differ by what is held alone.
+
+    Raises:
+        UserError: a hold does not fit the model.
+    """
+    _check(model, batch, holds)
+    h0, control = model.start(batch)
+    field, state = model.ode.system(h0, control)
+    start, end = batch.span
+    ends = [*breaks, *(edge for held in holds for edge in (held.start, held.end))]
+    edges = {start, end, *times, *(min(max(edge, start), end) for edge in ends)}
+    found: dict[float, Tensor] = {}
+    for before, after in pairwise(sorted(edges)):
+        if after - before < SHORT:
+            found[after] = state[0]
+            continue
+        active = [held for held in holds if held.start < after - SHORT and held.end > before + SHORT]
+        state = (_moved(model, state[0], batch.reference[:, 0], active), *state[1:])
+        grid, _, solver = step_ends(before, [after], model.ode.solver)
+        solution = solve(HeldField(field, active) if active else field, state, grid, solver,
+                         per_sample=not model.training)
+        state = tuple(block[-1] for block in solution.states)
+        found[after] = state[0]
+    h = torch.stack([found[time] for time in times], 1)  # (B, T, V, k)
+    x = model.values(h, batch.reference)
+    for held in holds:
+        if isinstance(held, HeldVariable):
+            x[:, [held.start - SHORT < t < held.end + SHORT for t in times], held.variable] = held.value
+    return x
+
+
+def _moved(model: NamedModel, h: Tensor, reference: Tensor, holds: Sequence[Hold]) -> Tensor:
+    """Move the blocks of held variables to the nearest state that reads the held value."""
+    chosen = [held for held in holds if isinstance(held, HeldVariable)]
+    if not chosen:
+        return h
+    h, w = h.clone(), model.read_out.weight[0]  # (k,)
+    read = model.values(h, reference)
+    for held in chosen:
+        missing = held.value - read[:, held.variable]
+        h[:, held.variable] += missing.unsqueeze(-1) * w / w.square().sum().clamp(min=1e-12)
+    return h
+
+
+def _check(model: NamedModel, batch: NamedBatch, holds: Sequence[Hold]) -> None:
+    V = batch.reference.shape[-1]
+    if model.classifier is not None:
+        raise UserError("what if needs a model that predicts values: this one tells classes apart")
+    for held in holds:
+        indices = [held.variable] if isinstance(held, HeldVariable) else [held.target, held.source]
+        if not all(0 <= i < V for i in indices):
+            raise UserError(f"there is no variable {max(indices)}: they are numbered from 0 to {V - 1}")
+        if not held.start < held.end:
+            raise UserError("a variable is held from a time to a later one")
+        if isinstance(held, HeldAttention) and (model.ode.q is None or not 0 <= held.weight <= 1):
+            raise UserError("this model has no attention to hold: hold a variable" if model.ode.q is None
+                            else f"attention is between 0 and 1, not {held.weight:g}")
