@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MSE, AUC = Metric("mse", higher_is_better=False), Metric("auc", selection="auc")
 COMMON: dict[str, Any] = {
     "epochs": 40, "batch_size": 100, "learning_rate": 3e-3, "weight_decay": 1e-3, "block": 4, "embedding": 6,
-    "units": 64, "recognition": 32, "relative_to": "mean", "solver": "rk4", "step_size": 0.05, "rtol": 1e-4,
+    "units": 64, "recognition": 32, "relative_to": "mean", "solver": "midpoint", "step_size": 0.05, "rtol": 1e-4,
     "atol": 1e-5, "max_steps": 10_000, "gradient": "backprop", "seminorm": False, "engine": "auto",
     "attention": "evolving", "coupling": "own", "initial": "correlation", "pull": 2.0, "schedule": "alternating",
     "penalty": "l2", "penalty_weight": 1e-3, "detach_attention": False, "snapshots": 6,
@@ -94,19 +94,21 @@ def _example(name: str, title: str, summary: str, about: str, task: str = "forec
 EXAMPLES: dict[str, Experiment] = {spec.name: experiment(spec) for spec in (
     _example("oscillators", "Coupled oscillators", "eight oscillators, each driven by two others: forecast 16 points "
              "from 5, and find who drives whom", "1,300 simulated trajectories whose links are known",
-             kind="simulated", values={"epochs": 60}),
+             kind="simulated", values={"epochs": 80, "learning_rate": 5e-3, "initial": "learned"}),
     _example("predator-prey", "Predators and prey", "three prey and three predators, counted irregularly: forecast "
              "four years from six, and find who eats whom", "600 simulated food webs whose links are known",
-             kind="simulated", values={"epochs": 40}),
+             kind="simulated", values={"epochs": 60, "batch_size": 50, "learning_rate": 5e-3, "initial": "learned"}),
     _example("la-speeds", "Los Angeles speeds", "eight detectors along a road: forecast an hour from the hour before",
              "a week of speeds every five minutes; how near the detectors are is known", values={"batch_size": 64}),
     _example("ny-speeds", "New York speeds", "taxi speeds of four boroughs with many gaps: forecast twelve hours from "
-             "a day", "median speeds by hour, March 2019", values={"batch_size": 64}),
+             "a day", "median speeds by hour, March 2019", values={"batch_size": 64, "epochs": 60}),
     _example("stocks", "Stock prices", "weekly prices of six companies: forecast four weeks from twelve",
-             "prices of 2018 and 2019 relative to the first", values={"relative_to": "last", "batch_size": 16}),
+             "prices of 2018 and 2019 relative to the first",
+             values={"relative_to": "last", "batch_size": 16, "epochs": 60}),
     _example("liver", "Liver patients", "who of 312 patients dies, from irregular laboratory values of two years",
              "visits of the first two years, seven values with gaps", task="classify", classes=("lived", "died"),
-             values={"batch_size": 32}),
+             values={"batch_size": 32, "block": 2, "units": 32, "weight_decay": 1e-2}),
     _example("air-quality", "Air quality", "ozone, sun, wind and temperature: fill in observations that were left out",
-             "a summer in New York, 1973, with gaps", task="fill", values={"relative_to": "last", "batch_size": 32}),
+             "a summer in New York, 1973, with gaps", task="fill",
+             values={"relative_to": "last", "batch_size": 32, "epochs": 150}),
 )}
