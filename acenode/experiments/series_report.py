@@ -50,7 +50,7 @@ def snapshot(t: np.ndarray, h: Tensor, a: Tensor | None, probes: Records, kind: 
 
 def influence_of(model: Any, batch: SeriesBatch, t: list[float]) -> dict[str, np.ndarray]:
     """Return the influence |∂ż_i/∂z_j| of a snapshot, (F, B, d, d); nothing if z has no ODE layer or is too large."""
-    layer = getattr(model, "ode", None)
+    layer: Any = getattr(model, "ode", None)
     if type(layer) not in (NODE, AugmentedNODE, ACENODE) or not hasattr(model, "encode"):
         return {}
     z0 = model.encode(batch)[0]
