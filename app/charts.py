@@ -96,10 +96,18 @@ def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: 
                         format_func=lambda id: id if id == everything else subject_name(subject, id))
 
 
-def mark_forecast(figure: go.Figure, times: set[float | None]) -> None:
-    """Draw a dotted line where forecasts start, in every chart of the figure; label it in the first one."""
+def mark_forecast(figure: go.Figure, times: set[float | None], in_legend: bool = False) -> None:
+    """Draw a dotted line where forecasts start, in every chart of the figure; label it in the first one.
+
+    Args:
+        in_legend: explain it in the legend instead, if there is no room for the label.
+    """
     for time in times - {None}:
         figure.add_vline(x=time, line={"color": NEUTRAL, "width": 1, "dash": "dot"})
+        if in_legend:
+            figure.add_scatter(x=[None], y=[None], mode="lines", name="Forecast starts", legendrank=2002,
+                               line={"color": NEUTRAL, "width": 1, "dash": "dot"}, hoverinfo="skip", row=1, col=1)
+            return
         figure.add_annotation(x=time, y=1, xref="x", yref="y domain", text="Forecast starts here", showarrow=False,
                               xanchor="left", yanchor="bottom", font={"color": NEUTRAL, "size": 11})
 

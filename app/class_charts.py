@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from html import escape
+from random import Random
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -18,7 +19,7 @@ from . import labels, messages
 from .charts import CONFIG, MARGIN
 
 COLUMNS = 3  # charts in a row
-MAX_POINTS = 9000  # of all t-SNE charts together
+MAX_POINTS = 6000  # of all t-SNE charts together
 # Zero is transparent, so that it takes the page's background, light or dark; one mistake is visible.
 SHARES = [[0.0, "rgba(43,98,217,0)"], [1e-4, "rgba(43,98,217,0.14)"], [1.0, "rgba(43,98,217,1)"]]
 REPRESENTATIONS = {"features": "Features", "logits": "Logits", "tsne": "t-SNE"}
@@ -86,8 +87,9 @@ def tsne(result: ResultCharts, most: int = MAX_POINTS) -> go.Figure | None:
     """
     if result.tsne is None:
         return None
-    every = -(-len(result.tsne["label"]) // most)
-    points = {name: values[::every] for name, values in result.tsne.items()}
+    count = len(result.tsne["label"])
+    chosen = sorted(Random(0).sample(range(count), min(count, most)))
+    points = {name: [values[i] for i in chosen] for name, values in result.tsne.items()}
     figure = go.Figure()
     for n in sorted(set(points["label"])):
         name = escape(result.classes[n]) if n < len(result.classes) else str(n)

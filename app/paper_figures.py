@@ -18,7 +18,7 @@ from acenode.results.paper_figures import AttentionFrames, ErrorLine, TsnePanel
 from acenode.results.series_records import time_note
 
 from . import labels, messages
-from .charts import CONFIG, LEGEND, MARGIN, mark_forecast, time_axis
+from .charts import CONFIG, LEGEND, MARGIN, NEUTRAL, mark_forecast, time_axis
 
 Values = Mapping[str, Measured]
 
@@ -76,6 +76,9 @@ def errors(lines: list[ErrorLine]) -> go.Figure:
             x=line.t, y=line.mean, mode="lines+markers", name=f"{name} ({line.runs} run{'s' * (line.runs > 1)})",
             line={"color": colour, "width": 3 if ours else 1.5}, marker={"size": 6 if ours else 4},
             legendgroup=line.cell.key, hovertemplate="%{y:.4g} at %{x:.3~g}<extra>" + name + "</extra>")
+    if any(line.runs > 1 for line in lines):
+        figure.add_scatter(x=[None], y=[None], mode="markers", name="Band: smallest to largest", hoverinfo="skip",
+                           marker={"symbol": "square", "color": NEUTRAL, "size": 12, "opacity": 0.35})
     figure.update_layout(height=480, margin=MARGIN, legend={**LEGEND, "y": -0.24})
     units = {line.unit for line in lines if line.unit}
     note = next((line.unit_note for line in lines if line.unit_note), "")
@@ -162,7 +165,7 @@ def show_attention(measured: Values) -> None:
     low, high = float(found.maps.min()), float(found.maps.max())
     st.caption(f"{messages.escape(found.kind.title)}. From the snapshot after epoch {found.epoch} of "
                f"{messages.escape(labels.label(entry))}. All maps have one scale, from {low:.3g} (pale) to {high:.3g} "
-               "(blue). Change: ‖a(t) − a(0)‖ / ‖a(0)‖.")
+               f"(blue). {messages.escape(found.measure.hint)}")
     with st.container(horizontal=True, gap="small"):
         for place in range(len(found.t)):
             st.plotly_chart(attention(found, place), key=f"paper/attention/{name}/{place}", width=MAP_WIDTH,
@@ -175,15 +178,15 @@ def _attention_title(name: str) -> str:
 
 
 def attention(found: AttentionFrames, place: int) -> go.Figure:
-    """Draw the map at one of the times; the title gives t and the change since t = 0."""
+    """Draw the map at one of the times; the title gives the time and how attention acts then."""
     values = np.round(found.maps[place], 5)
     rows, columns = (list(range(1, n + 1)) for n in values.shape)
-    change = f"change {found.change[place]:.2g}" if place else "start"
     figure = go.Figure(go.Heatmap(
         z=values, x=columns, y=rows, zmin=float(found.maps.min()), zmax=float(found.maps.max()), colorscale=ATTENTION,
         showscale=False, hovertemplate="row %{y}, column %{x}: %{z:.3g}<extra></extra>"))
-    figure.update_layout(height=MAP_WIDTH + 60, margin={"l": 10, "r": 4, "t": 34, "b": 10},
-                         title={"text": f"t = {found.t[place]:.3g}, {change}", "font": {"size": 13}})
+    figure.update_layout(height=MAP_WIDTH + 76, margin={"l": 10, "r": 4, "t": 50, "b": 10},
+                         title={"text": f"{found.time_text(place)}<br>{found.measure_text(place)}",
+                                "font": {"size": 13}})
     figure.update_xaxes(title=escape(found.kind.columns), showgrid=False, zeroline=False, nticks=5)
     figure.update_yaxes(title=escape(found.kind.rows), autorange="reversed", showgrid=False, zeroline=False, nticks=5)
     return figure

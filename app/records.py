@@ -13,7 +13,7 @@ from acenode.results.series_records import SeriesRecord, SeriesVariable, caption
 from . import messages
 from .charts import HEADER, NEUTRAL, ChartedRun, draw, legend_above, mark_forecast, pick_record, time_axis
 
-COLUMNS = 3
+COLUMNS = 2
 DENSE = 200  # a line of more points needs the full width
 TICK = 0.05  # length of an observation tick, as a share of the chart's height
 OBSERVED, HELD_OUT = "Observed", "Held out"
@@ -40,10 +40,11 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
     columns = 1 if dense else min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
     height = HEADER + 40 + (180 if dense else 230) * rows
-    figure = make_subplots(rows, columns, subplot_titles=[escape(titles[n]) for n in names], shared_xaxes="all",
-                           horizontal_spacing=0.07, vertical_spacing=(36 if dense else 64) / height)
+    figure = make_subplots(rows, columns, subplot_titles=[_title(titles[n], dense) for n in names], shared_xaxes="all",
+                           horizontal_spacing=0.13, vertical_spacing=(36 if dense else 74) / height)
     for i, title in enumerate(figure.layout.annotations):  # at the left edge, beside the label of the forecast
-        title.update(x=figure.get_subplot(i // columns + 1, i % columns + 1).xaxis.domain[0], xanchor="left")
+        left_edge = figure.get_subplot(i // columns + 1, i % columns + 1).xaxis.domain[0]
+        title.update(x=left_edge, xanchor="left", align="left", font={"size": 13})
     in_legend: set[str] = set()
     drawn: set[tuple[int, str, Points]] = set()
     for run, record in found:
@@ -59,7 +60,7 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
                     _draw_points(figure, kind, points, kind not in in_legend, cell)
                     in_legend.add(kind)
     _draw_jumps(figure, sorted({t for _, record in found for t in record.jumps}), len(names), columns)
-    mark_forecast(figure, {record.cut for _, record in found})
+    mark_forecast(figure, {record.cut for _, record in found}, in_legend=not dense)
     _explain_band(figure, found)
     figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": HEADER, "b": 10},
                          legend=legend_above(45, height))
@@ -73,6 +74,14 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
         figure.update_yaxes(title={"text": escape(" or ".join(sorted(units))) or "Value", "font": {"size": 11}},
                             row=place // columns + 1, col=place % columns + 1)
     return figure
+
+
+def _title(title: str, dense: bool) -> str:
+    """Return the title of a variable's chart; the meaning is on a line of its own where charts stand side by side."""
+    name, _, meaning = title.partition(" · ")
+    if dense or not meaning:
+        return escape(title)
+    return f'<b>{escape(name)}</b><br><span style="font-size:11px">{escape(meaning)}</span>'
 
 
 def _explain_band(figure: go.Figure, found: list[tuple[ChartedRun, SeriesRecord]]) -> None:

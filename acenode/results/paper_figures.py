@@ -10,14 +10,24 @@ from statistics import mean
 import numpy as np
 
 from acenode import experiments
+from acenode.config import Config
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
-from acenode.results import attention_maps, result_charts, series_charts, snapshots
+from acenode.results import (
+    attention_maps,
+    attention_measure,
+    player_description,
+    result_charts,
+    series_charts,
+    snapshots,
+)
 from acenode.results.attention_maps import MapKind
+from acenode.results.attention_measure import Measure
 from acenode.results.cells import Measured
 from acenode.results.paper_tables import CELLS, HOSTS, PaperCell
 from acenode.results.result_charts import ResultCharts
 from acenode.results.series_charts import OverTime
+from acenode.results.time_axis import TimeAxis, time_axis
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
@@ -61,9 +71,22 @@ class AttentionFrames:
     kind: MapKind
     t: list[float]
     maps: np.ndarray
-    change: list[float]  # of a(t) since t = 0, relative to a(0)
+    measure: Measure  # how attention acts at each time
+    measured: list[float]
     epoch: int
     probes: list[str]
+    size: int = 0  # coordinates of the state, for pairwise attention
+    time: TimeAxis | None = None  # what t means
+
+    def measure_text(self, place: int) -> str:
+        """Write how attention acts at one of the times: `9.7 of 20 mixed`, `48% passes`."""
+        value = self.measured[place]
+        return f"{value:.1%} passes" if self.measure.name == "passed" else f"{value:.1f} of {self.size} mixed"
+
+    def time_text(self, place: int) -> str:
+        """Write one of the times with its unit: `28.8 hours`, or `t = 0.6` if it has none."""
+        t = self.t[place]
+        return f"t = {t:.3g}" if self.time is None else f"{t * self.time.scale:.3g} {self.time.unit}"
 
 
 def over_time_cells(experiment: str, task: str | None = None, ablations: bool = False) -> list[PaperCell]:
@@ -171,9 +194,20 @@ def attention_frames(run: Run, probe: int = 0, frames: int = FRAMES) -> Attentio
     places = np.unique(np.rint(np.linspace(0, len(a) - 1, frames)).astype(int))
     own = a[:, probe:probe + 1]
     maps = attention_maps.weights(own[places], kind)[:, 0]
-    names = snapshots.names(found.arrays, count) or _probe_names(run, snapshots.labels(found.arrays, count), count)
+    config = _config(run)
+    names = player_description.names(config, found.arrays, count) \
+        or _probe_names(run, snapshots.labels(found.arrays, count), count)
     return AttentionFrames(kind, [float(found.arrays["t"][i]) for i in places], maps,
-                           attention_maps.change(own)[places, 0].tolist(), found.epoch, names)
+                           attention_measure.measure_of(kind),
+                           attention_measure.curves(own[places], kind)[:, 0, 0].tolist(), found.epoch, names,
+                           a.shape[-1], time_axis(config, found.arrays))
+
+
+def _config(run: Run) -> Config | None:
+    try:
+        return run.config()
+    except UserError:  # written by another version
+        return None
 
 
 def _probe_names(run: Run, classes: list[int] | None, count: int) -> list[str]:

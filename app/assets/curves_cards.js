@@ -7,13 +7,17 @@ import { adoptStyles } from "./load_plotly.js";
 import { make, setTextOrHide } from "./theme.js";
 
 // A short piece of a curve for the key of a chart: its dash and its points.
-function keySymbol({ curve, colour, width, marker, points }) {
+function keySymbol({ curve, colour, width, marker, points, band }) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 24 10");
   const shape = document.createElementNS(svg.namespaceURI, marker ? "circle" : "path");
   for (const [k, v] of Object.entries(marker ? { cx: 12, cy: 5, r: 4 } : { d: "M1 5H23" })) shape.setAttribute(k, v);
   Object.assign(shape.style, { stroke: colour, strokeWidth: width, fill: "none",
     strokeDasharray: { dash: "6 4", dot: "2 3" }[curve.dash] ?? "none" });
+  if (band) {  // a filled piece
+    shape.setAttribute("d", "M1 0H23V10H1Z");
+    Object.assign(shape.style, { stroke: "none", fill: colour, opacity: 0.25 });
+  }
   svg.append(shape);
   if (points) {
     const point = document.createElementNS(svg.namespaceURI, curve.dash ? "rect" : "circle");

@@ -17,6 +17,10 @@ export function coloursOf(root) {
   return { text, panel, line, font: fontFamily, warm, cool, grape, dark };
 }
 
+// True if the values are shares, which are written as percentages.
+const isShare = (panel, { metric }) => panel.name === "metric" && String(metric).startsWith("accuracy");
+const capital = (text) => text.replace(/^./, (c) => c.toUpperCase());
+
 // Returns the traces of a panel and the entries of its key.
 export function tracesOf(panel, view) {
   const { series, settings, theme } = view, traces = [], key = [], alone = series.length === 1, axis = panel.plot._fullLayout?.xaxis;
@@ -30,12 +34,14 @@ export function tracesOf(panel, view) {
     const name = alone ? curve.name : curves.length > 1 ? `${escaped(one.label)} ${curve.name}` : escaped(one.label);
     const few = found.x.length === 1 || (panel.of === "epochs" && found.x.length * series.length <= 80);
     const style = { name, mode: few ? "lines+markers" : "lines", marker: { size: curve.dash ? 7 : 5, symbol: curve.dash ? "square-open" : "circle", color: colour },
-      hovertemplate: "%{y:.4~g}",
+      hovertemplate: isShare(panel, view) ? "%{y:.2%}" : "%{y:.4~g}",
       line: { width, color: colour, dash: curve.dash ?? "solid", shape: panel.exact ? "hv" : "linear" } };
     const own = { type: "scatter", connectgaps: false, visible: !view.hidden.has(one.key), legendgroup: String(s) };
     const uid = `s${s}c${c}`;  // Plotly puts it into a CSS selector, so it must not contain a label
     traces.push(...layers(found, own, uid, style, window, theme.dark));
     const known = key.find((k) => k.curve === curve);
+    const band = found.low && (one.runs.length > 2 ? "mean ± standard deviation" : one.runs.length === 2 ? "smallest to largest" : curve.band);
+    if (band && !key.some((k) => k.curve.name === band)) key.push({ curve: { name: band }, colour: alone ? colour : theme.text, band: true });
     if (known) known.points ||= few;
     else key.push({ curve, colour: alone ? colour : theme.text, width, points: few });
     const best = curve.best && alone && one.runs.length === 1 ? one.runs[0].epochs.get("best")?.lastIndexOf(1) ?? -1 : -1;
@@ -59,7 +65,8 @@ function layers({ x, y, raw, low, high }, own, uid, style, window, dark) {
   return [...found, { ...own, ...points(downsampleLine, y), uid, ...style }];
 }
 
-export function layoutOf(panel, { runs, settings, theme }) {
+export function layoutOf(panel, view) {
+  const { runs, settings, theme } = view;
   const logarithmic = panel.log && settings.log, { title, hover } = AXES[settings.x];
   const lastX = () => Math.max(1, ...[...runs.values()].map((run) => run.x(panel.of, settings.x).at(-1) ?? 0));
   const integers = settings.x === "step" || (settings.x === "epoch" && panel.of === "epochs");
@@ -67,7 +74,7 @@ export function layoutOf(panel, { runs, settings, theme }) {
     ticks: "", ticklabeloverflow: "allow", nticks: 7 };
   return {
     autosize: true, uirevision: "kept", showlegend: false, dragmode: "zoom", hovermode: "x unified", hoverdistance: 40,
-    margin: { l: 50, r: 22, t: 8, b: 36 }, paper_bgcolor: theme.panel, plot_bgcolor: theme.panel,
+    margin: { l: 62, r: 22, t: 8, b: 36 }, paper_bgcolor: theme.panel, plot_bgcolor: theme.panel,
     font: { family: theme.font, size: 12, color: theme.text },
     modebar: { orientation: "h", bgcolor: "rgba(0,0,0,0)", color: theme.text, activecolor: theme.text },
     hoverlabel: { bgcolor: theme.panel, bordercolor: theme.line, font: { color: theme.text, size: 12 }, namelength: -1 },
@@ -75,6 +82,7 @@ export function layoutOf(panel, { runs, settings, theme }) {
       unifiedhovertitle: { text: hover }, spikethickness: 1, spikedash: "dot", spikecolor: theme.text,
       ...(integers && lastX() <= 5 ? { dtick: 1 } : {}) },  // no ticks between whole steps
     yaxis: { ...axis, uirevision: logarithmic ? "log" : "linear", type: logarithmic ? "log" : "linear", nticks: logarithmic ? 4 : 6,
+      title: { text: capital(panel.axis ?? panel.title(String(view.title))), font: { size: 11 }, standoff: 4 }, ...(isShare(panel, view) ? { tickformat: ".3~%" } : {}),
       exponentformat: "e", minorloglabels: "complete", rangemode: panel.zero ? "tozero" : "normal" },
   };
 }

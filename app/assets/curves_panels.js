@@ -4,7 +4,7 @@ export const AXES = { step: { title: "Step", hover: "step %{x:.0f}" }, epoch: { 
   time: { title: "Training time (s)", hover: "%{x:.1f} s" } };
 
 // The dash distinguishes quantities, the colour runs. With a single run, `tint` gives a quantity its own colour.
-// `hint` explains the symbols of a panel. Diagnostics are in a tab of their own.
+// `axis` is the title of the vertical axis; without it, it is the panel's title. `hint` explains the symbols of a panel. Diagnostics are in a tab of their own.
 export const PANELS = [
   { name: "metric", title: (title) => title, of: "epochs", hint: "After every epoch, on the training and the validation data",
     curves: (metric) => [{ key: `train_${metric}`, name: "training", dash: "dot", tint: "warm" },
@@ -12,16 +12,16 @@ export const PANELS = [
   { name: "losses", title: () => "Loss", of: "steps", log: true,
     hint: "Loss of the state (L_h): the task's loss, which trains everything but the derivative of attention (g). Loss of attention (L_a): the task's loss plus the penalty on the parameters of that derivative (θ_g), which it trains.",
     curves: () => [{ key: "L_h", name: "of the state (L_h)" }, { key: "L_a", name: "of attention (L_a)", dash: "dash", tint: "warm" }] },
-  { name: "nfe", title: () => "Function evaluations (NFE)", of: "steps", ode: true, zero: true, diagnostic: true,
+  { name: "nfe", title: () => "Function evaluations (NFE)", axis: "Evaluations", of: "steps", ode: true, zero: true, diagnostic: true,
     hint: "How often the solver evaluates the derivative of the state (f) in one pass",
     curves: () => [{ key: "nfe_forward", name: "forward" },
       { key: "nfe_backward", name: "backward", dash: "dash", tint: "warm" },
       { key: "nfe_forward_a", name: "forward, while attention trains", two: true, tint: "cool" },
       { key: "nfe_backward_a", name: "backward, while attention trains", two: true, dash: "dash", tint: "grape" }] },
-  { name: "dt", title: () => "Step size of the solver (Δt)", of: "steps", ode: true, zero: true, diagnostic: true,
+  { name: "dt", title: () => "Step size of the solver (Δt)", axis: "Step size (Δt)", of: "steps", ode: true, zero: true, diagnostic: true,
     hint: "Mean step in the time of the ODE; the band is from the smallest to the largest step",
-    curves: () => [{ key: "dt_mean", name: "mean", range: ["dt_min", "dt_max"] }] },
-  { name: "gradients", title: () => "Gradient norms", of: "steps", zero: true, diagnostic: true,
+    curves: () => [{ key: "dt_mean", name: "mean", range: ["dt_min", "dt_max"], band: "smallest to largest" }] },
+  { name: "gradients", title: () => "Gradient norms", axis: "Norm", of: "steps", zero: true, diagnostic: true,
     hint: "Norm of the gradient of the loss of the state (∇L_h), and of the loss of attention (∇L_a)",
     curves: () => [{ key: "grad_h", name: "state (∇L_h)" }, { key: "grad_a", name: "attention (∇L_a)", dash: "dash", tint: "warm" }] },
   { name: "seconds", title: () => "Seconds per step", of: "steps", zero: true, diagnostic: true, hint: "Time of one mini-batch",

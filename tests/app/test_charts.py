@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import synthetic_results as synthetic
-from acenode_app import class_timeline, coupling, line_charts, records
+from acenode_app import class_charts, class_timeline, coupling, line_charts, records
 from acenode_app.charts import ChartedRun, charted_runs
 
 from acenode.results import result_charts
+from acenode.results.class_colours import class_colour
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 
@@ -105,3 +106,40 @@ def test_coupling_names_the_variables_of_a_station(tmp_path: Path) -> None:
     known, _ = coupling.heatmaps(run.series.coupling).data
     assert known.y[3] == "TMAX · highest temperature"
     assert known.x[3] == "TMAX"
+
+
+def test_every_chart_has_titles_on_its_axes_and_bands_are_in_the_legend(tmp_path: Path) -> None:
+    synthetic.write(tmp_path, "physionet", "ace", 0.85, synthetic.mortality())
+    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals() | synthetic.coupling())
+    runs = {run.experiment: run for run in charted(tmp_path)}
+    mortality, vitals = runs["physionet"], runs["physionet-vitals"]
+    assert vitals.series.coupling
+    multiples = records.small_multiples([(vitals, vitals.series.records[0])])
+    figures = [line_charts.roc([mortality]), line_charts.calibration([mortality]), line_charts.over_time([vitals]),
+               multiples, coupling.heatmaps(vitals.series.coupling)]
+    for figure in figures:
+        for kind in ("xaxis", "yaxis"):
+            assert figure.layout[kind].title.text or any(
+                figure.layout[f"{kind}{n}"].title.text for n in range(2, 9) if f"{kind}{n}" in figure.layout)
+    assert [t.name for t in multiples.data if t.name and t.name.startswith("Band")] == ["Band: spread of the samples"]
+    assert all(axis.title.text for axis in multiples.select_yaxes())
+
+
+def test_tsne_is_drawn_without_webgl_in_the_colours_of_the_classes() -> None:
+    points = {"x": list(range(200)), "y": list(range(200)), "label": [n % 2 for n in range(200)],
+              "index": list(range(200))}
+    result = result_charts.read({"classes": ["cat", "dog"], "tsne": points}, "finished")
+    figure = class_charts.tsne(result, most=50)
+    assert figure
+    assert {t.type for t in figure.data} == {"scatter"}
+    assert [t.marker.color for t in figure.data] == [class_colour(0), class_colour(1)]
+    assert sum(len(t.x) for t in figure.data) <= 50
+
+
+def test_couplings_share_one_scale(tmp_path: Path) -> None:
+    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.coupling())
+    (run,) = charted(tmp_path)
+    assert run.series.coupling
+    known, learned = coupling.heatmaps(run.series.coupling, largest=0.8).data
+    assert (known.zmin, known.zmax) == (learned.zmin, learned.zmax) == (-0.8, 0.8)
+    assert "known links recovered" in run.series.coupling.words()[0]

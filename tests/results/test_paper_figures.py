@@ -88,7 +88,10 @@ def test_attention_frames_are_softmax_at_several_times(tmp_path: Path) -> None:
     assert (found.t, found.epoch, found.probes) == ([0.0, 0.2, 0.5, 0.8, 1.0], 7, ["Sample 1", "Sample 2"])
     e = np.exp(a[[0, 2, 5, 8, 10], 1])
     np.testing.assert_allclose(found.maps, e / e.sum(-1, keepdims=True), rtol=1e-5)
-    assert found.change == pytest.approx([0, 0.2, 0.5, 0.8, 1.0], abs=1e-6)
+    entropy = -(found.maps * np.log(found.maps)).sum(-1)
+    assert found.measured == pytest.approx(np.exp(entropy).mean(-1).tolist(), rel=1e-4)
+    assert found.measure_text(0) == f"{found.measured[0]:.1f} of 3 mixed"
+    assert found.time_text(4) == "7.45 days"
 
 
 def test_runs_without_attention_have_no_frames(tmp_path: Path) -> None:

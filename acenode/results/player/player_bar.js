@@ -45,7 +45,7 @@ export class Bar {
     this.panels = make("div", { className: "tabs", role: "group", "aria-label": "Panel" });
     this.options = make("button", { type: "button", className: "options", "aria-expanded": "false", on: { click: () => this.unfold() } }, "Options");
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
-    this.subject = make("span", "subject", "Sample");
+    this.subject = make("span", "subject");
     this.node = make("div", { className: "bar", role: "group", "aria-label": "Controls" },
       make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, make("span", "extra", speed, loop)),
       make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
