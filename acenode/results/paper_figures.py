@@ -9,7 +9,6 @@ from statistics import mean
 
 import numpy as np
 
-from acenode import experiments
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
@@ -196,7 +195,7 @@ def attention_frames(run: Run, probe: int = 0, frames: int = FRAMES) -> Attentio
     maps = attention_maps.weights(own[places], kind)[:, 0]
     config = _config(run)
     names = player_description.names(config, found.arrays, count) \
-        or _probe_names(run, snapshots.labels(found.arrays, count), count)
+        or _probe_names(player_description.classes(config) or [], snapshots.labels(found.arrays, count), count)
     return AttentionFrames(kind, [float(found.arrays["t"][i]) for i in places], maps,
                            attention_measure.measure_of(kind),
                            attention_measure.curves(own[places], kind)[:, 0, 0].tolist(), found.epoch, names,
@@ -210,11 +209,7 @@ def _config(run: Run) -> Config | None:
         return None
 
 
-def _probe_names(run: Run, classes: list[int] | None, count: int) -> list[str]:
-    """Number the probes, with their classes if they have some."""
-    try:
-        names = experiments.get(run.config().experiment).classes
-    except UserError:
-        names = ()
+def _probe_names(names: list[str], classes: list[int] | None, count: int) -> list[str]:
+    """Number the probes, with the names of their classes if they have some."""
     return [f"Sample {i + 1}" + (f", {names[classes[i]] if classes[i] < len(names) else f'class {classes[i]}'}"
                                  if classes else "") for i in range(count)]

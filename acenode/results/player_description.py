@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from acenode.config import Config
+from acenode.data.images import IMAGE_SOURCES
 from acenode.data.variables import SUBJECTS, subject_name
 from acenode.experiments import find
 from acenode.results import attention_maps, attention_measure, player_snapshot, snapshots
@@ -17,8 +18,12 @@ NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
 
 def classes(config: Config | None) -> list[str] | None:
-    """Return the names of the classes, if the experiment has any."""
-    entry = find(config.experiment) if config else None
+    """Return the names of the classes, if they have other names than their numbers: those of the data used."""
+    if config is None:
+        return None
+    if config.data == "full" and config.experiment in IMAGE_SOURCES:
+        return list(IMAGE_SOURCES[config.experiment].classes)
+    entry = find(config.experiment)
     return list(entry.classes) or None if entry else None
 
 

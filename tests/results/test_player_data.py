@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from player_runs import decoded, run_of, snapshot, stations, values
 
+from acenode import experiments
 from acenode.bench.synthetic_runs import run_with_large_maps
 from acenode.errors import UserError
-from acenode.results import player_data
+from acenode.results import player_data, player_description
 from acenode.runs.store import Run, RunStore
 
 
@@ -181,6 +182,13 @@ def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
     assert about["names"] == snaps["name"].tolist()
     for found, wanted in zip(about["jumps"], snaps["jumps"], strict=True):
         np.testing.assert_allclose(found, wanted[np.isfinite(wanted)], rtol=1e-5)
+
+
+def test_classes_have_the_names_of_the_data_used() -> None:
+    cifar10 = experiments.get("cifar10")
+    assert (player_description.classes(cifar10.configure("ace", "full")) or [])[:2] == ["airplane", "automobile"]
+    assert player_description.classes(cifar10.configure("ace", "sample")) is None  # digits
+    assert player_description.classes(experiments.get("physionet").configure("ace")) == ["survived", "died"]
 
 
 def test_malformed_jumps_and_names_are_ignored(tmp_path: Path) -> None:
