@@ -37,6 +37,8 @@ BENCHMARKS = {
                             {"repeats": 2, "device": "auto"}),
     "app": Benchmark("response times of the app, and how much open pages slow training down; needs Chromium",
                      "6 minutes", {}),
+    "playground": Benchmark("training steps and drawn frames a second of the playground; needs Chromium", "1 minute",
+                            {}),
     "latent": Benchmark("time of one PhysioNet-sized training batch, against a union time grid; with --device cuda, "
                         "by part", "1 minute", {"repeats": 3, "device": "auto"}),
     "ushcn": Benchmark("time of one USHCN-sized training batch on the CPU, against one time grid for the batch",

@@ -24,6 +24,7 @@ class Playground {
     this.playing = false;
     this.pending = {};
     this.arrivals = [];
+    this.drawn = 0;  // frames
     this.canvases = [];
     this.build(element);
     this.theme = readTheme(this.node);
@@ -51,7 +52,7 @@ class Playground {
     this.play = button("▶ Play t", () => this.playTime(!this.playing));
     this.time = make("input", { type: "range", min: "0", max: "1", step: "0.01", value: "1", "aria-label": "Time (t)",
       on: { input: () => { this.playing = false; this.t = Number(this.time.value); this.wake(); } } });
-    this.timeText = make("output", "", "1.00");
+    this.timeText = make("span", "value", "1.00");
     this.note = make("p", { className: "note", role: "status", hidden: true });
     this.failure = make("p", { className: "note", role: "alert", hidden: true });
     this.pad = new Pad(examples, (strokes) => { this.choose({ strokes }); this.source.send("run"); }, () => this.wake());
@@ -79,7 +80,7 @@ class Playground {
     const words = make("p", "words"), size = make("span", "size"), why = make("p", "why");
     const main = view("points and field", (w) => Math.min(w, 420), points);
     const small = [view("the rest of the state", () => 200, rest), view("h′ against h", () => 200, attended)];
-    const node = make("section", { "aria-label": network.title }, make("h3", "", network.title, size), make("code", "", network.formula), why, main.box,
+    const node = make("section", { "aria-label": network.title }, make("h2", "", network.title, size), make("code", "", network.formula), why, main.box,
       make("div", "small", ...small.map(({ box }) => box)), words);
     return { node, words, size, why, network, canvases: [main.canvas, ...small.map(({ canvas }) => canvas)] };
   }
@@ -150,6 +151,7 @@ class Playground {
 
   paint() {
     const { frame, data } = this;
+    if (frame && frame !== this.painted) { this.painted = frame; this.drawn += 1; }
     setText(this.play, this.playing ? "❚❚ Pause t" : "▶ Play t");
     this.time.value = String(this.t);
     setText(this.timeText, this.t.toFixed(2));
@@ -200,7 +202,8 @@ class Playground {
 
 export function mount(element, data) {
   const playground = new Playground(element, data);
-  element.__playground = { frame: () => playground.frame, t: () => playground.t, fps: () => playground.framesASecond(),
+  element.__playground = { frame: () => playground.frame, t: () => playground.t, fps: () => playground.framesASecond(), drawn: () => playground.drawn,
+    paintSeconds: () => { const began = performance.now(); playground.paint(); return (performance.now() - began) / 1000; },
     words: (name) => playground.frame?.networks.find((network) => network.name === name)?.words ?? "" };
   return { update() {}, destroy() { playground.destroy(); delete element.__playground; } };
 }

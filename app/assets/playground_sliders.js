@@ -16,7 +16,7 @@ function scaleOf({ scale, low, high, least = low }) {
 
 // A labelled slider; changed(value) is called at every move.
 export function slider(about, changed) {
-  const scale = scaleOf(about), output = make("output");
+  const scale = scaleOf(about), output = make("span", "value");  // not <output>, which screen readers would read aloud at every change
   const input = make("input", { type: "range", min: "0", max: String(scale.max), step: "1", "aria-label": about.title, on: {
     input: () => { show(scale.read(Number(input.value))); changed(about.key, scale.read(Number(input.value))); } } });
   function show(value) {

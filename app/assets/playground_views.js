@@ -39,15 +39,43 @@ function clipped(g, box, draw) {
   g.restore();
 }
 
-// One arrow for each place and each point that finds its own field.
-function arrows(g, places, colours, alpha = 0.75) {
-  for (const { x, y, moves } of places) for (const [s, [dx, dy]] of moves.entries()) {
-    const length = Math.hypot(dx, dy);
-    if (length < 1.2) { dot(g, x, y, 0.6, colours[s], colours[s], 0.5); continue; }
-    const [ux, uy] = [dx / length, dy / length], head = Math.min(4.5, 0.5 * length), tip = [x + dx / 2, y + dy / 2];
-    line(g, [[x - dx / 2, y - dy / 2], tip], colours[s], 1.2, alpha);
-    line(g, [[tip[0] - head * (ux + 0.6 * uy), tip[1] - head * (uy - 0.6 * ux)], tip,
-      [tip[0] - head * (ux - 0.6 * uy), tip[1] - head * (uy + 0.6 * ux)]], colours[s], 1.2, alpha);
+// One arrow for each place and each point that finds its own field; the arrows of a point are one path, which draws fast.
+function arrows(g, places, colours, alpha) {
+  for (const [s, colour] of colours.entries()) {
+    const drawn = new Path2D();
+    for (const { x, y, moves } of places) {
+      const [dx, dy] = moves[s], length = Math.max(Math.hypot(dx, dy), 1), head = Math.min(4.5, 0.5 * length);
+      const [ux, uy, tx, ty] = [dx / length, dy / length, x + dx / 2, y + dy / 2];
+      drawn.moveTo(x - dx / 2, y - dy / 2);
+      drawn.lineTo(tx, ty);
+      drawn.moveTo(tx - head * (ux + 0.6 * uy), ty - head * (uy - 0.6 * ux));
+      drawn.lineTo(tx, ty);
+      drawn.lineTo(tx - head * (ux - 0.6 * uy), ty - head * (uy + 0.6 * ux));
+    }
+    stroke(g, drawn, colour, 1.2, alpha);
+  }
+}
+
+// Many lines of one class as one path.
+function manyLines(g, lines, colour, width, alpha) {
+  const drawn = new Path2D();
+  for (const places of lines) for (const [n, [x, y]] of places.entries()) if (n) drawn.lineTo(x, y); else drawn.moveTo(x, y);
+  stroke(g, drawn, colour, width, alpha);
+}
+
+function stroke(g, drawn, colour, width, alpha) {
+  g.strokeStyle = colour;
+  g.lineWidth = width;
+  g.globalAlpha = alpha;
+  g.stroke(drawn);
+  g.globalAlpha = 1;
+}
+
+// The paths of all points until t, class by class.
+function paths(g, { problem, picture, t }, place, width, alpha) {
+  for (const c of new Set(problem.colour)) {
+    const own = [...problem.colour.keys()].filter((p) => problem.colour[p] === c);
+    manyLines(g, own.map((p) => path(picture.h.shape[0], t, (s) => place(s, p))), classColour(c), width, alpha);
   }
 }
 
@@ -102,8 +130,8 @@ function plane(g, w, h, scene) {
         line(g, [[X(value(picture.h, 0, p, 0)), Y(value(picture.h, 0, p, 1))], ...goals], colour, 2, 0.5, [2, 5]);
         dot(g, ...goals.at(-1), 8, null, colour, 2);
       }
-      line(g, path(picture.h.shape[0], t, (s) => [X(atTime(picture.h, s, p, 0)), Y(atTime(picture.h, s, p, 1))]), colour, problem.targets ? 2.5 : 1, problem.targets ? 0.9 : 0.35);
     }
+    paths(g, scene, (s, p) => [X(atTime(picture.h, s, p, 0)), Y(atTime(picture.h, s, p, 1))], crowded(problem) ? 1 : 2.5, crowded(problem) ? 0.35 : 0.9);
     for (const [p, c] of inFront(problem)) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
     if (seen > 1) for (const p of problem.probes) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), 7.5, null, theme.ink, 1.5);
   });
@@ -128,11 +156,9 @@ export function rest(g, w, h, scene) {
   const across = (s, p) => array ? atTime(array, s, p, ...index) : 0;
   clipped(g, box, () => {
     if (!array) line(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.5);
-    for (const [p, c] of inFront(problem)) {
-      const place = (s) => [X(across(s, p)), Y(atTime(picture.h, s, p, 0))];
-      line(g, path(picture.h.shape[0], t, place), classColour(c), crowded(problem) ? 1 : 2, crowded(problem) ? 0.3 : 0.7);
-      dot(g, ...place(t), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
-    }
+    const place = (s, p) => [X(across(s, p)), Y(atTime(picture.h, s, p, 0))];
+    paths(g, scene, place, crowded(problem) ? 1 : 2, crowded(problem) ? 0.3 : 0.7);
+    for (const [p, c] of inFront(problem)) dot(g, ...place(t, p), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
   });
 }
 
