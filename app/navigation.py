@@ -72,6 +72,5 @@ def runs() -> Any:
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
     first = [home(), tour(), playground(), paper(), studies(), your_data()]
-    return {"": first, "Experiments": [experiment(name) for name in EXPERIMENTS],
-            "Named variables": [*(experiment(name) for name in EXAMPLES), *imported()],
-            "Results": [compare(), runs()]}
+    return {"": first, "Results": [compare(), runs()], "Experiments": [experiment(name) for name in EXPERIMENTS],
+            "Named variables": [*(experiment(name) for name in EXAMPLES), *imported()]}

@@ -32,13 +32,13 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
     for note in evaluated.answer.notes:
         st.markdown(messages.escape(note))
     table = study_table(evaluated, cells=False)
-    st.dataframe([dict(zip(table.heads, row, strict=True)) for row in table.rows], hide_index=True,
+    st.dataframe([dict(zip(table.heads, row, strict=True)) for row in table.rows], hide_index=True, placeholder="",
                  key="your-data/table")
     st.caption(messages.escape(f"{table.caption}. Errors are of standardised values; below, they are in own units."
                                if found.task != "classify" else f"{table.caption}."))
     if errors := own_unit_errors(grid.rows):
         st.markdown("**Typical error of each variable, in its own unit** (root mean squared error on the test part)")
-        st.dataframe(errors, hide_index=True, key="your-data/errors")
+        st.dataframe(errors, hide_index=True, placeholder="", key="your-data/errors")
     if grid.running:  # reading models takes time that training needs
         st.caption("The coupling and predictions appear when training has finished or was stopped.")
         return

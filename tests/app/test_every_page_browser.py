@@ -10,7 +10,7 @@ import pytest
 from tabs import Tab
 
 from acenode.bench.browser import Served, server, wait_for_player
-from acenode.experiments import EXPERIMENTS
+from acenode.experiments import EXAMPLES, EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def violations(tab: Tab, path: str, options: dict[str, Any]) -> list[str]:
 def test_no_page_has_a_serious_violation(tab: Tab) -> None:
     open_quietly(tab, "")
     links = tab.page.locator("[data-testid=stSidebarNavLink]").evaluate_all("all => all.map(e => e.pathname.slice(1))")
-    pages = [name for name in links if name not in EXPERIMENTS or name == SHOWN]
+    pages = [name for name in links if name not in {*EXPERIMENTS, *EXAMPLES} or name == SHOWN]
     assert {"", "tour", "paper", "mnist", "compare", "runs"} <= set(pages)
     found = []
     for path in pages:
