@@ -14,7 +14,7 @@ function statusOf(run) {
 }
 
 function runLink(run) {
-  const name = [run.experiment, run.method, ...(run.settings ? [run.settings] : []), `seed ${run.seed}`].join(" · ");
+  const name = [...(run.settings ? [run.settings] : []), `seed ${run.seed}`, run.experiment, run.method].join(" · ");
   const filled = make("span", "active-filled");
   filled.style.width = `${100 * (run.progress ?? 0)}%`;
   const link = make("a", "active-run", make("span", "active-name", name), make("span", "active-status", statusOf(run)),

@@ -72,3 +72,13 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
     assert services.launcher.device_states()
     assert get("/lab/active").json()["devices"]
+
+
+def test_running_runs_are_named_by_what_differs(services: Services, run_folder: RunFolder) -> None:
+    assert services.launcher
+    for attention in ("evolving", "fixed"):
+        run_folder.queued(attention=attention, initial="conv")
+    other = run_folder.queued(method="odenet")
+    found = {run["id"]: run["settings"] for run in get("/lab/active").json()["runs"]}
+    assert found.pop(other.id).startswith("batch_size=512")  # the only one of its method
+    assert sorted(found.values()) == ["attention=evolving", "attention=fixed"]

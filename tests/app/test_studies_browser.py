@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,16 @@ import pytest
 from tabs import Tab
 
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
+from acenode.execution.execute import create
+from acenode.files import write_json
+from acenode.results.study_configs import group_config
+from acenode.runs.process import identity
 from acenode.runs.store import RunStore
+from acenode.runs.studies import Study, StudyGroup, StudyStore
 
 FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 CELLS = "[...document.querySelectorAll('.study-scroll td[data-state]')]"
-SIZES = {1400: "light", 900: "dark", 390: "light"}
+SIZES = {1400: "light", 900: "dark", 390: "dark"}
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +78,37 @@ def test_the_study_of_attention_from_home_to_latex(chrome: Any, served: Served, 
     assert "evolving attention" in html
     assert save(tab, "Every run by group as PNG").read_bytes().startswith(b"\x89PNG")
     assert save(tab, "Every run by group as SVG").read_text().startswith("<svg")
+    for width, scheme in SIZES.items():
+        show_at(tab, width, scheme)
     tab.close()
 
 
-@pytest.mark.parametrize("width", SIZES)
-def test_a_study_fits_every_width(width: int, chrome: Any, served: Served, root: Path) -> None:
-    assert len(list(RunStore(root))) == 9  # of the test above
-    tab = Tab(chrome, served, SIZES[width])
+def show_at(tab: Tab, width: int, scheme: str) -> None:
+    """Check that the page fits a width with whole names, and keep a picture."""
+    tab.page.emulate_media(color_scheme=scheme)
     tab.page.set_viewport_size({"width": width, "height": 844 if width < 500 else 1000})
-    tab.open("studies?study=mnist-attention")
-    wait_for_player(tab.page)
-    tab.page.locator(".study-figure svg").first.wait_for()
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
     tab.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
-    names = tab.page.locator(".study-scroll tbody th")
-    assert all(tab.page.evaluate("e => e.scrollWidth <= e.clientWidth", name) for name in names.element_handles())
-    tab.page.wait_for_timeout(500)
-    keep(tab, f"study-{width}-{SIZES[width]}")
+    tab.page.wait_for_timeout(700)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    names = "[...document.querySelectorAll('.study-scroll tbody th')]"
+    assert tab.evaluate(f"{names}.every(e => e.scrollWidth <= e.clientWidth)")
+    keep(tab, f"study-{width}-{scheme}")
+
+
+def test_the_run_that_trains_is_in_view_among_many(chrome: Any, served: Served, root: Path) -> None:
+    groups = tuple(StudyGroup("ace", {"learning_rate": 0.01 * n}) for n in range(1, 16))
+    study = Study("many", "mnist", groups, seeds=tuple(range(12)))
+    store = RunStore(root)
+    StudyStore(store).write(study)
+    run = create(store, group_config(study, groups[-1], study.repeats[-1]))
+    write_json(run.path / "status.json", {"state": "running", "error": None, "progress": 0.4, "epoch": 4, "epochs": 12,
+                                          "seconds": 30.0, "heartbeat": time.time(), "process": identity()})
+    tab = Tab(chrome, served).open("studies?study=many")
+    tab.until(f"{CELLS}.length === 180")
+    tab.page.wait_for_timeout(300)
+    inside = ("(([own, box]) => own.top >= box.top && own.bottom <= box.bottom && own.left >= box.left && own.right <= "
+              "box.right && own.bottom <= innerHeight)(['td[data-state=running]', '.study-scroll'].map(s => document."
+              "querySelector(s).getBoundingClientRect()))")
+    assert tab.evaluate(inside)
+    keep(tab, "study-many-light")
     tab.close()
