@@ -25,7 +25,8 @@ def show(runs: list[ChartedRun], key: str) -> None:
     st.caption("Row i, column j: the share of variable j in what flows into variable i from the other variables, less "
                "the share in a uniform flow. Orange: more than uniform. Blue: less. Links recovered: how many known "
                "links are among as many of the strongest learned ones. AUROC: the probability that a known link is "
-               "ranked above a pair without one.")
+               "ranked above a pair without one. Influence, where there is one: how strongly the state of variable j "
+               "changes the derivative of variable i, |∂ḣ_i/∂h_j|.")
     scale = st.segmented_control("Scale", [ONE, OWN], default=ONE, key=f"{key}/scale", required=True,
                                  label_visibility="collapsed", help="With one scale, equal colours are equal values in "
                                  "all matrices; with own scales, weak patterns are visible")
@@ -68,6 +69,6 @@ def heatmaps(found: Coupling, largest: float | None = None) -> go.Figure:
     figure.update_xaxes(title="Influencing variable", type="category", showgrid=False, zeroline=False)
     figure.update_yaxes(type="category", showgrid=False, zeroline=False, autorange="reversed")
     figure.update_yaxes(title="Influenced variable", col=1)
-    if len(both) > 1:
-        figure.update_yaxes(showticklabels=False, ticks="", col=2)
+    for column in range(2, len(both) + 1):
+        figure.update_yaxes(showticklabels=False, ticks="", col=column)
     return figure

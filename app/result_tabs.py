@@ -14,7 +14,7 @@ from acenode.results import metric_format, result_charts
 from acenode.results.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
-from . import class_charts, class_timeline, coupling, error_table, labels, line_charts, messages, records
+from . import class_charts, class_timeline, coupling, error_table, labels, line_charts, messages, records, what_if
 from .charts import ChartedRun, charted_runs
 from .services import services
 
@@ -78,8 +78,11 @@ def _series_tabs(runs: list[ChartedRun], key: str) -> list[Tab]:
         ("records", "Records", records.show), ("over_time", "Error over time", line_charts.show_over_time),
         ("bands", "Classes over time", class_timeline.show), ("coupling", "Coupling", coupling.show),
         ("errors", "Errors by variable", error_table.show)]
-    return [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in tabs
-            if any(getattr(run.series, part) for run in runs)]
+    found: list[Tab] = [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in tabs
+                        if any(getattr(run.series, part) for run in runs)]
+    if named := what_if.offered(runs):
+        found.append(("What if", partial(what_if.show, named, f"{key}/what-if")))
+    return found
 
 
 def _class_tabs(found: list[tuple[Entry, ResultCharts]], key: str) -> list[Tab]:

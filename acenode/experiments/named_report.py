@@ -13,6 +13,7 @@ from acenode.data.named_batches import NamedBatch, ScaledSet, references_at
 from acenode.data.named_set import NamedSet
 from acenode.data.points import Points
 from acenode.experiments.analysis import confusion
+from acenode.experiments.attention_flow import row_distance
 from acenode.experiments.named_references import (
     SquaredErrors,
     in_own_units,
@@ -93,13 +94,14 @@ def coupling(model: NamedModel, data: ScaledSet, correlation: np.ndarray, device
     attention = None if a is None else torch.softmax(a, -1).mean((0, 1)).detach().cpu().numpy()
     if attention is not None:
         found["attention"] = {"names": names, "mean": attention.round(4).tolist()}
+    if a is not None and attention is not None:
+        found["coupling"] = {"names": names, "learned": (attention - 1 / len(names)).round(4).tolist(),
+                             "influence": acting.round(4).tolist(),
+                             "how": "softmax(a(t)) averaged over series and time, relative to uniform attention"}
+        found["row_distance"] = {"value": round(row_distance(a), 5)}
     if source.links is not None:
-        shown = acting / np.maximum(acting.sum(1, keepdims=True), 1e-12) if attention is None else attention
-        how = ("influence |∂h'_i/∂h_j| as a share of its row" if attention is None
-               else "softmax(a(t)) averaged over series and time")
-        found["coupling"] = {"names": names, "known": source.links.round(4).tolist(),
-                             "learned": (shown - 1 / len(names)).round(4).tolist(),
-                             "how": f"{how}, relative to uniform attention"}
+        found.setdefault("coupling", {"names": names, "influence": acting.round(4).tolist()})
+        found["coupling"]["known"] = source.links.round(4).tolist()
         scores = {"attention": attention, "influence": acting, "correlation": np.abs(correlation)}
         found["links"] = {name: round(link_auroc(s, source.links), 4) for name, s in scores.items() if s is not None}
     return found

@@ -30,6 +30,7 @@ from acenode.results.checked_values import (
 from acenode.results.coupling_score import CouplingScore, incoming_shares, score
 from acenode.results.series_records import SeriesRecord
 
+AGREE = 0.6  # rank correlation of attention and influence from which they are called alike
 RECORDS, NAMES = 8, 64  # most records and variables that are drawn
 
 
@@ -78,11 +79,14 @@ class Coupling:
     titles: list[str]  # the names with their meaning
     score: CouplingScore | None = None  # against the known coupling
     row_distance: float | None = None  # mean distance between two rows of softmax(a)
+    influence: list[OptionalNumbers] | None = None  # |∂ḣ_i/∂h_j|
+    influence_score: CouplingScore | None = None
 
     def shares(self) -> dict[str, list[OptionalNumbers]]:
         """Return the known and the learned coupling in one unit: shares of the incoming flow, relative to uniform."""
         found = {"known": None if self.known is None else np.abs(_matrix(self.known)),
-                 "learned": None if self.learned is None else _matrix(self.learned) + 1 / len(self.names)}
+                 "learned": None if self.learned is None else _matrix(self.learned) + 1 / len(self.names),
+                 "influence": None if self.influence is None else _matrix(self.influence)}
         return {side: [[None if np.isnan(v) else round(float(v), 5) for v in row] for row in incoming_shares(flow)]
                 for side, flow in found.items() if flow is not None}
 
@@ -90,7 +94,22 @@ class Coupling:
         """Return the score, or why there is none, and a note if the rows of the attention have become equal."""
         has_both = self.known is not None and self.learned is not None
         score = self.score.text if self.score else "No score: every pair of variables is linked, or none." * has_both
-        return [text for text in (score, collapse.note(self.row_distance)) if text]
+        acts = f"Influence: {self.influence_score.text}" if self.influence_score else ""
+        return [text for text in (score, acts, self._agreement(), collapse.note(self.row_distance)) if text]
+
+    def _agreement(self) -> str:
+        """Say whether attention and influence agree on which pairs are coupled."""
+        if self.learned is None or self.influence is None or len(self.names) < 3:
+            return ""
+        shares = [incoming_shares(flow) for flow in (_matrix(self.learned) + 1 / len(self.names),
+                                                     _matrix(self.influence))]
+        apart = ~np.eye(len(self.names), dtype=bool)
+        ranks = [np.argsort(np.argsort(np.nan_to_num(s[apart]), kind="stable")) for s in shares]
+        agreement = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+        if agreement >= AGREE:
+            return f"Attention and influence agree on which pairs are coupled (rank correlation {agreement:.2f})."
+        return (f"Attention and influence differ on which pairs are coupled (rank correlation {agreement:.2f}): what a "
+                "variable attends to is then not what changes it, and influence is the one to believe.")
 
 
 @dataclass(frozen=True)
@@ -223,9 +242,10 @@ def _coupling(value: Any, distance: Any) -> Coupling | None:
     known, learned = (_square(value.get(k), len(names)) for k in ("known", "learned"))
     if not (known or learned):
         return None
-    found = score(_matrix(known), _matrix(learned)) if known and learned else None
+    influence = _square(value.get("influence"), len(names))
+    found, acts = (score(_matrix(known), _matrix(x)) if known and x else None for x in (learned, influence))
     return Coupling(names, known, learned, text(value.get("how"), 300), [variables.title(n) for n in names], found,
-                    finite(distance.get("value")) if isinstance(distance, dict) else None)
+                    finite(distance.get("value")) if isinstance(distance, dict) else None, influence, acts)
 
 
 def _matrix(rows: list[OptionalNumbers]) -> np.ndarray:

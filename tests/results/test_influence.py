@@ -8,6 +8,7 @@ from acenode import experiments
 from acenode.backend import ACCELERATED, PLAIN
 from acenode.errors import UserError
 from acenode.execution.execute import create, execute
+from acenode.results import series_charts
 from acenode.results.influence import Held, Influence, influence_of, latent_influence, what_if
 from acenode.runs.store import RunStore
 
@@ -66,3 +67,16 @@ def test_a_latent_state_has_influence_too(backend, tmp_path):
     assert found.names == ("z1", "z2", "z3", "z4")
     assert found.influence.shape == found.attention.shape == (11, 4, 4)
     assert (found.influence > 0).all()
+
+
+def test_the_page_says_where_attention_and_influence_differ():
+    known = [[0, 1.0, 0], [0, 0, 1.0], [0, 0, 0]]
+    attention = [[0.1, 0.5, -0.6], [-0.2, 0.0, 0.2], [0.1, 0.0, -0.1]]
+    same = [[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]
+    other = [[0.1, 0.1, 0.8], [0.8, 0.1, 0.1], [0.3, 0.5, 0.1]]
+    for influence, words in ((same, "agree on"), (other, "differ on")):
+        found = series_charts.read({"coupling": {"names": ["a", "b", "c"], "known": known, "learned": attention,
+                                                 "influence": influence}}).coupling
+        assert any(words in text for text in found.words()), found.words()
+        assert list(found.shares()) == ["known", "learned", "influence"]
+    assert any(text.startswith("Influence: 0 of 2 known links") for text in found.words())
