@@ -101,7 +101,7 @@ EXAMPLES: dict[str, Experiment] = {spec.name: experiment(spec) for spec in (
              kind="simulated", values={"epochs": 60, "batch_size": 50, "learning_rate": 5e-3, "initial": "learned"}),
     _example("la-speeds", "Los Angeles speeds", "eight detectors along a road: forecast an hour from the hour before",
              "a week of speeds every five minutes; how near the detectors are is known",
-             values={**LITTLE_DATA, "relative_to": "last", "batch_size": 64, "epochs": 24}),
+             values={**LITTLE_DATA, "batch_size": 64, "epochs": 24}),
     _example("ny-speeds", "New York speeds", "taxi speeds of four boroughs with many gaps: forecast twelve hours from "
              "a day", "median speeds by hour, March 2019", values={**LITTLE_DATA, "batch_size": 64}),
     _example("stocks", "Stock prices", "weekly prices of six companies: forecast four weeks from twelve",
