@@ -16,9 +16,10 @@ from acenode.results.study_references import study_references
 from acenode.results.study_table import report, study_table
 
 from . import messages, your_data_forecast
-from .charts import CONFIG
+from .charts import CONFIG, NEUTRAL
 from .services import services
 
+WRITTEN = 10  # variables up to which cells have numbers
 SCALE = [[0.0, "rgba(43,98,217,0.03)"], [1.0, "rgba(43,98,217,1)"]]
 
 
@@ -69,8 +70,12 @@ def coupling_figure(found: FoundCoupling) -> go.Figure:
     drawn = make_subplots(1, len(sides), subplot_titles=[title for title, _ in sides], horizontal_spacing=0.08)
     for i, (_, z) in enumerate(sides, 1):
         drawn.add_heatmap(z=np.round(z, 4), x=names, y=names, zmin=0, zmax=float(z.max()) or 1.0, colorscale=SCALE,
-                          xgap=1, ygap=1, showscale=False, texttemplate="%{z:.0%}" if len(names) <= 10 else None,
-                          hovertemplate="%{y} ← %{x}: %{z:.1%}<extra></extra>", row=1, col=i)
+                          xgap=1, ygap=1, showscale=False, hovertemplate="%{y} ← %{x}: %{z:.1%}<extra></extra>", row=1,
+                          col=i)
+        for (row, column), share in np.ndenumerate(z if len(names) <= WRITTEN else np.zeros((0, 0))):
+            colour = "white" if share > 0.4 * z.max() else NEUTRAL  # readable on light and dark pages
+            drawn.add_annotation(x=column, y=row, text=f"{share:.0%}", showarrow=False,
+                                 font={"color": colour, "size": 12}, row=1, col=i)
     drawn.update_layout(height=min(220 + 30 * len(names), 640), margin={"l": 10, "r": 10, "t": 34, "b": 10})
     drawn.update_xaxes(type="category", showgrid=False, zeroline=False)
     drawn.update_yaxes(type="category", showgrid=False, zeroline=False, autorange="reversed")

@@ -9,6 +9,7 @@ from acenode.errors import UserError
 from acenode.execution.study_run import queue_study
 from acenode.results.set_study import ACE, set_study
 from acenode.results.study_grid import StudyGrid, make_grid
+from acenode.runs.entry import Entry
 from acenode.runs.studies import StudyStore
 
 from . import messages, your_data_answer, your_data_preview
@@ -42,14 +43,14 @@ def show(name: str) -> None:
 def _show_training(name: str, task: str) -> StudyGrid | None:
     """Show the button that trains, and the progress; return the study with the runs there are."""
     try:
-        default = int(experiments.get(name).configure(ACE).get("epochs"))
+        entries = services().catalogue.entries()
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
             button = st.container(width="content")
-            epochs = st.number_input("Epochs", 1, 10_000, default, key=f"your-data/{name}/epochs", width=140)
+            epochs = st.number_input("Epochs", 1, 10_000, _epochs(name, entries), key=f"your-data/{name}/epochs",
+                                     width=140)
             st.caption("Trains ACE and the same model without attention, three seeds each, one run after another. Last "
                        "value, mean and regression stand beside them.")
         study = set_study(name, task, int(epochs))
-        entries = services().catalogue.entries()
         grid = make_grid(study, entries)
         todo = len(grid.wanted)
         with button:
@@ -72,6 +73,12 @@ def _show_training(name: str, task: str) -> StudyGrid | None:
     if grid.running:
         _show_progress(name, task, int(epochs), grid.finished)
     return grid
+
+
+def _epochs(name: str, entries: list[Entry]) -> int:
+    """Return the epochs that the page opens with: of the newest run on the set, so that its answer is shown again."""
+    newest = next((entry for entry in entries if entry.experiment == name and entry.epochs), None)
+    return newest.epochs if newest is not None else int(experiments.get(name).configure(ACE).get("epochs"))
 
 
 @st.fragment(run_every=REFRESH)

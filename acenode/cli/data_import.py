@@ -43,7 +43,7 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     group.add_argument("--window", type=float, metavar="T", help="cut series into windows of this length, in units of "
                        "time (default for one long series: 24 rows)")
     group.add_argument("--stride", type=float, metavar="T", help="time between the starts of two windows (default: a "
-                       "quarter of the window, or less for about 200 windows)")
+                       "quarter of the window, or what makes 200 to 5,000 windows)")
     group.add_argument("--keep-file", action="store_true", help="keep a copy of the file with the set")
     group.add_argument("--preview", action="store_true", help="show what would be imported and write nothing")
     p.add_argument("--yes", action="store_true", help="data delete: delete without asking")

@@ -18,7 +18,7 @@ from acenode.errors import UserError
 MIN_SERIES = 20  # series or windows of a set
 POINTS = 24  # times of a window, if its length is not given
 OVERLAP = 4  # a window begins every quarter of its length, unless given otherwise,
-ENOUGH = 200  # or more often, if that makes fewer windows than this
+ENOUGH, PLENTY = 200, 5000  # or more or less often, if that makes fewer or more windows than these
 MAX_WINDOWS = 200_000
 SHARES = (0.64, 0.8)  # of the times: where validation and test begin
 SEED = 42  # of the split by series
@@ -51,8 +51,8 @@ def cut_windows(pieces: Sequence[Piece], length: float, stride: float | None = N
     Args:
         pieces: the series.
         length: of a window; it has the times from its start up to, not including, start + length.
-        stride: between the starts of two windows; a quarter of the length if None, or less for about 200 windows, but
-            at least the typical step.
+        stride: between the starts of two windows; a quarter of the length if None, but less for 200 windows, more for at
+            most about 5,000, and at least the typical step.
     """
     if not length > 0 or not np.isfinite(length):
         raise UserError(f"a window must be longer than 0, not {length:g} (--window)")
@@ -61,7 +61,8 @@ def cut_windows(pieces: Sequence[Piece], length: float, stride: float | None = N
         raise UserError(f"a window of {length:g} has fewer than two times, which are {step:g} apart: use a longer one "
                         "(--window)")
     duration = sum(float(piece.t[-1] - piece.t[0]) for piece in pieces)
-    stride = max(min(length / OVERLAP, duration / ENOUGH), step) if stride is None else stride
+    if stride is None:
+        stride = max(min(length / OVERLAP, duration / ENOUGH), duration / PLENTY, step)
     if not stride > 0 or not np.isfinite(stride):
         raise UserError(f"windows must start more than 0 apart, not {stride:g} (--stride)")
     if duration / stride > MAX_WINDOWS:

@@ -36,6 +36,12 @@ def test_one_long_series_becomes_windows_in_the_order_of_time() -> None:
     assert ends["test"] == 479  # the last row is used
 
 
+def test_there_are_neither_too_few_nor_too_many_windows() -> None:
+    few, many = (made(csv([("t", "a", "b"), *((i, i % 7, i % 5) for i in range(n))])).set for n in (150, 60_000))
+    assert 80 < len(few) < 150  # a window begins at every row
+    assert 4000 < len(many) <= 5000
+
+
 def test_blanks_are_gaps_and_values_keep_their_units() -> None:
     found = made(wide(480), window=12, stride=12).set
     first = found.series[0]
