@@ -54,10 +54,14 @@ def _show_heading(experiment: Experiment, shown: list[Entry], data: str) -> None
     """Show the title, which says what the shown runs were trained on, or what Train uses if none is shown."""
     used = {entry.data for entry in shown} or {data}
     kinds_of_data = [f"sample: {experiment.sample_title}"] * ("sample" in used) + ["full data"] * ("full" in used)
-    st.title(f"{experiment.title} :small[:gray[{' and '.join(kinds_of_data)}]]", anchor=False)
+    if experiment.source is None:  # it has one data set, which is no sample
+        kinds_of_data = [experiment.sample_title]
+    st.title(f"{messages.escape(experiment.title)} :small[:gray[{' and '.join(kinds_of_data)}]]", anchor=False)
     summary = experiment.summary.removeprefix(f"{experiment.title}: ")
     note = f" This is the sample: {experiment.about_sample}. Not comparable with the paper" if "sample" in used else ""
-    st.caption(f"{summary[:1].upper()}{summary[1:]}.{note}")
+    if experiment.source is None:
+        note = f" {experiment.about_sample[:1].upper()}{experiment.about_sample[1:]}"
+    st.caption(messages.escape(f"{summary[:1].upper()}{summary[1:]}.{note}"))
 
 
 def _lacks_data(experiment: Experiment) -> bool:
@@ -72,7 +76,7 @@ def _show_form(experiment: Experiment, start: preset.Preset) -> tuple[RequestedR
     """Show all settings; return what is asked for, and whether its data is there."""
     data, method = _choose_data_and_method(experiment, start)
     ready = data == "sample" or full_data.show(experiment)
-    if data == "sample":
+    if data == "sample" and experiment.source is not None:
         st.caption(f":material/database: Sample: {experiment.about_sample}. Not comparable with the paper")
     values = form.show(experiment, method, data, start.values if start.method == method else {}, start.name)
     request = _ask_seeds_and_device(experiment, values, start)
@@ -92,8 +96,10 @@ def _choose_data_and_method(experiment: Experiment, start: preset.Preset) -> tup
             st.session_state.pop(key, None)
     few = len(methods) <= METHODS_PER_ROW
     with st.container(horizontal=few, gap="large" if few else "small", vertical_alignment="bottom" if few else "top"):
-        data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
-                                    bind="query-params", help=KEYS["data"].help)
+        data: str | None = "sample"
+        if experiment.source is not None:
+            data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
+                                        bind="query-params", help=KEYS["data"].help)
         choose = st.segmented_control if few else partial(st.pills, wrap=True)
         method = choose("Method", methods, default=start.method, key="method", required=True, bind="query-params",
                         format_func=lambda m: labels.method_title(experiment.name, m))
@@ -154,8 +160,8 @@ def _sentence(experiment: Experiment, request: RequestedRuns) -> str:
     epochs = config.part(Training).epochs
     changed = ", ".join(f"{labels.setting(k)} = {labels.setting_value(v)}" for k, v in values.changed.items()
                         if k != "epochs")
-    parts = [f"**{messages.escape(labels.method_title(experiment.name, values.method))}** on the "
-             + ("sample" if values.data == "sample" else "full data"),
+    data = "" if experiment.source is None else " on the sample" if values.data == "sample" else " on the full data"
+    parts = [f"**{messages.escape(labels.method_title(experiment.name, values.method))}**{data}",
              f"{epochs} epoch{'s' * (epochs > 1)}" + " (changed)" * ("epochs" in values.changed),
              *([f"changed: {messages.escape(changed)}"] if changed else []),
              f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"]

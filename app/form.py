@@ -59,7 +59,8 @@ def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, An
                         with st.container(width="content", gap="xxsmall"):
                             _ask(experiment, values, name, preset, preset_name)
     with st.expander("Hyperparameters", icon=":material/tune:"):
-        st.caption("Defaults: the paper's best settings for the full data, smaller ones for the sample.")
+        if experiment.source is not None:
+            st.caption("Defaults: the paper's best settings for the full data, smaller ones for the sample.")
         groups = [g for g in FOLDED if any(_group(name) == g for name in names)]
         for column, group in zip(st.columns(len(groups)), groups, strict=True):
             with column:

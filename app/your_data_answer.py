@@ -14,8 +14,9 @@ from acenode.results.set_study import FoundCoupling, coupling_text, found_coupli
 from acenode.results.study_grid import StudyGrid
 from acenode.results.study_references import study_references
 from acenode.results.study_table import report, study_table
+from acenode.runs.studies import StudyStore
 
-from . import messages, your_data_forecast
+from . import messages, navigation, study_links, your_data_forecast
 from .charts import CONFIG, NEUTRAL
 from .services import services
 
@@ -85,7 +86,12 @@ def coupling_figure(found: FoundCoupling) -> go.Figure:
 
 
 def _show_links(grid: StudyGrid) -> None:
-    """Say how to go on from here."""
+    """Show how to go on from here: the study, the set's experiment with players, and new rows."""
+    with st.container(horizontal=True, gap="medium"):
+        if StudyStore(services().store).exists(grid.study.name):
+            study_links.show_study(grid.study.name, "The study, with every run and its figures")
+        st.page_link(navigation.experiment(grid.study.experiment), label="Players, curves and all settings",
+                     icon=":material/science:")
     best = next((cell.entry.id for cell in grid.rows[0].cells if cell.value is not None and cell.entry), None)
     if best is not None:
         st.caption(f"Apply a model to new rows with `acenode predict {best} FILE --out predicted.csv`")

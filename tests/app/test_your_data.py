@@ -126,3 +126,7 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     assert app.dataframe[0].value["Group"].tolist()[:2] == ["ACE", "No attention"]
     assert "power (kW)" in app.dataframe[1].value["Variable"].tolist()
     assert by_key(app.selectbox, "/series").value in range(67)
+    own = page("wind")  # the set has the page of an experiment too
+    assert not own.exception
+    assert "your data" in own.title[0].value
+    assert "the sample" not in texts(own)

@@ -51,7 +51,7 @@ def cut_windows(pieces: Sequence[Piece], length: float, stride: float | None = N
     Args:
         pieces: the series.
         length: of a window; it has the times from its start up to, not including, start + length.
-        stride: between the starts of two windows; a quarter of the length if None, but less for 200 windows, more for at
+        stride: between the starts of two windows; if None, a quarter of the length, less for 200 windows, more for at
             most about 5,000, and at least the typical step.
     """
     if not length > 0 or not np.isfinite(length):
