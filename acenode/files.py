@@ -1,15 +1,22 @@
-"""Write files atomically: a new file is written beside the old one and renamed over it."""
+"""Write files atomically, and read files that others may have written: regular ones, of bounded size, strictly parsed.
+
+A new file is written beside the old one and renamed over it.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+MAX_JSON = 100_000_000  # bytes
 
 
 @contextmanager
@@ -64,9 +71,37 @@ def write_json(path: Path, value: Any, indent: int | None = None) -> None:
     write_atomic(path, json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode())
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Raise an OSError for anything else: to open a pipe would wait for a writer."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
 def read_json(path: Path) -> Any:
-    """Read a JSON file; raise a ValueError if it is not JSON in UTF-8."""
-    return json.loads(path.read_bytes().decode("utf-8"))
+    """Read a JSON file; raise a ValueError if it is too large, or not JSON as `parse_json` reads it."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_JSON:
+            raise ValueError(f"it has more than {MAX_JSON // 1_000_000} MB")
+        return parse_json(file.read(MAX_JSON))
+
+
+def parse_json(data: bytes, *, only_numbers: bool = False) -> Any:
+    """Read JSON in UTF-8; raise a ValueError for anything else, for deep nesting, and for halves of surrogate pairs.
+
+    With `only_numbers`, NaN and infinity become None; browsers cannot read them.
+    """
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=(lambda name: None) if only_numbers else float)
+        if b"\\ud" in data.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeError:
+        raise ValueError("it is not valid UTF-8") from None
+    return value
 
 
 def user_cache() -> Path:

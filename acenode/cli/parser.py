@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
 from acenode.cli import data, data_import, predict, programs, record, registry, runs, study, training
+from acenode.cli.argument_types import integer, path
 from acenode.cli.reproduce import reproduce
 from acenode.config.presets import CHOSEN, PRESETS
 
@@ -64,8 +64,8 @@ def _add_training(commands: _Commands) -> None:
     p.add_argument("--method", required=True, help="a name from `acenode methods EXPERIMENT`")
     p.add_argument("--data", choices=("sample", "full"), default="sample",
                    help="sample: bundled, no download (default); full: the paper's data set")
-    p.add_argument("--seed", type=int, default=0, help="seed of parameters and data order (default: 0)")
-    p.add_argument("--epochs", type=int, help="default: the paper's on the full data, fewer on the sample")
+    p.add_argument("--seed", type=integer, default=0, help="seed of parameters and data order (default: 0)")
+    p.add_argument("--epochs", type=integer, help="default: the paper's on the full data, fewer on the sample")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                    help="auto uses the GPU if there is one (default)")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
@@ -83,8 +83,8 @@ def _add_reproduce(commands: _Commands) -> None:
     p.add_argument("tables", nargs="*", metavar="TABLE", help="a table of the paper, or the key of a cell (default: "
                    "all): see `acenode reproduce --list`")
     p.add_argument("--list", action="store_true", help="print every cell with its measured value and missing runs")
-    p.add_argument("--seeds", type=int, metavar="N", help="runs per cell (default: 3; ushcn: its five folds)")
-    p.add_argument("--epochs", type=int, metavar="N", help="default: 40 for images, a quarter of the paper's; the "
+    p.add_argument("--seeds", type=integer, metavar="N", help="runs per cell (default: 3; ushcn: its five folds)")
+    p.add_argument("--epochs", type=integer, metavar="N", help="default: 40 for images, a quarter of the paper's; the "
                    "experiment's default for others")
     p.add_argument("--preset", choices=PRESETS, default=CHOSEN, help="printed: the paper's settings also where they "
                    "do not work")
@@ -124,7 +124,7 @@ def _add_new_study(p: argparse.ArgumentParser) -> None:
                    help="one group that is compared; may be repeated")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="hold a setting equal in all groups "
                    "to which it applies; may be repeated")
-    p.add_argument("--epochs", type=int, metavar="N", help="hold the number of epochs equal")
+    p.add_argument("--epochs", type=integer, metavar="N", help="hold the number of epochs equal")
     p.add_argument("--data", choices=("sample", "full"), help="default: sample")
     p.add_argument("--seeds", metavar="LIST", help="such as 0-2 or 0,1,5 (default: 0-2)")
     p.add_argument("--folds", metavar="LIST", help="ushcn: folds of the data, each with its number as the seed unless "
@@ -138,8 +138,8 @@ def _add_new_study(p: argparse.ArgumentParser) -> None:
 
 def _add_queue_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--minutes", type=float, metavar="M", help="stop in time, with checkpoints to continue from")
-    p.add_argument("--workers", type=int, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one for "
-                   "two cores)")
+    p.add_argument("--workers", type=integer, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one "
+                   "for two cores)")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                    help="auto uses the GPU if there is one (default)")
 
@@ -158,18 +158,18 @@ def _add_runs(commands: _Commands) -> None:
     p.add_argument("more", nargs="*", metavar="NAME", help="--to site: further runs and studies")
     p.add_argument("--to", required=True, metavar="FORMAT", help="a run: csv, html, tensorboard; a study: csv, md, "
                    "tex, svg, html, py, sh; site: reports of all names with an index")
-    p.add_argument("--out", type=Path, metavar="PATH", help="where to write (a folder, or a file for html)")
+    p.add_argument("--out", type=path, metavar="PATH", help="where to write (a folder, or a file for html)")
     p = commands.add("predict", predict.predict, "apply a trained model to new rows of your own data", runs=True)
     _add_run_argument(p)
     p.add_argument("file", metavar="FILE", help="a CSV or Parquet file with the columns of the set it was trained on")
-    p.add_argument("--out", type=Path, metavar="CSV", help="where to write (default: print)")
+    p.add_argument("--out", type=path, metavar="CSV", help="where to write (default: print)")
     p = commands.add("record", record.record, "keep compact copies of finished runs with the project", runs=True)
     p.add_argument("run_ids", nargs="+", metavar="RUN",
                    help="id of a run, a unique prefix of it, or `last`; `all` for every finished run of the folder")
-    p.add_argument("--to", type=Path, metavar="DIR", help="folder of recorded runs (default: runs/paper of the clone)")
+    p.add_argument("--to", type=path, metavar="DIR", help="folder of recorded runs (default: runs/paper of the clone)")
     p.add_argument("--note", metavar="TEXT", help="what is to be known about the data; shown with the runs")
     p.add_argument("--commit", metavar="HASH", help="the commit of the code that trained the runs")
-    p.add_argument("--size", type=int, default=300, metavar="KB",
+    p.add_argument("--size", type=integer, default=300, metavar="KB",
                    help="size of a copy without parameters: more snapshots are kept in a larger one (default: 300)")
 
 
@@ -186,10 +186,10 @@ def _add_data(commands: _Commands) -> None:
     p.add_argument("action", choices=("list", "get", "check", "build", "import", "rename", "delete"))
     p.add_argument("name", nargs="?", help="name of the data set; import: the file")
     p.add_argument("new", nargs="?", help="rename: the new name of an imported set")
-    p.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="build ushcn: NOAA's daily station files")
-    p.add_argument("--start", type=int, metavar="YEAR", help="build ushcn: first year (default: 1950)")
-    p.add_argument("--end", type=int, metavar="YEAR", help="build ushcn: last year (default: 2000)")
-    p.add_argument("--seed", type=int, help="build ushcn: seed for sampling the 5%% of values to keep (default: 0)")
+    p.add_argument("--from", dest="folder", type=path, metavar="DIR", help="build ushcn: NOAA's daily station files")
+    p.add_argument("--start", type=integer, metavar="YEAR", help="build ushcn: first year (default: 1950)")
+    p.add_argument("--end", type=integer, metavar="YEAR", help="build ushcn: last year (default: 2000)")
+    p.add_argument("--seed", type=integer, help="build ushcn: seed for sampling the 5%% of values to keep (default: 0)")
     data_import.add_arguments(p)
 
 
@@ -197,9 +197,9 @@ def _add_programs(commands: _Commands) -> None:
     p = commands.add("bench", programs.bench, "run a benchmark", json=True)
     p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
     p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
-    p.add_argument("--repeats", type=int,
+    p.add_argument("--repeats", type=integer,
                    help="number of repetitions (default: 3, validation: 2; not for app, epoch, together)")
-    p.add_argument("--batch", type=int, help="image: samples per batch (default: 128)")
+    p.add_argument("--batch", type=integer, help="image: samples per batch (default: 128)")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"),
                    help="image, latent, epoch, validation, together (default: auto)")
     p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILY_NAMES} (default: all)")
@@ -207,15 +207,16 @@ def _add_programs(commands: _Commands) -> None:
                    help="gpu: also time five parallel runs of the slow models")
     p.add_argument("--seeds", metavar="LIST", help="epoch: such as 0,1,5 or 0-8 (default: 0-2)")
     p.add_argument("--engines", metavar="NAMES", help="epoch: some of graph,float32,native,reference")
-    p.add_argument("--jobs", type=int, metavar="N",
+    p.add_argument("--jobs", type=integer, metavar="N",
                    help="epoch: number of parallel processes (default: 1); together: runs at a time (default: all)")
     p.add_argument("--train", metavar="LIST", help="together: EXPERIMENT/METHOD:EPOCHS, separated by commas")
-    p.add_argument("--each", type=int, metavar="N", help="together: runs of each, with seeds 0, 1, ... (default: 1)")
+    p.add_argument("--each", type=integer, metavar="N",
+                   help="together: runs of each, with seeds 0, 1, ... (default: 1)")
     p.add_argument("--data", choices=("sample", "full"), help="together (default: sample)")
     p.add_argument("--ways", metavar="NAMES", help="together: some of one,threads,processes,mps; mps starts CUDA's "
                                                    "multi-process service for this measurement")
     p = commands.add("app", programs.app, "open the lab in the browser", runs=True)
-    p.add_argument("--port", type=int, metavar="N", help="default: 8501, or the next free port")
+    p.add_argument("--port", type=integer, metavar="N", help="default: 8501, or the next free port")
     p.add_argument("--headless", action="store_true", help="do not open a browser window")
 
 

@@ -35,6 +35,7 @@ def list_runs(options: Namespace) -> int:
     from acenode.runs.catalogue import Catalogue
 
     store = run_store(options, to_read=True)
+    store.check_readable()
     entries = Catalogue(store).entries()
     lines = [_summary(e) for e in reversed(entries) if not (e.recorded and options.no_recorded)]
     if options.json:
@@ -91,7 +92,7 @@ def show(options: Namespace) -> int:
         print(f"  training             {float(status['seconds']):.1f} s")
     if result:
         for key, value in result["test"].items():
-            print(f"  test {key:<15} {value:.6g}")
+            print(f"  test {key:<15} " + ("not a number" if value is None else f"{value:.6g}"))
         print(f"  best epoch           {result['best_epoch']}")
     elif status["state"] in ("stopped", "interrupted", "failed"):
         print(f"  {100 * float(status.get('progress') or 0):.0f}% done; continue with: acenode resume {run.id}")

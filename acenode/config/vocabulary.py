@@ -237,6 +237,8 @@ def parse(key: str, text: str, among: Iterable[str] = SETTINGS, owner: str = "")
     try:
         if kind is bool:
             value: Any = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        elif kind is not str and (not text.isascii() or "_" in text):  # Python reads 1_0 and digits of other scripts
+            raise ValueError
         else:
             value = kind(text)
     except (ValueError, KeyError):

@@ -1,13 +1,17 @@
 """Read and write npz files of plain arrays: no pickles, and a file is written completely or not at all."""
 
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from acenode.data.disk import replacing
+
+MAX_RATIO = 1100  # of sizes before and after compression; deflate reaches 1032
 
 
 def write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -34,7 +38,24 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     with archive.open(f"{name}.npy") as entry:
+        claimed, stored = _claimed_bytes(entry, name), archive.getinfo(f"{name}.npy")
+        if claimed > stored.file_size or stored.file_size > MAX_RATIO * stored.compress_size + 1_000_000:
+            raise ValueError(f"{name} claims {claimed / 1e9:.1f} GB, which the file does not have")
+    with archive.open(f"{name}.npy") as entry:
         try:
             return np.lib.format.read_array(entry, allow_pickle=False)
         except ValueError as error:
             raise ValueError(f"{name} is not a plain array") from error
+        except MemoryError as error:
+            raise ValueError(f"{name} needs {claimed / 1e9:.1f} GB, more than there is memory") from error
+
+
+def _claimed_bytes(entry: IO[bytes], name: str) -> int:
+    """Return how much memory the header of an array asks for, before any is allocated."""
+    try:
+        version = np.lib.format.read_magic(entry)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(entry)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a plain array") from error
+    return math.prod(shape) * dtype.itemsize

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -133,7 +134,13 @@ def _train_and_test(writer: RunWriter, listener: RunListener, config: Config,
 
 def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener, config: Config,
               data_root: Path, at_end: contextlib.ExitStack) -> tuple[dict[str, float], float]:
-    task = experiments.get(config.experiment).make(config, data_root, device, backend)
+    try:
+        task = experiments.get(config.experiment).make(config, data_root, device, backend)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError("out of memory while the data was loaded: end other programs and runs, or use a machine "
+                            "or device with more memory") from error
     if getattr(task, "partial", False):  # results on a part of the data are not compared with the paper's
         writer.describe(partial=True)
     if note := getattr(task, "data_note", ""):
@@ -148,6 +155,7 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
     result = _test(trainer, task)
     if not result["test_last"] or not result["test"]:  # stopped during the test, which a resumed run repeats
         return {}, trainer.seconds
+    _check_test(result["test"], config)
     _write_result(result, task, writer)
     return result["test"], trainer.seconds
 
@@ -197,6 +205,15 @@ def _test(trainer: Trainer, task: LabTask) -> dict[str, Any]:
             "steps": trainer.step}
 
 
+def _check_test(metrics: dict[str, float], config: Config) -> None:
+    """Raise TrainingError unless every test metric is a number: such a model has diverged without an infinite loss."""
+    bad = next((name for name, value in metrics.items() if not math.isfinite(value)), None)
+    if bad is not None:
+        rate = config.get("learning_rate")
+        raise TrainingError(f"the test {bad} is {metrics[bad]}, not a number: lower the learning rate"
+                            + (f" (now {rate:g})" if rate is not None else ""))
+
+
 def _write_result(result: dict[str, Any], task: LabTask, writer: RunWriter) -> None:
     """Write result.json, first without and then with the analysis, which may fail."""
     path = writer.path / "result.json"
@@ -211,10 +228,10 @@ def _write_result(result: dict[str, Any], task: LabTask, writer: RunWriter) -> N
 
 def error_message(exception: Exception) -> str:
     """Return, in one line, what went wrong and what to try."""
-    if is_out_of_memory(exception):
-        return "out of memory: use a smaller batch_size, gradient=checkpointed, or another device"
     if isinstance(exception, SolveError | TrainingError | UserError):
         return str(exception)
+    if is_out_of_memory(exception):
+        return "out of memory: use a smaller batch_size, gradient=checkpointed, or another device"
     if isinstance(exception, OSError):
         file = exception.filename or "a file of the run"
         return f"{exception.strerror or exception}: {file} could not be written or read"

@@ -194,7 +194,7 @@ class Launcher:
         """Mark runs that a dead process left queued or running as interrupted, and return them."""
         left = []
         for run in self.store:
-            with contextlib.suppress(UserError):
+            with contextlib.suppress(Exception):  # one bad folder, or one that cannot be written, stops nobody
                 status = run.status()
                 if status["state"] == "interrupted" and run.stored_state() != "interrupted":
                     run.set_state("interrupted", error=status["error"])

@@ -30,7 +30,7 @@ def alive(who: dict[str, Any], heartbeat: float) -> bool:
     """Return True if the process still runs; on another machine, judge by its heartbeat."""
     recent = time.time() - heartbeat < HEARTBEAT_TIMEOUT
     pid = who.get("pid")
-    if who.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+    if who.get("host") != socket.gethostname() or not isinstance(pid, int) or not 0 < pid < 2**31:
         return recent
     if who.get("started") is not None:
         return who["started"] == _started(pid)

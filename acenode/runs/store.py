@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import os
 import re
 import secrets
@@ -29,13 +28,16 @@ import numpy as np
 
 from acenode.config import FORMAT, Config
 from acenode.errors import UserError
-from acenode.files import read_json, write_json
+from acenode.files import open_regular, parse_json, read_json, write_json
 from acenode.runs.compact_arrays import decode
 from acenode.runs.process import alive, identity
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+LARGEST = 1e300  # in size, of a number in a run's files
+LAST_TIME = 253_402_300_799  # the end of the year 9999, in seconds
+MAX_PARAMETERS = 10**15
 STUDIES = "studies"  # the folder of studies beside the runs
 
 
@@ -55,6 +57,9 @@ class Run:
             value = read_json(self.path / name)
         except FileNotFoundError:
             raise UserError(f"{self.path} is not a run: it has no {name}") from None
+        except PermissionError:
+            raise UserError(f"{self.path / name} may not be read (permission denied): change its permissions, or ask "
+                            "its owner") from None
         except (ValueError, OSError) as error:
             raise UserError(f"{self.path / name} cannot be read ({error}): delete the run, or restore it") from None
         if not isinstance(value, dict):
@@ -67,7 +72,8 @@ class Run:
         version = value.get("format")
         if not isinstance(version, int) or not isinstance(value.get("config"), dict):
             raise UserError(f"{self.path} is not a run: its config.json is not valid")
-        if not _numbers(value.get("created", 0), value.get("params", 0)):
+        created, params = value.get("created", 0), value.get("params", 0)
+        if not _numbers(created, params) or not 0 <= created <= LAST_TIME or not 0 <= params <= MAX_PARAMETERS:
             raise UserError(f"{self.path} is not a run: its config.json is not valid")
         if version > FORMAT:
             raise UserError(f"{self.id} was written by a newer version (format {version}, this one reads {FORMAT}): "
@@ -129,17 +135,17 @@ class Run:
         records = []
         for line in data[:end].splitlines():
             with contextlib.suppress(ValueError):  # a damaged line
-                record = json.loads(line)
-                if isinstance(record, dict):
+                record = parse_json(line, only_numbers=True)
+                if isinstance(record, dict) and all(_readable(v) for v in record.values()):
                     records.append(record)
         return records, offset + end
 
     def open_metrics(self) -> BinaryIO:
         """Open the metrics for reading; those of a recorded run are compressed."""
         try:
-            return open(self.path / "metrics.jsonl", "rb")
+            return open_regular(self.path / "metrics.jsonl")
         except FileNotFoundError:
-            return cast(BinaryIO, gzip.open(self.path / "metrics.jsonl.gz"))
+            return cast(BinaryIO, gzip.open(open_regular(self.path / "metrics.jsonl.gz")))
 
     def snapshots(self) -> list[Path]:
         """List the snapshot files in order."""
@@ -148,9 +154,9 @@ class Run:
     def snapshot(self, path: Path) -> dict[str, np.ndarray]:
         """Read the arrays of a snapshot."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open_regular(path) as handle, np.load(handle, allow_pickle=False) as file:
                 return decode({k: file[k] for k in file.files})
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} cannot be read ({error})") from None
 
     def request_stop(self) -> None:
@@ -168,7 +174,13 @@ class Run:
 
 
 def _numbers(*values: Any) -> bool:
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    """Return whether all values are finite numbers that a float can hold."""
+    return all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= LARGEST for v in values)
+
+
+def _readable(value: Any) -> bool:
+    """Return whether a value of a record can be plotted: no integer beyond a float's range."""
+    return not isinstance(value, int) or isinstance(value, bool) or abs(value) <= LARGEST
 
 
 class RunStore:
@@ -243,6 +255,16 @@ class RunStore:
         if Path(name).name != name or name.startswith(".") or not self._may_be_run(self.root / name):
             raise UserError(f"there is no folder {name!r} in {self.root}")
         return self._run(self.root / name)
+
+    def check_readable(self) -> None:
+        """Raise a UserError if the folder exists and cannot be listed, which is not the same as having no runs."""
+        try:
+            os.scandir(self.root).close()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise UserError(f"{self.root} cannot be read ({error.strerror}): change its permissions, or use --runs "
+                            "DIR") from None
 
     def __iter__(self) -> Iterator[Run]:
         """Iterate over all folders that may be runs, by name."""

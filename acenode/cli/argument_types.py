@@ -1,0 +1,21 @@
+"""Read the values of command-line options strictly."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from pathlib import Path
+
+
+def integer(text: str) -> int:
+    """Read an integer in plain digits; int() would also take 1_0 and digits of other scripts."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
+        raise ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def path(text: str) -> Path:
+    """Read a path; an empty one would be the current folder."""
+    if not text.strip():
+        raise ArgumentTypeError("it needs the name of a file or folder")
+    return Path(text)
