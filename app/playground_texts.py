@@ -68,7 +68,7 @@ HOW = """
 - **First picture.** With two points: their state h over time, with the arrows of dh/dt. In the plane: the points at
   time t with their paths since t = 0, and the field at time t. Grey arrows: all points find the same field. Blue and
   orange arrows: the field as the ringed blue and the ringed orange point find it, each with its own appended
-  coordinate or attention at that time. **Press Play t, or drag t,** to see it deform.
+  coordinate or attention at that time. **Press Play t, or drag t,** to see it deform as a(t) evolves.
 - **Second picture.** What a state has besides its visible coordinates: the appended coordinate, or the weight of
   attention, against h. A NODE has nothing else.
 - **Third picture.** What f reads (h′) against the state (h). Without attention they are equal, on the dashed diagonal.

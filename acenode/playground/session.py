@@ -105,7 +105,7 @@ class PlaygroundSession:
         """Start the thread if there is none, or wake it. The caller holds the lock."""
         self.asked = time.monotonic()
         if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._work, name="acenode-playground", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="acenode-playground")  # ends unwatched by itself
             self._thread.start()
         self._changed.notify_all()
 

@@ -10,7 +10,7 @@ import { connect } from "./playground_source.js";
 import { attended, nothing, points, rest } from "./playground_views.js";
 import { make, setText, setTextOrHide } from "./theme.js";
 
-const PASS_SECONDS = 3;  // to play all of t
+const PASS_SECONDS = 3, HOLD_SECONDS = 1;  // to play all of t, and before it starts again
 const PLAY_MS = 40;  // between two pictures while t plays
 const WATCH_MS = 500;
 const SEND_MS = 60;  // between two messages of a slider that is dragged
@@ -127,7 +127,7 @@ class Playground {
   }
 
   playTime(on) {
-    if (on && this.t >= 1) this.t = 0;
+    this.played = this.t >= 1 ? 0 : this.t;
     this.playing = on;
     this.last = null;
     this.wake();
@@ -139,9 +139,10 @@ class Playground {
     this.request = null;
     if (this.playing) {
       if (this.last !== null && now - this.last < PLAY_MS) { this.wake(); return; }
-      this.t = Math.min(1, this.t + (this.last === null ? 0 : Math.min((now - this.last) / 1000, 0.2)) / PASS_SECONDS);
+      this.played += (this.last === null ? 0 : Math.min((now - this.last) / 1000, 0.2)) / PASS_SECONDS;
       this.last = now;
-      if (this.t >= 1) this.playing = false;
+      if (this.played > 1 + HOLD_SECONDS / PASS_SECONDS) this.played = 0;
+      this.t = Math.min(1, this.played);
     }
     this.paint();
     if (this.playing) this.wake();
