@@ -66,7 +66,7 @@ def _show_classes(found: NamedSet, index: int, predictors: dict[str, Predictor])
     rows = [{"Model": name, **{f"Probability of {label}": f"{p:.1%}" for label, p in
                                zip(found.classes, predictor.classes_of(index), strict=True)}}
             for name, predictor in predictors.items()]
-    st.dataframe(rows, hide_index=True, key="your-data/classes")
+    st.dataframe(rows, hide_index=True, placeholder="", key="your-data/classes")
     st.caption(f"The class of this series is {found.classes[int(found.labels[index])]}")
 
 

@@ -36,7 +36,7 @@ def show_variables(found: NamedSet, key: str) -> None:
     summary = summarise(found)
     left, right = st.columns([2, 3], gap="medium")
     with left:
-        st.dataframe(variables_table(summary), hide_index=True, key=f"{key}/variables")
+        st.dataframe(variables_table(summary), hide_index=True, placeholder="", key=f"{key}/variables")
     with right:
         st.plotly_chart(figure(found, summary), key=f"{key}/plot", config=CONFIG)
         st.caption(f"{len(summary.examples)} of {len(found):,} series, in their own units; gaps are left out")

@@ -55,11 +55,8 @@ def violations(tab: Tab, path: str, options: dict[str, Any]) -> list[str]:
     return [f"{path or 'home'}: {' | '.join(map(str, parts))}" for parts in found if parts[0] in SERIOUS]
 
 
-def test_no_page_has_a_serious_violation(tab: Tab) -> None:
-    open_quietly(tab, "")
-    links = tab.page.locator("[data-testid=stSidebarNavLink]").evaluate_all("all => all.map(e => e.pathname.slice(1))")
-    pages = [name for name in links if name not in {*EXPERIMENTS, *EXAMPLES} or name == SHOWN]
-    assert {"", "tour", "paper", "mnist", "compare", "runs"} <= set(pages)
+def check(tab: Tab, pages: list[str]) -> None:
+    """Check pages in light, then their contrast in dark; the experiment's page with its form unfolded."""
     found = []
     for path in pages:
         tab.page.emulate_media(color_scheme="light")
@@ -77,6 +74,19 @@ def test_no_page_has_a_serious_violation(tab: Tab) -> None:
         found += violations(tab, f"{path} (dark)", CONTRAST)
     assert not found, "\n".join(found)
     assert not tab.failed  # no request was answered by an error
+
+
+def test_home_has_no_serious_violation(tab: Tab) -> None:
+    check(tab, [""])
+
+
+@pytest.mark.long
+def test_no_page_has_a_serious_violation(tab: Tab) -> None:
+    open_quietly(tab, "")
+    links = tab.page.locator("[data-testid=stSidebarNavLink]").evaluate_all("all => all.map(e => e.pathname.slice(1))")
+    pages = [name for name in links if name not in {*EXPERIMENTS, *EXAMPLES} or name == SHOWN]
+    assert {"", "tour", "paper", "mnist", "compare", "runs"} <= set(pages)
+    check(tab, pages)
 
 
 def test_back_from_compare_needs_one_press(tab: Tab) -> None:
