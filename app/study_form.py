@@ -196,17 +196,17 @@ def _show_start(asked: AskedStudy, ready: bool) -> None:
     configs = [with_device(cell.config, asked.device) for cell in grid.cells if cell.value is None]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study-line"):
         with st.container(width="stretch", key="study-sentence"):
-            if not ready:
-                st.markdown("The full data is not on this machine yet")
-            elif not configs:
+            if not configs:
                 st.markdown("All runs of this study are finished already")
+            elif not ready:
+                st.markdown("The full data is not on this machine yet")
             else:
                 done = f" ({grid.finished} of {len(grid.cells)} exist already)" * bool(grid.finished)
                 count = f"**{len(configs)} run{'s' * (len(configs) > 1)}**{done}"
                 estimates.show(f"{count}, {{time}}" + ", one after the other" * (len(configs) > 1), configs)
         save = st.button("Save only", key="study/save", icon=":material/save:", help="Keeps the study without training")
         start = st.button("Start" if configs else "Show the answer", key="study/start", type="primary",
-                          icon=":material/play_arrow:", disabled=not ready)
+                          icon=":material/play_arrow:", disabled=bool(configs) and not ready)
     if save or start:
         _store(asked, train=start and bool(configs))
 

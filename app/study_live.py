@@ -27,7 +27,7 @@ def describe(grid: StudyGrid) -> dict[str, Any]:
     return {
         "columns": [repeat_title(grid.study, repeat) for repeat in grid.study.repeats],
         "rows": [_row(grid, row, queue) for row in grid.rows],
-        "metric": f"{grid.measure.title}{grid.measure.unit and f' in {grid.measure.unit.strip()}'}",
+        "metric": grid.measure.heading,
         "finished": grid.finished, "runs": len(grid.cells), "progress": grid.progress,
         "now": [_now(grid, row, cell) for row in grid.rows for cell in row.cells if cell.state == "running"],
         "left": time_text(grid) if grid.running else "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from acenode.export import study_code, study_page
@@ -11,9 +13,8 @@ from acenode.runs.studies import Study
 
 from . import study_site
 
-TABLES = {"tex": ("LaTeX", "latex", "text/plain"), "md": ("Markdown", "markdown", "text/markdown"),
-          "csv": ("CSV", None, "text/csv")}
-CODES = {"sh": ("Commands", "bash", study_code.to_commands), "py": ("Python", "python", study_code.to_python)}
+TABLES = {"tex": ("LaTeX", "text/plain"), "md": ("Markdown", "text/markdown"), "csv": ("CSV", "text/csv")}
+CODES = {"Commands": study_code.to_commands, "Python": study_code.to_python}
 
 
 def show(study: Study, found: StudyReport | None) -> None:
@@ -21,19 +22,24 @@ def show(study: Study, found: StudyReport | None) -> None:
     st.subheader("Take away", anchor=False)
     if found is not None:
         _show_downloads(study, found)
-    names = [*(title for title, *_ in TABLES.values() if found is not None), *(title for title, *_ in CODES.values())]
+    names = [*(title for title, _ in TABLES.values() if found is not None), *CODES]
     tabs = dict(zip(names, st.tabs(names, key="study/take", on_change="rerun"), strict=True))
-    for kind, (title, language, _) in TABLES.items():
+    for kind, (title, _) in TABLES.items():
         if title in tabs and tabs[title].open and found is not None:
-            tabs[title].code(TEXTS[kind](found), language=language)
-    for title, language, write in CODES.values():
+            _show_text(tabs[title], TEXTS[kind](found))
+    for title, write in CODES.items():
         if tabs[title].open:
-            tabs[title].code(write(study), language=language)
+            _show_text(tabs[title], write(study))
+
+
+def _show_text(place: Any, text: str) -> None:
+    """Show text with a button that copies it. Coloured syntax would be too faint in dark."""
+    place.code(text, language=None, wrap_lines=True)
 
 
 def _show_downloads(study: Study, found: StudyReport) -> None:
     with st.container(horizontal=True):
-        for kind, (title, _, mime) in TABLES.items():
+        for kind, (title, mime) in TABLES.items():
             st.download_button(f"Table as {title}", TEXTS[kind](found), f"{study.name}.{kind}", mime,
                                key=f"study/take/{kind}", icon=":material/table:", on_click="ignore")
         st.download_button("HTML page", lambda: study_page.render(found), f"{study.name}.html", "text/html",

@@ -99,9 +99,10 @@ def test_start_queues_the_runs_and_opens_the_study(page: Page, services: Service
     assert app.title[0].value.replace("\\", "") == preset("mnist", "attention").question
 
 
-@pytest.mark.parametrize("kind", ["host", "schedule", "size", "own"])
-def test_every_question_has_a_form(kind: str, page: Page) -> None:
-    app = no_exception(page("studies", experiment="mnist", preset=kind))
+@pytest.mark.parametrize(("experiment", "kind"), [("mnist", "host"), ("ushcn", "schedule"), ("mnist", "size"),
+                                                  ("physionet", "own"), ("liver", "host")])
+def test_every_question_has_a_form(experiment: str, kind: str, page: Page) -> None:
+    app = no_exception(page("studies", experiment=experiment, preset=kind))
     assert not app.error
     assert "runs**" in page_text(app)
 
@@ -111,6 +112,19 @@ def test_every_question_has_a_form(kind: str, page: Page) -> None:
                                               ({"study": "nope"}, "there is no study")])
 def test_a_link_to_nothing_says_so(query: dict[str, str], words: str, page: Page) -> None:
     assert words in no_exception(page("studies", **query)).error[0].value
+
+
+def test_a_study_whose_runs_exist_needs_neither_data_nor_training(page: Page, services: Services) -> None:
+    full = preset("mnist", "attention", "full")
+    for entry in finished(full, VALUES):
+        write(services, entry)
+    app = page("studies", experiment="mnist", preset="attention")
+    app.segmented_control(key="study/data").set_value("full").run()
+    assert "All runs of this study are finished already" in page_text(app)
+    app.button(key="study/start").click()
+    no_exception(app.run())
+    assert app.query_params["study"] == "mnist-full-attention"
+    assert len(list(services.store)) == 9
 
 
 def test_a_study_answers_in_words_and_offers_its_exports(page: Page, services: Services, study: Study) -> None:
