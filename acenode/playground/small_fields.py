@@ -131,9 +131,9 @@ class SmallPairwise(SmallElementwise):
         a = a.reshape(-1, self.d, self.d)
         e = np.exp(a - a.max(-1, keepdims=True))
         weights = e / e.sum(-1, keepdims=True)
-        return (weights @ h[:, :, None])[:, :, 0], weights
+        return np.einsum("bij,bj->bi", weights, h), weights
 
     def unattend(self, h: Array, weights: Array, g: Array) -> tuple[Array, Array]:
         gw = g[:, :, None] * h[:, None, :]
-        ga = weights * (gw - (gw * weights).sum(-1, keepdims=True))
-        return (g[:, None, :] @ weights)[:, 0], ga.reshape(len(h), -1)
+        ga = weights * (gw - np.einsum("bij,bij->bi", gw, weights)[:, :, None])
+        return np.einsum("bi,bij->bj", g, weights), ga.reshape(len(h), -1)
