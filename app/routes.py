@@ -88,8 +88,13 @@ def _live(name: str, offset: int) -> dict[str, Any]:
             more = bool(lines) and size - end > 0 and len(lines) > CHUNK // 2
     except OSError:
         pass  # the run has not started yet
-    return {"status": {k: status.get(k) for k in STATUS_KEYS}, "lines": lines.decode("utf-8", "replace"),
+    return {"status": {k: _plain(status.get(k)) for k in STATUS_KEYS}, "lines": lines.decode("utf-8", "replace"),
             "offset": end, "more": more}
+
+
+def _plain(value: Any) -> Any:
+    """Return None for a number that JSON does not have: one such value would fail the answer for all runs."""
+    return None if isinstance(value, int | float) and not abs(value) <= 1e300 else value
 
 
 def active(request: Request) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,18 @@ def get(target: str) -> Answer:
     with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
         other.submit(lambda: asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))).result()
     return answer
+
+
+def test_one_bad_run_does_not_stop_the_curves_of_others(services: Services, run_folder: RunFolder) -> None:
+    good, bad, piped = run_folder.finished()[0], run_folder.failed(), run_folder.failed()
+    status = json.loads((bad.path / "status.json").read_text())
+    (bad.path / "status.json").write_text(json.dumps(status | {"best": float("nan"), "seconds": 10**400}))
+    (piped.path / "metrics.jsonl").unlink(missing_ok=True)
+    os.mkfifo(piped.path / "metrics.jsonl")
+    answer = get(f"/lab/live?runs={bad.id}@0,{piped.id}@0,{good.id}@0").json()["runs"]
+    assert answer[good.id]["lines"]
+    assert answer[bad.id]["status"]["state"] == "failed"
+    assert answer[piped.id]["lines"] == ""
 
 
 def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, run_folder: RunFolder) -> None:
