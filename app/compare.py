@@ -97,7 +97,7 @@ def _first(entries: list[Entry]) -> list[str]:
 
 def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
     """Ask how to group the runs; return them with their groups, the baseline's name, and `best` or `last` epoch."""
-    with st.container(horizontal=True, gap="large", vertical_alignment="bottom"):
+    with st.container(horizontal=True, gap="medium"):
         by = st.selectbox("Group by", options("by", statistics.group_keys(chosen)), key="by", bind="query-params",
                           width=260, format_func=_grouping)
         runs = statistics.grouped_frame(chosen, by or statistics.BY_SETTINGS)

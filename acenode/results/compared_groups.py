@@ -87,8 +87,8 @@ def _row(found: ComparedGroups, name: str, group: pd.Series) -> dict[str, str]:
         GROUP: name + " (baseline)" * (name == found.baseline) + " (best)" * bool(group["best"]),
         "Runs": str(group["n"]), "Metric": metric.title,
         f"Test{title}": _mean(metric, group["test"], group["test_std"]),
-        f"Validation{title}": _mean(metric, group["validation"], group["validation_std"]),
         **dict(zip((DIFFERENCE, EFFECT), _difference(found, name, metric), strict=True)),
+        f"Validation{title}": _mean(metric, group["validation"], group["validation_std"]),
         "Paper": group["paper"], "Parameters": " / ".join(f"{p:,}" for p in group["params"]),
         NFE: f"{group['nfe']:.0f}" if group["nfe"] > 0 else "–",
         "Training time": "–" if pd.isna(group["seconds"]) else duration(group["seconds"])}

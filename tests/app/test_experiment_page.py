@@ -103,6 +103,7 @@ def test_line_describes_the_run_and_marks_changed_settings(page: Page) -> None:
     app = no_exception(page("mnist"))
     assert line(app).startswith("**ACE-ODE-Net** on the sample, 12 epochs, seed 0, ")
     field(app, "text_input", "learning_rate").set_value("0.07").run()  # type: ignore[attr-defined]
+    assert [w.label for w in app.text_input if "eed" in w.label] == ["Seeds"]  # one field, for the ablation set too
     app.text_input(key="seeds/").set_value("0 1").run()
     assert "changed: Learning rate = 0.07, 2 seeds" in line(no_exception(app))
     assert "Changed from 0\\.15" in page_text(app)
