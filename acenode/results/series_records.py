@@ -144,6 +144,8 @@ def caption(records: Sequence[SeriesRecord]) -> str:
     units = {v.unit for r in records for v in r.variables}
     lines = f"Lines: the model's mean, with a band of {band}" if band else \
         "Lines: the mean over the latent samples, with their spread as a band"
+    if not any(v.low for r in records for v in r.variables):
+        lines = "Lines: the model's predictions"
     cut = "; the forecast begins at the dotted line." if any(r.cut is not None for r in records) else "."
     parts = ["Filled points were observed, open points were held out.", lines + cut]
     if any(r.jumps for r in records):
