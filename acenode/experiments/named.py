@@ -29,7 +29,6 @@ COMMON: dict[str, Any] = {
     "attention": "evolving", "coupling": "own", "initial": "correlation", "pull": 2.0, "schedule": "alternating",
     "penalty": "l2", "penalty_weight": 1e-3, "detach_attention": False, "snapshots": 6,
 }
-LITTLE_DATA = {"units": 32, "weight_decay": 0.1}  # for sets of a few hundred series, or of windows that overlap
 CHOICES = {"initial": ("correlation", "learned")}
 
 
@@ -102,16 +101,16 @@ EXAMPLES: dict[str, Experiment] = {spec.name: experiment(spec) for spec in (
              values={"epochs": 60, "batch_size": 50, "learning_rate": 5e-3, "initial": "learned"}),
     _example("la-speeds", "Los Angeles speeds", "eight detectors along a road: forecast an hour from the hour before",
              "a week of speeds every five minutes; how near the detectors are is known",
-             values={**LITTLE_DATA, "batch_size": 64, "epochs": 24}),
+             values={"batch_size": 64}),
     _example("ny-speeds", "New York speeds", "taxi speeds of four boroughs with many gaps: forecast twelve hours from "
-             "a day", "median speeds by hour, March 2019", values={**LITTLE_DATA, "batch_size": 64}),
+             "a day", "median speeds by hour, March 2019", values={"batch_size": 64, "epochs": 60}),
     _example("stocks", "Stock prices", "weekly prices of six companies: forecast four weeks from twelve",
              "prices of 2018 and 2019 relative to the first",
-             values={**LITTLE_DATA, "relative_to": "last", "batch_size": 16, "epochs": 60}),
+             values={"relative_to": "last", "units": 32, "weight_decay": 0.1, "batch_size": 16, "epochs": 60}),
     _example("liver", "Liver patients", "who of 312 patients dies, from irregular laboratory values of two years",
              "visits of the first two years, seven values with gaps", task="classify", classes=("lived", "died"),
-             values={**LITTLE_DATA, "block": 2, "batch_size": 32}),
+             values={"batch_size": 32, "block": 2, "units": 32, "weight_decay": 1e-2}),
     _example("air-quality", "Air quality", "ozone, sun, wind and temperature: fill in observations that were left out",
              "a summer in New York, 1973, with gaps", task="fill",
-             values={**LITTLE_DATA, "relative_to": "last", "batch_size": 32, "epochs": 150}),
+             values={"relative_to": "last", "batch_size": 32, "epochs": 150}),
 )}

@@ -68,16 +68,13 @@ def ny_speeds() -> NamedSet:
 
 def stocks() -> NamedSet:
     """Weekly prices of six companies, relative to January 2018: twelve weeks are given, four are forecast."""
-    from plotly import data
-
-    frame = data.stocks(return_type="pandas")
-    names = tuple(str(c) for c in frame.columns if c != "date")
-    t = np.arange(len(frame), dtype=np.float64)
-    windows = cut_windows(Record.from_gaps(t, frame[list(names)].to_numpy(np.float64)), 16.0, 1.0, 12.0)
+    rows = _rows("stocks")
+    names = tuple(c for c in rows[0] if c != "date")
+    windows = cut_windows(Record.from_gaps(np.arange(float(len(rows))), _values(rows, names)), 16.0, 1.0, 12.0)
     return NamedSet(
         name="stocks", title="Stock prices", variables=names, units=("× first price",) * len(names),
         note="Weekly prices of six companies in 2018 and 2019, each relative to its first.",
-        time_unit="weeks", time_origin=str(frame["date"][0]), ids=_window_ids(windows), series=tuple(windows),
+        time_unit="weeks", time_origin=rows[0]["date"], ids=_window_ids(windows), series=tuple(windows),
         task="forecast", given=12.0, parts=split_by_time(windows, (0.55, 0.22)))
 
 
