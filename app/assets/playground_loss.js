@@ -28,6 +28,6 @@ export function drawLosses(g, w, h, networks, theme) {
     line(g, losses.map((v, n) => [X(steps[n]), Y(v)]), COLOURS[name], 2, 1, DASHES[name]);
     line(g, [[x, 9], [x + 26, 9]], COLOURS[name], 2.5, 1, DASHES[name]);
     text(g, title, x + 32, 9, { colour: theme.ink });
-    x += 46 + 7 * title.length;
+    x += 64 + 7 * title.length;
   }
 }

@@ -62,8 +62,8 @@ export class Pad {
   }
 
   draw(g, w, h, theme) {
-    const side = Math.min(w - 62, h - 50);
-    this.box = { x: 52, y: 8, w: side, h: side };
+    const side = Math.min(w - 70, h - 50);
+    this.box = { x: 60, y: 8, w: side, h: side };
     const { X, Y } = axes(g, this.box, [-REACH, REACH], [-REACH, REACH], theme, ["First coordinate (h₁)", "Second coordinate (h₂)"]);
     for (const [k, stroke] of [...this.strokes, ...(this.current ? [this.current] : [])].entries()) {
       const places = stroke.map(([x, y]) => [X(x), Y(y)]);
