@@ -151,9 +151,9 @@ def _ask_length(start: Study, key: str) -> Mapping[str, Any]:
     """Ask for the length of every run; return the settings that give it."""
     offered = {length.title: length.held for length in study_draft.lengths(start)}
     usual = list(offered)[-1]
-    chosen = st.segmented_control("Length of each run", [*offered, OTHER], default=usual, required=True,
-                                  key=f"{key}/length/{usual}", help="A trial shows in seconds what a study looks like. "
-                                  "Its runs are hardly trained: the answer means nothing") or usual
+    chosen = st.pills("Length of each run", [*offered, OTHER], default=usual, required=True, wrap=True,
+                      key=f"{key}/length/{usual}", help="A trial shows in seconds what a study looks like. Its runs "
+                      "are hardly trained: the answer means nothing") or usual
     if chosen != OTHER:
         return offered[chosen]
     return {"epochs": check("epochs", st.number_input("Epochs", 1, value=5, step=1, key=f"{key}/epochs", width=120))}

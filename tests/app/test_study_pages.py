@@ -87,7 +87,7 @@ def test_start_queues_the_runs_and_opens_the_study(page: Page, services: Service
     started: list[Any] = []
     monkeypatch.setattr(services.launcher, "start", lambda config: started.append(config) or Any)
     app = page("studies", experiment="mnist", preset="attention")
-    length = next(w for w in app.segmented_control if w.label == "Length of each run")
+    length = next(w for w in app.pills if w.label == "Length of each run")
     length.set_value("Trial: 1 epoch, coarse solver")
     no_exception(app.run())
     app.button(key="study/start").click()

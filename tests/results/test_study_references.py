@@ -81,3 +81,9 @@ def test_references_that_a_run_reports_are_not_computed_again(tmp_path: Path) ->
     write_json(tmp_path / "result.json", {"test": {"mse": 0.3}, "references": reported})
     found = study_references(make_grid(study, [run]), tmp_path / "no data")
     assert found == (TrivialReference("ridge", 0.02), TrivialReference("mean", 0.5))
+
+
+def test_the_auc_of_a_constant_score_needs_no_data() -> None:
+    config = experiments.get("physionet").configure("ace", "full")
+    assert references(config, NOWHERE, "auc") == (TrivialReference("majority class", 0.5),)
+    assert references(experiments.get("mnist").configure("ace", "full"), NOWHERE, "accuracy") == ()
