@@ -32,7 +32,7 @@ def main() -> tuple[list[str], np.ndarray]:
     if len(sys.argv) > 1:
         show(acenode.load(sys.argv[1]))
     with TemporaryDirectory() as folder:
-        digits = acenode.load(train_briefly(folder, "mnist", "resnet", analysis=False))
+        digits = acenode.load(train_briefly(folder, "mnist", "resnet", batch_size=256, analysis=False))
         climate = acenode.load(train_briefly(folder, "ushcn", "gru-simple"))
     show(digits)
     blank = np.zeros((2, 8, 8), np.uint8)

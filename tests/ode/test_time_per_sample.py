@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from acenode import ACENODE, NODE, Dense, Elementwise, Pairwise, Solver
 from acenode.ode.time_per_sample import time_use
 
-SOLVER = Solver(rtol=1e-6, atol=1e-6)
+SOLVER = Solver(rtol=1e-4, atol=1e-4)
 
 
 class Rate(nn.Module):
@@ -62,7 +62,7 @@ def states(d: int, B: int) -> Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:f, g or q")
-@pytest.mark.parametrize("B", [2, 3, 5])
+@pytest.mark.parametrize("B", [3, 5])
 @pytest.mark.parametrize("kind", ["pairwise", "elementwise"])
 @pytest.mark.parametrize(("use_f", "use_g"), [
     (times_output, times_output), (times_output, with_input), (with_input, times_output), (with_input, with_input),
