@@ -52,7 +52,7 @@ def _attention(experiment: Experiment, data: str) -> Study:
 def _host(experiment: Experiment, data: str) -> Study:
     """Compare ACE with the method that it extends; outside the paper, with all other methods of the experiment."""
     host = HOSTS.get(experiment.name)
-    if host is None:
+    if host is None or host not in experiment.methods:
         others = [name for name in experiment.methods if name != "ace"]
         groups = [StudyGroup(name) for name in ("ace", *reversed(others))]
         return _study(experiment, data, "host", "Is ACE better than the other methods?", groups,
@@ -69,9 +69,10 @@ def _schedule(experiment: Experiment, data: str) -> Study:
 
 
 def _size(experiment: Experiment, data: str) -> Study | None:
-    if "size" not in experiment.method("ace").uses:
+    host = HOSTS.get(experiment.name)
+    if "size" not in experiment.method("ace").uses or host is None or host not in experiment.methods:
         return None
-    groups = [StudyGroup(method, {"size": size}) for method in ("ace", HOSTS[experiment.name])
+    groups = [StudyGroup(method, {"size": size}) for method in ("ace", host)
               for size in ("small", "large")]
     return _study(experiment, data, "size", "Does a larger network do what attention does?", groups, baseline=2)
 
