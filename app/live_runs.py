@@ -14,7 +14,7 @@ from acenode.results import metric_format
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import components, labels, messages, navigation, result_tabs
+from . import components, labels, messages, navigation, recorded_choice, result_tabs
 from .labels import for_charts as for_charts
 from .services import services
 from .url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
@@ -78,8 +78,8 @@ def first_choice(entries: list[Entry]) -> list[str]:
     """Return the runs that a page opens with, newest entries first.
 
     In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
-    newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, that
-    of the smallest seed.
+    newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, the
+    one that `recorded_choice` puts first.
     """
     running = [e.id for e in entries if e.state == "running" and not e.recorded]
     queued = [e.id for e in entries if e.state == "queued" and not e.recorded]
@@ -89,8 +89,8 @@ def first_choice(entries: list[Entry]) -> list[str]:
     if own:
         return [next((e for e in own if e.state == "finished"), own[0]).id]
     recorded = [e for e in entries if e.recorded]
-    best = max(recorded, default=None, key=lambda e: (
-        e.method == "ace", bool(e.run.snapshots()), e.config.get("attention") == "evolving", -e.seed))
+    best = min(recorded, default=None, key=lambda e: (
+        e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving", recorded_choice.rank(e)))
     return [best.id] if best else []
 
 

@@ -11,7 +11,7 @@ from acenode.results.paper_tables import HOSTS
 from acenode.results.run_groups import method_title
 from acenode.runs.entry import Entry
 
-from . import components, labels, messages, navigation
+from . import components, labels, messages, navigation, recorded_choice
 
 PREFERRED = ("physionet", "mnist", "ushcn")  # shown first if they have as many kinds of attention as the others
 KINDS = ("evolving", "fixed", "none")
@@ -46,10 +46,8 @@ def _kinds(entries: list[Entry]) -> dict[str, Entry]:
     for kind in KINDS:
         runs = [e for e in entries if e.method == "ace" and e.config.get("attention") == kind] or [
             e for e in entries if kind == "none" and e.method == HOSTS.get(e.experiment)]
-        playable = [(len(e.run.snapshots()), e) for e in runs]
-        best = max(playable, key=lambda pair: (pair[0], -pair[1].seed), default=(0, None))
-        if best[0] and best[1] is not None:
-            found[kind] = best[1]
+        if playable := [e for e in runs if e.run.snapshots()]:
+            found[kind] = min(playable, key=recorded_choice.rank)
     return found
 
 

@@ -14,6 +14,7 @@ from acenode.results import attention_maps, snapshots
 from acenode.results.class_colours import class_colour
 from acenode.runs.entry import Entry
 
+from . import recorded_choice
 from .tour_texts import SWAPS
 
 FLOWS = Path(__file__).parent / "assets" / "tour_flows.json"  # made by docs/make_tour.py
@@ -39,9 +40,11 @@ def swaps() -> dict[str, Any]:
 
 
 def pairwise_run(entries: list[Entry]) -> Entry | None:
-    """Return a recorded run of ACE with evolving pairwise attention and snapshots, the preferred experiment first."""
+    """Return a recorded run of ACE with evolving pairwise attention and snapshots, the preferred experiment first,
+    and in it the run that `recorded_choice` puts first."""
     found = [e for e in entries if e.recorded and e.method == "ace" and e.config.get("attention") == "evolving"]
-    found.sort(key=lambda e: (PREFERRED.index(e.experiment) if e.experiment in PREFERRED else len(PREFERRED), e.seed))
+    found.sort(key=lambda e: (PREFERRED.index(e.experiment) if e.experiment in PREFERRED else len(PREFERRED),
+                              recorded_choice.rank(e)))
     return next((e for e in found if _last(e) is not None), None)
 
 

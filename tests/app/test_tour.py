@@ -21,6 +21,7 @@ from streamlit.testing.v1 import AppTest
 
 from acenode import NODE, AugmentedNODE, Pairwise, Solver
 from acenode.results.evidence import Contest, judge
+from acenode.results.run_groups import group_settings
 from acenode.runs.recorded import recorded_runs
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,8 @@ def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
     entry = tour_data.pairwise_run(services.catalogue.entries())
     assert entry is not None
     assert entry.experiment == "physionet"
+    assert group_settings(entry.config) == {}  # the words speak of the default: attention starts from the correlation
+    assert len(entry.run.snapshots()) > 1  # step 4 asks to drag the epoch
     found = tour_data.attended(entry)
     assert found is not None
     own = found["attend"]
