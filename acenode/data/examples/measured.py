@@ -13,7 +13,7 @@ from acenode.data.named_set import NamedSet, Record
 from acenode.data.named_windows import cut_windows, split_by_time, split_series
 
 HERE = Path(__file__).resolve().parent
-TWO_YEARS = 730.0
+LANDMARK = 365.0  # days: liver patients are judged by their visits until then
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -79,26 +79,29 @@ def stocks() -> NamedSet:
 
 
 def liver() -> NamedSet:
-    """Liver patients with irregular visits: the first two years of each, and whether the patient died later.
+    """Liver patients with irregular visits: the first year of each, and whether the patient died later.
 
-    Later visits are left out: how long a patient is seen says whether the patient lived.
+    Patients without a visit after that year are left out, and so are all later visits: who dies early has fewer visits,
+    and how long a patient is seen says whether the patient lived.
     """
-    rows = [row for row in _rows("pbc") if float(row["day"]) <= TWO_YEARS]
+    rows = _rows("pbc")
     names = tuple(c for c in rows[0] if c not in ("id", "day", "died"))
     units = {"bili": "mg/dl", "albumin": "g/dl", "chol": "mg/dl", "protime": "s", "platelet": "1000/ml", "ast": "U/ml",
              "alk.phos": "U/l"}
     by_patient: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         by_patient.setdefault(row["id"], []).append(row)
+    seen_later = {i: own for i, own in by_patient.items() if max(float(r["day"]) for r in own) > LANDMARK}
+    kept = {i: [r for r in own if float(r["day"]) <= LANDMARK] for i, own in seen_later.items()}
     series = tuple(Record.from_gaps(np.array([float(r["day"]) for r in own]), _values(own, names))
-                   for own in by_patient.values())
+                   for own in kept.values())
     return NamedSet(
         name="liver", title="Liver patients", variables=names, units=tuple(units[n] for n in names), time_unit="days",
-        note="Laboratory values of 312 patients with primary biliary cirrhosis in their first two years; the label is "
-             "whether a patient died during the study.",
-        time_origin="", ids=tuple(f"patient {i}" for i in by_patient), series=series, task="classify", given=0.0,
-        parts=split_series(tuple(by_patient)),
-        labels=np.array([int(own[0]["died"]) for own in by_patient.values()], np.int64), classes=("lived", "died"))
+        note=f"Laboratory values of {len(kept)} patients with primary biliary cirrhosis in their first year, all seen "
+             "alive after it; the label is whether a patient died later, during the study.",
+        time_origin="", ids=tuple(f"patient {i}" for i in kept), series=series, task="classify", given=0.0,
+        parts=split_series(tuple(kept)),
+        labels=np.array([int(own[0]["died"]) for own in kept.values()], np.int64), classes=("lived", "died"))
 
 
 def air_quality() -> NamedSet:
