@@ -1,16 +1,17 @@
 """The vector field of named variables: how the states h_i and the attention a between them change.
 
-    m = softmax(a) h                       what each variable hears, (V × V)(V × k)
+    m = softmax(a) h                       what each variable attends to, (V × V)(V × k)
     dh_i/dt = f(h_i, m_i, c_i, e_i, t)     own: one f for all variables, told apart by an embedding e_i
     dh/dt = f(m, c, t)                     mixed: one f on everything, as in the paper (Eq. 3)
     da/dt = g(m, e, t) − ρ (a − a(0))      g is a bilinear form of the embedded m
 
 c_i(t) are the variable's own observations as a function of time, for tasks in which they continue while the ODE runs.
-With `own`, a variable hears others through m alone, so that softmax(a) is the coupling that the model uses.
+With `own`, others act on a variable through m alone, so that softmax(a) is the coupling that the model uses.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,7 +22,7 @@ from acenode.attention import Pairwise
 from acenode.ode.runge_kutta import State
 
 SPEED = 4.0  # factor of f: a series lasts one unit of time, in which a state changes several times
-WRITTEN_OUT = 400_000  # products of a sum over small matrices that is written out, at most
+WRITTEN_OUT = 400_000  # products in a sum over small matrices that is written out, at most
 CONTROLS = 2  # numbers of c_i(t): the interpolated value, and how near the last and next observations are
 
 
@@ -51,9 +52,15 @@ def weighted_sums(S: Tensor, h: Tensor) -> Tensor:
 
     On a CPU a product of many small matrices costs more than the sums written out.
     """
-    if h.device.type != "cpu" or S.numel() * h.shape[-1] > WRITTEN_OUT:
+    if h.device.type != "cpu" or products(S, h) > WRITTEN_OUT:
         return S @ h
     return (S.unsqueeze(-1) * h.unsqueeze(-3)).sum(-2)
+
+
+def products(S: Tensor, h: Tensor) -> int:
+    """Count the products of numbers in S h, (..., V, V) times (..., V, k), either of which may be shared by a batch."""
+    batch = torch.broadcast_shapes(S.shape[:-2], h.shape[:-2])
+    return math.prod(batch) * math.prod(S.shape[-2:]) * h.shape[-1]
 
 
 def layers(*sizes: int) -> nn.Sequential:
@@ -148,5 +155,5 @@ class NamedField(nn.Module):
         return dh, self.g(m, t, self.embedding) - self.pull * (a - self.a0)
 
     def weights(self, a: Tensor) -> Tensor:
-        """Return softmax(a): row i is what variable i hears."""
+        """Return softmax(a): row i is what variable i attends to."""
         return Pairwise.weights(a)

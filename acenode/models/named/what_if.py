@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from acenode.attention import Pairwise
-from acenode.data.named_batches import NamedBatch
+from acenode.data.named_batches import NamedBatch, references_at
 from acenode.errors import UserError
 from acenode.models.named.field import NamedField
 from acenode.models.named.model import NamedModel, step_ends
@@ -32,9 +33,10 @@ class HeldVariable:
 
 @dataclass(frozen=True)
 class HeldAttention:
-    """Hold softmax(a) of one pair at a weight between 0 and 1, from `start` to `end`: what `target` hears of `source`.
+    """Hold softmax(a) of one pair at a weight between 0 and 1, from `start` to `end`: how much `target`
+    attends to `source`.
 
-    The rest of the row is scaled, so that it still sums to one.
+    Entries of a row that are not held share what is left, so that the row still sums to one.
     """
 
     target: int
@@ -50,28 +52,39 @@ Hold = HeldVariable | HeldAttention
 class HeldField(NamedField):
     """The vector field while some variables and entries of the attention are held."""
 
-    def __init__(self, field: NamedField, holds: Sequence[Hold]) -> None:
+    def __init__(self, field: NamedField, holds: Sequence[Hold], rate: Tensor) -> None:
+        """Make the field; `rate` (B, V, k) is the derivative of a block whose variable is held."""
         super().__init__(field.f, field.g, field.embedding, field.a0, field.pull, field.control)
         self.variables = sorted({h.variable for h in holds if isinstance(h, HeldVariable)})
-        self.entries = [h for h in holds if isinstance(h, HeldAttention)]
+        self.rows, self.rate = held_rows(holds), rate
 
     def weights(self, a: Tensor) -> Tensor:
         S = Pairwise.weights(a)
-        for held in self.entries:
-            row = S[..., held.target, :].clone()
-            others = 1 - row[..., held.source]
-            row = row * ((1 - held.weight) / others.clamp(min=1e-12)).unsqueeze(-1)
-            row[..., held.source] = held.weight
-            S = S.clone()
-            S[..., held.target, :] = row
+        if not self.rows:
+            return S
+        S = S.clone()
+        for target, held in self.rows.items():
+            others = a[..., target, :].clone()
+            others[..., list(held)] = -torch.inf
+            S[..., target, :] = (1 - sum(held.values())) * torch.softmax(others, -1).nan_to_num(0.0)  # NaN: all held
+            S[..., target, list(held)] = torch.tensor(list(held.values())).to(S)
         return S
 
     def forward(self, t: Tensor, state: State) -> State:
         dh, *rest = super().forward(t, state)
         if self.variables:
             dh = dh.clone()
-            dh[:, self.variables] = 0.0
+            dh[:, self.variables] = self.rate[:, self.variables]
         return dh, *rest
+
+
+def held_rows(holds: Sequence[Hold]) -> dict[int, dict[int, float]]:
+    """Return the held weights of each row of softmax(a): {target: {source: weight}}."""
+    rows: dict[int, dict[int, float]] = {}
+    for held in holds:
+        if isinstance(held, HeldAttention):
+            rows.setdefault(held.target, {})[held.source] = held.weight
+    return rows
 
 
 @torch.no_grad()
@@ -81,7 +94,7 @@ def solve_with(model: NamedModel, batch: NamedBatch, times: Sequence[float], hol
 
     Args:
         model: of values, not of classes.
-        batch: the series; its targets do not matter. Its references are used at `times`: (B, T, V).
+        batch: the series; its targets do not matter. Its references are those at `times`: (B, T, V).
         times: within the span.
         holds: what is held, each for its own stretch of time.
         breaks: further times at which steps end. Two solves with the same breaks differ by what is held alone.
@@ -95,15 +108,19 @@ def solve_with(model: NamedModel, batch: NamedBatch, times: Sequence[float], hol
     start, end = batch.span
     ends = [*breaks, *(edge for held in holds for edge in (held.start, held.end))]
     edges = {start, end, *times, *(min(max(edge, start), end) for edge in ends)}
+    grid = sorted(edges)
+    at = references_at(batch.seen, np.array(grid), "forecast" if batch.control is None else "fill").to(h0)
+    reference = dict(zip(grid, at.unbind(1), strict=True))  # of every edge, (B, V)
     found: dict[float, Tensor] = {}
-    for before, after in pairwise(sorted(edges)):
+    for before, after in pairwise(grid):
         if after - before < SHORT:
             found[after] = state[0]
             continue
         active = [held for held in holds if held.start < after - SHORT and held.end > before + SHORT]
-        state = (_moved(model, state[0], batch.reference[:, 0], active), *state[1:])
-        grid, _, solver = step_ends(before, [after], model.ode.solver)
-        solution = solve(HeldField(field, active) if active else field, state, grid, solver,
+        state = (_moved(model, state[0], reference[before], active), *state[1:])
+        rate = (_moved(model, state[0], reference[after], active) - state[0]) / (after - before)
+        steps, _, solver = step_ends(before, [after], model.ode.solver)
+        solution = solve(HeldField(field, active, rate) if active else field, state, steps, solver,
                          per_sample=not model.training)
         state = tuple(block[-1] for block in solution.states)
         found[after] = state[0]
@@ -116,7 +133,7 @@ def solve_with(model: NamedModel, batch: NamedBatch, times: Sequence[float], hol
 
 
 def _moved(model: NamedModel, h: Tensor, reference: Tensor, holds: Sequence[Hold]) -> Tensor:
-    """Move the blocks of held variables to the nearest state that reads the held value."""
+    """Move the blocks of held variables to the nearest state that reads the held value beside this reference."""
     chosen = [held for held in holds if isinstance(held, HeldVariable)]
     if not chosen:
         return h
@@ -141,3 +158,9 @@ def _check(model: NamedModel, batch: NamedBatch, holds: Sequence[Hold]) -> None:
         if isinstance(held, HeldAttention) and (model.ode.q is None or not 0 <= held.weight <= 1):
             raise UserError("this model has no attention to hold: hold a variable" if model.ode.q is None
                             else f"attention is between 0 and 1, not {held.weight:g}")
+    for first in holds:  # what is held together, is so from the start of one of them
+        for row in held_rows([h for h in holds if h.start <= first.start < h.end]).values():
+            total = sum(row.values())
+            if total > 1 + SHORT or (len(row) == V and total < 1 - SHORT):
+                raise UserError(f"weights of one row of the attention that are held together sum to {total:g}: "
+                                "a row sums to 1")

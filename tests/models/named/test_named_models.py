@@ -9,7 +9,7 @@ from named_models import K, V, batch_of, build
 from torch import nn
 
 from acenode.models.influence import influence
-from acenode.models.named.field import Control, Embedding, NamedField
+from acenode.models.named.field import WRITTEN_OUT, Control, Embedding, NamedField, products
 from acenode.models.named.model import NamedODE, step_ends
 from acenode.models.named.start import InitialAttention
 from acenode.ode.solve import Solver, solve
@@ -196,3 +196,9 @@ def test_influence_is_zero_where_attention_is():
     assert found.shape == (V, V)
     assert found[0, 1] > 0
     assert found[0, 2] == found[1, 0] == found[1, 2] == found[2, 0] == found[2, 1] == 0
+
+
+def test_attention_shared_by_a_batch_counts_once_for_every_series():
+    """Whether sums are written out depends on the size of the whole product."""
+    h = torch.empty(700, 8, 10)
+    assert products(torch.empty(8, 8), h) == products(torch.empty(700, 8, 8), h) == 700 * 8 * 8 * 10 > WRITTEN_OUT
