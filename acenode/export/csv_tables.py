@@ -13,10 +13,10 @@ from acenode.files import write_atomic
 from acenode.results import metric_records, series_charts
 from acenode.results.metric_records import MetricRecord
 from acenode.results.series_records import SeriesRecord
+from acenode.results.spreadsheet import as_text
 from acenode.results.time_axis import WORDS
 from acenode.runs.store import Run
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet computes texts that start so
 LONGEST_LIST = 2000  # characters; longer lists, such as points of a curve, are left out of the summary
 RECORD_COLUMNS = ["record", "variable", "kind", "t", "value", "low", "high", "time unit", "unit"]
 PRIVATE = frozenset({"process", "heartbeat"})  # keys of status.json that are only valid on this machine
@@ -83,7 +83,7 @@ def cell(value: Any) -> str:
         return "nan"
     if isinstance(value, str):
         text = value.encode("utf-8", "replace").decode()  # without lone surrogates, which pandas refuses
-        return f"'{text}" if text.startswith(FORMULA) else text
+        return as_text(text)
     if type(value) is float or type(value) is int:
         return repr(value)
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()  # true, false, [1, 2]

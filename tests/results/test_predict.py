@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,17 @@ def test_the_command_writes_the_same(run_of, tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert main(["predict", run.id, str(file), "--out", str(tmp_path / "none" / "out.csv")]) == 2
     assert "no folder" in capsys.readouterr().err
+
+
+def test_names_that_look_like_formulas_are_written_as_text(run_of, folders: tuple[Path, Path]) -> None:
+    found = predict_file(run_of("wind"), table(wide(50)))
+    names = ("-cmd|'/c calc'!A1", "+1+1")
+    text = csv_text(replace(found, source=replace(found.source, variables=names)))
+    found_rows = list(csv.reader(io.StringIO(text)))[1:]
+    assert {row[2] for row in found_rows} == {f"'{name}" for name in names}
+    series = tuple(replace(one, id="-5") for one in found.series)
+    found_rows = list(csv.reader(io.StringIO(csv_text(replace(found, series=series)))))[1:]
+    assert {row[0] for row in found_rows} == {"-5"}  # a number
 
 
 def test_files_that_do_not_fit_get_a_sentence(run_of, folders: tuple[Path, Path]) -> None:

@@ -7,6 +7,7 @@ import math
 GAPS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})  # in lower case
 LARGEST = 1e30
 MAX_TEXT = 200  # characters of an id or a label
+MAX_CELLS = 60_000_000  # of a table
 
 
 def is_gap(cell: str) -> bool:
@@ -14,10 +15,17 @@ def is_gap(cell: str) -> bool:
     return cell.lower() in GAPS
 
 
+def plain_float(cell: str) -> float:
+    """Read a number in ASCII without underscores, both of which `float` would accept."""
+    if "_" in cell or not cell.isascii():
+        raise ValueError(cell)
+    return float(cell)
+
+
 def number(cell: str) -> float:
     """Return the number in a cell, NaN for a gap."""
     try:
-        value = float(cell)
+        value = plain_float(cell)
     except ValueError:
         if is_gap(cell):
             return math.nan
@@ -47,7 +55,7 @@ def is_formula(cell: str) -> bool:
     if not cell or cell[0] not in "=@+-":
         return False
     try:
-        float(cell)
+        plain_float(cell)
     except ValueError:
         return cell != "-"
     return False

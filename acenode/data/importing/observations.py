@@ -10,12 +10,12 @@ from typing import TypeVar
 import numpy as np
 
 from acenode.data.importing import cells
+from acenode.data.importing.cells import MAX_CELLS
 from acenode.data.importing.columns import Columns, split_unit
 from acenode.data.importing.table import TableFile
 from acenode.data.importing.times import TimeReader
 from acenode.errors import UserError
 
-MAX_CELLS = 60_000_000  # times × variables
 MAX_VARIABLES = 200
 ONE_SERIES = "series"  # the id if there is no id column
 
@@ -97,7 +97,11 @@ def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[list[st
     found, names = _Rows(), {name: i for i, name in enumerate(columns.variables)}
     wide = [(place[name], name) for name in columns.variables] if not columns.is_long else []
     which = array("q") if columns.is_long else None
-    for row, line in table.rows():
+    most = MAX_CELLS // max(1, len(wide))
+    for count, (row, line) in enumerate(table.rows(), 1):
+        if count > most:
+            raise UserError(f"{table.name} has more than {most:,} rows: import at most {MAX_CELLS:,} values, for "
+                            "example fewer rows or columns")
         if which is not None:
             assert columns.variable is not None
             assert columns.value is not None
@@ -131,7 +135,7 @@ def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[list[st
 def _numbers(row: int, line: list[str], wide: list[tuple[int, str]]) -> list[float]:
     """Return the values of a wide row; a row without gaps takes the short way."""
     try:
-        values = [float(line[i]) for i, _ in wide]
+        values = [cells.plain_float(line[i]) for i, _ in wide]
         if all(-cells.LARGEST < value < cells.LARGEST for value in values):
             return values
     except ValueError:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any, BinaryIO
 
+from acenode.data.importing.cells import MAX_CELLS
 from acenode.errors import UserError
 
 MAGIC = b"PAR1"
@@ -19,8 +20,15 @@ def is_parquet(file: BinaryIO) -> bool:
 
 
 def column_names(file: BinaryIO, name: str) -> list[str]:
-    """Return the names of the columns; nested columns are an error."""
-    schema = _opened(file, name).schema_arrow  # says so if pyarrow is missing
+    """Return the names of the columns; nested columns and too many rows are errors.
+
+    Equal values take almost no space in Parquet, so the size of the file does not bound the number of rows.
+    """
+    opened = _opened(file, name)  # says so if pyarrow is missing
+    schema, rows, columns = opened.schema_arrow, opened.metadata.num_rows, opened.metadata.num_columns
+    if rows * columns > MAX_CELLS:
+        raise UserError(f"{name} has {rows:,} rows of {columns} columns: import at most {MAX_CELLS:,} values, for "
+                        "example fewer rows or columns")
     import pyarrow.types as kinds
 
     for field in schema:
@@ -31,15 +39,17 @@ def column_names(file: BinaryIO, name: str) -> list[str]:
 
 def rows(file: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
     """Iterate over the rows as texts; the first is row 2, as in a CSV file with the names in row 1."""
-    number = 1
+    number, opened = 1, _opened(file, name)
+    import pyarrow
+
     try:
-        for batch in _opened(file, name).iter_batches(_BATCH):
+        for batch in opened.iter_batches(_BATCH):
             columns = [column.to_pylist() for column in batch.columns]
             for values in zip(*columns, strict=True):
                 number += 1
                 yield number, [_text(value) for value in values]
-    except (OSError, ValueError, MemoryError) as error:
-        raise UserError(f"{name} cannot be read as Parquet ({str(error).splitlines()[0]}): write it again") from None
+    except (OSError, ValueError, OverflowError, MemoryError, pyarrow.ArrowException) as error:
+        raise _unreadable(name, error) from None
 
 
 def _opened(file: BinaryIO, name: str) -> Any:
@@ -50,8 +60,13 @@ def _opened(file: BinaryIO, name: str) -> Any:
     file.seek(0)
     try:
         return pyarrow.parquet.ParquetFile(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{name} cannot be read as Parquet ({str(error).splitlines()[0]}): write it again") from None
+    except (OSError, ValueError, MemoryError, pyarrow.ArrowException) as error:
+        raise _unreadable(name, error) from None
+
+
+def _unreadable(name: str, error: BaseException) -> UserError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return UserError(f"{name} cannot be read as Parquet ({reason}): write it again")
 
 
 def _text(value: Any) -> str:

@@ -49,7 +49,7 @@ def _all_read(texts: Sequence[str], read: Callable[[str], object]) -> bool:
     try:
         for text in texts:
             read(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
     return True
 
@@ -75,7 +75,7 @@ class TimeReader:
             return cells.number(cell)
         try:
             found = self._read(cell)
-        except ValueError:
+        except (ValueError, OverflowError):
             example = {"date": "2024-01-31 15:30", "day-first": "31/01/2024", "month-first": "01/31/2024"}[self.form]
             raise ValueError(f"{cells.shown(cell)} is not a date: write it as {example}") from None
         zoned = found.tzinfo is not None
@@ -84,7 +84,10 @@ class TimeReader:
         elif self._zoned != zoned:
             raise ValueError(f"{cells.shown(cell)} has {'a' if zoned else 'no'} time zone, unlike the rows before: "
                              "write all times in one way")
-        plain = found.astimezone(UTC).replace(tzinfo=None) if zoned else found
+        try:
+            plain = found.astimezone(UTC).replace(tzinfo=None) if zoned else found
+        except OverflowError:
+            raise ValueError(f"{cells.shown(cell)} is outside the years 1 to 9999 in UTC: correct it") from None
         return (plain - _EPOCH).total_seconds()
 
 

@@ -7,11 +7,15 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 from importing_tables import csv, labelled, long, table, wide
 
 from acenode.cli import main
+from acenode.data.importing import cells, observations
 from acenode.data.importing import table as table_module
+from acenode.data.importing.build import ImportRequest, import_table
+from acenode.errors import UserError
 
 WIDE, LONG, LABELLED = wide(), long(), labelled()
 
@@ -81,11 +85,15 @@ BAD = [
     Bad("time-zones", changed(WIDE, 77, 1, "2024-01-04 03:00+02:00"), ("row 77", "time zone")),
     Bad("same-time", changed(WIDE, 8, 1, "2024-01-01 04:00"), ("row 8", "'time'", "row 6", "same time")),
     Bad("same-value-twice", (LONG + "p3,2,pulse,61\n").encode(), ("row", "same time and variable")),
+    Bad("year-0", WIDE.replace("2024-01-01 00:00", "0001-01-01T00:00+05:00").encode(),
+        ("row 2", "'time'", "years 1 to 9999")),
     Bad("infinite-time", changed(LABELLED, 9, 2, "inf"), ("row 9", "'day'", "infinite")),
     # values
     Bad("text-value", changed(WIDE, 61, 2, "broken"), ("row 61", "'wind (m/s)'", "'broken'", "not a number")),
     Bad("decimal-comma", changed(WIDE.replace(",", ";"), 1, 1, WIDE.replace(",", ";").split("\n")[0]).replace(
         b";5.0;", b";5,0;"), ("row 2", "decimal point")),
+    Bad("underscore", changed(WIDE, 61, 2, "1_0"), ("row 61", "'1_0'", "not a number")),
+    Bad("other-digits", changed(WIDE, 61, 2, "١٢"), ("row 61", "not a number")),
     Bad("infinite", changed(WIDE, 70, 3, "inf"), ("row 70", "'power (kW)'", "infinite")),
     Bad("overflow", changed(WIDE, 70, 3, "1e999"), ("row 70", "infinite")),
     Bad("huge", changed(WIDE, 70, 3, "1e31"), ("row 70", "larger than")),
@@ -148,3 +156,40 @@ def test_missing_files_and_folders_get_a_sentence(tmp_path: Path) -> None:
 def test_too_many_columns_are_refused() -> None:
     with pytest.raises(table_module.UserError, match="1001 columns"):
         table(",".join(f"c{i}" for i in range(1001)) + "\n")
+
+
+def parquet(rows: int) -> bytes:
+    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
+    import pyarrow.parquet as parquet_module
+
+    parquet_module.write_table(pyarrow.table({name: np.zeros(rows, np.uint8) for name in ("time", "a", "b")}), file)
+    return file.getvalue()
+
+
+def test_equal_rows_of_parquet_are_counted_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = parquet(cells.MAX_CELLS // 3 + 1)
+    assert len(content) < 1_000_000
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", lambda *a: pytest.fail("rows were read"))
+    with pytest.raises(UserError, match="20,000,001 rows of 3 columns: import at most 60,000,000 values"):
+        table(content)
+
+
+def test_rows_are_counted_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observations, "MAX_CELLS", 100)
+    with pytest.raises(UserError, match="more than 50 rows: import at most 100 values"):
+        import_table(table(WIDE), ImportRequest("mine"))
+
+
+def test_errors_of_pyarrow_get_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow, content = pytest.importorskip("pyarrow"), parquet(5)
+
+    def fail(*_: object, **__: object) -> None:
+        raise pyarrow.ArrowNotImplementedError("no such encoding\nin C++")
+
+    source = table(content)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", fail)
+    with pytest.raises(UserError, match=r"cannot be read as Parquet \(no such encoding\): write it again"):
+        list(source.rows())
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.__init__", fail)
+    with pytest.raises(UserError, match="no such encoding"):
+        table(content)
