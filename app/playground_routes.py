@@ -23,7 +23,13 @@ if TYPE_CHECKING:  # imported when first used: they need torch
 
 PATIENCE = 2.0  # seconds that a request waits for a new frame
 MOST_BYTES = 64_000  # of a command
+MOST_DIGITS = 18  # of a number in a request
 NO_CACHE = {"Cache-Control": "no-store"}
+
+
+def whole_number(text: str) -> int | None:
+    """Read a number of a request; None if it is not one, or has too many digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def frame(request: Request) -> Response:
@@ -35,7 +41,7 @@ def frame(request: Request) -> Response:
         session = services().playgrounds.get(request.path_params["name"])
     except UserError as error:
         return JSONResponse({"error": str(error)}, 404)
-    found = session.frame(int(after) if after.isdecimal() and after.isascii() else 0, PATIENCE)
+    found = session.frame(whole_number(after) or 0, PATIENCE)
     content = json.dumps(describe(found) if found is not None else {}, allow_nan=False)
     return Response(content, media_type="application/json", headers=NO_CACHE)
 

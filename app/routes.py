@@ -26,6 +26,7 @@ from acenode.runs.entry import Entry
 from acenode.runs.store import NAME
 
 from . import asset_files, playground_routes
+from .playground_routes import whole_number
 from .services import services
 
 CHUNK = 4_000_000  # bytes of metrics in one response
@@ -64,7 +65,7 @@ def live(request: Request) -> Response:
     for item in request.query_params.get("runs", "").split(",")[:MAX_RUNS]:
         name, _, offset = item.partition("@")
         if name:
-            answer[name] = _live(name, int(offset) if offset.isdecimal() else 0)
+            answer[name] = _live(name, whole_number(offset) or 0)
     return JSONResponse({"runs": answer}, headers=NO_CACHE)
 
 
@@ -87,7 +88,7 @@ def _live(name: str, offset: int) -> dict[str, Any]:
             end = start + len(lines)
             more = bool(lines) and size - end > 0 and len(lines) > CHUNK // 2
     except OSError:
-        pass  # the run has not started yet
+        pass  # the run has not started yet, or the file is damaged
     return {"status": {k: _plain(status.get(k)) for k in STATUS_KEYS}, "lines": lines.decode("utf-8", "replace"),
             "offset": end, "more": more}
 
@@ -151,7 +152,10 @@ def player_epoch(request: Request) -> Response:
     try:
         if run is None:
             raise UserError("this run was deleted")
-        content = player_data.epoch_block(run, request.path_params["epoch"])
+        epoch = whole_number(request.path_params["epoch"])
+        if epoch is None:
+            raise UserError("an epoch is a whole number")
+        content = player_data.epoch_block(run, epoch)
     except UserError as error:
         return JSONResponse({"error": str(error)}, 404)
     return Response(content, media_type="application/octet-stream", headers=NO_CACHE)
@@ -173,7 +177,7 @@ ROUTES = [
     Route("/lab/live", live),
     Route("/lab/active", active),
     Route("/lab/film/{run}", player_description),
-    Route("/lab/film/{run}/{epoch:int}", player_epoch),
+    Route("/lab/film/{run}/{epoch}", player_epoch),
     *playground_routes.ROUTES,
     Route("/lab/study/{name}", study_grid),
 ]

@@ -12,17 +12,20 @@ A recorded run (acenode.export.record) has metrics.jsonl.gz instead, and snapsho
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
+import io
 import os
 import re
 import secrets
 import shutil
 import time
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -38,6 +41,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 LARGEST = 1e300  # in size, of a number in a run's files
 LAST_TIME = 253_402_300_799  # the end of the year 9999, in seconds
 MAX_PARAMETERS = 10**15
+MAX_METRICS = 100_000_000  # bytes of compressed metrics, once decompressed; recorded runs have less than 1 MB
+MAX_SNAPSHOT = 64_000_000  # bytes of all arrays; training writes less than 2 MB
 STUDIES = "studies"  # the folder of studies beside the runs
 
 
@@ -129,7 +134,7 @@ class Run:
             with self.open_metrics() as file:
                 file.seek(offset)
                 data = file.read()
-        except FileNotFoundError:
+        except OSError:  # not written yet, or damaged
             return [], 0
         end = data.rfind(b"\n") + 1
         records = []
@@ -141,11 +146,11 @@ class Run:
         return records, offset + end
 
     def open_metrics(self) -> BinaryIO:
-        """Open the metrics for reading; those of a recorded run are compressed."""
+        """Open the metrics for reading; those of a recorded run are compressed. Raise an OSError if damaged."""
         try:
             return open_regular(self.path / "metrics.jsonl")
         except FileNotFoundError:
-            return cast(BinaryIO, gzip.open(open_regular(self.path / "metrics.jsonl.gz")))
+            return _decompressed(self.path / "metrics.jsonl.gz")
 
     def snapshots(self) -> list[Path]:
         """List the snapshot files in order."""
@@ -155,8 +160,12 @@ class Run:
         """Read the arrays of a snapshot."""
         try:
             with open_regular(path) as handle, np.load(handle, allow_pickle=False) as file:
+                size = sum(member.file_size for member in file.zip.infolist())
+                if size > MAX_SNAPSHOT:
+                    raise ValueError(f"it unpacks to {size / 1e6:.0f} MB, more than {MAX_SNAPSHOT / 1e6:.0f}")
                 return decode({k: file[k] for k in file.files})
-        except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, EOFError, KeyError, MemoryError, AttributeError, zipfile.BadZipFile,
+                zlib.error) as error:
             raise UserError(f"{path} cannot be read ({error})") from None
 
     def request_stop(self) -> None:
@@ -171,6 +180,18 @@ class Run:
     def delete(self) -> None:
         self.refuse_recorded("deleted")
         shutil.rmtree(self.path)
+
+
+def _decompressed(path: Path) -> BinaryIO:
+    """Decompress a file of bounded size. Raise an OSError if it is larger, or damaged."""
+    try:
+        with open_regular(path) as stored, gzip.open(stored) as file:
+            content = file.read(MAX_METRICS + 1)
+    except (EOFError, zlib.error) as error:
+        raise OSError(errno.EIO, f"it is damaged: {error}", str(path)) from None
+    if len(content) > MAX_METRICS:
+        raise OSError(errno.EFBIG, f"it unpacks to more than {MAX_METRICS / 1e6:.0f} MB", str(path))
+    return io.BytesIO(content)
 
 
 def _numbers(*values: Any) -> bool:

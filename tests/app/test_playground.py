@@ -93,6 +93,10 @@ def test_other_names_have_no_playground(services: Services) -> None:
     assert ask("/lab/playground/x", b'{"action": "run"}')[0] == 400
 
 
+def test_a_serial_with_many_digits_is_no_serial(services: Services) -> None:
+    assert ask(f"/lab/playground/{NAME}?after={'9' * 5000}")[0] == 200
+
+
 def test_other_sites_cannot_start_training(services: Services) -> None:
     assert ask(f"/lab/playground/{NAME}", site="cross-site")[0] == 403
     assert services.playgrounds._sessions == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,26 @@ def test_one_bad_run_does_not_stop_the_curves_of_others(services: Services, run_
     assert answer[good.id]["lines"]
     assert answer[bad.id]["status"]["state"] == "failed"
     assert answer[piped.id]["lines"] == ""
+
+
+def test_compressed_curves_that_are_cut_short_do_not_stop_those_of_others(services: Services,
+                                                                        run_folder: RunFolder) -> None:
+    good, torn, damaged = run_folder.finished()[0], run_folder.failed(), run_folder.failed()
+    content = gzip.compress((good.path / "metrics.jsonl").read_bytes())
+    for run, stored in ((torn, content[:len(content) // 2]), (damaged, content[:12] + bytes(60) + content[72:])):
+        (run.path / "metrics.jsonl").unlink(missing_ok=True)
+        (run.path / "metrics.jsonl.gz").write_bytes(stored)
+    answer = get(f"/lab/live?runs={torn.id}@0,{damaged.id}@0,{good.id}@0").json()["runs"]
+    assert answer[good.id]["lines"]
+    assert answer[torn.id]["lines"] == answer[damaged.id]["lines"] == ""
+    assert torn.metrics() == damaged.metrics() == ([], 0)
+
+
+def test_an_offset_with_many_digits_is_no_offset(services: Services, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    assert get(f"/lab/live?runs={run.id}@{'9' * 5000}").json()["runs"][run.id]["lines"]
+    assert get(f"/lab/film/{run.id}/{'9' * 5000}").status == 404
+    assert get(f"/lab/film/{run.id}/x").status == 404
 
 
 def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, run_folder: RunFolder) -> None:

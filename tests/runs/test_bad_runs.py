@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from acenode import UserError, experiments
@@ -17,6 +19,7 @@ from acenode.execution import execute as execution
 from acenode.execution.execute import create, execute
 from acenode.execution.launcher import Launcher
 from acenode.files import MAX_JSON, open_regular, parse_json
+from acenode.runs import store as store_module
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import UNREADABLE
 from acenode.runs.store import Run, RunStore
@@ -100,6 +103,24 @@ def test_damaged_lines_of_the_curves_are_left_out(store: RunStore) -> None:
     assert run.metrics()[0] == [{"step": 0, "L_h": 1.0}, {"step": 1, "L_h": None}, {"step": 2, "L_h": None}]
 
 
+def test_files_that_unpack_to_too_much_are_not_read(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = next(iter(store))
+    (run.path / "metrics.jsonl").unlink(missing_ok=True)
+    (run.path / "metrics.jsonl.gz").write_bytes(gzip.compress(b'{"step": 0}\n' * 1000))
+    assert len(run.metrics()[0]) == 1000
+    monkeypatch.setattr(store_module, "MAX_METRICS", 10_000)
+    assert run.metrics() == ([], 0)
+    with pytest.raises(OSError, match="unpacks to more than"):
+        run.open_metrics()
+    path = run.path / "large.npz"
+    np.savez_compressed(path, x=np.zeros(store_module.MAX_SNAPSHOT // 2, np.uint8),
+                        y=np.zeros(store_module.MAX_SNAPSHOT // 2, np.uint8))
+    assert path.stat().st_size < 1_000_000
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(UserError, match="it unpacks to 64 MB, more than 64"):
+        run.snapshot(path)
+
+
 @pytest.mark.parametrize("name", ["metrics.jsonl", "snapshots/epoch-00000.npz", "result.json", "notes.json"])
 def test_a_pipe_in_place_of_a_file_blocks_nobody(name: str, store: RunStore) -> None:
     run = next(iter(store))
@@ -108,9 +129,10 @@ def test_a_pipe_in_place_of_a_file_blocks_nobody(name: str, store: RunStore) -> 
 
     def read() -> None:
         with pytest.raises((UserError, OSError)):
-            {"metrics.jsonl": run.metrics, "result.json": run.result,
+            {"metrics.jsonl": run.open_metrics, "result.json": run.result,
              "notes.json": lambda: open_regular(run.path / name)}.get(
                 name, lambda: run.snapshot(run.path / name))()  # type: ignore[operator]
+        assert name != "metrics.jsonl" or run.metrics() == ([], 0)
         done.append(Catalogue(store).entries())
 
     done: list[Any] = []
