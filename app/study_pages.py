@@ -7,8 +7,20 @@ import streamlit as st
 from .study_links import EXPERIMENT, PRESET, STUDY
 
 
+ADDRESS = "studies/address"  # session key: what the address named when it was last written
+
+
+def _write_address() -> None:
+    """Write the URL again when it names something else: links within one page do not change the browser's address."""
+    named = [st.query_params.get(key) for key in (STUDY, EXPERIMENT, PRESET)]
+    if st.session_state.get(ADDRESS) != named:
+        st.session_state[ADDRESS] = named
+        st.query_params.from_dict(st.query_params.to_dict())
+
+
 def show() -> None:
     """Show the part that the URL names."""
+    _write_address()
     if STUDY in st.query_params:
         from . import study_view
 

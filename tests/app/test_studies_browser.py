@@ -112,3 +112,13 @@ def test_the_run_that_trains_is_in_view_among_many(chrome: Any, served: Served, 
     assert tab.evaluate(inside)
     keep(tab, "study-many-light")
     tab.close()
+
+
+def test_the_address_names_the_study_that_is_shown(chrome: Any, served: Served, root: Path) -> None:
+    groups = tuple(StudyGroup("ace", {"attention": kind}) for kind in ("evolving", "fixed"))
+    StudyStore(RunStore(root)).write(Study("kept-address", "mnist", groups))
+    tab = Tab(chrome, served).open("studies")
+    tab.page.get_by_role("link", name="kept-address").click()
+    tab.until("location.search === '?study=kept-address'")
+    tab.page.get_by_role("link", name="All studies").click()
+    tab.until("location.search === ''")
