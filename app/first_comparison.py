@@ -16,20 +16,26 @@ Repeats = dict[tuple[object, ...], Entry]  # the runs of a group by seed and fol
 def choose(entries: list[Entry]) -> list[Entry]:
     """Return the runs to compare at first.
 
-    Your newest finished runs that can be compared with each other; if you have none, the recorded runs of the
-    experiment in which ACE and its host method share most seeds. If there are too many, each group keeps as many seeds
+    Your newest finished runs that can be compared with each other, if they form at least two groups; else the recorded
+    runs of the experiment in which ACE and its host method share most seeds, or your own if nothing is recorded. If there are too many, each group keeps as many seeds
     as the others.
     """
     finished = [e for e in entries if e.state == "finished"] or entries
-    own = [e for e in finished if not e.recorded]
-    if own:
-        newest = question_of(max(own, key=lambda e: e.created))
-        groups = _groups(e for e in own if question_of(e) == newest)
-    else:
-        groups = _recorded(finished)
+    own = _own([e for e in finished if not e.recorded])
+    recorded = [e for e in finished if e.recorded]
+    groups = own if len(own) > 1 or not recorded else _recorded(recorded)
     ordered = sorted(groups, key=_rank)[:MAX_RUNS]
     each = max(1, MAX_RUNS // max(1, len(ordered)))
     return [entry for group in ordered for _, entry in sorted(group.items(), key=lambda item: str(item[0]))[:each]]
+
+
+def _own(entries: list[Entry]) -> list[Repeats]:
+    """Return the groups of the newest question that two groups answer, or else of the newest one."""
+    questions: dict[object, list[Entry]] = {}
+    for e in sorted(entries, key=lambda e: -e.created):
+        questions.setdefault(question_of(e), []).append(e)
+    found = [_groups(runs) for runs in questions.values()]
+    return next((groups for groups in found if len(groups) > 1), found[0] if found else [])
 
 
 def _recorded(entries: list[Entry]) -> list[Repeats]:

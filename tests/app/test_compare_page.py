@@ -45,7 +45,11 @@ def test_recorded_runs_of_ace_stand_beside_their_host() -> None:
 
 def test_own_runs_come_before_recorded_ones() -> None:
     own = [entry("resnet", seed=0, created=5.0)]
-    assert first_comparison.choose([*(recorded("ace", n, 9.0) for n in range(3)), *own]) == own
+    kept = [recorded("ace", n, 9.0) for n in range(3)]
+    assert first_comparison.choose([*kept, *own]) == kept  # one group is no comparison
+    assert first_comparison.choose(own) == own
+    own.append(entry("odenet", seed=0, created=4.0))
+    assert set(methods(first_comparison.choose([*kept, *own]))) == {"resnet", "odenet"}
 
 
 def test_each_group_keeps_as_many_seeds() -> None:
