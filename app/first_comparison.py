@@ -17,8 +17,8 @@ def choose(entries: list[Entry]) -> list[Entry]:
     """Return the runs to compare at first.
 
     Your newest finished runs that can be compared with each other, if they form at least two groups; else the recorded
-    runs of the experiment in which ACE and its host method share most seeds, or your own if nothing is recorded. If there are too many, each group keeps as many seeds
-    as the others.
+    runs of the experiment in which ACE and its host method share most seeds, or your own if nothing is recorded. If
+    there are too many, each group keeps as many seeds as the others.
     """
     finished = [e for e in entries if e.state == "finished"] or entries
     own = _own([e for e in finished if not e.recorded])

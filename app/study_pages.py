@@ -6,7 +6,6 @@ import streamlit as st
 
 from .study_links import EXPERIMENT, PRESET, STUDY
 
-
 ADDRESS = "studies/address"  # session key: what the address named when it was last written
 
 
