@@ -87,6 +87,7 @@ def test_the_node_fails_and_the_others_swap_the_points(chrome: Any, served: Serv
     tab.close()
 
 
+@pytest.mark.long
 def test_paths_are_drawn_with_the_mouse_on_a_narrow_screen(chrome: Any, served: Served) -> None:
     tab, width = Tab(chrome, served, "dark"), 390
     tab.page.set_viewport_size({"width": width, "height": 1000})

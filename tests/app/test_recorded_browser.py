@@ -11,6 +11,7 @@ from tabs import Tab
 
 from acenode.bench.app import recorded_ace_runs
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
+from acenode.experiments import EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
 
 SCHEMES = {1400: "light", 900: "dark", 390: "light"}
@@ -28,7 +29,7 @@ def served(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield found
 
 
-@pytest.mark.parametrize("width", SCHEMES)
+@pytest.mark.parametrize("width", [pytest.param(w, marks=pytest.mark.long if w == 900 else []) for w in SCHEMES])
 def test_home_shows_the_player_and_results_and_nothing_moves(width: int, chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served, SCHEMES[width])
     tab.page.set_viewport_size({"width": width, "height": 1000})
@@ -78,7 +79,9 @@ def test_home_moves_through_time_epochs_samples_and_kinds_of_attention(chrome: A
     tab.close()
 
 
-@pytest.mark.parametrize("entry", recorded_ace_runs(), ids=lambda entry: entry.experiment)
+@pytest.mark.parametrize("entry", [
+    pytest.param(entry, id=entry.experiment, marks=[] if entry.experiment in EXPERIMENTS else pytest.mark.long)
+    for entry in recorded_ace_runs()])
 def test_a_recorded_run_of_ace_opens_with_little_to_load(entry: Any, chrome: Any, served: Served) -> None:
     """`acenode bench app` measures the seconds."""
     tab = Tab(chrome, served).open(f"{entry.experiment}?runs={entry.id}")

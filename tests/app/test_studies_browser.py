@@ -95,6 +95,7 @@ def show_at(tab: Tab, width: int, scheme: str) -> None:
     keep(tab, f"study-{width}-{scheme}")
 
 
+@pytest.mark.long
 def test_the_run_that_trains_is_in_view_among_many(chrome: Any, served: Served, root: Path) -> None:
     groups = tuple(StudyGroup("ace", {"learning_rate": 0.01 * n}) for n in range(1, 16))
     study = Study("many", "mnist", groups, seeds=tuple(range(12)))

@@ -36,6 +36,7 @@ def press_import(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Train to forecast").wait_for()
 
 
+@pytest.mark.long
 def test_a_wide_file_and_a_long_one_are_imported_and_one_is_trained(chrome: Any, served: Served,
                                                                     tmp_path: Path) -> None:
     """The answer on a wide file is tested without a browser, in test_your_data."""

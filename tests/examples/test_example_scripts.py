@@ -53,6 +53,7 @@ def test_load_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "forecast at [8.]" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_distributed_training(capfd: pytest.CaptureFixture[str]) -> None:
     run("distributed_training")
     out = capfd.readouterr().out
