@@ -18,7 +18,7 @@ MNIST = experiments.get("mnist")
 def test_defaults_are_the_papers_best_settings() -> None:
     for name, rate, tolerance, weight in (("mnist", 1e-2, 1e-4, 1e-4), ("svhn", 5e-2, 1e-5, 1e-3),
                                           ("cifar10", 1e-2, 1e-5, 1e-3)):
-        c = experiments.get(name).configure("ace", "full")
+        c = experiments.get(name).configure("ace", "full", preset="printed")
         expected = {"learning_rate": rate, "rtol": tolerance, "atol": tolerance, "penalty_weight": weight,
                     "epochs": 160, "batch_size": 128, "solver": "dopri5", "schedule": "alternating",
                     "weight_decay": 1e-5 if name == "cifar10" else 0}

@@ -269,7 +269,7 @@ def test_a_process_that_outlasts_the_pool_ends_after_its_run(tmp_path: Path) -> 
     assert thread.is_alive()
     stop.set()
     thread.join(10)
-    until(lambda: pool.ending[0].process.poll() == 0)
+    until(lambda: [worker.process.poll() for worker in pool.ending] == [0])
 
 
 @pytest.mark.usefixtures("stub")

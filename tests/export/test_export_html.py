@@ -10,6 +10,7 @@ import pytest
 from export_runs import metrics, result, snapshot, step
 from page_reader import Page, read
 
+from acenode.errors import UserError
 from acenode.export import export, html_parts
 from acenode.runs.store import Run
 
@@ -148,12 +149,12 @@ def test_injection_is_inert(ace, make) -> None:
     assert found.text.count(HOSTILE) >= 5  # shown verbatim
 
 
-def test_lone_surrogates_do_not_stop_the_export(make) -> None:
+def test_a_run_with_lone_surrogates_is_refused_in_words(make) -> None:
     run = make(records=metrics(), outcome=result())
     path = run.path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "notes": "\ud800"}))
-    assert "?" in report(run).text
-    assert export(run, "csv").is_dir()
+    with pytest.raises(UserError, match=r"config.json cannot be read .*: delete the run, or restore it"):
+        report(run)
 
 
 @pytest.mark.parametrize("value", [HOSTILE, {"k<": [HOSTILE]}, [1.5, None, float("nan"), float("inf")]])
