@@ -223,4 +223,4 @@ def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool, preset: str) ->
         notes.append("the paper prints no deviation")
     if cell.metric == "silhouette":
         notes.append(f"silhouette of the {REPRESENTATION}: the paper does not say of what")
-    return "; ".join(notes)
+    return "; ".join(note.rstrip(".") for note in notes)

@@ -125,5 +125,8 @@ def _metric_title(found: ComparedGroups) -> str:
 
 
 def _caption(found: ComparedGroups) -> str:
-    return (f"Mean ± standard deviation over {found.repeated}s. Differences are to {found.baseline}, by "
+    mean = f"Mean ± standard deviation over {found.repeated}s."
+    if len(found.groups) < 2:
+        return mean
+    return (f"{mean} Differences are to {found.baseline}, by "
             f"{found.repeated}s that both groups have, with a 95% interval by Student's t distribution.")

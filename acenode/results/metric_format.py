@@ -10,7 +10,7 @@ from acenode.training.task import Metric
 VALUES = {"ushcn": "standardised values", "physionet-vitals": "scaled values"}  # that errors are measured on
 PLAIN = frozenset({"ushcn"})  # experiments whose errors are of standardised values
 THOUSANDTHS = frozenset({"physionet-vitals"})  # experiments whose MSE the paper prints ×10⁻³
-TITLES = {"auc": "AUC", "mse": "MSE", "nfe": "NFE", "negll": "NegLL"}
+TITLES = {"auc": "AUC", "mae": "MAE", "mse": "MSE", "nfe": "NFE", "negll": "NegLL"}
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error", "nll", "negll")  # for experiments that are not registered
 
 
