@@ -72,7 +72,7 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     heading(tab, 3)
     picture(tab, "attend")
     before = words(tab)
-    tab.page.get_by_role("button", name="2: died").click()
+    tab.page.locator(".ace-tour .choices button").nth(1).click()
     tab.until(f"{PICTURE}?.__tour.state().choice === 1")
     assert words(tab) != before
     drag(tab, "Coordinate (i)", "Home")
@@ -93,7 +93,7 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     heading(tab, 5)
     tab.until("!document.querySelector('.st-key-tour-player')")  # the player of the step before
     wait_for_player(tab.page)
-    assert "better than none" in tab.page.inner_text(".st-key-tour-scores")
+    tab.until("document.querySelector('.st-key-tour-scores')?.innerText.includes('better than none')")
     tab.page.locator(".ace-player .probes button").nth(3).click()
     tab.until(f"{PLAYER}?.__player.frame().probe === 3")
     tab.page.get_by_role("radio", name="none", exact=True).click()

@@ -46,7 +46,7 @@ export class View {
   }
 
   panel(kind) {
-    const canvas = make("canvas", { role: "img", "aria-describedby": this.words.id }), caption = make("figcaption"), frame = make("div", "canvas", canvas);
+    const canvas = make("canvas", { role: "img", "aria-label": kind.name, "aria-describedby": this.words.id }), caption = make("figcaption"), frame = make("div", "canvas", canvas);
     const node = make("figure", `panel ${kind.name}`, caption, frame);
     const panel = { kind, canvas, caption, node, frame, width: 0, height: 0, key: null, under: make("canvas") };
     canvas.addEventListener("pointermove", (event) => this.player.point({ panel, view: this, x: event.offsetX, y: event.offsetY, event }));
