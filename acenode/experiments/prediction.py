@@ -6,7 +6,7 @@ alone is a time to predict. A task of another kind defines `predict(inputs)` its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,9 @@ class SeriesPrediction:
 
 def preprocess(task: Any, inputs: Any) -> Any:
     """Return inputs as the batch that the task's model takes; raise a UserError if they do not fit the model."""
-    if isinstance(task, ImageTask):
-        return image_batch(task, inputs)
-    if isinstance(task, SeriesTask):
-        return series_batch(task, inputs)
-    if isinstance(task, ForecastTask):
-        return forecast_batch(task, inputs)
+    for kind, make_batch, _ in FAMILIES:
+        if isinstance(task, kind):
+            return make_batch(task, inputs)
     if hasattr(task, "preprocess"):
         return task.preprocess(inputs)
     raise UserError("this experiment does not say how new inputs are preprocessed: give its task a method preprocess")
@@ -61,12 +58,9 @@ def preprocess(task: Any, inputs: Any) -> Any:
 def predict(task: Any, inputs: Any) -> Any:
     """Predict new inputs with the task's model in evaluation mode."""
     task.model.eval()
-    if isinstance(task, ImageTask):
-        return _predict_images(task, image_batch(task, inputs))
-    if isinstance(task, SeriesTask):
-        return _predict_series(task, inputs)
-    if isinstance(task, ForecastTask):
-        return _forecast(task, inputs)
+    for kind, make_batch, predict_batch in FAMILIES:
+        if isinstance(task, kind):
+            return predict_batch(task, make_batch(task, inputs))
     if hasattr(task, "predict"):
         return task.predict(inputs)
     raise UserError("this experiment does not say how new inputs are predicted: give its task a method predict")
@@ -111,9 +105,8 @@ def series_batch(task: SeriesTask, inputs: Sequence[Series]) -> SeriesBatch:
     return assemble(records, task.layout, None, 0.0, cut_of(train, task.layout))
 
 
-def _predict_series(task: SeriesTask, inputs: Sequence[Series]) -> list[SeriesPrediction]:
-    batch, scale = series_batch(task, inputs), task.splits.train.scale
-    out = task.model(batch)
+def _predict_series(task: SeriesTask, batch: SeriesBatch) -> list[SeriesPrediction]:
+    scale, out = task.splits.train.scale, task.model(batch)
     assert scale is not None
     found = []
     for i, valid in enumerate(batch.target.valid):
@@ -142,8 +135,7 @@ def forecast_batch(task: ForecastTask, inputs: Sequence[Series]) -> SporadicBatc
     return SporadicBatch(read, target, data.arrays.horizon, schedule=schedule).to(data.device)
 
 
-def _forecast(task: ForecastTask, inputs: Sequence[Series]) -> list[SeriesPrediction]:
-    batch = forecast_batch(task, inputs)
+def _forecast(task: ForecastTask, batch: SporadicBatch) -> list[SeriesPrediction]:
     out = task.model(batch)
     found = []
     for i, valid in enumerate(batch.target.valid):
@@ -171,3 +163,11 @@ def _checked(inputs: Sequence[Series], variables: int, horizon: float) -> list[T
         m = ~np.isnan(x)
         found.append(TimeSeries(t.astype(np.float32), np.where(m, x, 0).astype(np.float32), m.astype(np.float32)))
     return found
+
+
+# The kind of a task, what makes its batch of new inputs, and what predicts that batch.
+FAMILIES: tuple[tuple[type, Callable[[Any, Any], Any], Callable[[Any, Any], Any]], ...] = (
+    (ImageTask, image_batch, _predict_images),
+    (SeriesTask, series_batch, _predict_series),
+    (ForecastTask, forecast_batch, _forecast),
+)
