@@ -1,4 +1,4 @@
-"""What if: hold a variable of a forecast, or what one variable hears of another, and compare it with the forecast."""
+"""What if: hold a variable of a forecast, or how much one attends to another, and compare with the forecast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import messages
 from .charts import CONFIG, NEUTRAL, ChartedRun
 from .services import services
 
-VALUE, ATTENTION = "A variable", "What a variable hears of another"
+VALUE, ATTENTION = "A variable", "How much a variable attends to another"
 DRAWN, ROW = 8, 120  # variables in the plot, pixels of each
 
 
@@ -65,7 +65,7 @@ def _ask(task: NamedTask, names: list[str], kind: str, key: str) -> Held:
     i = names.index(variable)
     if kind == ATTENTION:
         others = [name for name in names if name != variable]
-        other = second.selectbox("Hears of", others, key=f"{key}/source/{variable}") or others[0]
+        other = second.selectbox("Attends to", others, key=f"{key}/source/{variable}") or others[0]
         value = third.slider("Weight", 0.0, 1.0, 0.0, key=f"{key}/weight")
     else:
         other, spread = "", float(source.std[i])
@@ -102,6 +102,6 @@ def words(found: WhatIf, held: Held) -> str:
         change[found.names.index(held.variable)] = 0.0
     v = int(change.argmax())
     if not change[v] > 1e-6:
-        return "No other variable changes: none hears it."
+        return "No other variable changes: none attends to it."
     unit = f" {found.units[v]}" if found.units[v] else ""
     return f"{found.names[v]} changes most, by up to {change[v]:.3g}{unit}."

@@ -57,13 +57,14 @@ _ALL = (
             low=0, high=10),
 
     Setting("attention", str, "evolving: attention has an ODE of its own (a); fixed: it is computed from the state at "
-            "every moment, a(t) = q(h(t)); none: the state alone (h)",
+            "every moment, a(t) = q(h(t)), or between named variables kept at a(0); none: the state alone (h)",
             "attention", choices=("evolving", "fixed", "none")),
-    Setting("coupling", str, "own: the derivative of every variable reads its own state and what attention lets it "
-            "hear; mixed: one derivative reads all variables at once, as in the paper", "attention",
+    Setting("coupling", str, "own: the derivative of every variable reads its own state and the states it attends "
+            "to; mixed: one derivative reads all variables at once, as in the paper", "attention",
             choices=("own", "mixed")),
     Setting("initial", str, "how attention at the start, a(0), is computed from the state, h(0), by the function q; "
-            "learned: a(0) is a parameter", "attention", choices=("correlation", "dense", "conv", "learned")),
+            "between named variables, correlation is that of the training data; learned: a(0) is a parameter",
+            "attention", choices=("correlation", "dense", "conv", "learned")),
     Setting("pull", float, "how fast attention between named variables returns to a(0), per duration of a series (ρ)",
             "attention", low=0, high=100),
     Setting("schedule", str, "alternating: two passes per mini-batch, one that trains the derivative of the state (f) "

@@ -59,7 +59,7 @@ def _build(shape: NamedShape, c: Config, chosen: NamedAttention, coupling: str) 
     embedding = Embedding(V, network.embedding)
     f: nn.Module = MixedRate(V, k, units, controls)
     if coupling == "own":
-        f = OwnRate(k, embedding, units, controls, hears=chosen.attention != "none")
+        f = OwnRate(k, embedding, units, controls, attends=chosen.attention != "none")
     g = BilinearRate(k, network.embedding, RANK) if chosen.attention == "evolving" else None
     q = InitialAttention(V, chosen.initial) if chosen.attention != "none" else None
     ode = NamedODE(f, g, q, embedding, chosen.attention, chosen.pull, c.part(SolverSettings).to_solver())

@@ -135,7 +135,7 @@ def _mean(x: Tensor) -> np.ndarray:
 class Held:
     """Hold a variable at a value in its own unit, from one time to another in the series' own time.
 
-    With `source`, hold instead how much `variable` hears of `source`: `value` is then between 0 and 1.
+    With `source`, hold instead how much `variable` attends to `source`: `value` is then between 0 and 1.
     """
 
     variable: str

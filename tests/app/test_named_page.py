@@ -30,4 +30,4 @@ def test_a_run_is_shown_with_its_coupling_and_what_if(page: Callable[..., AppTes
     assert "changes most, by up to" in page_text(no_exception(variable.set_value("FB").run()))
     hold = next(w for w in app.selectbox if w.label == "Hold")
     app = no_exception(hold.set_value(hold.options[1]).run())
-    assert [w for w in app.selectbox if w.label == "Hears of"]
+    assert [w for w in app.selectbox if w.label == "Attends to"]

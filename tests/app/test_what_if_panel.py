@@ -24,7 +24,7 @@ def test_the_forecast_is_drawn_with_and_without(found):
 def test_it_says_who_changes_most(found):
     assert words(found, Held("north", 40.0, 60, 90)) == "south changes most, by up to 8 mph."
     same = WhatIf(found.names, found.units, found.t, found.without, found.without)
-    assert "none hears it" in words(same, Held("north", 40.0, 60, 90))
+    assert "none attends to it" in words(same, Held("north", 40.0, 60, 90))
 
 
 def test_runs_without_influence_are_not_offered():

@@ -75,13 +75,13 @@ def layers(*sizes: int) -> nn.Sequential:
 class OwnRate(nn.Module):
     """dh_i/dt = f(h_i, m_i, c_i, e_i, t), the same f for every variable. Without attention, there is no m_i."""
 
-    def __init__(self, block: int, embedding: Embedding, units: int, controls: int, *, hears: bool) -> None:
+    def __init__(self, block: int, embedding: Embedding, units: int, controls: int, *, attends: bool) -> None:
         super().__init__()
-        inputs = (1 + hears) * block + embedding.e.shape[1] + controls + 1
-        self.layers, self.hears = layers(inputs, units, units, block), hears
+        inputs = (1 + attends) * block + embedding.e.shape[1] + controls + 1
+        self.layers, self.attends = layers(inputs, units, units, block), attends
 
     def forward(self, h: Tensor, m: Tensor | None, c: Tensor | None, t: Tensor, embedding: Embedding) -> Tensor:
-        parts = [x for x in (h, m if self.hears else None, c, time_like(t, h)) if x is not None]
+        parts = [x for x in (h, m if self.attends else None, c, time_like(t, h)) if x is not None]
         return SPEED * self.layers(embedding(*parts))
 
 
