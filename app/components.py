@@ -141,6 +141,10 @@ def study_figures(key: str, figures: list[dict[str, str]]) -> Any:
     return _mount("study_figures", key, {"figures": figures})
 
 
-def active_runs(key: str) -> Any:
-    """Show running and queued runs and the devices; the page reruns when a run starts or ends."""
-    return _mount("active_runs", key, {})
+def active_runs(key: str, states: dict[str, str]) -> Any:
+    """Show running and queued runs and the devices; the page reruns when a run starts or ends.
+
+    Args:
+        states: the running and queued runs that the page knows of, each with its state.
+    """
+    return _mount("active_runs", key, {"states": states})

@@ -31,9 +31,11 @@ function deviceLine({ title, running, workers, utilisation, memory_used: used, m
   return make("div", "active-device", make("strong", "", title), make("span", "", parts.join(" · ")));
 }
 
+const described = (states) => Object.entries(states).map(([id, state]) => `${id} ${state}`).sort().join();
+
 export function mount(element, data, send) {
   element.className = "active-runs";
-  let lastStates = null, timer = 0, destroyed = false, requesting = false;
+  let shown = described(data.states), timer = 0, destroyed = false, requesting = false;
 
   async function refresh() {
     if (requesting) return;  // the running request schedules the next one
@@ -47,9 +49,8 @@ export function mount(element, data, send) {
       if (runs.length > MAX_RUNS) children.push(make("div", "active-note", `${runs.length - MAX_RUNS} more`));
       if (!runs.length) children.push(make("div", "active-note", "Idle"));
       element.replaceChildren(...children, ...devices.map(deviceLine));
-      const states = runs.map((run) => `${run.id} ${run.state}`).join();
-      if (lastStates !== null && states !== lastStates) send("state", states);
-      lastStates = states;
+      const states = described(Object.fromEntries(runs.map((run) => [run.id, run.state])));
+      if (states !== shown) send("state", shown = states);  // the page reruns and shows these
       if (!runs.length) pause = IDLE_INTERVAL;
     } catch {
       pause = IDLE_INTERVAL;  // the server restarts; Streamlit shows that itself
@@ -60,5 +61,5 @@ export function mount(element, data, send) {
 
   const release = mendSidebar(element);
   refresh();
-  return { update() { refresh(); }, destroy() { destroyed = true; clearTimeout(timer); release(); } };
+  return { update(changed) { shown = described(changed.states); refresh(); }, destroy() { destroyed = true; clearTimeout(timer); release(); } };
 }

@@ -18,6 +18,8 @@ from acenode.bench.browser import CURVES, PLAYER, Served, server
 from acenode.execution.execute import create
 from acenode.runs.store import Run, RunStore
 
+pytestmark = pytest.mark.long  # the app in a browser, with runs that train
+
 STOP = "() => [...document.querySelectorAll('button')].find(b => b.innerText.includes('Stop'))?.click()"
 
 
@@ -133,7 +135,6 @@ def test_stop_then_resume(chrome: Any, served: Served, long_run: Run) -> None:
     other.close()
 
 
-@pytest.mark.long
 def test_compare_finished_runs(chrome: Any, served: Served, store: RunStore, trained: Path) -> None:
     names = [p.name for p in trained.iterdir() if p.name.startswith("mnist")]
     for name in names:
@@ -177,7 +178,6 @@ def test_no_request_leaves_the_machine(chrome: Any, served: Served) -> None:
     tab.close()
 
 
-@pytest.mark.long
 def test_run_of_a_killed_server_can_be_resumed(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("killed") / "runs"
     store = RunStore(root)

@@ -14,6 +14,8 @@ from acenode.bench.browser import CURVES, PLAYER, Served, server, wait_for_playe
 from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import RunStore
 
+pytestmark = pytest.mark.long  # the app in a browser, with runs that train
+
 SCHEMES = {1400: "light", 900: "dark", 390: "light"}
 FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 PANELS = f"[...{CURVES}.querySelectorAll('[data-panel]')].map(e => e.dataset.panel).join()"
@@ -97,7 +99,6 @@ def test_the_line_unfolds_into_the_form_and_diagnostics_are_a_tab(chrome: Any, s
     tab.close()
 
 
-@pytest.mark.long
 def test_the_demo_lands_on_the_moving_result(chrome: Any, served: Served, root: Path) -> None:
     before = {run.id for run in RunStore(root)}
     tab = Tab(chrome, served).open("")

@@ -11,7 +11,6 @@ from tabs import Tab
 
 from acenode.bench.app import recorded_ace_runs
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
-from acenode.experiments import EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
 
 SCHEMES = {1400: "light", 900: "dark", 390: "light"}
@@ -80,7 +79,7 @@ def test_home_moves_through_time_epochs_samples_and_kinds_of_attention(chrome: A
 
 
 @pytest.mark.parametrize("entry", [
-    pytest.param(entry, id=entry.experiment, marks=[] if entry.experiment in EXPERIMENTS else pytest.mark.long)
+    pytest.param(entry, id=entry.experiment, marks=[] if entry.experiment == "physionet" else pytest.mark.long)
     for entry in recorded_ace_runs()])
 def test_a_recorded_run_of_ace_opens_with_little_to_load(entry: Any, chrome: Any, served: Served) -> None:
     """`acenode bench app` measures the seconds."""

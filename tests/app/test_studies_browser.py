@@ -18,6 +18,8 @@ from acenode.runs.process import identity
 from acenode.runs.store import RunStore
 from acenode.runs.studies import Study, StudyGroup, StudyStore
 
+pytestmark = pytest.mark.long  # the app in a browser, with runs that train
+
 FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 CELLS = "[...document.querySelectorAll('.study-scroll td[data-state]')]"
 SIZES = {1400: "light", 900: "dark", 390: "dark"}
@@ -95,7 +97,6 @@ def show_at(tab: Tab, width: int, scheme: str) -> None:
     keep(tab, f"study-{width}-{scheme}")
 
 
-@pytest.mark.long
 def test_the_run_that_trains_is_in_view_among_many(chrome: Any, served: Served, root: Path) -> None:
     groups = tuple(StudyGroup("ace", {"learning_rate": 0.01 * n}) for n in range(1, 16))
     study = Study("many", "mnist", groups, seeds=tuple(range(12)))

@@ -12,6 +12,8 @@ from tabs import Tab
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
 from acenode.runs.recorded import recorded_runs
 
+pytestmark = pytest.mark.long  # every step of the tour in a browser
+
 PICTURE = "[...document.querySelectorAll('div')].find(e => e.__tour)"
 FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 SCHEMES = {1400: "light", 900: "dark", 390: "light"}
@@ -123,7 +125,7 @@ def test_the_next_step_is_read_from_its_top(chrome: Any, served: Served) -> None
     tab.close()
 
 
-@pytest.mark.parametrize("width", [pytest.param(w, marks=[] if w == 390 else pytest.mark.long) for w in SCHEMES])
+@pytest.mark.parametrize("width", list(SCHEMES))
 def test_steps_fit_the_window(width: int, chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served, SCHEMES[width])
     tab.page.set_viewport_size({"width": width, "height": 1000})

@@ -15,7 +15,7 @@ from acenode.runs.store import Run
 FRAME = f"() => {PLAYER}?.__player.frame()"
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.long)])
 def page(request: pytest.FixtureRequest, chrome: Any) -> Iterator[Any]:
     """A page that fails the test on any script error, console error or request."""
     context = chrome.new_context(color_scheme=request.param, viewport={"width": 1300, "height": 900})
