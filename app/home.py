@@ -24,18 +24,20 @@ def show() -> None:
     with st.container(horizontal=True, gap="medium"):
         st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:", width="content")
         st.page_link(navigation.playground(), label=playground_texts.LINK, icon=":material/toys:", width="content")
+        st.page_link(navigation.your_data(), label="Your data: train on a table of your own",
+                     icon=":material/upload_file:", width="content")
     _show_demo()
     _show_study()
     entries = services().catalogue.entries()
     examples = recorded_player.examples(entries)
     if examples:
         recorded_player.show(examples)
-        st.subheader("Recorded results")
+        st.header("Recorded results")
         if recorded_results.show([e for e in entries if e.recorded]):
             st.caption("Mean ± standard deviation over seeds or folds on the full data, from the runs that come with "
                        "the project. Click a value to see its runs.")
         st.page_link(navigation.paper(), label="All tables of the paper", icon=":material/article:")
-    st.subheader("Latest results")
+    st.header("Latest results")
     _show_results(entries)
     st.page_link(navigation.compare(), label="Compare runs side by side", icon=":material/compare_arrows:")
 

@@ -26,7 +26,7 @@ SCALE = [[0.0, "rgba(43,98,217,0.03)"], [1.0, "rgba(43,98,217,1)"]]
 
 def show(found: NamedSet, grid: StudyGrid) -> None:
     """Show the answer of the study so far."""
-    st.subheader("Answer", anchor=False)
+    st.header("Answer", anchor=False)
     with st.spinner("Computing last value, mean and regression"):
         evaluated = report(grid, study_references(grid, services().data_root))
     for comparison in evaluated.answer.comparisons:
@@ -51,7 +51,7 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
 
 
 def _show_coupling(found: FoundCoupling) -> None:
-    st.subheader("Coupling found", anchor=False)
+    st.header("Coupling found", anchor=False)
     runs = f"{found.runs} run{'s' * (found.runs != 1)}"
     st.markdown(messages.escape(f"Strongest influences: {coupling_text(found) or 'none'}. Averaged over test series, "
                                 f"time and {runs} of ACE."))

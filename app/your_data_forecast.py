@@ -27,7 +27,7 @@ PARTS = {"test": "test", "validation": "validation", "train": "training"}
 
 def show(found: NamedSet, grid: StudyGrid) -> None:
     """Ask for a series and a seed, and show what the models predict of it."""
-    st.subheader({"forecast": "Forecasts", "fill": "Filled in", "classify": "Classes"}[found.task], anchor=False)
+    st.header({"forecast": "Forecasts", "fill": "Filled in", "classify": "Classes"}[found.task], anchor=False)
     runs = {row.name: {cell.repeat[0]: cell.entry for cell in row.cells if cell.value is not None and cell.entry}
             for row in grid.rows}
     seeds = sorted({seed for of_row in runs.values() for seed in of_row})

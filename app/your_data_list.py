@@ -8,7 +8,7 @@ from acenode.data.importing.preview import summarise, summary_text
 from acenode.errors import UserError
 
 from . import messages
-from .your_data_sets import TASKS, imported_sets, load, open_set, show_error
+from .your_data_sets import TASKS, imported_sets, load, open_set, show_error, window_of
 
 CONFIRM, RENAME, ERROR = "your-data/confirm", "your-data/rename", "your-data/error"  # session keys
 
@@ -16,7 +16,7 @@ CONFIRM, RENAME, ERROR = "your-data/confirm", "your-data/rename", "your-data/err
 def show() -> None:
     """Show the sets with their buttons."""
     names = imported_sets().names()
-    st.subheader("Imported sets", anchor=False)
+    st.header("Imported sets", anchor=False)
     if error := st.session_state.pop(ERROR, None):
         show_error(error)
     if not names:
@@ -30,7 +30,8 @@ def _show_set(name: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         try:
             found = load(name)
-            text = f"{TASKS[found.task]}: {summary_text(summarise(found), found.time_unit)}"
+            text = f"{TASKS[found.task]}: " + summary_text(
+                summarise(found), found.time_unit, windows=window_of(name) is not None)
         except UserError as error:
             found, text = None, str(error)
         st.markdown(f"**{messages.escape(name)}**", width="content")

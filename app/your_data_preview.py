@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.data.importing.preview import SetSummary, summarise, summary_text
+from acenode.data.importing.preview import SetSummary, split_text, summarise, summary_text, windows_text
 from acenode.data.named_set import NamedSet
 
 from . import messages
@@ -19,16 +19,23 @@ DRAWN = 6  # variables in the plot
 ROW = 105  # pixels
 
 
-def show_counts(found: NamedSet) -> None:
-    """Say how large a set is, how it is split and what is predicted."""
-    summary = summarise(found)
-    st.markdown(f"**{messages.escape(summary_text(summary, found.time_unit))}**")
+def show_counts(found: NamedSet, window: float | None) -> None:
+    """Say how large a set is, how its windows overlap, how it is split and what is predicted.
+
+    Args:
+        found: the set.
+        window: the length of its windows, None if series are whole.
+    """
+    summary, cut = summarise(found), window is not None
+    st.markdown(f"**{messages.escape(summary_text(summary, found.time_unit, windows=cut))}**")
     parts = ", ".join(f"{count:,} for {word}" for count, word in
                       zip(summary.parts.values(), ("training", "validation", "test"), strict=True))
     origin = f". Time is counted from {found.time_origin}" if found.time_origin else ""
     classes = f". Classes: {', '.join(f'{name} {count:,}' for name, count in summary.classes.items())}" \
         if summary.classes else ""
     st.caption(messages.escape(f"{parts}{task_text(found)}{classes}{origin}"))
+    st.caption(messages.escape(" ".join([*([windows_text(found, window)] if window is not None else []),
+                                         split_text(found, windows=cut)])))
 
 
 def show_variables(found: NamedSet, key: str) -> None:

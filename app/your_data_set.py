@@ -8,15 +8,18 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.execution.study_run import queue_study
 from acenode.results.set_study import ACE, set_study
+from acenode.results.study_fairness import parameter_counts
 from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.entry import Entry
 from acenode.runs.studies import StudyStore
 
-from . import messages, your_data_answer, your_data_preview
+from . import estimates, messages, your_data_answer, your_data_preview
 from .services import services
-from .your_data_sets import TASKS, load, open_set, show_error
+from .your_data_sets import TASKS, load, open_set, show_error, window_of
 
 REFRESH = "2s"
+FAIR = ("ACE and the same model without attention are trained with the same data, split, epochs and three seeds, and "
+        "compared seed by seed. Of each run, the epoch with the best validation result is tested.")
 PRESS = {"forecast": "Train to forecast", "fill": "Train to fill in", "classify": "Train to classify"}
 
 
@@ -36,7 +39,7 @@ def show(name: str) -> None:
     if grid is not None and grid.finished:
         your_data_answer.show(found, grid)
     with st.expander("The data", icon=":material/table_chart:", expanded=grid is None or not grid.finished):
-        your_data_preview.show_counts(found)
+        your_data_preview.show_counts(found, window_of(name))
         your_data_preview.show_variables(found, f"your-data/{name}/preview")
 
 
@@ -48,8 +51,6 @@ def _show_training(name: str, task: str) -> StudyGrid | None:
             button = st.container(width="content")
             epochs = st.number_input("Epochs", 1, 10_000, _epochs(name, entries), key=f"your-data/{name}/epochs",
                                      width=140)
-            st.caption("Trains ACE and the same model without attention, three seeds each, one run after another. Last "
-                       "value, mean and regression stand beside them.")
         study = set_study(name, task, int(epochs))
         grid = make_grid(study, entries)
         todo = len(grid.wanted)
@@ -57,6 +58,7 @@ def _show_training(name: str, task: str) -> StudyGrid | None:
             pressed = st.button(PRESS[task], type="primary", icon=":material/play_arrow:", disabled=not todo,
                                 key=f"your-data/{name}/train",
                                 help=f"{todo} of {len(grid.cells)} runs are missing" if todo else "All runs are there")
+        _show_plan(grid, task)
         if pressed:
             store = StudyStore(services().store)
             if not store.exists(study.name):
@@ -73,6 +75,16 @@ def _show_training(name: str, task: str) -> StudyGrid | None:
     if grid.running:
         _show_progress(name, task, int(epochs), grid.finished)
     return grid
+
+
+def _show_plan(grid: StudyGrid, task: str) -> None:
+    """Say how long training takes here, and how the methods are compared."""
+    if configs := [cell.config for cell in grid.wanted]:
+        estimates.show(f"**{len(configs)} run{'s' * (len(configs) > 1)}**, {{time}}, one after the other", configs)
+    beside = "Majority class and" if task == "classify" else "Last value, mean and"
+    sizes = " and ".join(f"{count:,} in {row.name}" for row, count in zip(grid.rows, parameter_counts(grid),
+                                                                          strict=True))
+    st.caption(messages.escape(f"{FAIR} {beside} regression are computed on the same test part. Parameters: {sizes}."))
 
 
 def _epochs(name: str, entries: list[Entry]) -> int:

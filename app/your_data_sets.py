@@ -8,6 +8,7 @@ import streamlit as st
 
 from acenode.data.importing.store import ImportedSets
 from acenode.data.named_set import NamedSet
+from acenode.errors import UserError
 from acenode.files import stamp
 from acenode.results.set_study import reserved_names
 
@@ -28,6 +29,14 @@ def load(name: str) -> NamedSet:
     """Return a set, read once until its file changes. A UserError says why it cannot be read."""
     path = imported_sets().path(name)
     return _load(str(path), stamp(path / "set.npz"), stamp(path / "about.json"))
+
+
+def window_of(name: str) -> float | None:
+    """Return the length of a set's windows; None if its series are whole, or if that cannot be read."""
+    try:
+        return imported_sets().details(name).window
+    except UserError:
+        return None
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

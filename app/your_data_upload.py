@@ -47,7 +47,7 @@ def show() -> None:
     except UserError as error:
         show_error(error)
         return
-    your_data_preview.show_counts(made.set)
+    your_data_preview.show_counts(made.set, made.window)
     for note in made.notes:
         st.caption(f":material/info: {messages.escape(note)}")
     _offer_import(made, table, key)

@@ -151,7 +151,7 @@ def _print(made: ImportedTable) -> None:
 
     found, columns = made.set, made.columns
     summary = summarise(found)
-    print(f"{found.name}: {summary_text(summary, found.time_unit)}")
+    print(f"{found.name}: {summary_text(summary, found.time_unit, windows=made.window is not None)}")
     roles = {"time": columns.time, "id": columns.id, "label": columns.label, "variable": columns.variable,
              "value": columns.value}
     print(", ".join(f"{role}: {column}" for role, column in roles.items() if column))

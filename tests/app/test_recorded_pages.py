@@ -11,6 +11,7 @@ from acenode_app import routes
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
+from acenode.experiments import get
 from acenode.runs.recorded import recorded_runs
 
 Page = Callable[..., AppTest]
@@ -70,6 +71,15 @@ def test_a_recorded_run_can_be_run_again(page: Page, services: Services, monkeyp
     page("runs", runs=run).button(key="runs/again").click().run()
     page("ushcn", runs=run).button(key=f"Run again/{run}").click().run()
     assert [(r.id, r.recorded) for r in started] == 2 * [(run, True)]
+
+
+def test_home_offers_all_recorded_experiments_and_your_data(page: Page, services: Services) -> None:
+    app = page("")
+    offered = set(app.selectbox(key="on").options)
+    titles = {get(e.experiment).title for e in services.catalogue.entries() if e.method == "ace" and e.run.snapshots()}
+    assert "Stock prices" in titles
+    assert offered == titles
+    assert "Your data: train on a table of your own" in [link.proto.label for link in app.get("page_link")]
 
 
 def test_compare_reads_recorded_runs(page: Page) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acenode_app import estimates
 from acenode_app.services import Services
 from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
@@ -51,6 +52,31 @@ def test_a_wide_file_is_previewed_and_imported(page: Page, sets: ImportedSets) -
     assert not app.exception
     assert app.title[0].value == "wind\\-park"  # the set is open
     assert not (sets.folder / "wind-park" / "original.csv").exists()
+
+
+def test_the_preview_says_how_windows_overlap_and_how_the_file_is_split(page: Page, sets: ImportedSets) -> None:
+    seen = texts(uploaded(page, "wind.csv", wide()))
+    assert "windows of about 20 times" in seen
+    assert "A window is 20 hours long and the next one starts 1 hour later" in seen
+    assert "most rows of the file are in about" in seen
+    assert "Split by time: the first 64% of the time is for training" in seen
+    seen = texts(uploaded(page, "ward.csv", labelled()))
+    assert "24 series of about" in seen
+    assert "Split by series: 64% for training" in seen
+    assert "in proportion to the classes" in seen
+    assert "A window is" not in seen
+
+
+def test_the_plan_stands_above_the_data_before_training(page: Page, services: Services, sets: ImportedSets) -> None:
+    import_set(services.data_root, "wind")
+    app = page("your-data", set="wind")
+    assert not app.exception
+    estimates.wait(10)
+    seen = texts(app.run())
+    assert "**6 runs**, about 6 min here, one after the other" in seen
+    assert "same data, split, epochs and three seeds" in seen
+    assert "Parameters: " in seen
+    assert "A window is 12 hours long" in seen
 
 
 def test_columns_can_be_corrected(page: Page, sets: ImportedSets) -> None:

@@ -59,13 +59,59 @@ def summarise(found: NamedSet) -> SetSummary:
         examples=_examples(found))
 
 
-def summary_text(summary: SetSummary, time_unit: str) -> str:
-    """Say in one line how large a set is: `240 series of about 24 times in 23 hours, 5 variables, 4% gaps`."""
+def summary_text(summary: SetSummary, time_unit: str, *, windows: bool = False) -> str:
+    """Say in one line how large a set is: `240 series of about 24 times in 23 hours, 5 variables, 4% gaps`.
+
+    Args:
+        windows: the series are windows of longer ones.
+    """
     share = 100 * summary.gaps
     gaps = "no gaps" if share == 0 else f"{share:.0f}% gaps" if share >= 1 else f"{share:.1g}% gaps"
     length = f"{summary.typical_length:,.4g} {time_unit}".rstrip()
-    return (f"{summary.series:,} series of about {summary.typical_times:,} times in {length}, "
+    what = "windows" if windows else "series"
+    return (f"{summary.series:,} {what} of about {summary.typical_times:,} times in {length}, "
             f"{len(summary.variables)} variables, {gaps}")
+
+
+def windows_text(found: NamedSet, length: float) -> str:
+    """Say how the windows of a set overlap, and that they are not as many independent series.
+
+    Args:
+        found: a set of windows.
+        length: of a window, in the set's unit of time.
+    """
+    starts = np.array([record.t[0] for record in found.series])
+    steps = np.concatenate([np.diff(starts[part]) for part in found.parts.values()])
+    steps = steps[steps > 0]
+    stride = float(np.median(steps)) if len(steps) else length
+    times = round(length / stride)
+    long = f"A window is {_amount(length, found.time_unit)} long"
+    if times < 2:
+        return f"{long}, and windows do not overlap."
+    return (f"{long} and the next one starts {_amount(stride, found.time_unit)} later, so windows overlap: most rows of the file are "
+            f"in about {times} windows, and {len(found):,} windows are not {len(found):,} independent series.")
+
+
+def split_text(found: NamedSet, *, windows: bool) -> str:
+    """Say how a set is split into training, validation and test.
+
+    Args:
+        found: the set.
+        windows: its series are windows of longer ones.
+    """
+    train, test = ([found.series[i] for i in found.parts[part]] for part in ("train", "test"))
+    if windows and max(record.t[-1] for record in train) < min(record.t[0] for record in test):
+        return ("Split by time: the first 64% of the time is for training, the next 16% for validation, the latest 20% "
+                "for test. No window reaches into two parts, so models are tested on times after all that they saw.")
+    whole = ": all windows of a series are in the same part" if windows else ""
+    classes = ", in proportion to the classes" if found.labels is not None else ""
+    return f"Split by series: 64% for training, 16% for validation, 20% for test, at random{classes}{whole}."
+
+
+def _amount(time: float, unit: str) -> str:
+    """Write an amount of time with its unit: `1 hour`, `2 hours`."""
+    number = f"{time:.4g}"
+    return f"{number} {unit[:-1] if number == '1' and unit in SECONDS else unit}".rstrip()
 
 
 def plain_times(found: NamedSet, record: Record) -> list[str] | list[float]:
