@@ -27,15 +27,17 @@ def row_distance(weights: np.ndarray) -> np.ndarray:
     return np.asarray((ordered * ranks).sum((-1, -2)) / (d * (d - 1)))
 
 
-def note(distance: float | None, what: str = "coordinate") -> str:
+def note(distance: float | None, what: str = "coordinate", when: str = "") -> str:
     """Say that the rows have become equal and what that means; empty if they have not, or it is not known.
 
     Args:
         distance: a mean of `row_distance`.
         what: what the rows stand for, such as `coordinate` or `variable`.
+        when: the time of the distance, such as `at the end (t = 1)`.
     """
     if distance is None or not distance < EQUAL:
         return ""
-    return (f"The rows of the attention, softmax(a), have become equal (mean distance {distance:.2g} of 1). Every "
+    equal = f"equal {when}" if when else "equal"
+    return (f"The rows of the attention, softmax(a), have become {equal} (mean distance {distance:.2g} of 1). Every "
             f"{what} then receives the same weighted average, so the map shows which {what}s count, but not which one "
             "influences which other.")

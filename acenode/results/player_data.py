@@ -20,7 +20,7 @@ import numpy as np
 from acenode import files
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.results import attention_measure, collapse, player_description, player_snapshot, snapshots
+from acenode.results import attention_measure, player_description, player_snapshot, snapshots
 from acenode.results.byte_cache import ByteCache
 from acenode.results.pca import principal
 from acenode.results.player_snapshot import Arrays, Limits, Range, SnapshotSummary
@@ -137,7 +137,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         version, notes, classes=player_description.classes(config), epochs=epochs, t=rounded(arrays["t"][frames]),
         probes=probes, time=dataclasses.asdict(axis) if axis else None, labels=snapshots.labels(arrays, probes),
         subject=player_description.subject(config), names=player_description.names(config, arrays, probes),
-        equal_rows=[collapse.note(s.row_distance) for s in own],
+        equal_rows=player_description.equal_rows(own, arrays, axis),
         jumps=snapshots.jumps(arrays, probes), image=image and image | {"shape": list(image["shape"])},
         predictions=None if None in predictions else predictions, pca=pca,
         measure=player_description.measure(arrays, own),

@@ -11,8 +11,9 @@ from acenode.config import Config
 from acenode.data.images import IMAGE_SOURCES
 from acenode.data.variables import SUBJECTS, subject_name
 from acenode.experiments import find
-from acenode.results import attention_maps, attention_measure, player_snapshot, snapshots
+from acenode.results import attention_maps, attention_measure, collapse, player_snapshot, snapshots
 from acenode.results.player_snapshot import Arrays, Range, SnapshotSummary
+from acenode.results.time_axis import TimeAxis
 
 NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
@@ -36,6 +37,15 @@ def names(config: Config | None, arrays: Arrays, probes: int) -> list[str] | Non
     """Return what the probes are called, such as `patient 132539`."""
     found, kind = snapshots.names(arrays, probes), subject(config)
     return None if found is None else [name if kind == "sample" else subject_name(kind, name) for name in found]
+
+
+def equal_rows(own: list[SnapshotSummary], arrays: Arrays, axis: TimeAxis | None) -> list[str]:
+    """Return a note for each snapshot in which the rows of softmax(a) are equal at the end, else an empty text."""
+    what = "variable" if snapshots.coordinate_names(arrays, arrays["a"].shape[-1] if "a" in arrays else 0) else \
+        "coordinate"
+    end = float(arrays["t"][-1])
+    time = f"{end:.3g}" if axis is None else f"{end * axis.scale:.4g} {axis.unit}"
+    return [collapse.note(s.row_distance, what, f"at the end (t = {time})") for s in own]
 
 
 def whole(version: str, notes: list[str], **values: Any) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class Coupling:
     titles: list[str]  # the names with their meaning
     score: CouplingScore | None = None  # against the known coupling
     row_distance: float | None = None  # mean distance between two rows of softmax(a)
+    named: bool = False  # its rows are the variables, and the distance is a mean over time; else it is at the end
     influence: list[OptionalNumbers] | None = None  # |∂ḣ_i/∂h_j|
     influence_score: CouplingScore | None = None
 
@@ -95,7 +96,9 @@ class Coupling:
         has_both = self.known is not None and self.learned is not None
         score = self.score.text if self.score else "No score: every pair of variables is linked, or none." * has_both
         acts = f"Influence: {self.influence_score.text}" if self.influence_score else ""
-        return [text for text in (score, acts, self._agreement(), collapse.note(self.row_distance)) if text]
+        equal = collapse.note(self.row_distance, *(("variable", "on average over time") if self.named else
+                                                   ("coordinate", "at the end of the series")))
+        return [text for text in (score, acts, self._agreement(), equal) if text]
 
     def _agreement(self) -> str:
         """Say whether attention and influence agree on which pairs are coupled."""
@@ -163,7 +166,8 @@ def read(result: dict[str, Any] | None) -> SeriesCharts:
                  and (n := text(one.get("unit_note")))), "")
     return SeriesCharts(_roc(found.get("roc")), _calibration(found.get("calibration")),
                   _over_time(found.get("over_time"), cut, note), records, _several(found.get("bands"), _band),
-                  _coupling(found.get("coupling"), found.get("row_distance")), _errors(found.get("errors")))
+                  _coupling(found.get("coupling"), found.get("row_distance"), "variables" in found),
+                  _errors(found.get("errors")))
 
 
 def _roc(value: Any) -> Roc | None:
@@ -233,7 +237,7 @@ def _intervals(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, f
     return found[:checked_values.POINTS]
 
 
-def _coupling(value: Any, distance: Any) -> Coupling | None:
+def _coupling(value: Any, distance: Any, named: bool) -> Coupling | None:
     if not isinstance(value, dict):
         return None
     names = [text(name, 40) for name in items(value.get("names"))]
@@ -245,7 +249,7 @@ def _coupling(value: Any, distance: Any) -> Coupling | None:
     influence = _square(value.get("influence"), len(names))
     found, acts = (score(_matrix(known), _matrix(x)) if known and x else None for x in (learned, influence))
     return Coupling(names, known, learned, text(value.get("how"), 300), [variables.title(n) for n in names], found,
-                    finite(distance.get("value")) if isinstance(distance, dict) else None, influence, acts)
+                    finite(distance.get("value")) if isinstance(distance, dict) else None, named, influence, acts)
 
 
 def _matrix(rows: list[OptionalNumbers]) -> np.ndarray:

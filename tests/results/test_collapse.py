@@ -21,5 +21,7 @@ def test_equal_and_disjoint_rows() -> None:
 
 def test_the_note_says_what_equal_rows_mean() -> None:
     assert collapse.note(0.01, "variable").count("variable") == 2
+    assert "have become equal at the end (t = 1) (mean distance 0.01 of 1)" in collapse.note(
+        0.01, "variable", "at the end (t = 1)")
     assert "same weighted average" in collapse.note(0.0)
     assert collapse.note(0.3) == collapse.note(None) == collapse.note(float("nan")) == ""

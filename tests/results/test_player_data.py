@@ -129,7 +129,13 @@ def test_rows_that_have_become_equal_are_noted_by_epoch(tmp_path: Path) -> None:
     about = player_data.describe(run_of(tmp_path / "run", {0: apart, 1: equal}))
     assert about["measure"]["reference"] == 5  # coordinates
     assert about["equal_rows"][0] == ""
-    assert "have become equal" in about["equal_rows"][1]
+    assert "have become equal at the end (t = 1) " in about["equal_rows"][1]
+    assert "Every coordinate then" in about["equal_rows"][1]
+    equal |= {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"]),
+              "time_scale": np.array([48.0], np.float32), "time_unit": np.array(["h"])}
+    (note,) = player_data.describe(run_of(tmp_path / "named", {1: equal}))["equal_rows"]
+    assert "at the end (t = 48 hours)" in note
+    assert "Every variable then" in note
 
 
 def test_coordinates_that_are_variables_have_names(tmp_path: Path) -> None:

@@ -171,4 +171,8 @@ def test_coupling_has_a_score_and_comparable_shares() -> None:
     assert (found.score.recovered, found.score.links, found.score.auroc) == (2, 2, 1.0)
     assert found.shares()["known"][0] == [None, 0.5, -0.5]
     assert found.shares()["known"][2] == [None, None, None]  # nothing flows into c
-    assert "have become equal" in found.words()[1]
+    assert "have become equal at the end of the series" in found.words()[1]
+    named = series_charts.read({**result, "variables": ["a", "b", "c"]}).coupling
+    assert named
+    assert "equal on average over time" in named.words()[1]
+    assert "which variables count" in named.words()[1]
