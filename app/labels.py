@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from acenode.results import run_groups
@@ -13,6 +13,7 @@ from acenode.results.run_groups import measure_of as measure_of
 from acenode.results.run_groups import method_title as method_title
 from acenode.runs.entry import Entry
 
+from .setting_titles import plain
 from .setting_titles import setting as setting
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
@@ -25,6 +26,11 @@ def setting_value(value: Any) -> str:
     """Return the value of a setting in words."""
     return ("on" if value else "off") if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) \
         else str(value)
+
+
+def settings_words(settings: Mapping[str, Any]) -> str:
+    """Write settings with the names that the forms give them: `how attention starts: conv`."""
+    return ", ".join(f"{plain(key)}: {setting_value(value)}" for key, value in settings.items())
 
 
 def settings(entry: Entry) -> dict[str, Any]:
@@ -56,7 +62,7 @@ def code_version(entry: Entry) -> str:
 
 def group(entry: Entry) -> str:
     """Return the method and the changed settings, which are equal for runs that differ only in the seed."""
-    return f"{method_title(entry.experiment, entry.method)} {run_groups.settings_text(settings(entry))}".strip()
+    return ", ".join(filter(None, (method_title(entry.experiment, entry.method), settings_words(settings(entry)))))
 
 
 def label(entry: Entry) -> str:

@@ -133,7 +133,8 @@ def _settings(entries: list[Entry]) -> dict[str, str]:
         changed = dict.fromkeys(key for entry in alike for key in labels.settings(entry) if key != "epochs")
         differing = [key for key in changed if len(alike) == 1 or len({str(e.config.get(key)) for e in alike}) > 1]
         for entry in alike:
-            texts[entry.id] = " ".join(f"{k}={entry.config[k]}" for k in differing if entry.config.get(k) is not None)
+            texts[entry.id] = labels.settings_words({k: entry.config[k] for k in differing
+                                                     if entry.config.get(k) is not None})
     return texts
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 TITLES = {
     "attention": "Attention (a)",
     "initial": "How attention starts (q)",
@@ -42,6 +44,12 @@ TITLES = {
     "grid": "Times at which records are read (grid)",
     "analysis": "Analyse features after training",
 }
+
+
+def plain(name: str) -> str:
+    """Return the plain name of a setting within a sentence, without its symbol: `how attention starts`."""
+    title = re.sub(r" \([^)]*\)$", "", setting(name))
+    return title[:1].lower() + title[1:]
 
 
 def setting(name: str) -> str:

@@ -114,5 +114,5 @@ def test_running_runs_are_named_by_what_differs(services: Services, run_folder: 
         run_folder.queued(attention=attention, initial="conv")
     other = run_folder.queued(method="odenet")
     found = {run["id"]: run["settings"] for run in get("/lab/active").json()["runs"]}
-    assert found.pop(other.id).startswith("batch_size=512")  # the only one of its method
-    assert sorted(found.values()) == ["attention=evolving", "attention=fixed"]
+    assert found.pop(other.id).startswith("batch size: 512, ")  # the only one of its method
+    assert sorted(found.values()) == ["attention: evolving", "attention: fixed"]
