@@ -37,7 +37,7 @@ def _line(name: str, picture: Picture) -> str:
                 "attention is a NODE here. Choose elementwise attention.")
     meeting = _meeting(h)
     if meeting is None or not picture.arrived.all():
-        return f"{ends} The points have not swapped yet."
+        return f"{ends} The points have not swapped."
     at, t = meeting
     place = f"{ends} The points have swapped. Their paths cross in h₁ at t = {t:.2f}"
     if picture.weights is None:

@@ -4,17 +4,23 @@ import { line } from "./tour_draw.js";
 
 export const COLOURS = { node: "#8a8f98", augmented: "#3fa7a0", ace: "#b07aa1" };
 const DASHES = { node: [], augmented: [7, 4], ace: [2, 3] };  // they differ without colour, too
-const DECADES = 5;  // at most
+const DECADES = 12, LABELS = 6;  // at most
+
+// The powers of ten between which all losses lie.
+export function lossRange(losses) {
+  const all = losses.filter((v) => v > 0), high = Math.ceil(Math.log10(Math.max(1, ...all)));
+  return [Math.max(high - DECADES, Math.min(-1, Math.floor(Math.log10(Math.min(1, ...all))))), high];
+}
 
 export function drawLosses(g, w, h, networks, theme) {
-  const box = { x: 54, y: 22, w: w - 64, h: h - 64 }, all = networks.flatMap(({ losses }) => losses).filter((v) => v > 0);
+  const box = { x: 54, y: 22, w: w - 64, h: h - 64 };
   const last = Math.max(10, ...networks.map(({ steps }) => steps.at(-1) ?? 0));
-  const high = Math.ceil(Math.log10(Math.max(1, ...all))), low = Math.max(high - DECADES, Math.min(-1, Math.floor(Math.log10(Math.min(1, ...all)))));
+  const [low, high] = lossRange(networks.flatMap(({ losses }) => losses)), every = Math.ceil((high - low) / LABELS);
   const X = (step) => box.x + step / last * box.w, Y = (v) => box.y + (high - Math.log10(Math.max(v, 10 ** low))) / (high - low) * box.h;
   g.strokeStyle = theme.line;
   g.lineWidth = 1;
   g.beginPath();
-  for (let p = low; p <= high; p++) {
+  for (let p = high; p >= low; p -= every) {
     g.moveTo(box.x, Y(10 ** p));
     g.lineTo(box.x + box.w, Y(10 ** p));
     text(g, String(10 ** p), box.x - 6, Y(10 ** p), { align: "right", colour: theme.ink, faint: true });

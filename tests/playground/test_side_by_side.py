@@ -9,7 +9,7 @@ from acenode.playground.history import MOST, History
 from acenode.playground.picture import take_picture
 from acenode.playground.settings import PlaygroundSettings
 from acenode.playground.side_by_side import SideBySide
-from acenode.playground.words import _meeting
+from acenode.playground.words import _line, _meeting
 
 STEPS = 60
 
@@ -49,6 +49,14 @@ def test_where_the_paths_of_ace_cross_the_attention_differs(trained: SideBySide)
     assert 0 < t < 1
     assert abs(picture.weights[at, 0, 0] - picture.weights[at, 1, 0]) > 0.2
     assert picture.attended == pytest.approx(picture.h * picture.weights)
+
+
+def test_points_that_have_not_swapped_are_described_so() -> None:
+    """Training need not get there, as on the problem across zero, so the words do not promise it."""
+    found = SideBySide(PlaygroundSettings())
+    picture = take_picture(found.learners[1], found.problem)
+    assert picture is not None
+    assert _line("augmented", picture).endswith("The points have not swapped.")
 
 
 def test_rewinding_repeats_the_numbers() -> None:
