@@ -60,7 +60,8 @@ def show() -> None:
     entries = services().catalogue.entries()
     measured = measure_all(entries)
     st.caption(f"Every table of {PAPER}, with the values measured here beside the printed ones")
-    st.markdown(messages.escape(paragraph(map(judge, contests(measured)), (m.mark for m in measured.values()))))
+    marks = map(cell_text.shown_mark, measured.values())
+    st.markdown(messages.escape(paragraph(map(judge, contests(measured)), marks)))
     st.caption(messages.escape(cell_text.legend()) + " Values are mean ± sample standard deviation. Click one to see "
                "its runs.")
     _show_downloads(measured)

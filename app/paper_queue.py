@@ -20,6 +20,7 @@ from . import full_data, labels, messages, navigation
 from .services import services
 
 CELL, TABLE, ALL = "This cell", "This table", "All tables"
+COMPLETE = {CELL: "this cell", TABLE: "every cell of this table", ALL: "every cell"}
 
 
 def show(cell: PaperCell, table: PaperTable, entries: list[Entry]) -> None:
@@ -28,7 +29,7 @@ def show(cell: PaperCell, table: PaperTable, entries: list[Entry]) -> None:
     scope = st.segmented_control("Train what is missing for", [CELL, TABLE, ALL], default=CELL, required=True,
                                  key="paper/scope", label_visibility="collapsed")
     cells = {CELL: [cell], TABLE: list(table.cells), ALL: list(CELLS.values())}[scope or CELL]
-    _offer(needed(cells, entries), entries, "paper")
+    _offer(needed(cells, entries), entries, "paper", scope or CELL)
 
 
 def show_all(entries: list[Entry]) -> None:
@@ -39,7 +40,8 @@ def show_all(entries: list[Entry]) -> None:
     with box:
         name = st.selectbox("Table", ["", *TABLES], key="paper/table", width=320,
                             format_func=lambda n: TABLES[n].title if n else ALL)
-        _offer(needed(TABLES[name].cells if name else CELLS.values(), entries), entries, "paper-all")
+        planned = needed(TABLES[name].cells if name else CELLS.values(), entries)
+        _offer(planned, entries, "paper-all", TABLE if name else ALL)
 
 
 def needed(cells: Iterable[PaperCell], entries: Sequence[Entry]) -> list[PlannedRun]:
@@ -66,10 +68,10 @@ def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
     return f"{least}{labels.duration(seconds)} on {device}, where similar runs were recorded"
 
 
-def _offer(planned: list[PlannedRun], entries: list[Entry], key: str) -> None:
+def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str) -> None:
     """Say how many runs are missing; offer missing data, an estimate of the time, and then the queue."""
     if not planned:
-        st.caption("Nothing is missing: every cell has its runs, or they are queued.")
+        st.caption(f"Nothing is missing: {COMPLETE[scope]} has its runs, or they are queued.")
         return
     there = recorded_time([run.config for run in planned], entries)
     st.markdown(f"**{_runs(len(planned))} missing**" + f" · {there}" * bool(there))

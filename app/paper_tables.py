@@ -38,5 +38,5 @@ def _row(row: PaperRow, best: list[str | None], measured: Mapping[str, Measured]
 def _cell(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
     details = filter(None, (cell_text.difference(cell, found), cell_text.repeats(found), cell_text.params(cell, found)))
     return {"key": cell.key, "printed": cell_text.printed(cell), "params": cell.printed.params or "", "best": best,
-            "ours": cell_text.ours(cell, found), "mark": found.mark, "sign": cell_text.mark(found),
+            "ours": cell_text.ours(cell, found), "mark": cell_text.shown_mark(found), "sign": cell_text.mark(found),
             "details": " · ".join(details), "hint": found.note or "Show the runs of this cell"}

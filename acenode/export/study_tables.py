@@ -47,8 +47,9 @@ def to_latex(found: StudyReport) -> str:
     """Write the table without single seeds, with the number of seeds in its caption, and the answer as comments."""
     table, study = study_table(found, cells=False), found.grid.study
     shortest, longest = (choose(len(row.values) for row in found.grid.rows) for choose in (min, max))
-    seeds = f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
-    caption = f"{study.question + ' ' if study.question else ''}{table.caption}; {seeds} runs in each group."
+    runs = f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
+    runs += " run" if longest == 1 else " runs"
+    caption = f"{study.question + ' ' if study.question else ''}{table.caption}; {runs} in each group."
     notes = [*_sentences(found), *(f"Not equal: {note.text}." for note in found.notes)]
     return "\n".join([PACKAGES, latex_table(caption, table.heads, table.rows), *(f"% {note}" for note in notes)]) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from acenode.results.cells import Mark, Measured
 from acenode.results.paper_tables import PaperCell
@@ -17,18 +18,26 @@ class MarkText:
     meaning: str
 
 
-MARKS: dict[Mark, MarkText] = {
+ShownMark = Mark | Literal["single"]
+MARKS: dict[ShownMark, MarkText] = {
     "within": MarkText("≈", "within", "our mean is within the paper's spread"),
     "better": MarkText("▲", "better", "outside it on the better side"),
     "worse": MarkText("▼", "worse", "outside it on the worse side"),
+    "single": MarkText("◇", "one run", "a single run has no spread and is not compared"),
     "partial": MarkText("◐", "partial data", "from a part of the data, not compared"),
     "missing": MarkText("○", "not measured", "no run yet"),
 }
 
 
+def shown_mark(measured: Measured) -> ShownMark:
+    """Return the mark that tables show: a single run is neither better nor worse than a mean of several."""
+    return "single" if measured.n == 1 and measured.mark in ("within", "better", "worse") else measured.mark
+
+
 def mark(measured: Measured) -> str:
     """Return the mark as a symbol and a word."""
-    return f"{MARKS[measured.mark].symbol} {MARKS[measured.mark].word}"
+    found = MARKS[shown_mark(measured)]
+    return f"{found.symbol} {found.word}"
 
 
 def legend() -> str:

@@ -81,7 +81,7 @@ def paragraph(findings: Iterable[Finding], marks: Iterable[str]) -> str:
 
     Args:
         findings: one for each column that has a row of ACE and one of its host method.
-        marks: the mark of every cell of the tables: within, better, worse, partial or missing.
+        marks: the mark of every cell of the tables: within, better, worse, single, partial or missing.
     """
     found = list(findings)
     sentences = []
@@ -110,6 +110,8 @@ def count_sentence(marks: Iterable[str]) -> str:
     counts = Counter(marks)
     total, missing = sum(counts.values()), counts["missing"]
     words = [f"{counts['within']} within the paper's spread", f"{counts['better']} better", f"{counts['worse']} worse"]
+    if counts["single"]:
+        words.append(f"{counts['single']} from one run, which is not compared")
     if counts["partial"]:
         words.append(f"{counts['partial']} on partial data, which the paper's values are not compared with")
     return f"Of the paper's {total} table cells {total - missing} are measured: {_listed(words)}."

@@ -69,6 +69,9 @@ def test_latex_is_balanced_and_escaped(found: StudyReport) -> None:
     rows = [line for line in body.splitlines() if line.endswith("\\\\")]
     assert {line.count(" & ") for line in rows} == {4}
     assert "3 runs in each group" in body
+    study = attention_study(seeds=(0,))
+    single = report(make_grid(study, finished(study, {name: values[:1] for name, values in VALUES.items()})), [])
+    assert "1 run in each group" in to_latex(single)
     assert not any(c in body for c in "±−–")
 
 

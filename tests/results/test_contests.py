@@ -67,11 +67,13 @@ def test_texts_of_a_cell() -> None:
     assert cell_text.params(CELLS["ushcn/ace/mse"], sized) == ""  # the paper prints none
     assert cell_text.ours(cell, Measured()) == "–"
     assert (cell_text.difference(cell, Measured()), cell_text.repeats(Measured())) == ("", "")
+    single = measure_all([full("ace", 0.9, epochs=40)])[cell.key]
+    assert (single.mark, cell_text.shown_mark(single), cell_text.mark(single)) == ("worse", "single", "◇ one run")
     assert cell_text.mark(Measured()) == "○ not measured"
     near = dataclasses.replace(measured, difference=-0.001)
     assert cell_text.difference(cell, near) == "0.00"
 
 
 def test_marks_are_told_apart_without_colours() -> None:
-    assert len({m.symbol for m in cell_text.MARKS.values()}) == len({m.word for m in cell_text.MARKS.values()}) == 5
+    assert len({m.symbol for m in cell_text.MARKS.values()}) == len({m.word for m in cell_text.MARKS.values()}) == 6
     assert all(f"{m.symbol} {m.word}" in cell_text.legend() for m in cell_text.MARKS.values())
