@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -25,8 +24,9 @@ from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 MAX_TIMED = 4  # kinds of run that a call times at most
-LONG = 3.0  # seconds: a longer iteration is timed once, a shorter one is repeated, since the first includes warm-up
-REPEATS = 4
+LONG = 3.0  # seconds that repeated iterations may take
+VERY_LONG = 12.0  # seconds: a longer iteration is timed once
+REPEATS = 12
 MIN_PROGRESS = 0.03  # of a running run before its speed is used
 
 
@@ -184,7 +184,7 @@ def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
 
 
 def _warm_seconds(trainer: Trainer, device: torch.device) -> float:
-    """Return the seconds of an iteration after warm-up."""
+    """Return the seconds of the fastest iteration after warm-up: what else the machine does only makes them longer."""
     def once() -> float:
         start = time.perf_counter()
         trainer.train_batch()
@@ -193,12 +193,12 @@ def _warm_seconds(trainer: Trainer, device: torch.device) -> float:
         return time.perf_counter() - start
 
     first = once()
-    if first >= LONG and device.type == "cpu":  # on a GPU the first one compiles and records
+    if first >= VERY_LONG and device.type == "cpu":  # on a GPU the first one compiles and records
         return first
     seconds = [once()]
     while len(seconds) < REPEATS and sum(seconds) < LONG:
         seconds.append(once())
-    return median(seconds)
+    return min(seconds)
 
 
 def _passes(kind: RunKind) -> int:

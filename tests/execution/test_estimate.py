@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from problems import IdleEngine
 
 from acenode import SolveError, UserError, experiments
@@ -213,3 +214,31 @@ def test_a_running_run_is_projected_to_its_end(catalogue: Catalogue) -> None:
     assert found is not None
     assert found.seconds(config(epochs=8)) == pytest.approx(40.0)
     assert estimate.measured(config(epochs=8), [replace(running, progress=0.001)]) is None  # too early to tell
+
+
+class BusyMachine:
+    """A trainer and its clock: an iteration takes a tenth of a second, and longer while others use the machine."""
+
+    def __init__(self, *delays: float) -> None:
+        self.now, self.delays, self.iterations = 0.0, list(delays), 0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def train_batch(self) -> None:
+        self.iterations += 1
+        self.now += 0.1 + (self.delays.pop(0) if self.delays else 0.0)
+
+
+@pytest.mark.parametrize(("delays", "seconds", "iterations"), [
+    ([5.0], 0.1, 13),  # the first one includes warm-up
+    ([1.0, 0.4, 0.6, 0.5, 0.0, 0.7, 0.4], 0.1, 7),  # the fastest counts; it ends after three seconds
+    ([13.0], 13.1, 1),  # too long to repeat
+    ([4.0, 3.5], 3.6, 2)])
+def test_a_busy_machine_hardly_changes_a_timing(delays: list[float], seconds: float, iterations: int,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = BusyMachine(*delays)
+    monkeypatch.setattr(estimate, "time", machine)
+    found = estimate._warm_seconds(machine, torch.device("cpu"))  # type: ignore[arg-type]
+    assert found == pytest.approx(seconds)
+    assert machine.iterations == iterations
