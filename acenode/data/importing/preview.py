@@ -88,8 +88,9 @@ def windows_text(found: NamedSet, length: float) -> str:
     long = f"A window is {_amount(length, found.time_unit)} long"
     if times < 2:
         return f"{long}, and windows do not overlap."
-    return (f"{long} and the next one starts {_amount(stride, found.time_unit)} later, so windows overlap: most rows of the file are "
-            f"in about {times} windows, and {len(found):,} windows are not {len(found):,} independent series.")
+    later, count = _amount(stride, found.time_unit), f"{len(found):,}"
+    return (f"{long} and the next one starts {later} later, so windows overlap: most rows of the file are in about "
+            f"{times} windows, and {count} windows are not {count} independent series.")
 
 
 def split_text(found: NamedSet, *, windows: bool) -> str:
