@@ -18,9 +18,13 @@ from quick_settings import quick_settings
 
 from acenode import experiments
 from acenode.bench.browser import browser
+from acenode.data.image_source import ImageArrays
+from acenode.data.samples import digits
 from acenode.errors import UserError
 from acenode.execution.execute import Outcome, create, execute
 from acenode.runs.store import RunStore
+
+FEWER = 4  # one digit of so many
 
 
 @pytest.fixture(autouse=True)
@@ -48,11 +52,23 @@ def chrome() -> Iterator[Any]:
 
 
 @pytest.fixture
-def train(tmp_path: Path) -> Callable[..., Outcome]:
-    """Train quickly on the bundled digits: train("ace", attention="fixed")."""
+def few_digits() -> Iterator[None]:
+    """Make the sample of an image set every fourth digit of it."""
+    def fewer(colour: bool = False, seed: int = 0) -> ImageArrays:
+        d = digits(colour, seed)
+        return ImageArrays(d.x_train[::FEWER], d.y_train[::FEWER], d.x_test[::FEWER], d.y_test[::FEWER], d.classes)
+
+    with pytest.MonkeyPatch.context() as patch:  # of its own: a test may undo its changes
+        patch.setattr("acenode.experiments.images.digits", fewer)
+        yield
+
+
+@pytest.fixture
+def train(tmp_path: Path, few_digits: None) -> Callable[..., Outcome]:
+    """Train quickly on a quarter of the bundled digits: train("ace", attention="fixed")."""
 
     def go(method: str, experiment: str = "mnist", store: Path | None = None, **given: Any) -> Outcome:
-        config = experiments.get(experiment).configure(method, **quick_settings(method, given))
+        config = experiments.get(experiment).configure(method, **quick_settings(method, {"batch_size": 128} | given))
         return execute(create(RunStore(store or tmp_path / "runs"), config), tmp_path / "data")
 
     return go

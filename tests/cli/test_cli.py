@@ -186,6 +186,7 @@ def without_clock(records: list[dict]) -> list[dict]:
     return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in records]
 
 
+@pytest.mark.long
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     """Kill -9 after the first checkpoint inside an epoch, then resume: every number is the same."""
     config = experiments.get("mnist").configure("ace", epochs=2, analysis=False, snapshots=2, batch_size=64,

@@ -13,7 +13,7 @@ from acenode.config import FIXED_STEP
 from acenode.execution.execute import Outcome
 from acenode.ode.options import METHODS
 
-ONE_STEP: dict[str, Any] = {"batch_size": 1151, "solver": "rk4", "step_size": 0.5}
+ONE_STEP: dict[str, Any] = {"batch_size": 288, "solver": "rk4", "step_size": 0.5}
 VALUES: list[dict[str, Any]] = [
     {"attention": "fixed"}, {"attention": "none"}, {"attention": "fixed", "initial": "conv"},
     {"attention": "fixed", "initial": "dense"}, {"initial": "correlation"}, {"initial": "dense"}, {"q_layers": 2},
@@ -30,7 +30,7 @@ def ident(given: dict[str, Any]) -> str:
 @pytest.mark.parametrize("experiment", ["mnist", "svhn", "cifar10"])
 @pytest.mark.parametrize("method", experiments.get("mnist").methods)
 def test_every_method_trains(experiment: str, method: str, train: Callable[..., Outcome]) -> None:
-    given = {"batch_size": 1151} | ({} if method in ("resnet", "rknet") else ONE_STEP)
+    given = {"batch_size": 288} | ({} if method in ("resnet", "rknet") else ONE_STEP)
     outcome = train(method, experiment, **given)
     assert outcome.state == "finished", outcome.error
 
