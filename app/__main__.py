@@ -16,14 +16,19 @@ def main() -> int:
     parser.add_argument("--port", type=int)
     parser.add_argument("--runs")
     parser.add_argument("--headless", action="store_true")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--allow-host", action="append", default=[])
+    parser.add_argument("--no-token", action="store_true")
     options = parser.parse_args()
     try:
         # training uses all cores but one, which is left to the page and the browser
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(own_cores()) - 1)))
         sys.setswitchinterval(0.001)  # a training thread releases the interpreter sooner, so that pages stay responsive
+        from .access import choose
         from .server import serve
 
-        serve(options.port, options.runs, options.headless)
+        serve(options.port, options.runs, options.headless,
+              choose(options.address, options.allow_host, not options.no_token))
     except UserError as error:
         print(f"acenode: {error}", file=sys.stderr)
         return 2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
 import time
 import tomllib
 import traceback
+import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,10 +17,13 @@ from typing import Any
 
 import anyio
 import streamlit as st
+import uvicorn.config
+from starlette.middleware import Middleware
 
 from acenode.errors import UserError
 
 from . import index_page, messages, services
+from .access import Access, Guard
 from .routes import ROUTES
 
 FIRST_PORT = 8501
@@ -26,8 +31,9 @@ FIRST_PAGE = 3.0  # seconds that a browser needs to load the first page
 
 
 @asynccontextmanager
-async def lifespan(_: Any) -> AsyncIterator[None]:
-    """Load torch in the background after the start; stop the runs before the end."""
+async def lifespan(access: Access) -> AsyncIterator[None]:
+    """Open the browser and load torch in the background after the start; stop the runs before the end."""
+    announce(access)
     threading.Thread(target=warm_up, name="acenode-warm", daemon=True).start()
     yield
     print("Stopping. Running runs write a checkpoint first.", flush=True)
@@ -38,6 +44,24 @@ def warm_up() -> None:
     """Import torch and create the launcher, after the browser has had time to load the first page."""
     time.sleep(FIRST_PAGE)
     services.services().launcher  # noqa: B018 - the access creates it
+
+
+def announce(access: Access) -> None:
+    """Print the address of the lab and, unless the server is headless, open it in the browser."""
+    print(f"ACE-NODE Lab: {_url(access, access.token)}", flush=True)
+    if access.everywhere:
+        print("From another machine, replace 127.0.0.1 by this machine's IP address; a name needs --allow-host NAME.\n"
+              "The connection is not encrypted: prefer an ssh tunnel.", flush=True)
+    print("Press Ctrl-C to stop; running runs write a checkpoint first.", flush=True)
+    if not st.get_option("server.headless"):
+        url = _url(access, access.new_opening_token() if access.token else None)
+        threading.Thread(target=webbrowser.open, args=(url,), name="acenode-browser", daemon=True).start()
+
+
+def _url(access: Access, token: str | None) -> str:
+    protocol = "https" if st.get_option("server.sslCertFile") else "http"
+    host = "127.0.0.1" if access.everywhere else f"[{access.address}]" if ":" in access.address else access.address
+    return f"{protocol}://{host}:{st.get_option('server.port')}/" + (f"?token={token}" if token else "")
 
 
 def on_script_error(error: Exception) -> bool:
@@ -51,8 +75,11 @@ def on_script_error(error: Exception) -> bool:
     return True
 
 
-app = st.App(Path(__file__).parent / "main.py", routes=[*ROUTES, *index_page.ROUTES], lifespan=lifespan,
-             on_script_error=on_script_error)
+def make_app(access: Access) -> st.App:
+    """Return Streamlit's app with our routes, behind the check of every request."""
+    return st.App(Path(__file__).parent / "main.py", routes=[*ROUTES, *index_page.ROUTES],
+                  middleware=[Middleware(Guard, access=access)], lifespan=lambda _: lifespan(access),
+                  on_script_error=on_script_error)
 
 
 def settings() -> dict[str, Any]:
@@ -66,24 +93,31 @@ def _flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
             for pair in (_flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(prefix + key, value)])]
 
 
-def free_port(wanted: int | None) -> int:
-    """Return the wanted port, or the first free one from 8501 on; raise a UserError if it is in use."""
+def free_port(wanted: int | None, address: str = "127.0.0.1") -> int:
+    """Return the wanted port, or the first free one from 8501 on.
+
+    Raises:
+        UserError: the port is in use, or the address is not one of this machine.
+    """
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + 50):
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
+                probe.bind((address, port))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    raise UserError(f"this machine does not have the address {address}: choose another with "
+                                    "--address") from None
                 continue
             return port
     ports = f"port {wanted} is" if wanted is not None else f"ports {FIRST_PORT} to {FIRST_PORT + 49} are"
     raise UserError(f"{ports} in use: choose another with --port N")
 
 
-def serve(port: int | None, runs: str | None, headless: bool) -> None:
+def serve(port: int | None, runs: str | None, headless: bool, access: Access) -> None:
     """Serve the app until the process is interrupted."""
     if runs is not None:
         os.environ["ACENODE_RUNS"] = str(Path(runs).resolve())
-    print("ACE-NODE Lab. Press Ctrl-C to stop; running runs write a checkpoint first.", flush=True)
-    more = {"server.port": free_port(port)} | ({"server.headless": True} if headless else {})
-    app.run(config=settings() | more)
+    uvicorn.config.LOGGING_CONFIG["loggers"]["uvicorn.error"]["level"] = "WARNING"  # INFO has a line without the token
+    more = {"server.address": access.address, "server.port": free_port(port, access.address)}
+    make_app(access).run(config=settings() | more | ({"server.headless": True} if headless else {}))

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,21 +62,21 @@ def install(wheel: Path, folder: Path) -> Path:
 
 @contextmanager
 def served(bin: Path, folder: Path, port: int, environment: dict[str, str]) -> Iterator[str]:
-    """Start `acenode app` in the folder and wait until it answers."""
-    with open(folder.parent / "server.log", "wb") as log:
+    """Start `acenode app` in the folder and wait until it prints its address, which has the token."""
+    output = folder.parent / "server.log"
+    with open(output, "wb") as log:
         process = subprocess.Popen([bin / "acenode", "app", "--headless", "--port", str(port)], cwd=folder,
                                    env=environment, stdout=log, stderr=log)
         try:
             for _ in range(600):
-                assert process.poll() is None, f"the server ended:\n{(folder.parent / 'server.log').read_text()}"
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2).read()
+                assert process.poll() is None, f"the server ended:\n{output.read_text()}"
+                found = re.search(r"http://\S+\?token=\S+", output.read_text())
+                if found:
                     break
-                except OSError:
-                    time.sleep(0.1)
+                time.sleep(0.1)
             else:
-                raise AssertionError("the server does not answer")
-            yield f"http://127.0.0.1:{port}"
+                raise AssertionError(f"the server prints no address:\n{output.read_text()}")
+            yield found[0]
         finally:
             process.terminate()
             process.wait(60)
@@ -110,11 +110,11 @@ def check(folder: Path) -> None:
     report = subprocess.run([bin / "acenode", "export", recorded, "--to", "html", "--runs", "recorded"], cwd=empty,
                             env=environment, capture_output=True, text=True)
     assert report.returncode == 0, report.stderr
-    with served(bin, empty, 8790, environment) as url, browser() as chrome:
+    with served(bin, empty, 8790, environment) as address, browser() as chrome:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
-        visit(page, url, "Recorded results")
+        visit(page, address, "Recorded results")
         page.wait_for_function("() => document.querySelectorAll('.ace-player canvas').length > 3", timeout=60_000)
-        visit(page, f"{url}/mnist", "MNIST")
+        visit(page, "http://127.0.0.1:8790/mnist", "MNIST")
         page.screenshot(path=str(folder / "mnist.png"))
         visit(page, f"file://{(empty / report.stdout.strip()).resolve()}", "ACE-ODE-Net")
         page.wait_for_function("() => document.querySelectorAll('canvas').length > 3", timeout=60_000)

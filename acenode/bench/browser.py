@@ -36,7 +36,8 @@ class Served:
 def server(root: Path, port: int | None = None, **environment: str) -> Iterator[Served]:
     """Run the app on a folder of runs, on a free port unless one is given; terminate it at the end."""
     port = port or _free_port()
-    command = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--port", str(port), "--runs", str(root)]
+    command = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--no-token", "--port", str(port),
+               "--runs", str(root)]
     log = open(Path(root).parent / f"server-{port}.log", "ab")  # noqa: SIM115 - the process writes to it
     process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
     served = Served(f"http://127.0.0.1:{port}", port, process)
@@ -96,8 +97,8 @@ def _free_port() -> int:
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
-    """Start a headless Chromium.
+def browser(*arguments: str) -> Iterator[Any]:
+    """Start a headless Chromium, with further command-line arguments.
 
     Raises:
         UserError: playwright or Chromium is not installed.
@@ -110,6 +111,6 @@ def browser() -> Iterator[Any]:
     if path is None:
         raise UserError("Chromium is not installed: install chromium, or set CHROMIUM to its path")
     with sync_playwright() as p:
-        chrome = p.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        chrome = p.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu", *arguments])
         yield chrome
         chrome.close()

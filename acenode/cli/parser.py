@@ -218,6 +218,11 @@ def _add_programs(commands: _Commands) -> None:
     p = commands.add("app", programs.app, "open the lab in the browser", runs=True)
     p.add_argument("--port", type=integer, metavar="N", help="default: 8501, or the next free port")
     p.add_argument("--headless", action="store_true", help="do not open a browser window")
+    p.add_argument("--address", metavar="IP", default="127.0.0.1",
+                   help="address to listen on (default: 127.0.0.1, this machine only; 0.0.0.0: all of its addresses)")
+    p.add_argument("--allow-host", metavar="NAME", action="append", default=[],
+                   help="also answer under this host name; can be repeated")
+    p.add_argument("--no-token", action="store_true", help="answer every user of this machine, without a token")
 
 
 def _add_run_argument(p: argparse.ArgumentParser) -> None:

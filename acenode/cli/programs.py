@@ -19,9 +19,11 @@ def app(options: Namespace) -> int:
     if options.port is not None and not 1 <= options.port <= 65535:
         raise UserError(f"--port takes a number from 1 to 65535, not {options.port}")
     root = run_store(options).root.resolve()
-    words = [sys.executable, "-P", "-m", "acenode_app", "--runs", str(root)]
-    words += ["--port", str(options.port)] if options.port is not None else []
-    os.execv(sys.executable, words + (["--headless"] if options.headless else []))
+    words = [sys.executable, "-P", "-m", "acenode_app", f"--runs={root}", f"--address={options.address}"]
+    words += [f"--port={options.port}"] if options.port is not None else []
+    words += [f"--allow-host={name}" for name in options.allow_host]
+    words += ["--headless"] if options.headless else []
+    os.execv(sys.executable, words + (["--no-token"] if options.no_token else []))
 
 
 def bench(options: Namespace) -> int:

@@ -1,0 +1,319 @@
+"""Only the lab's own pages reach the server: hosts, origins, token and headers, on all routes and the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acenode_app import access, server
+from acenode_app.access import Access, Guard
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from acenode.cli import programs
+from acenode.cli.parser import make_parser
+from acenode.errors import UserError
+
+WATCHED = Path(__file__).parent / "watched_server.py"
+SOCKET = "/_stcore/stream"
+UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+           "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+PATHS = ["/", "/mnist", "/no-such-page", "/lab/active", "/lab/live?runs=x", "/lab/plotly.js", "/lab/assets/page.css",
+         "/lab/film/x", "/lab/study/x", "/lab/playground/x", "/_stcore/health", "/_stcore/host-config",
+         "/_stcore/metrics", "/_stcore/agent/openapi.json", "/media/x.png", "/component/x/y.js",
+         "/_stcore/bidi-components/x/y.js", "/static/js/x.js", "/favicon.png", "/app/static/x", SOCKET]
+SENDING = [("PUT", "/_stcore/upload_file/x/y"), ("DELETE", "/_stcore/upload_file/x/y"), ("POST", "/lab/playground/x"),
+           ("POST", "/_stcore/agent/interact"), ("OPTIONS", "/_stcore/upload_file/x/y")]
+
+
+@dataclass
+class Reply:
+    """The response to a request."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    def check_refused(self) -> None:
+        """Check that this is status 403 with one line of text."""
+        assert self.status == 403
+        assert self.headers["content-type"].startswith("text/plain")
+        assert self.text.count("\n") == 1
+        assert self.text.endswith(".\n")
+        self.check_headers()
+
+    def check_headers(self) -> None:
+        assert self.headers["content-security-policy"] == "frame-ancestors 'self'"
+        assert self.headers["x-content-type-options"] == "nosniff"
+
+
+@dataclass
+class Lab:
+    """A server that listens on all addresses, with the files that it writes."""
+
+    port: int
+    folder: Path
+
+    def read(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def token(self) -> str:
+        return re.findall(r"\?token=(\S+)", self.read("output"))[0]
+
+    @property
+    def cookie(self) -> dict[str, str]:
+        return {"Cookie": f"acenode-token-{self.port}={self.token}"}
+
+    def ask(self, path: str, method: str = "GET", host: str = "127.0.0.1", to: str = "127.0.0.1",
+            **headers: str) -> Reply:
+        """Send a request to the address `to` under the name `host`; open a socket if the path is the socket's."""
+        connection = http.client.HTTPConnection(to, self.port, timeout=30)
+        connection.putrequest(method, path, skip_host=True)
+        connection.putheader("Host", f"{host}:{self.port}")
+        for key, value in {**(UPGRADE if path.startswith(SOCKET) else {}), **headers}.items():
+            connection.putheader(key.replace("_", "-"), value)
+        connection.endheaders()
+        found = connection.getresponse()
+        text = found.read().decode("utf-8", "replace")
+        connection.close()
+        return Reply(found.status, {key.lower(): value for key, value in found.getheaders()}, text)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Start the lab as on a server with a GPU, with the network blocked and a program in place of the browser."""
+    folder = tmp_path_factory.mktemp("lab")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        found = Lab(probe.getsockname()[1], folder)
+    browser = folder / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {folder}/part && mv {folder}/part {folder}/opened\n')
+    browser.chmod(0o755)
+    command = [sys.executable, str(WATCHED), str(folder / "asked"), "--address", "0.0.0.0", "--allow-host",
+               "Lab.Example", "--port", str(found.port), "--runs", str(folder / "runs")]
+    environment = {**os.environ, "BROWSER": f"{browser} %s", "DISPLAY": ":0"}
+    with open(folder / "output", "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        try:
+            end = time.monotonic() + 60
+            while not (folder / "opened").exists():
+                assert process.poll() is None, found.read("output")
+                assert time.monotonic() < end, found.read("output")
+                time.sleep(0.05)
+            yield found
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def test_the_lab_answers_with_its_token(lab: Lab) -> None:
+    for path in ("/", "/mnist", "/lab/active", "/_stcore/health", "/favicon.png"):
+        reply = lab.ask(path, **lab.cookie)
+        assert reply.status == 200, path
+        reply.check_headers()
+    assert lab.ask(SOCKET, **lab.cookie, Origin=f"http://127.0.0.1:{lab.port}").status == 101
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_other_hosts_and_origins_are_refused_in_spite_of_the_token(lab: Lab, path: str) -> None:
+    reply = lab.ask(path, host="evil.example", **lab.cookie)
+    reply.check_refused()
+    assert "acenode app --allow-host evil.example" in reply.text
+    other_port = f"http://127.0.0.1:{lab.port + 1}"
+    for origin in ("http://evil.example", f"http://evil.example:{lab.port}", "null", other_port):
+        lab.ask(path, Origin=origin, **lab.cookie).check_refused()
+    lab.ask(path, host="evil.example", Origin=f"http://evil.example:{lab.port}", **lab.cookie).check_refused()
+
+
+@pytest.mark.parametrize(("method", "path"), SENDING)
+def test_other_pages_send_nothing(lab: Lab, method: str, path: str) -> None:
+    lab.ask(path, method, Origin="http://evil.example", **lab.cookie).check_refused()
+    lab.ask(path, method, host="evil.example", **lab.cookie).check_refused()
+    lab.ask(path, method).check_refused()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_route_asks_for_the_token(lab: Lab, path: str) -> None:
+    lab.ask(path).check_refused()
+    lab.ask(path, Cookie=f"acenode-token-{lab.port}=wrong").check_refused()
+    separator = "&" if "?" in path else "?"
+    lab.ask(f"{path}{separator}token=wrong").check_refused()
+    assert lab.ask(f"{path}{separator}token={lab.token}").status != 403
+
+
+def test_a_page_without_the_token_has_a_field_for_it(lab: Lab) -> None:
+    for path, words in (("/mnist?runs=%22%3Ea", "Paste the token"), ("/mnist?token=wrong", "not valid")):
+        reply = lab.ask(path, Accept="text/html,*/*")
+        assert reply.status == 403
+        assert reply.headers["content-type"].startswith("text/html")
+        assert words in reply.text
+        assert 'name="token"' in reply.text
+        reply.check_headers()
+    assert '<input type="hidden" name="runs" value="&quot;&gt;a">' in lab.ask("/?runs=%22%3Ea", Accept="text/html").text
+
+
+def test_the_token_moves_from_the_address_to_a_cookie(lab: Lab) -> None:
+    printed = f"http://127.0.0.1:{lab.port}/?token={lab.token}"
+    for given in (lab.token, printed.replace("?", "%3F")):  # the whole address may be pasted
+        reply = lab.ask(f"/mnist?runs=a%26b&token={given}", Accept="text/html")
+        assert (reply.status, reply.headers["location"]) == (303, "/mnist?runs=a%26b")
+        cookie = reply.headers["set-cookie"]
+        assert cookie.startswith(f"acenode-token-{lab.port}={lab.token};")
+        assert "httponly" in cookie.lower()
+        assert "samesite=lax" in cookie.lower()
+    assert lab.ask(f"//evil.example/x?token={lab.token}", Accept="text/html").headers["location"] == "/evil.example/x"
+
+
+def test_the_address_is_printed_with_the_token_and_opened_with_another_that_works_once(lab: Lab) -> None:
+    printed = re.findall(r"https?://\S+", lab.read("output"))
+    assert printed == [f"http://127.0.0.1:{lab.port}/?token={lab.token}"]
+    assert len(lab.token) > 40
+    address, _, once = lab.read("opened").strip().partition("?token=")
+    assert address == f"http://127.0.0.1:{lab.port}/"
+    assert once != lab.token  # other users see the command line of the browser
+    first, second = (lab.ask(f"/?token={once}", Accept="text/html") for _ in range(2))
+    assert first.status == 303
+    assert lab.token in first.headers["set-cookie"]
+    assert second.status == 403
+
+
+@pytest.mark.parametrize(("host", "to"), [
+    ("localhost", "127.0.0.1"), ("LOCALHOST.", "127.0.0.1"), ("[::1]", "127.0.0.1"), ("lab.example", "127.0.0.1"),
+    ("127.0.0.2", "127.0.0.2")])
+def test_own_names_and_addresses_are_answered(lab: Lab, host: str, to: str) -> None:
+    own = {"Origin": f"http://{host}:{lab.port}", **lab.cookie}
+    assert lab.ask("/lab/active", host=host, to=to, **own).status == 200
+    assert lab.ask(SOCKET, host=host, to=to, **own).status == 101
+    if host == "127.0.0.2":  # an address of this machine, but the request came in by another one
+        assert lab.ask("/lab/active", host=host, **lab.cookie).status == 403
+
+
+def test_nothing_asks_an_outside_address(lab: Lab) -> None:
+    """Streamlit asks for this machine's own address when it refuses an Origin, and for its own banner."""
+    for origin in ("http://evil.example", f"http://localhost:{lab.port}", f"http://[::1]:{lab.port}",
+                   "https://lab.example", "null"):
+        lab.ask(SOCKET, Origin=origin, **lab.cookie)
+    assert lab.ask(SOCKET, Origin="https://lab.example", **lab.cookie).status == 101  # behind a proxy
+    time.sleep(0.2)
+    assert lab.read("asked") == ""
+    assert "Traceback" not in lab.read("output")
+
+
+def test_the_watch_sees_lookups(tmp_path: Path) -> None:
+    code = f"""import sys; sys.path.insert(0, {str(WATCHED.parent)!r})
+from watched_server import block_network
+block_network({str(tmp_path / "asked")!r})
+from streamlit import net_util
+net_util.get_internal_ip(), net_util.get_external_ip()"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ, "http_proxy": ""})
+    asked = (tmp_path / "asked").read_text()
+    assert "8.8.8.8" in asked
+    assert "checkip.amazonaws.com" in asked
+
+
+@dataclass
+class Sent:
+    """Collects what an ASGI application sends."""
+
+    messages: list[Any] = field(default_factory=list)
+
+    async def __call__(self, message: Any) -> None:
+        self.messages.append(message)
+
+
+def guarded(chosen: Access, path: str = "/", server: tuple[str, int] = ("127.0.0.1", 8501), **headers: str) -> int:
+    """Return the status of a request through the middleware, without a server."""
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("passed")(scope, receive, send)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    given = {"host": "127.0.0.1:8501", **headers}
+    raw = [(key.replace("_", "-").encode(), value.encode()) for key, value in given.items()]
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "scheme": "http", "server": server,
+             "headers": raw}
+    sent = Sent()
+    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
+        other.submit(lambda: asyncio.run(Guard(inner, chosen)(scope, receive, sent))).result()
+    return sent.messages[0]["status"]
+
+
+@pytest.mark.parametrize(("host", "expected"), [
+    ("127.0.0.1:8501", 200), ("localhost", 200), ("[::1]:9", 200), ("[0:0:0:0:0:0:0:1]", 200), ("10.1.2.3:8501", 200),
+    ("lab.example", 200), ("[fe80::2]:8501", 200), ("", 403), ("localhost:x", 403), ("localhost@evil.example", 403),
+    ("localhost.evil.example", 403), ("evil.example:8501", 403), ("127.0.0.1.evil.example", 403), ("10.1.2.4", 403),
+    ("0.0.0.0:8501", 403), ("2130706433", 403), ("localhost, evil.example", 403), ("http://localhost", 403)])
+def test_hosts(host: str, expected: int) -> None:
+    chosen = access.choose("0.0.0.0", ["lab.example", "fe80::2"], True)
+    chosen.token = None
+    assert guarded(chosen, server=("10.1.2.3", 8501), host=host) == expected
+
+
+def test_an_ipv4_address_that_arrives_at_an_ipv6_socket_is_known() -> None:
+    assert guarded(Access(), server=("::ffff:10.1.2.3", 8501), host="10.1.2.3:8501") == 200
+
+
+@pytest.mark.parametrize(("site", "mode", "path", "expected"), [
+    ("same-origin", "cors", "/lab/active", 200), ("none", "navigate", "/lab/active", 200),
+    ("cross-site", "navigate", "/mnist", 200), ("cross-site", "no-cors", "/mnist", 403),
+    ("same-site", "no-cors", "/lab/active", 403), ("cross-site", "navigate", "/lab/playground/x", 403)])
+def test_other_pages_link_to_pages_and_load_nothing(site: str, mode: str, path: str, expected: int) -> None:
+    assert guarded(Access(), path, sec_fetch_site=site, sec_fetch_mode=mode) == expected
+
+
+@pytest.mark.parametrize(("address", "names", "with_token", "words"), [
+    ("0.0.0.0", [], False, "leave out --no-token"), ("::", [], False, "leave out --no-token"),
+    ("10.0.0.1", [], False, "leave out --no-token"), ("lab.example", [], True, "IP address"),
+    ("", [], True, "IP address"), ("127.0.0.1", ["http://lab.example"], True, "--allow-host takes"),
+    ("127.0.0.1", ["a:80"], True, "--allow-host takes"), ("127.0.0.1", ["*"], True, "--allow-host takes"),
+    ("127.0.0.1", [""], True, "--allow-host takes")])
+def test_wrong_options_are_refused(address: str, names: list[str], with_token: bool, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        access.choose(address, names, with_token)
+
+
+def test_tokens_are_on_by_default_and_new_at_every_start() -> None:
+    tokens = {access.choose("127.0.0.1", [], True).token for _ in range(2)}
+    assert len(tokens) == 2
+    assert None not in tokens
+    assert access.choose("localhost", [], False).token is None
+
+
+def test_the_token_of_the_browser_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = access.choose("127.0.0.1", [], True)
+    once = chosen.new_opening_token()
+    monkeypatch.setattr(access, "OPENING", -1.0)
+    late = chosen.new_opening_token()
+    assert not chosen._accepts(once)
+    assert not chosen._accepts(late)
+
+
+def test_an_address_of_another_machine_is_refused_in_words() -> None:
+    with pytest.raises(UserError, match=r"does not have the address 192\.0\.2\.1"):
+        server.free_port(None, "192.0.2.1")
+
+
+def test_the_command_hands_its_options_to_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words: list[str] = []
+    monkeypatch.setattr(os, "execv", lambda program, given: words.extend(given))
+    options = make_parser().parse_args(["app", "--address", "0.0.0.0", "--allow-host", "a", "--allow-host", "b",
+                                        "--runs", str(tmp_path), "--port", "8600", "--headless", "--no-token"])
+    programs.app(options)
+    assert words[4:] == [f"--runs={tmp_path.resolve()}", "--address=0.0.0.0", "--port=8600", "--allow-host=a",
+                         "--allow-host=b", "--headless", "--no-token"]
