@@ -36,25 +36,28 @@ def press_import(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Train to forecast").wait_for()
 
 
-@pytest.mark.long
-def test_a_wide_file_and_a_long_one_are_imported_and_one_is_trained(chrome: Any, served: Served,
-                                                                    tmp_path: Path) -> None:
-    """The answer on a wide file is tested without a browser, in test_your_data."""
-    tab = Tab(chrome, served).open("your-data")
-    content = upload(tab, tmp_path / "wind.csv", wide(100))
-    assert "2 variables, 7% gaps" in content
-    assert "power (kW)" in content  # the axis of the plot
-    press_import(tab)
-    tab.press("All sets")
-    assert "24 series of about 8 times in 7 hours" in upload(tab, tmp_path / "clinic.csv", long())
-    press_import(tab)
+def train_and_read(tab: Tab) -> str:
+    """Train the imported set for an epoch, wait for the answer, and return what the page says."""
     epochs = tab.page.get_by_label("Epochs")
     epochs.fill("1")
     epochs.press("Enter")
     tab.press("Train to forecast")
     tab.page.wait_for_function(ANSWER)
     tab.page.get_by_text("Strongest influences").wait_for()
-    content = tab.page.inner_text("[data-testid=stMain]")
+    return tab.page.inner_text("[data-testid=stMain]")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "text", "found", "variable"), [
+    ("wind.csv", wide(100), "2 variables, 7% gaps", "power"),
+    ("clinic.csv", long(), "24 series of about 8 times in 7 hours", "pressure"),
+])
+def test_a_wide_file_and_a_long_one_are_imported_and_trained(name: str, text: str, found: str, variable: str,
+                                                             chrome: Any, served: Served, tmp_path: Path) -> None:
+    tab = Tab(chrome, served).open("your-data")
+    assert found in upload(tab, tmp_path / name, text)
+    press_import(tab)
+    content = train_and_read(tab)
     assert "95% interval" in content
-    assert "pressure" in content
+    assert variable in content
     tab.close()
