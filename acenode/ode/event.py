@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from acenode.errors import UserError
+from acenode.errors import GradientError, UserError
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, with_end_slope
 from acenode.ode.stepping import CountedField, steps_of
@@ -21,6 +22,8 @@ from acenode.ode.tableaus import TABLEAUS, Tableau
 
 Event = Callable[[Tensor, State], Tensor]  # (t, state) -> a number that crosses zero where the solve ends
 BISECTIONS = 60
+NO_GRADIENT = ("the time of the event has no gradient, because the event function does not cross zero with a finite "
+               "slope: use a smooth function, or detach event_t and the last state")
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,49 @@ def _crossing(event: Event, F: CountedField, tableau: Tableau, step: Step, befor
 
 
 def _differentiable(event: Event, F: CountedField, stop: float, y: State) -> tuple[Tensor, State]:
-    """Return the time of the event and the state there, with gradients with respect to all that y depends on."""
+    """Return the time of the event and the state there, with gradients with respect to all that y depends on.
+
+    Differentiating them raises a GradientError if the event does not cross zero with a finite slope.
+    """
     t = torch.full((), stop, dtype=F.dtype, device=F.device)
-    slope = F(stop, y)
-    with torch.enable_grad():
-        inputs = t.detach().requires_grad_(), *(b.detach().requires_grad_() for b in y)
-        found = torch.autograd.grad(_evaluate(event, inputs[0], inputs[1:]), inputs, allow_unused=True)
-    rates = (torch.ones_like(t), *slope)
-    rate = sum((g * r.detach()).sum() for g, r in zip(found, rates, strict=True) if g is not None)
-    moved = -_evaluate(event, t, y) / rate  # zero up to rounding; its gradient is that of the event's time
+    slope, value = F(stop, y), _evaluate(event, t, y)
+    rate = _rate(event, t, y, slope)
+    if rate == 0 or not math.isfinite(rate):
+        return _NoGradient.apply(t, value, *y), tuple(_NoGradient.apply(b, value, *y) for b in y)
+    moved = -value / rate  # zero up to rounding; its gradient is that of the event's time
     moved = moved - moved.detach()
     return t + moved, tuple(b + moved * k.detach() for b, k in zip(y, slope, strict=True))
+
+
+def _rate(event: Event, t: Tensor, y: State, slope: State) -> float:
+    """Return how fast the event's value changes along the solution; 0 if it is computed without gradients."""
+    with torch.enable_grad():
+        inputs = t.detach().requires_grad_(), *(b.detach().requires_grad_() for b in y)
+        value = _evaluate(event, inputs[0], inputs[1:])
+        if not value.requires_grad:
+            return 0.0
+        found = torch.autograd.grad(value, inputs, allow_unused=True)
+    rates = (torch.ones_like(t), *slope)
+    return float(sum((g * r.detach()).sum() for g, r in zip(found, rates, strict=True) if g is not None))
+
+
+class _NoGradient(torch.autograd.Function):
+    """The identity of a time or state whose gradient does not exist; `others` are what it depends on besides."""
+
+    @staticmethod
+    def forward(x: Tensor, *others: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.count = len(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        if bool((grad != 0).any()):
+            raise GradientError(NO_GRADIENT)
+        return (None,) * ctx.count
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        raise GradientError(NO_GRADIENT)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from acenode import NODE, Solver, UserError, solve
 
@@ -77,3 +79,41 @@ def test_wrong_events_are_refused() -> None:
     for settings in ({"gradient": "adjoint"}, {"gradient": "checkpointed"}, {"engine": "reference"}):
         with pytest.raises(UserError, match='an event needs our own Runge–Kutta steps and gradient "backprop"'):
             solve(lambda t, s: (-s[0],), (y,), [0.0, 1.0], Solver(**settings), event=ground)  # type: ignore[arg-type]
+
+
+def jump(t: Tensor, state: State) -> Tensor:
+    return (state[0].max() > 2).double() - 0.5  # has no graph
+
+
+def sign(t: Tensor, state: State) -> Tensor:
+    return torch.sign(state[0].max() - 2)  # has a graph whose gradient is 0
+
+
+def cube(t: Tensor, state: State) -> Tensor:
+    return (state[0].max() - 2) ** 3  # has no slope where it crosses zero
+
+
+@pytest.mark.parametrize("event", [jump, sign, cube])
+def test_an_event_without_a_slope_ends_the_solve_and_has_no_gradient(event: Callable) -> None:
+    """dy/dt = 1 from y(0) = 1; a gradient that would be NaN is refused, and earlier times keep theirs."""
+    solver, y = Solver("rk4", step_size=0.25), torch.ones(1, dtype=torch.float64)
+    for needed in (False, True):
+        y.requires_grad_(needed)
+        found = solve(lambda t, s: (torch.ones_like(s[0]),), (y,), [0.0, 0.5, 3.0], solver, event=event)
+        assert found.event_t is not None
+        assert float(found.event_t.detach()) == pytest.approx(1.0, abs=1e-9)
+        assert found.states[0][:, 0].tolist() == pytest.approx([1.0, 1.5, 2.0], abs=1e-9)
+    assert float(torch.autograd.grad(found.states[0][1].sum(), y, retain_graph=True)[0]) == pytest.approx(1.0)
+    for value in (found.event_t, found.states[0].sum()):
+        with pytest.raises(UserError, match="^the time of the event has no gradient, .*: use a smooth function, or "):
+            torch.autograd.grad(value, y, retain_graph=True)  # type: ignore[arg-type]
+
+
+def test_forward_mode_through_an_event() -> None:
+    with forward_ad.dual_level():
+        height = forward_ad.make_dual(torch.full((1,), 2.0, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+        found = solve(fall, (height, torch.zeros(1, dtype=torch.float64)), [0.0, 3.0], TIGHT, event=ground)
+        slope = forward_ad.unpack_dual(found.event_t).tangent
+        assert float(slope) == pytest.approx(1 / math.sqrt(2 * G * 2.0), rel=1e-5)
+        with pytest.raises(UserError, match="has no gradient"):
+            solve(lambda t, s: (s[0],), (height / 2,), [0.0, 3.0], TIGHT, event=sign)
