@@ -83,7 +83,7 @@ class _ODELayer(nn.Module):
     """Base of the ODE layers. A layer defines `system`, the initial value problem it solves."""
 
     solver: Solver
-    _time_use: tuple[TimeUse, bool] | None = None  # how f, g and q read per-sample times; found at the first evaluation
+    _reported_alone = False  # whether the warning was given that every sample is solved alone
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         """Return the vector field and the state at t_0."""
@@ -132,20 +132,21 @@ class _ODELayer(nn.Module):
                             "one of them, such as by h.to(dtype) or layer.to(dtype)") from error
 
     def _use_of_time(self, field: Any, state: State, span: tuple[float, float]) -> TimeUse:
-        """Return how the batch is solved, and set which shape of t the field passes to its g or q."""
+        """Return how the batch is solved, and set which shape of t the field passes to its g or q.
+
+        It is found out at every evaluation, on a few samples: f, g and q may have changed since the last one.
+        """
         if self.training or not self.solver.steps_per_sample or not has_batch(state):
             return "shared"
-        if self._time_use is None:
-            for like_output in (True, False):
-                field.time_like_output = like_output
-                with transforms_explained(self.solver):
-                    use = time_use(field, state, span)
-                if use == "batch":
-                    break
-            self._time_use = use, like_output
-            if use == "alone":
-                warnings.warn(ALONE, stacklevel=4)
-        use, field.time_like_output = self._time_use
+        for like_output in (True, False):
+            field.time_like_output = like_output
+            with transforms_explained(self.solver):
+                use = time_use(field, state, span)
+            if use == "batch":
+                break
+        if use == "alone" and not self._reported_alone:
+            warnings.warn(ALONE, stacklevel=4)
+        self._reported_alone = use == "alone"
         return use
 
 
