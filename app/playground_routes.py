@@ -35,10 +35,12 @@ def whole_number(text: str) -> int | None:
 def frame(request: Request) -> Response:
     """Return a frame that is newer than `after`, as soon as there is one; {} if nothing changes for a while."""
     after = request.query_params.get("after", "")
+    from acenode.playground.sessions import TooManyPlaygroundsError
+
     try:
         session = services().playgrounds.get(request.path_params["name"])
     except UserError as error:
-        return JSONResponse({"error": str(error)}, 404)
+        return JSONResponse({"error": str(error)}, 503 if isinstance(error, TooManyPlaygroundsError) else 404)
     found = session.frame(whole_number(after) or 0, PATIENCE)
     content = json.dumps(describe(found) if found is not None else {}, allow_nan=False)
     return Response(content, media_type="application/json", headers=NO_CACHE)

@@ -24,6 +24,7 @@ FASTEST, FASTEST_BESIDE_RUNS = 60.0, 10.0  # steps a second: alone, and while ru
 RATE_STEPS = 30  # over which steps a second are measured
 STOPPED = "Training stopped because nobody was watching. Press Run to continue."
 SLOW = "Slower than usual, because runs are training."
+AGAIN = "This playground starts from the beginning, because others were opened while nobody watched it."
 FAILED = "The playground failed. Press Rewind to start again."
 
 
@@ -76,9 +77,16 @@ class PlaygroundSession:
 
     # For the page ----------------------------------------------------------------------------------------------
 
+    @property
+    def watched(self) -> bool:
+        """True if a request waits for a frame, or came a short time ago."""
+        return self._waiting > 0 or time.monotonic() - self.asked <= UNWATCHED
+
     def frame(self, after: int = 0, patience: float = 1.0) -> Frame | None:
         """Return a frame that is newer than number `after`, waiting for it at most so many seconds; else None."""
         with self._changed:
+            if after > self._serial:  # the page's earlier session was dropped
+                after, self._note, self._dirty = 0, AGAIN, True
             self._wanted, self._waiting = True, self._waiting + 1
             self._wake()
             self._changed.wait_for(lambda: self._closed or (self._frame is not None and self._frame.serial > after),
@@ -116,7 +124,7 @@ class PlaygroundSession:
             with self._changed:
                 if not self._commands and not self._running and not (self._wanted and self._dirty):
                     self._changed.wait(UNWATCHED)
-                if self._closed or not (self._waiting or time.monotonic() - self.asked <= UNWATCHED):
+                if self._closed or not self.watched:
                     if self._running and not self._closed:
                         self._running, self._dirty, self._note = False, True, STOPPED
                     self._thread = None

@@ -9,8 +9,12 @@ from collections.abc import Callable
 from acenode.errors import UserError
 from acenode.playground.session import PlaygroundSession
 
-MOST = 4  # playgrounds; the one that was used least recently is dropped for a new one
+MOST = 8  # playgrounds; the one that nobody has watched for longest is dropped for a new one
 NAME = re.compile(r"[0-9a-f]{16,32}")  # drawn at random by the page
+
+
+class TooManyPlaygroundsError(UserError):
+    """All playgrounds that there may be are being watched."""
 
 
 class PlaygroundSessions:
@@ -26,6 +30,7 @@ class PlaygroundSessions:
 
         Raises:
             UserError: it is not a name that a page draws.
+            TooManyPlaygroundsError: it would be a new one, and all others are watched.
         """
         if not NAME.fullmatch(name):
             raise UserError("open the page Playground of the app")
@@ -33,8 +38,11 @@ class PlaygroundSessions:
         with self._lock:
             if name not in self._sessions:
                 if len(self._sessions) >= MOST:
-                    oldest = min(self._sessions, key=lambda n: self._sessions[n].asked)
-                    dropped = self._sessions.pop(oldest)
+                    unwatched = [n for n, session in self._sessions.items() if not session.watched]
+                    if not unwatched:
+                        raise TooManyPlaygroundsError(f"{MOST} playgrounds are open, as many as there can be: close "
+                                                      "one in another tab, and this one starts")
+                    dropped = self._sessions.pop(min(unwatched, key=lambda n: self._sessions[n].asked))
                 self._sessions[name] = PlaygroundSession(busy=self.busy)
             found = self._sessions[name]
         if dropped is not None:

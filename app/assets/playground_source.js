@@ -49,8 +49,10 @@ export function connect(base, shown, failed) {
     while (!signal.aborted) {
       await visible(signal);
       const began = performance.now();
+      let words = "The server does not respond. Training continues when it is running again.";
       try {
         const answer = await fetch(`${address}?after=${after}`, { signal });
+        if (answer.status === 503) words = (await answer.json()).error ?? words;  // too many playgrounds
         if (!answer.ok) throw new Error(String(answer.status));
         const frame = await answer.json();
         if (broken) { broken = false; failed(""); }
@@ -62,7 +64,7 @@ export function connect(base, shown, failed) {
         if (signal.aborted) return;
         broken = true;
         after = 0;  // a new server counts from the beginning
-        failed("The server does not respond. Training continues when it is running again.");
+        failed(words);
         await wait(RETRY_MS, signal);
       }
       const rest = PAUSE_MS - (performance.now() - began);

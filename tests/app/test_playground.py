@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from streamlit.testing.v1 import AppTest
 
 from acenode.playground.networks import build
+from acenode.playground.sessions import MOST
 from acenode.playground.settings import ATTENTIONS, PROBLEM_NAMES, RANGES, PlaygroundSettings
 
 NAME = "0123456789abcdef" * 2
@@ -117,3 +118,11 @@ def test_the_page_opens_and_is_linked(page: Callable[..., AppTest]) -> None:
     for name, query in (("", {}), ("tour", {"step": "2"})):
         links = [link.proto.label for link in page(name, **query).get("page_link")]
         assert playground_texts.LINK in links
+
+
+def test_a_page_too_many_is_told_in_words(services: Services) -> None:
+    for n in range(MOST):
+        services.playgrounds.get(f"{n:032x}")
+    status, answer = ask(f"/lab/playground/{NAME}?after=0")
+    assert status == 503
+    assert answer["error"].endswith("close one in another tab, and this one starts")

@@ -11,8 +11,8 @@ import pytest
 from acenode.errors import UserError
 from acenode.playground import session as sessions_module
 from acenode.playground.commands import Command
-from acenode.playground.session import SLOW, STOPPED, Frame, PlaygroundSession
-from acenode.playground.sessions import MOST, PlaygroundSessions
+from acenode.playground.session import AGAIN, SLOW, STOPPED, Frame, PlaygroundSession
+from acenode.playground.sessions import MOST, PlaygroundSessions, TooManyPlaygroundsError
 
 PATIENCE = 60.0  # seconds; generous, for a busy machine
 
@@ -103,15 +103,31 @@ def test_a_defect_is_shown_and_rewinding_starts_again(monkeypatch: pytest.Monkey
     assert until(session, lambda f: f.note == "").step == 0
 
 
-def test_every_page_has_its_own_playground_and_the_oldest_is_dropped() -> None:
+def test_every_page_has_its_own_playground_and_a_watched_one_is_never_dropped() -> None:
     playgrounds = PlaygroundSessions()
     names = [f"{n:032x}" for n in range(MOST + 1)]
-    first = playgrounds.get(names[0])
-    assert playgrounds.get(names[0]) is first
-    for name in names[1:]:
-        playgrounds.get(name)
-    assert playgrounds.get(names[0]) is not first
-    for bad in ("", "../x", "A" * 32, "1" * 200):
-        with pytest.raises(UserError):
-            playgrounds.get(bad)
+    opened = [playgrounds.get(name) for name in names[:MOST]]
+    assert playgrounds.get(names[0]) is opened[0]
+    with pytest.raises(TooManyPlaygroundsError, match=f"{MOST} playgrounds are open, .*: close one in another tab"):
+        playgrounds.get(names[MOST])
+    for session, seconds in ((opened[2], 30.0), (opened[3], 60.0)):
+        session.asked -= seconds  # nobody asks for its frames any more
+    playgrounds.get(names[MOST])
+    assert [playgrounds.get(name) for name in names[:3]] == opened[:3]
+    opened[2].asked = time.monotonic()
+    with pytest.raises(TooManyPlaygroundsError):
+        playgrounds.get(names[3])
     playgrounds.close()
+
+
+def test_a_page_whose_playground_was_dropped_gets_frames_again_and_is_told() -> None:
+    with closing(PlaygroundSession()) as session:
+        found = session.frame(after=500, patience=PATIENCE)
+    assert found is not None
+    assert (found.serial, found.note) == (1, AGAIN)
+
+
+@pytest.mark.parametrize("bad", ["", "../x", "A" * 32, "1" * 200])
+def test_names_that_no_page_draws_are_refused(bad: str) -> None:
+    with pytest.raises(UserError):
+        PlaygroundSessions().get(bad)
