@@ -1,4 +1,4 @@
-"""Load a trained run and predict new inputs: images, and a series with missing values.
+"""Load a trained run and predict new inputs: images, a series with missing values, and prices in their own units.
 
     python examples/load_a_run.py [RUN]
 """
@@ -28,12 +28,13 @@ def show(run: acenode.LoadedRun) -> None:
     print(f"{run.id}: {run.config.method} on {run.config.experiment}, {parameters:,} parameters")
 
 
-def main() -> tuple[list[str], np.ndarray]:
+def main() -> tuple[list[str], np.ndarray, np.ndarray]:
     if len(sys.argv) > 1:
         show(acenode.load(sys.argv[1]))
     with TemporaryDirectory() as folder:
         digits = acenode.load(train_briefly(folder, "mnist", "resnet", batch_size=256, analysis=False))
         climate = acenode.load(train_briefly(folder, "ushcn", "gru-simple"))
+        stocks = acenode.load(train_briefly(folder, "stocks", "ace", snapshots=2))
     show(digits)
     blank = np.zeros((2, 8, 8), np.uint8)
     labels = digits.predict(blank).labels
@@ -46,7 +47,14 @@ def main() -> tuple[list[str], np.ndarray]:
     x[0, 0], x[1, 1:], x[2, 0] = 0.3, -0.1, 0.2  # the last row has no values: it is forecast
     (forecast,) = climate.predict([(t, x)])
     print("forecast at", forecast.t, "is", forecast.x.round(2), "±", forecast.deviation.round(2))
-    return labels, forecast.x
+
+    show(stocks)
+    weeks = np.arange(16.0)
+    prices = np.full((16, 6), np.nan)
+    prices[:12] = 1 + 0.01 * weeks[:12, None]  # twelve weeks of six companies; the last four rows are forecast
+    (ahead,) = stocks.predict([(weeks, prices)])
+    print("prices in weeks", ahead.t, "are", ahead.x.round(2))
+    return labels, forecast.x, ahead.x
 
 
 if __name__ == "__main__":

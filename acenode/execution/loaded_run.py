@@ -59,7 +59,7 @@ class LoadedRun:
             inputs: as in `predict`.
 
         Returns:
-            images as a tensor (N, C, H, W), or series as a batch.
+            images as a tensor (N, C, H, W), or series as a batch: `SeriesBatch`, `SporadicBatch` or `NamedBatch`.
 
         Raises:
             UserError: the inputs do not fit the model.
@@ -71,7 +71,8 @@ class LoadedRun:
 
         Args:
             inputs: images (N, H, W) or (N, H, W, C); or a list of series, each a pair (t, x) of times and values with
-                NaN where nothing was observed. A row of NaN alone is a time to predict.
+                NaN where nothing was observed. A row of NaN alone is a time to predict. Runs on named variables and on
+                imported data take values and times in the units of their set.
 
         Returns:
             `ImagePredictions`, or a `SeriesPrediction` for each series (see `acenode.experiments.prediction`).
@@ -87,7 +88,8 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
 
     Args:
         run: the run's folder, or its id or a unique beginning of it in ACENODE_RUNS (default `runs/`), or "last".
-        data: the folder of data sets, for a run on full data, whose scale is computed from it; default ACENODE_DATA.
+        data: the folder of data sets, for a run on full or imported data, whose scale is computed from it; default
+            ACENODE_DATA.
         device: cpu, cuda or auto.
 
     Returns:
@@ -107,8 +109,8 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
     if not best.is_file():
         raise UserError(f"{found.id} has no stored parameters: " + (
             "recorded runs keep results only, so run it again" if found.recorded else "train it for an epoch first"))
-    config, place = found.config(), device_of(device)
-    task = experiments.get(config.experiment).make(config, data_dir(data), place, backend_of(config.get("engine")))
+    config, place, root = found.config(), device_of(device), data_dir(data)
+    task = experiments.get(config.experiment, root).make(config, root, place, backend_of(config.get("engine")))
     _load_parameters(task.model, best)
     task.model.eval()
     return LoadedRun(found.id, config, task.model, task)

@@ -1,5 +1,7 @@
 """The experiments by name: those of the paper, examples of named variables, and imported sets."""
 
+from pathlib import Path
+
 from acenode.errors import UserError
 from acenode.experiments.activity import ACTIVITY
 from acenode.experiments.base import Experiment, Method
@@ -16,15 +18,20 @@ EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10, 
 __all__ = ["EXAMPLES", "EXPERIMENTS", "Experiment", "Method", "find", "get", "imported_names"]
 
 
-def find(name: str) -> Experiment | None:
-    """Return the experiment of that name: of the paper, an example, or an imported set; None if there is none."""
-    return EXPERIMENTS.get(name) or EXAMPLES.get(name) or imported_experiment(name)
+def find(name: str, root: Path | None = None) -> Experiment | None:
+    """Return the experiment of that name: of the paper, an example, or an imported set; None if there is none.
+
+    Args:
+        name: of the experiment.
+        root: the data folder with the imported sets; the usual one if None.
+    """
+    return EXPERIMENTS.get(name) or EXAMPLES.get(name) or imported_experiment(name, root)
 
 
-def get(name: str) -> Experiment:
-    """Return the experiment of that name; the error lists the names there are."""
-    found = find(name)
+def get(name: str, root: Path | None = None) -> Experiment:
+    """Return the experiment of that name as `find` does; the error lists the names there are."""
+    found = find(name, root)
     if found is None:
-        names = ", ".join([*EXPERIMENTS, *EXAMPLES, *imported_names()])
+        names = ", ".join([*EXPERIMENTS, *EXAMPLES, *imported_names(root)])
         raise UserError(f"there is no experiment {name!r}: choose one of {names}")
     return found

@@ -1,28 +1,32 @@
 """Apply the model of a task to new inputs: preprocess them as in training, and return predictions in their own units.
 
 Images are arrays; a series is a pair (t, x) of times and values, with NaN where nothing was observed. A row of NaN
-alone is a time to predict. A task of another kind defines `predict(inputs)` itself.
+alone is a time to predict. A task of another kind defines `preprocess(inputs)` and `predict(inputs)` itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from acenode.data.named_batches import NamedBatch, scaled
+from acenode.data.named_set import Record
 from acenode.data.points import SeriesBatch, TimeSeries, pad
 from acenode.data.schedule import make_schedule
 from acenode.data.sporadic import SporadicBatch
 from acenode.errors import UserError
 from acenode.experiments.forecast_task import ForecastTask
 from acenode.experiments.image_task import EVALUATION_BATCH, ImageTask
+from acenode.experiments.named_task import NamedTask
 from acenode.experiments.series_batches import Records, assemble, cut_of
 from acenode.experiments.series_task import SeriesTask
 
+SLACK = 1e-6  # of the longest time, for rounding
 Series = tuple[np.ndarray, np.ndarray]  # times (n,) and values (n, D), NaN where unobserved
 
 
@@ -58,9 +62,9 @@ def preprocess(task: Any, inputs: Any) -> Any:
 def predict(task: Any, inputs: Any) -> Any:
     """Predict new inputs with the task's model in evaluation mode."""
     task.model.eval()
-    for kind, make_batch, predict_batch in FAMILIES:
+    for kind, _, predict_inputs in FAMILIES:
         if isinstance(task, kind):
-            return predict_batch(task, make_batch(task, inputs))
+            return predict_inputs(task, inputs)
     if hasattr(task, "predict"):
         return task.predict(inputs)
     raise UserError("this experiment does not say how new inputs are predicted: give its task a method predict")
@@ -82,9 +86,9 @@ def image_batch(task: ImageTask, images: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2))).to(task.splits["test"].x.device)
 
 
-def _predict_images(task: ImageTask, x: Tensor) -> ImagePredictions:
+def _predict_images(task: ImageTask, images: Any) -> ImagePredictions:
     parts = [task.model.read_out(task.model.evolve(task.model.encode(part)).h[-1])
-             for part in x.split(EVALUATION_BATCH)]
+             for part in image_batch(task, images).split(EVALUATION_BATCH)]
     probabilities = torch.softmax(torch.cat(parts), -1).cpu().numpy()
     return ImagePredictions(probabilities, [str(task.classes[i]) for i in probabilities.argmax(1)])
 
@@ -105,7 +109,8 @@ def series_batch(task: SeriesTask, inputs: Sequence[Series]) -> SeriesBatch:
     return assemble(records, task.layout, None, 0.0, cut_of(train, task.layout))
 
 
-def _predict_series(task: SeriesTask, batch: SeriesBatch) -> list[SeriesPrediction]:
+def _predict_series(task: SeriesTask, inputs: Sequence[Series]) -> list[SeriesPrediction]:
+    batch = series_batch(task, inputs)
     scale, out = task.splits.train.scale, task.model(batch)
     assert scale is not None
     found = []
@@ -135,7 +140,8 @@ def forecast_batch(task: ForecastTask, inputs: Sequence[Series]) -> SporadicBatc
     return SporadicBatch(read, target, data.arrays.horizon, schedule=schedule).to(data.device)
 
 
-def _forecast(task: ForecastTask, batch: SporadicBatch) -> list[SeriesPrediction]:
+def _forecast(task: ForecastTask, inputs: Sequence[Series]) -> list[SeriesPrediction]:
+    batch = forecast_batch(task, inputs)
     out = task.model(batch)
     found = []
     for i, valid in enumerate(batch.target.valid):
@@ -146,6 +152,17 @@ def _forecast(task: ForecastTask, batch: SporadicBatch) -> list[SeriesPrediction
 
 def _checked(inputs: Sequence[Series], variables: int, horizon: float) -> list[TimeSeries]:
     """Return series with their masks; raise a UserError that names the first series that does not fit the model."""
+    found = []
+    for i, (t, x) in enumerate(_arrays(inputs, variables)):
+        if not (t[0] >= 0 and t[-1] <= horizon * (1 + SLACK)):
+            raise UserError(f"the times of series {i} must increase within 0 to {horizon:g}")
+        m = ~np.isnan(x)
+        found.append(TimeSeries(t.astype(np.float32), np.where(m, x, 0).astype(np.float32), m.astype(np.float32)))
+    return found
+
+
+def _arrays(inputs: Sequence[Series], variables: int) -> list[Series]:
+    """Return times (n,) that increase and values (n, variables); a UserError names the first series that is not so."""
     if not len(inputs):
         raise UserError("there are no series to predict")
     found = []
@@ -156,18 +173,70 @@ def _checked(inputs: Sequence[Series], variables: int, horizon: float) -> list[T
         if x.ndim != 2 or t.shape != x.shape[:1] or x.shape[1] != variables or not len(t):
             raise UserError(f"series {i} has times {t.shape} and values {x.shape}: the model takes (n,) and "
                             f"(n, {variables})")
-        if not (np.diff(t) > 0).all() or not (t[0] >= 0 and t[-1] <= horizon * (1 + 1e-6)):
-            raise UserError(f"the times of series {i} must increase within 0 to {horizon:g}")
+        if not np.isfinite(t).all() or not (np.diff(t) > 0).all():
+            raise UserError(f"the times of series {i} must increase")
         if np.isinf(x).any():
             raise UserError(f"series {i} has an infinite value")
-        m = ~np.isnan(x)
-        found.append(TimeSeries(t.astype(np.float32), np.where(m, x, 0).astype(np.float32), m.astype(np.float32)))
+        found.append((t, x))
     return found
 
 
-# The kind of a task, what makes its batch of new inputs, and what predicts that batch.
+# Named variables ------------------------------------------------------------------------------------------------------
+
+
+def named_batch(task: NamedTask, given: Sequence[Record], asked: Sequence[np.ndarray]) -> NamedBatch:
+    """Return a batch of new records and, for each, the times that are asked for, in the set's unit."""
+    source, V = task.source, len(task.source.variables)
+    times = [((t - record.t[0]) / source.duration).astype(np.float32) for record, t in zip(given, asked, strict=True)]
+    target = [TimeSeries(t, np.zeros((len(t), V), np.float32), np.ones((len(t), V), np.float32)) for t in times]
+    made = task.data.assemble([0] * len(given), [scaled(record, source) for record in given], target)
+    return replace(made, times=None).to(task.device)  # each series has times of its own
+
+
+def _named_inputs(task: NamedTask, inputs: Sequence[Series]) -> tuple[list[Record], list[np.ndarray]]:
+    """Return what is given of each series, and the times at which its values are asked for."""
+    source = task.source
+    unit, start = f" {source.time_unit}".rstrip(), task.data.span[0] * source.duration
+    given, asked = [], []
+    for i, (t, x) in enumerate(_arrays(inputs, len(source.variables))):
+        known = ~np.isnan(x).all(1)
+        if not known.any():
+            raise UserError(f"series {i} has no values")
+        since = t - t[known][0]
+        if since[0] < 0 or since[-1] > source.duration * (1 + SLACK):
+            raise UserError(f"series {i} must begin with a value and last at most {source.duration:g}{unit}, as in "
+                            "training")
+        rows = known if source.task == "forecast" else np.ones(len(t), bool)
+        record = Record.from_gaps(t[rows], x[rows])
+        if source.task == "forecast":
+            if known.all():
+                raise UserError("there is nothing to forecast: add the times to forecast as rows of NaN")
+            if not record.seen(source.given).all():
+                raise UserError(f"series {i} has values that are not in its first {source.given:g}{unit}, which the "
+                                "forecast is made from: replace them by NaN")
+            if since[~known][0] < start - SLACK * source.duration:
+                raise UserError(f"series {i} has a row of NaN less than {start:g}{unit} after its beginning, where the "
+                                "forecast starts: leave it out")
+        given.append(record)
+        asked.append(t[~known] if source.task == "forecast" else t if source.task == "fill" else t[:0])
+    return given, asked
+
+
+def _predict_named(task: NamedTask, inputs: Sequence[Series]) -> list[SeriesPrediction]:
+    given, asked = _named_inputs(task, inputs)
+    out = task.model(named_batch(task, given, asked))
+    if out.logits is not None:
+        rows = torch.softmax(out.logits.double(), -1).cpu().numpy()
+        return [SeriesPrediction(record.t, probabilities=row) for record, row in zip(given, rows, strict=True)]
+    assert out.x is not None
+    x = out.x.double().cpu().numpy() * task.source.std + task.source.mean
+    return [SeriesPrediction(t, x[i, :len(t)]) for i, t in enumerate(asked)]
+
+
+# The kind of a task, what makes a batch of new inputs, and what predicts them.
 FAMILIES: tuple[tuple[type, Callable[[Any, Any], Any], Callable[[Any, Any], Any]], ...] = (
     (ImageTask, image_batch, _predict_images),
     (SeriesTask, series_batch, _predict_series),
     (ForecastTask, forecast_batch, _forecast),
+    (NamedTask, lambda task, inputs: named_batch(task, *_named_inputs(task, inputs)), _predict_named),
 )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,8 @@ from acenode.errors import UserError
 from acenode.runs.store import Run, RunStore
 
 if TYPE_CHECKING:
-    from acenode.data.points import TimeSeries
     from acenode.experiments.named_task import NamedTask
+    from acenode.models.named.model import NamedPredictions
 
 BATCH = 200  # series that are predicted at a time
 SLACK = 1e-6  # of the duration
@@ -181,45 +181,37 @@ class Predictor:
     # What is predicted --------------------------------------------------------------------------------------------
 
     def _values(self, wanted: Sequence[_Wanted]) -> list[PredictedSeries]:
-        from acenode.data.named_batches import scaled
-        from acenode.data.points import TimeSeries
-
-        V, found = len(self.source.variables), []
+        found = []
         for one in range(0, len(wanted), BATCH):
             part = wanted[one:one + BATCH]
-            seen = [scaled(each.given, self.source) for each in part]
-            asked = [((each.t - each.given.t[0]) / self.source.duration).astype(np.float32) for each in part]
-            target = [TimeSeries(t, np.zeros((len(t), V), np.float32), np.ones((len(t), V), np.float32)) for t in asked]
-            x = self._predict(seen, target)
+            values = self._predict([each.given for each in part], [each.t for each in part]).x
+            assert values is not None
+            x = values.double().numpy() * self.source.std + self.source.mean
             found += [PredictedSeries(each.id, each.t, x[b, :len(each.t)], each.observed)
                       for b, each in enumerate(part)]
         return found
 
-    def _predict(self, seen: list[TimeSeries], target: list[TimeSeries]) -> np.ndarray:
-        import torch
-
-        batch = replace(self.task.data.assemble([0] * len(seen), seen, target), times=None)  # times of their own
-        with torch.no_grad():
-            x = self.task.model(batch).x
-        assert x is not None
-        return x.double().numpy() * self.source.std + self.source.mean
-
     def _classify(self, pieces: Sequence[Piece]) -> list[PredictedSeries]:
         import torch
-
-        from acenode.data.named_batches import scaled
 
         none, found = np.zeros((0, len(self.source.variables))), []
         usable = [piece for piece in pieces if not np.isnan(piece.x).all()]
         for one in range(0, len(usable), BATCH):
             part = usable[one:one + BATCH]
-            seen = [scaled(Record.from_gaps(piece.t, piece.x), self.source) for piece in part]
-            empty = [series.part(np.zeros(len(series.t), bool)) for series in seen]
-            with torch.no_grad():
-                logits = self.task.model(self.task.data.assemble([0] * len(seen), seen, empty)).logits
+            records = [Record.from_gaps(piece.t, piece.x) for piece in part]
+            logits = self._predict(records, [none[:, 0]] * len(part)).logits
+            assert logits is not None
             found += [PredictedSeries(piece.id, none[:, 0], none, none, row) for piece, row in
                       zip(part, torch.softmax(logits.double(), -1).numpy(), strict=True)]
         return found
+
+    def _predict(self, given: Sequence[Record], asked: Sequence[np.ndarray]) -> NamedPredictions:
+        import torch
+
+        from acenode.experiments.prediction import named_batch
+
+        with torch.no_grad():
+            return self.task.model(named_batch(self.task, given, asked))
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,9 +47,11 @@ def test_custom_experiment(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_load_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    labels, forecast = run("load_a_run")
+    labels, forecast, prices = run("load_a_run")
     assert len(labels) == 2
     assert np.isfinite(forecast).all()
+    assert prices.shape == (4, 6)
+    assert 0.5 < prices.min() <= prices.max() < 2
     assert "forecast at [8.]" in capsys.readouterr().out
 
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from trained_sets import import_set
 
 import acenode
 from acenode import UserError, experiments
 from acenode.data import simulated
+from acenode.data.named_set import NamedSet
 from acenode.execution.execute import create
 from acenode.experiments.series_batches import assemble
 from acenode.runs.store import Run, RunStore
@@ -27,7 +29,7 @@ def untrained(folder: Path, experiment: str, method: str, **given: Any) -> tuple
     for p in task.model.parameters():
         torch.nn.init.normal_(p, 0.0, 0.1)
     (run.path / "checkpoints").mkdir(exist_ok=True)
-    save_file({k: v.contiguous() for k, v in task.model.state_dict().items()},
+    save_file({k: v.clone() for k, v in task.model.state_dict().items()},
               run.path / "checkpoints" / "best.safetensors")
     task.model.eval()
     return run, task
@@ -94,6 +96,79 @@ def test_rows_without_values_are_forecast(tmp_path: Path, method: str) -> None:
                            ([(t, np.nan_to_num(x))], "nothing to forecast: add the times to forecast as rows of NaN")):
         with pytest.raises(UserError, match=message):
             loaded.predict(wrong)
+
+
+def inputs_of(source: NamedSet, index: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(r.t, np.where(r.m, r.x, np.nan)) for r in (source.series[i] for i in index)]
+
+
+def test_named_variables_are_forecast_in_their_own_units(tmp_path: Path) -> None:
+    run, task = untrained(tmp_path, "stocks", "ace", units=8)
+    source, index = task.source, task.source.parts["test"][:3].tolist()
+    inputs = inputs_of(source, index)
+    for t, x in inputs:
+        x[~(t - t[0] < source.given)] = np.nan
+    loaded = acenode.load(run.path)
+    found = loaded.predict(inputs)
+    batch = task.data.batch(index)
+    with torch.no_grad():
+        expected = task.model(batch).x.numpy() * source.std + source.mean
+    for i, (t, x) in enumerate(inputs):
+        asked = np.isnan(x).all(1)
+        assert np.allclose(found[i].t, t[asked])
+        assert np.allclose(found[i].x, expected[i, :asked.sum()], rtol=1e-4)
+        assert found[i].probabilities is None
+    ready = loaded.preprocess(inputs)
+    assert torch.allclose(ready.seen.x, batch.seen.x)
+    assert torch.allclose(ready.target.t, batch.target.t, atol=1e-6)
+    t, x = inputs[0]
+    later = x.copy()
+    later[-1] = 1.0
+    early = np.where(np.arange(len(t))[:, None] == 1, np.nan, x)
+    for wrong, message in (([], "no series"), ([(t, x[:, :2])], "the model takes"), ([(t, x * np.nan)], "has no values"),
+                           ([(t[:2], x[:2])], "nothing to forecast: add the times"),
+                           ([(t, later)], "values that are not in its first 12 weeks"),
+                           ([(t, early)], "row of NaN less than 11 weeks after its beginning"),
+                           ([(np.append(t, 900.0), np.vstack([x, x[-1:]]))], "last at most 15 weeks")):
+        with pytest.raises(UserError, match=message):
+            loaded.predict(wrong)
+
+
+def test_gaps_are_filled_in_and_series_classified(tmp_path: Path) -> None:
+    run, task = untrained(tmp_path, "air-quality", "no-attention")
+    (t, x), = inputs_of(task.source, [0])
+    (found,) = acenode.load(run.path).predict([(t, x)])
+    assert found.x.shape == x.shape
+    assert np.allclose(found.t, t)
+    assert np.isfinite(found.x).all()
+    run, task = untrained(tmp_path, "liver", "no-attention")
+    index = task.source.parts["test"][:4].tolist()
+    found = acenode.load(run.path).predict(inputs_of(task.source, index))
+    with torch.no_grad():
+        expected = torch.softmax(task.model(task.data.batch(index)).logits, -1).numpy()
+    assert np.allclose([one.probabilities for one in found], expected, atol=1e-5)
+
+
+def test_a_run_on_imported_data_predicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the folder of the data set from the environment, or given."""
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path))
+    import_set(tmp_path, "clinic")
+    run, task = untrained(tmp_path, "clinic", "ace", units=8)
+    source, index = task.source, [0, 5]
+    inputs = inputs_of(source, index)
+    for t, x in inputs:
+        x[~(t - t[0] < source.given)] = np.nan
+    shifted = [(t + 100.0, x) for t, x in inputs]
+    with torch.no_grad():
+        expected = task.model(task.data.batch(index)).x.numpy() * source.std + source.mean
+    found = acenode.load(run.path).predict(inputs)
+    assert np.allclose(found[1].x, expected[1], rtol=1e-4)
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "elsewhere"))
+    again = acenode.load(run.path, data=tmp_path).predict(shifted)
+    assert np.allclose(again[1].x, found[1].x)
+    assert np.allclose(again[1].t, found[1].t + 100)
+    with pytest.raises(UserError, match="there is no experiment 'clinic'"):
+        acenode.load(run.path)
 
 
 def test_runs_are_found_by_id_and_missing_parameters_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
