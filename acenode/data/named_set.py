@@ -5,6 +5,8 @@ A set is a folder with two files: `set.npz` (arrays, no pickles) and `about.json
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from acenode.files import read_json, write_json
 Task = Literal["forecast", "fill", "classify"]
 PARTS = ("train", "validation", "test")
 FORMAT = 1
+MAX_VALUES = 500_000_000  # of a stored set, gaps included
 FLOOR = 1e-9  # a variable that varies less than this is shifted, not scaled
 ROUNDING = 1e-9  # relative, of times
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -143,6 +146,18 @@ class NamedSet:
         """The longest time that a series lasts, in units of time."""
         return max(float(r.t[-1] - r.t[0]) for r in self.series)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short text that changes with the values, the parts and what is predicted, but not with name or title."""
+        found = hashlib.blake2b(digest_size=8)
+        found.update(json.dumps([self.variables, self.units, self.time_unit, self.time_origin, self.ids, self.task,
+                                 self.given, self.classes]).encode())
+        parts = (np.asarray(self.parts[part], np.int64) for part in PARTS)
+        for array in (*(x for r in self.series for x in (r.t, r.x, r.m)), *parts, self.labels, self.links):
+            if array is not None:
+                found.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
     def save(self, folder: Path) -> None:
         """Write the set into a folder, which is made if it does not exist."""
         offsets = np.concatenate([[0], np.cumsum([len(r.t) for r in self.series])]).astype(np.int64)
@@ -182,6 +197,9 @@ class NamedSet:
 
 def _unpacked(about: Mapping[str, Any], stored: Mapping[str, np.ndarray]) -> dict[str, Any]:
     variables, offsets = tuple(about["variables"]), stored["offsets"]
+    if len(stored["mask"]) * len(variables) > MAX_VALUES:
+        raise ValueError(f"it claims {len(stored['mask']):,} rows of {len(variables):,} variables, more than "
+                         f"{MAX_VALUES:,} values")
     m = np.unpackbits(stored["mask"], axis=1, count=len(variables)).astype(bool)
     x = np.zeros(m.shape)
     x[m] = stored["values"]

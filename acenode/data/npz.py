@@ -11,6 +11,7 @@ import numpy as np
 
 from acenode.data.disk import replacing
 
+MAX_BYTES = 8_000_000_000  # of all arrays that are read from a file
 MAX_RATIO = 1100  # of sizes before and after compression; deflate reaches 1032
 
 
@@ -27,6 +28,9 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Read the named arrays of an npz file. A ValueError says in a few words what is wrong with the file."""
     try:
         with zipfile.ZipFile(path) as archive:
+            claimed = sum(_checked_bytes(archive, name) for name in names)
+            if claimed > MAX_BYTES:
+                raise ValueError(f"it claims {claimed / 1e9:.1f} GB, and at most {MAX_BYTES / 1e9:.0f} GB are read")
             return {name: _read_member(archive, name) for name in names}
     except KeyError as error:
         raise ValueError("an array is missing from it") from error
@@ -36,18 +40,24 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
         raise ValueError("it is incomplete, or not an npz file") from error
 
 
+def _checked_bytes(archive: zipfile.ZipFile, name: str) -> int:
+    """Return how much memory an array asks for; raise a ValueError if the file does not have that much."""
+    stored = archive.getinfo(f"{name}.npy")
+    with archive.open(stored) as entry:
+        claimed = _claimed_bytes(entry, name)
+    if claimed > stored.file_size or stored.file_size > MAX_RATIO * stored.compress_size + 1_000_000:
+        raise ValueError(f"{name} claims {claimed / 1e9:.1f} GB, which the file does not have")
+    return claimed
+
+
 def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(f"{name}.npy") as entry:
-        claimed, stored = _claimed_bytes(entry, name), archive.getinfo(f"{name}.npy")
-        if claimed > stored.file_size or stored.file_size > MAX_RATIO * stored.compress_size + 1_000_000:
-            raise ValueError(f"{name} claims {claimed / 1e9:.1f} GB, which the file does not have")
     with archive.open(f"{name}.npy") as entry:
         try:
             return np.lib.format.read_array(entry, allow_pickle=False)
         except ValueError as error:
             raise ValueError(f"{name} is not a plain array") from error
         except MemoryError as error:
-            raise ValueError(f"{name} needs {claimed / 1e9:.1f} GB, more than there is memory") from error
+            raise ValueError(f"{name} needs more than there is memory") from error
 
 
 def _claimed_bytes(entry: IO[bytes], name: str) -> int:

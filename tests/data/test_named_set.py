@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from acenode.data import named_set
 from acenode.data.named_set import NamedSet, Record, check_name
 from acenode.errors import UserError
 
@@ -69,6 +70,25 @@ def test_a_missing_or_damaged_set_says_what_to_do(tmp_path):
     (tmp_path / "about.json").write_text("[]")
     with pytest.raises(UserError, match="import it again"):
         NamedSet.load(tmp_path)
+
+
+def test_more_values_than_a_set_may_have_are_not_allocated(tmp_path, monkeypatch):
+    """A byte of the mask claims as many values as the set has variables."""
+    small().save(tmp_path)
+    monkeypatch.setattr(named_set, "MAX_VALUES", 20)
+    monkeypatch.setattr(np, "unpackbits", lambda *a, **k: pytest.fail("it was allocated"))
+    with pytest.raises(UserError, match="it claims 12 rows of 2 variables, more than 20 values"):
+        NamedSet.load(tmp_path)
+
+
+def test_a_fingerprint_is_of_the_content_not_of_the_name(tmp_path):
+    s = small()
+    s.save(tmp_path)
+    assert NamedSet.load(tmp_path).fingerprint == s.fingerprint
+    assert replace(s, name="renamed", title="Other", note="moved").fingerprint == s.fingerprint
+    changed = [{"series": (record(1e-9), *s.series[1:])}, {"variables": ("level", "rain")}, {"units": ("cm", "")},
+               {"given": 1.5}, {"parts": {**s.parts, "train": np.array([0])}}, {"ids": tuple("abce")}]
+    assert len({s.fingerprint, *(replace(s, **change).fingerprint for change in changed)}) == 7
 
 
 FAULTS = {

@@ -125,7 +125,8 @@ def test_named_variables_are_forecast_in_their_own_units(tmp_path: Path) -> None
     later = x.copy()
     later[-1] = 1.0
     early = np.where(np.arange(len(t))[:, None] == 1, np.nan, x)
-    for wrong, message in (([], "no series"), ([(t, x[:, :2])], "the model takes"), ([(t, x * np.nan)], "has no values"),
+    for wrong, message in (([], "no series"), ([(t, x[:, :2])], "the model takes"),
+                           ([(t, x * np.nan)], "has no values"),
                            ([(t[:2], x[:2])], "nothing to forecast: add the times"),
                            ([(t, later)], "values that are not in its first 12 weeks"),
                            ([(t, early)], "row of NaN less than 11 weeks after its beginning"),
