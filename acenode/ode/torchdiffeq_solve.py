@@ -16,7 +16,8 @@ from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of, slopes_of
 from acenode.ode.tableaus import TABLEAUS, TSIT5
 
-ADAMS_ORDER = 4  # of explicit_adams: torchdiffeq's default, 12, diverges on y' = -y unless the steps are tiny
+ADAMS = ("explicit_adams", "implicit_adams", "fixed_adams")
+ADAMS_ORDER = 4  # torchdiffeq's default, 12, diverges on y' = -y unless the steps are tiny
 
 
 class _MonitoredField(nn.Module):
@@ -92,7 +93,7 @@ def solve_torchdiffeq(field: VectorField, y: State, times: list[float], solver: 
     if not adaptive and solver.method != "scipy_solver":
         if solver.step_size is not None:
             options |= {"step_size": solver.step_size}
-        if solver.method == "explicit_adams":
+        if solver.method in ADAMS:
             options |= {"max_order": ADAMS_ORDER}
         if tableau is not None and len(times) > 2:  # not for the end alone: it costs one evaluation per time
             options |= {"interp": "cubic"}
