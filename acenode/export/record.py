@@ -44,7 +44,7 @@ def record(run: Run, folder: Path, *, note: str | None = None, commit: str | Non
         total: most bytes of the whole folder.
 
     Raises:
-        UserError: if the run is not finished or the folder would become larger than `total`.
+        UserError: if the run is not finished, its metrics are damaged, or the folder would become larger than `total`.
     """
     if run.status()["state"] != "finished":
         raise UserError(f"{run.id} is {run.status()['state']}: only a finished run can be recorded")
@@ -72,6 +72,22 @@ def check(runs: Sequence[Run]) -> None:
             raise UserError(f"{run.id} is {state}: only a finished run can be recorded")
         if run.recorded:
             raise UserError(f"{run.id} is a recorded run already: record it from the original")
+        _metrics(run)
+
+
+def _metrics(run: Run) -> list[dict[str, Any]]:
+    """Return all metrics of a run; raise a UserError if any are missing or damaged, which readers skip."""
+    try:
+        with run.open_metrics() as file:
+            lines = sum(1 for line in file if line.strip())
+        reason = "there are none"
+    except OSError as error:
+        lines, reason = 0, error.strerror or str(error)
+    found = run.metrics()[0]
+    if not found or len(found) < lines:
+        reason = f"{lines - len(found):,} of {lines:,} lines are damaged" if lines else reason
+        raise UserError(f"the metrics of {run.id} cannot be read ({reason}): restore metrics.jsonl, or train it again")
+    return found
 
 
 def folder_size(folder: Path) -> int:
@@ -91,7 +107,7 @@ def _files(run: Run, target: Path, note: str | None, commit: str | None, size: i
         "config.json": _json(record_parts.description(run.description(), earlier, note, commit), indent=2),
         "status.json": _json(record_parts.without_paths(status)),
         "result.json": result,
-        "metrics.jsonl.gz": record_parts.metrics(run.metrics()[0]),
+        "metrics.jsonl.gz": record_parts.metrics(_metrics(run)),
     }
     if (run.path / "log.txt").exists():
         log = (run.path / "log.txt").read_text(encoding="utf-8", errors="replace")

@@ -171,6 +171,28 @@ def test_what_cannot_be_recorded_is_refused(make: Make, running: Run, kept: Path
         record(copy, kept)
 
 
+@pytest.mark.parametrize(("damage", "words"), [
+    (lambda file: file.write_bytes(b""), "there are none"),
+    (lambda file: file.unlink(), "No such file"),
+    (lambda file: file.write_bytes(b"\0" * 100 + b"\n"), "1 of 1 lines are damaged"),
+    (lambda file: file.write_bytes(file.read_bytes()[:-9]), "1 of .* lines are damaged"),
+])
+def test_damaged_metrics_are_refused_before_anything_is_written(
+        damage: Callable[[Path], Any], words: str, make: Make, kept: Path, tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    good, run = make("mnist-ace-1", records=metrics(), outcome=result()), make("mnist-ace-2", records=metrics(),
+                                                                               outcome=result())
+    damage(run.path / "metrics.jsonl")
+    with pytest.raises(UserError, match=f"the metrics of mnist-ace-2 cannot be read .*{words}.*: restore "):
+        record(run, kept)
+    command = ["record", good.id, run.id, "--to", str(kept), "--runs", str(run.path.parent)]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "cannot be read" in error
+    assert not kept.exists()
+
+
 def test_the_command_prints_sizes(make: Make, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make("mnist-ace-1", records=metrics(), outcome=result(), snapshots={0: snapshot(0)})
     make("mnist-ace-2", records=metrics(), outcome=result(), status={"state": "stopped"})
