@@ -19,6 +19,7 @@ from .services import services
 
 VALUE, ATTENTION = "A variable", "How much a variable attends to another"
 DRAWN, ROW = 8, 120  # variables in the plot, pixels of each
+UNCHANGED = 1e-6  # standard deviations: less is rounding
 
 
 def offered(runs: list[ChartedRun]) -> list[ChartedRun]:
@@ -79,8 +80,7 @@ def _ask(task: NamedTask, names: list[str], kind: str, key: str) -> Held:
 
 def figure(found: WhatIf, held: Held, time_unit: str) -> go.Figure:
     """Draw the variables that change most, with and without what is held."""
-    size = np.abs(found.difference).max(0) / np.maximum(np.abs(found.without).std(0), 1e-9)
-    chosen = sorted(np.argsort(-size, kind="stable")[:DRAWN].tolist())
+    chosen = sorted(np.argsort(-found.sizes, kind="stable")[:DRAWN].tolist())
     made = make_subplots(len(chosen), 1, shared_xaxes=True, vertical_spacing=0.02)
     for row, v in enumerate(chosen, 1):
         for name, values, line in (("as it is", found.without, {"color": NEUTRAL, "dash": "dot"}),
@@ -96,12 +96,13 @@ def figure(found: WhatIf, held: Held, time_unit: str) -> go.Figure:
 
 
 def words(found: WhatIf, held: Held) -> str:
-    """Say which variable changes most, besides the held one."""
-    change = np.abs(found.difference).max(0)
+    """Say which variable changes most for its standard deviation, besides the held one."""
+    sizes = found.sizes
     if not held.source:
-        change[found.names.index(held.variable)] = 0.0
-    v = int(change.argmax())
-    if not change[v] > 1e-6:
+        sizes[found.names.index(held.variable)] = 0.0
+    v = int(sizes.argmax())
+    if not sizes[v] > UNCHANGED:
         return "No other variable changes: none attends to it."
     unit = f" {found.units[v]}" if found.units[v] else ""
-    return f"{found.names[v]} changes most, by up to {change[v]:.3g}{unit}."
+    change = np.abs(found.difference[:, v]).max()
+    return f"{found.names[v]} changes most, by up to {change:.3g}{unit} ({sizes[v]:.2g} standard deviations)."

@@ -153,6 +153,7 @@ class WhatIf:
         names, units: of the variables.
         t: (T,) times in the set's unit, from the start of the series.
         without, held: (T, V).
+        std: (V,) standard deviation of each variable in the training data.
     """
 
     names: tuple[str, ...]
@@ -160,11 +161,17 @@ class WhatIf:
     t: np.ndarray
     without: np.ndarray
     held: np.ndarray
+    std: np.ndarray
 
     @property
     def difference(self) -> np.ndarray:
         """How much holding changes each variable, (T, V)."""
         return self.held - self.without
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The largest change of each variable, (V,), in standard deviations, so that variables can be compared."""
+        return np.abs(self.difference).max(0) / self.std
 
 
 def what_if(run: Run, root: Path, series: str, holds: Sequence[Held]) -> WhatIf:
@@ -211,6 +218,6 @@ def forecast_with(task: NamedTask, series: str, holds: Sequence[Held]) -> WhatIf
     t = np.linspace(*batch.span, GRID)[1:]
     batch = replace(batch, reference=references_at(batch.seen, t, source.task)).to(task.device)
     breaks = [edge for held in wanted for edge in (held.start, held.end)]
-    found = [solve_with(task.model, batch, t.tolist(), h, breaks)[0].double().cpu().numpy() * source.std + source.mean
-             for h in ((), wanted)]
-    return WhatIf(source.variables, source.units, t * source.duration, *found)
+    without, with_holds = (solve_with(task.model, batch, t.tolist(), h, breaks)[0].double().cpu().numpy() * source.std
+                           + source.mean for h in ((), wanted))
+    return WhatIf(source.variables, source.units, t * source.duration, without, with_holds, source.std)
