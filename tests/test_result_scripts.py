@@ -1,4 +1,4 @@
-"""The scripts behind docs/results.md: draws of targets, and the changes to ODE-RNN that need a closed form."""
+"""The scripts behind docs/results.md and docs/named.md: draws of targets, changes to ODE-RNN, and scores of links."""
 
 from __future__ import annotations
 
@@ -46,3 +46,17 @@ def test_intervals_of_the_published_code(monkeypatch: pytest.MonkeyPatch) -> Non
     found = euler_steps.euler_steps(t, backwards=False)
     assert found.dt.tolist() == pytest.approx([-0.01, 1.0, -0.01, -0.015])
     assert found.point.tolist() == [0, 1, 2, 3]
+
+
+def test_links_above_a_strength(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three variables: the strong link is found by the attention, the weak ones are not; and the recorded runs."""
+    module = script("named_links")
+    result = {"coupling": {"known": [[0, 0.9, 0.2], [0, 0, 0.3], [0, 0, 0]]},
+              "attention": {"mean": [[0, 3, 0], [1, 0, 0], [1, 1, 0]]}}
+    assert module.scores(result, 0.5) == {"attention": 1.0}
+    assert module.scores(result, 0.0)["attention"] == pytest.approx(1 / 3)
+    monkeypatch.setattr(sys, "argv", ["named_links.py"])
+    module.main()
+    out = capsys.readouterr().out
+    assert "correlation: 0.900" in out
+    assert "ace, 1 run: attention 0.847, influence 0.86" in out
