@@ -35,6 +35,8 @@ def show(entries: list[Entry]) -> list[Entry]:
 
 def matches(entry: Entry, text: str) -> bool:
     """Return True if every word of the text occurs in the run: id, state, notes, tags, error, `key=value` settings."""
+    if not text.strip():
+        return True
     searched = " ".join([entry.id, labels.state_name(entry), entry.data or "", entry.data_note,
                          entry.notes, *entry.tags, entry.error or "",
                          *(f"{k}={v}" for k, v in entry.config.items())]).lower()

@@ -36,7 +36,8 @@ class Services:
                 from acenode.execution.launcher import Launcher
 
                 self._launcher = Launcher(self.store, self.data_root)
-                self._launcher.recover()
+                self._launcher.recover([e.run for e in self.catalogue.entries()
+                                        if e.state == "interrupted" and not e.recorded])
             return self._launcher
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -190,10 +190,14 @@ class Launcher:
                 job.thread.join(timeout)
         self.pool.close()
 
-    def recover(self) -> list[Run]:
-        """Mark runs that a dead process left queued or running as interrupted, and return them."""
+    def recover(self, runs: Iterable[Run] | None = None) -> list[Run]:
+        """Mark runs that a dead process left queued or running as interrupted, and return them.
+
+        Args:
+            runs: the runs to look at, if it is known which are interrupted; by default all of the folder.
+        """
         left = []
-        for run in self.store:
+        for run in self.store if runs is None else runs:
             with contextlib.suppress(Exception):  # one bad folder, or one that cannot be written, stops nobody
                 status = run.status()
                 if status["state"] == "interrupted" and run.stored_state() != "interrupted":

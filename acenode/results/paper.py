@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from acenode import experiments
@@ -156,10 +157,14 @@ def beside(config: Config, changed: Mapping[str, Any], partial: object = False,
 def long_enough(config: Config, epochs: int) -> bool:
     """Return True if so many epochs are enough to measure a method, compared with its default on the full data."""
     try:
-        default = experiments.get(config.experiment).configure(config.method, "full").get("epochs")
+        return epochs >= SHORTEST * _default_epochs(config.experiment, config.method)
     except UserError:  # a method that this version does not have
         return False
-    return epochs >= SHORTEST * int(default)
+
+
+@lru_cache
+def _default_epochs(experiment: str, method: str) -> int:
+    return int(experiments.get(experiment).configure(method, "full").get("epochs"))
 
 
 def printed(experiment: str) -> Iterator[tuple[str, dict[str, Any]]]:

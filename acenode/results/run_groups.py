@@ -10,7 +10,6 @@ identify a group:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -27,6 +26,7 @@ from acenode.runs.catalogue import Entry
 REPEATED = frozenset({"seed", "fold"})
 RECORDING = frozenset({"snapshots", "checkpoint_seconds", "analysis"})
 IGNORED = REPEATED | RECORDING | {"device"}
+NOT_SETTINGS = frozenset({"seed", "device"})  # of a configuration: arguments that no setting depends on
 QUESTION = ("task", "sample", "targets", "cut")  # values measured under different ones are not comparable
 LEADING = ("size", "attention", "task", "sample")  # the defaults of other settings depend on these
 
@@ -42,16 +42,42 @@ def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
 
 def changed_in(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changed settings of a stored configuration; none if another version wrote it."""
-    return json.loads(_changed(json.dumps(config, sort_keys=True)))
+    try:
+        return dict(_changed(*_key(config)))
+    except TypeError:  # a value that no setting has
+        return {}
+
+
+def shared_config(config: Mapping[str, Any]) -> Config:
+    """Return a stored configuration without seed and device; those of many seeds are read once.
+
+    Raises:
+        UserError: another version wrote it.
+    """
+    try:
+        return _parsed(*_key(config))
+    except TypeError:
+        raise UserError("the configuration has a value that no setting has") from None
+
+
+def _key(config: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], tuple[type, ...]]:
+    """Return what identifies a configuration but for seed and device; with types, since 1 and True are equal."""
+    given = {k: v for k, v in config.items() if k not in NOT_SETTINGS}
+    return tuple(given.items()), tuple(map(type, given.values()))
 
 
 @lru_cache(maxsize=4096)
-def _changed(config: str) -> str:
+def _parsed(items: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> Config:
+    return Config.from_dict(dict(items))
+
+
+@lru_cache(maxsize=4096)
+def _changed(items: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> dict[str, Any]:
     try:
-        made = Config.from_dict(json.loads(config))
-        return json.dumps(changed_settings(experiments.get(made.experiment), made))
-    except (UserError, TypeError):
-        return "{}"
+        made = _parsed(items, types)
+        return changed_settings(experiments.get(made.experiment), made)
+    except UserError:
+        return {}
 
 
 def group_settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from acenode.config import Config
 from acenode.errors import UserError
 from acenode.results import paper
 from acenode.results.run_groups import (
@@ -17,10 +16,10 @@ from acenode.results.run_groups import (
     data_title,
     differing,
     group_settings,
-    measure_of,
     method_title,
     question_of,
     settings_text,
+    shared_config,
 )
 from acenode.results.study_answer import best_of
 from acenode.runs.catalogue import Entry
@@ -42,12 +41,12 @@ def runs_frame(entries: Iterable[Entry]) -> pd.DataFrame:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    changed = group_settings(entry.config)
+    changed, question = group_settings(entry.config), question_of(entry)
     return {
         "run": entry.id, "created": entry.created, "experiment": entry.experiment, "data": entry.data,
         "partial": entry.partial, "method": entry.method, "settings": settings_text(changed), "changed": changed,
-        "seed": entry.seed, "fold": entry.config.get("fold") or 0, "measure": measure_of(entry),
-        "question": question_of(entry), "paper": _paper(entry, changed), "params": entry.params,
+        "seed": entry.seed, "fold": entry.config.get("fold") or 0, "measure": question[0],
+        "question": question, "paper": _paper(entry, changed), "params": entry.params,
         "test": entry.value, "validation": entry.best, "test_last": entry.last_value, "validation_last": entry.last,
         "nfe": entry.test.get("nfe"), "seconds": entry.seconds,
     }
@@ -56,7 +55,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 def _paper(entry: Entry, changed: dict[str, Any]) -> str:
     """Return the paper's value for what a run trained, or nothing."""
     try:
-        value = paper.beside(Config.from_dict(entry.config), changed, entry.partial)
+        value = paper.beside(shared_config(entry.config), changed, entry.partial)
     except UserError:  # written by another version
         return ""
     return str(value) if value else ""

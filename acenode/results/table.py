@@ -41,11 +41,12 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
              and e.test.get(metric) is not None]
     runs = runs_frame(found).assign(value=[e.test[metric] * unit.scale for e in found])  # type: ignore[operator]
     summary = over_seeds(runs, "value", KEY)
-    configs = {run: Config.from_dict(entry.config) for run, entry in zip(runs["run"], found, strict=True)}
+    configs = {entry.id: entry.config for entry in found}
     rows = {}
     for key, own in runs.sort_values("created", kind="stable").groupby(KEY, sort=False):
         first = own.iloc[0]
-        rows[key] = _row(experiment, metric, configs[first["run"]], first["changed"], bool(first["partial"])) | {
+        config = Config.from_dict(configs[first["run"]])
+        rows[key] = _row(experiment, metric, config, first["changed"], bool(first["partial"])) | {
             "params": int(first["params"]), **summary.loc[key].to_dict()}
     for method, given in [*((m, {}) for m in experiment.methods), *paper.printed(experiment.name)]:
         with suppress(UserError):  # a method or setting that this version does not have

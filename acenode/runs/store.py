@@ -290,7 +290,11 @@ class RunStore:
     def __iter__(self) -> Iterator[Run]:
         """Iterate over all folders that may be runs, by name."""
         if self.root.is_dir():
-            yield from (self._run(p) for p in sorted(self.root.iterdir()) if self._may_be_run(p))
+            with os.scandir(self.root) as found:  # says which are folders without asking for each
+                names = sorted(p.name for p in found if p.is_dir() and not p.name.startswith(".") and p.name != STUDIES)
+            for path in map(self.root.joinpath, names):
+                if not self._is_recorded_folder(path):
+                    yield self._run(path)
 
     def recorded_runs(self) -> Iterator[Run]:
         """Iterate over the recorded runs by name, without those that are runs of the folder as well."""
