@@ -17,14 +17,19 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MAX_JSON = 100_000_000  # bytes
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # errors of a full disk, a quota and a size limit
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces `target` when the block succeeds and is deleted when it fails."""
+def replacing(target: Path, *, make_folder: bool = True) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces `target` when the block succeeds and is deleted when it fails.
+
+    Without `make_folder`, a missing folder is a FileNotFoundError.
+    """
     part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
         with create(part) as handle:
             yield handle
             handle.flush()
@@ -45,9 +50,9 @@ def discard(path: Path) -> None:
         path.unlink()
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes, *, make_folder: bool = True) -> None:
     """Write `content` to `path`. Readers see the old file or the new one; after a failure the old one remains."""
-    with replacing(path) as file:
+    with replacing(path, make_folder=make_folder) as file:
         file.write(content)
 
 
@@ -66,9 +71,14 @@ def stamp(path: Path | str) -> Stamp | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def write_json(path: Path, value: Any, indent: int | None = None) -> None:
+def json_bytes(value: Any, indent: int | None = None) -> bytes:
+    """Return a value as JSON. NaN and infinity raise a ValueError."""
+    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode()
+
+
+def write_json(path: Path, value: Any, indent: int | None = None, *, make_folder: bool = True) -> None:
     """Write a value as JSON, atomically. NaN and infinity raise a ValueError."""
-    write_atomic(path, json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode())
+    write_atomic(path, json_bytes(value, indent), make_folder=make_folder)
 
 
 def open_regular(path: Path) -> BinaryIO:

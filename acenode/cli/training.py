@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from acenode.cli.common import print_json, run_store
@@ -28,7 +29,8 @@ def train(options: Namespace) -> int:
     try:
         return _execute(run, options)
     except UserError:  # training never started, so there is nothing to keep
-        run.delete()
+        with suppress(FileNotFoundError):
+            run.delete()
         raise
 
 

@@ -12,7 +12,6 @@ from filelock import FileLock, Timeout
 from acenode import files
 from acenode.errors import UserError
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -68,7 +67,7 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
 def disk_error(error: OSError, target: Path) -> UserError:
     """Return a UserError that says what is wrong with the disk and what to do about it."""
     elsewhere = "set ACENODE_DATA to another folder"
-    if error.errno in _FULL:
+    if error.errno in files.NO_ROOM:
         return UserError(f"no space left on the disk for {target}: free some, or {elsewhere}")
     if error.errno in _DENIED:
         return UserError(f"{target.parent} is not writable: change its permissions, or {elsewhere}")

@@ -25,9 +25,9 @@ from acenode.execution.engine_choice import choose_engine
 from acenode.execution.environment import describe, device_of, run_context, warnings_logged
 from acenode.execution.run_listener import Progress, RunListener
 from acenode.experiments.base import LabTask
-from acenode.files import write_json
+from acenode.files import NO_ROOM
 from acenode.runs.store import Run, RunStore
-from acenode.runs.writer import RunWriter, json_value
+from acenode.runs.writer import RunDeletedError, RunWriter, json_value
 from acenode.training.trainer import Trainer, TrainingError
 
 KEPT_STATUS = ("progress", "epoch", "epochs", "seconds", "best", "last", "metric")  # shown until training reports anew
@@ -89,13 +89,13 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         except Exception as exception:
             state, error = "failed", error_message(exception)
             if isinstance(exception, UserError):
-                writer.status("failed", error=error)
+                with contextlib.suppress(OSError, RunDeletedError):
+                    writer.end("failed", error)
                 raise
         if state == "finished":
             writer.values["progress"] = 1.0
         with contextlib.suppress(OSError):  # the disk may be full
-            writer.status(state, error=error)
-            writer.log(state + (f": {error}" if error else ""))
+            writer.end(state, error)
     finally:
         writer.release()
     return Outcome(run, state, metrics, seconds, params, error)
@@ -216,14 +216,13 @@ def _check_test(metrics: dict[str, float], config: Config) -> None:
 
 def _write_result(result: dict[str, Any], task: LabTask, writer: RunWriter) -> None:
     """Write result.json, first without and then with the analysis, which may fail."""
-    path = writer.path / "result.json"
-    write_json(path, json_value(result))
+    size = writer.write_result(result)
     try:
-        write_json(path, json_value(result | task.report()))
+        size = writer.write_result(result | task.report())
     except Exception as exception:
         writer.log(f"no analysis: {error_message(exception)}")
     writer.values |= json_value({k: result[k] for k in IN_STATUS})
-    writer.values["result_bytes"] = path.stat().st_size  # identifies the result that these values are from
+    writer.values["result_bytes"] = size  # identifies the result that these values are from
 
 
 def error_message(exception: Exception) -> str:
@@ -232,6 +231,8 @@ def error_message(exception: Exception) -> str:
         return str(exception)
     if is_out_of_memory(exception):
         return "out of memory: use a smaller batch_size, gradient=checkpointed, or another device"
+    if isinstance(exception, OSError) and exception.errno in NO_ROOM:
+        return f"no room for the run's files ({exception.strerror}): free disk space, then resume the run"
     if isinstance(exception, OSError):
         file = exception.filename or "a file of the run"
         return f"{exception.strerror or exception}: {file} could not be written or read"

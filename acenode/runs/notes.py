@@ -36,10 +36,10 @@ def write_notes(run: Run, notes: str, tags: Iterable[str]) -> Notes:
     leave the file unchanged."""
     run.refuse_recorded("annotated")
     kept = _checked(notes, tags)
-    if not run.path.is_dir():  # writing would recreate the folder of a deleted run
-        raise UserError(f"{run.id} no longer exists: it was deleted")
     try:
-        write_json(run.path / FILE, {"notes": kept.notes, "tags": list(kept.tags)})
+        write_json(run.path / FILE, {"notes": kept.notes, "tags": list(kept.tags)}, make_folder=False)
+    except FileNotFoundError:
+        raise UserError(f"{run.id} no longer exists: it was deleted") from None
     except OSError as error:
         raise UserError(f"the notes of {run.id} cannot be written ({error.strerror or error}): fix that, "
                         "then save them again") from None

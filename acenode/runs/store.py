@@ -31,7 +31,7 @@ import numpy as np
 
 from acenode.config import FORMAT, Config
 from acenode.errors import UserError
-from acenode.files import open_regular, parse_json, read_json, write_json
+from acenode.files import NO_ROOM, open_regular, parse_json, read_json, write_json
 from acenode.runs.compact_arrays import decode
 from acenode.runs.process import alive, identity
 
@@ -115,7 +115,7 @@ class Run:
         """Write a state without training the run; the other values of the status stay."""
         self.refuse_recorded("changed")
         status = self._read("status.json") | {"state": state, "heartbeat": time.time(), "process": identity(), **values}
-        write_json(self.path / "status.json", status)
+        write_json(self.path / "status.json", status, make_folder=False)  # a deleted run stays deleted
 
     def result(self) -> dict[str, Any] | None:
         """Read result.json; None if the run has not finished."""
@@ -236,10 +236,15 @@ class RunStore:
                 continue
             except OSError as error:
                 raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): use --runs DIR") from None
-        write_json(run.path / "config.json", {"format": FORMAT, "id": run.id, "created": time.time(),
-                                              "config": config.to_dict(), **extra}, indent=2)
-        write_json(run.path / "status.json", {"state": "queued", "progress": 0.0, "heartbeat": time.time(),
-                                              "process": identity(), "error": None})
+        try:
+            write_json(run.path / "config.json", {"format": FORMAT, "id": run.id, "created": time.time(),
+                                                  "config": config.to_dict(), **extra}, indent=2)
+            write_json(run.path / "status.json", {"state": "queued", "progress": 0.0, "heartbeat": time.time(),
+                                                  "process": identity(), "error": None})
+        except OSError as error:
+            shutil.rmtree(run.path, ignore_errors=True)  # half a run is of no use
+            remedy = "free disk space, or use" if error.errno in NO_ROOM else "use"
+            raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): {remedy} --runs DIR") from None
         return run
 
     def open(self, name: str) -> Run:

@@ -15,10 +15,17 @@ import torch
 from filelock import BaseFileLock
 
 from acenode.errors import UserError
-from acenode.files import discard, write_atomic, write_json
+from acenode.files import discard, json_bytes, write_atomic, write_json
 from acenode.runs.lock import try_lock
 from acenode.runs.process import identity
+from acenode.runs.reserve import Reserve
 from acenode.runs.store import Run
+
+HEARTBEAT_SECONDS = 1.0  # shortest time between two updates of status.json
+
+
+class RunDeletedError(UserError):
+    """The folder of the run was deleted while the run was trained."""
 
 
 class RunWriter:
@@ -28,7 +35,8 @@ class RunWriter:
         self.run, self.path = run, run.path
         self.lock: BaseFileLock | None = None
         self.values: dict[str, Any] = {}  # written to status.json beside the state
-        self.heartbeat_time = 0.0  # when status.json was last written (time.time)
+        self.reserve = Reserve(run.path / "status.json")
+        self.heartbeat_time = -math.inf  # when status.json was last written (time.monotonic)
         self.checkpoint_time = 0.0  # when the last checkpoint was written (time.monotonic)
         self.best_epoch: int | None = None  # of the parameters in best.safetensors
 
@@ -42,8 +50,10 @@ class RunWriter:
             raise UserError(f"{self.run.id} is being trained already: stop it first with `acenode stop {self.run.id}`")
         for part in self.path.rglob(".*.part"):  # left by a process that was killed while writing
             discard(part)
+        self.reserve.make()
 
     def release(self) -> None:
+        self.reserve.discard()
         if self.lock is not None:
             self.lock.release()
 
@@ -51,32 +61,64 @@ class RunWriter:
 
     def status(self, state: str, **values: Any) -> None:
         """Write status.json now."""
+        self._check_exists()
+        write_json(self.path / "status.json", self._status(state, values), make_folder=False)
+
+    def end(self, state: str, error: str | None) -> None:
+        """Write the last status, in the reserved space if the disk is full, and then a line to the log."""
+        self._check_exists()
+        status = self._status(state, {"error": error})
+        try:
+            write_json(self.path / "status.json", status, make_folder=False)
+        except OSError:
+            self.reserve.use(json_bytes(status))
+        self.log(state + (f": {error}" if error else ""))
+
+    def _status(self, state: str, values: dict[str, Any]) -> dict[str, Any]:
         self.values |= values
-        self.heartbeat_time = time.time()
-        write_json(self.path / "status.json", {"state": state, "error": None, **self.values,
-                                               "heartbeat": self.heartbeat_time, "process": identity()})
+        self.heartbeat_time = time.monotonic()
+        return {"state": state, "error": None, **self.values, "heartbeat": time.time(), "process": identity()}
 
     def heartbeat(self, **values: Any) -> None:
-        """Update the progress; status.json is written at most once a second."""
+        """Update the progress; status.json is written at most once a second, also if the clock is set back."""
         self.values |= values
-        if time.time() - self.heartbeat_time > 1.0:
+        if time.monotonic() - self.heartbeat_time > HEARTBEAT_SECONDS:
             self.status("running")
 
     def describe(self, **values: Any) -> None:
         """Add values to config.json."""
         described = self.run.description()
         if any(described.get(k) != v for k, v in values.items()):
-            write_json(self.path / "config.json", described | values, indent=2)
+            write_json(self.path / "config.json", described | values, indent=2, make_folder=False)
 
     def log(self, line: str) -> None:
         """Append a line with the current time to log.txt."""
+        self._check_exists()
         with open(self.path / "log.txt", "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
+    def write_result(self, result: dict[str, Any]) -> int:
+        """Write result.json and return its size in bytes."""
+        self._check_exists()
+        write_json(self.path / "result.json", json_value(result), make_folder=False)
+        return (self.path / "result.json").stat().st_size
+
+    def _check_exists(self) -> None:
+        """Raise a UserError if the run was deleted: what is written now would bring back a part of it."""
+        if not (self.path / "config.json").exists():
+            raise RunDeletedError(f"{self.run.id} was deleted while it was trained")
+
+    def _write(self, folder: str, name: str, content: bytes) -> None:
+        """Write a file to a folder of the run, which is made if it is missing."""
+        self._check_exists()
+        (self.path / folder).mkdir(exist_ok=True)
+        write_atomic(self.path / folder / name, content, make_folder=False)
 
     # Metrics --------------------------------------------------------------------------------------------------
 
     def append(self, records: list[dict[str, Any]]) -> None:
         """Append records to metrics.jsonl in one write; numbers that are not finite become null."""
+        self._check_exists()
         lines = "".join(json.dumps(json_value(r)) + "\n" for r in records)
         with open(self.path / "metrics.jsonl", "ab") as file:
             file.write(lines.encode())
@@ -93,7 +135,7 @@ class RunWriter:
         """Write arrays to snapshots/ and return the size of the file in bytes."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        write_atomic(self.path / "snapshots" / f"{name}.npz", buffer.getvalue())
+        self._write("snapshots", f"{name}.npz", buffer.getvalue())
         return buffer.tell()
 
     def checkpoint(self, state: dict[str, Any]) -> None:
@@ -102,7 +144,7 @@ class RunWriter:
         metrics = self.path / "metrics.jsonl"
         buffer = io.BytesIO()
         torch.save({"trainer": state, "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0}, buffer)
-        write_atomic(self.path / "checkpoints" / "last.pt", buffer.getvalue())
+        self._write("checkpoints", "last.pt", buffer.getvalue())
         self.checkpoint_time = time.monotonic()
 
     def save_best(self, best: dict[str, Any]) -> None:
@@ -111,9 +153,9 @@ class RunWriter:
             return
         from safetensors.torch import save
 
-        write_atomic(self.path / "checkpoints" / "best.safetensors",
-                     save({k: v.contiguous() for k, v in best["model"].items()},
-                          {"epoch": str(best["epoch"] + 1), "value": repr(best["value"])}))
+        self._write("checkpoints", "best.safetensors",
+                    save({k: v.contiguous() for k, v in best["model"].items()},
+                         {"epoch": str(best["epoch"] + 1), "value": repr(best["value"])}))
         self.best_epoch = best["epoch"]
 
     def last_checkpoint(self, device: torch.device) -> dict[str, Any] | None:

@@ -240,13 +240,13 @@ def test_a_run_whose_last_state_could_not_be_written_can_be_resumed(launcher: La
     until_running(launcher, run)
     waiting = launcher.start(config())
 
-    def full(path: Path, value: Any, indent: int | None = None) -> None:
+    def full(*given: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     while run.status()["state"] != "running":
         assert run.id in launcher.active()
-    for place in ("acenode.runs.writer.write_json", "acenode.runs.store.write_json"):
-        monkeypatch.setattr(place, full)
+    for place in ("writer.write_json", "store.write_json", "reserve.Reserve.use"):
+        monkeypatch.setattr(f"acenode.runs.{place}", full)
     with pytest.raises(OSError, match="No space"):
         launcher.stop(waiting)
     launcher.stop(run)

@@ -187,7 +187,7 @@ def test_a_run_that_fails_later_keeps_curves_and_checkpoint(train: Train, monkey
 
 def test_a_full_disk_is_a_user_error(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: RunWriter, *args: object, **values: object) -> None:
-        monkeypatch.setattr(RunWriter, "status", full)  # nothing can be written any more
+        monkeypatch.setattr(RunWriter, "end", full)  # nothing can be written any more
         raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
 
     monkeypatch.setattr(RunWriter, "append", full)

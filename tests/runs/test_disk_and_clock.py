@@ -1,0 +1,140 @@
+"""A full disk, a folder that is deleted during training, and a clock that is set back."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from quick_settings import QUICK
+
+from acenode import UserError, experiments, files
+from acenode.cli import main
+from acenode.config import Config
+from acenode.execution.execute import attempt, create, execute
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.reserve import SIZE, Reserve
+from acenode.runs.store import Run, RunStore
+from acenode.runs.writer import RunWriter
+
+
+def config(**given: Any) -> Config:
+    return experiments.get("mnist").configure("resnet", **QUICK | {"epochs": 2} | given)
+
+
+def full(path: Path) -> BinaryIO:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def without_clock(run: Run) -> list[dict[str, Any]]:
+    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
+
+
+def test_a_run_that_cannot_be_created_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    store = RunStore(tmp_path / "runs")
+    monkeypatch.setattr(files, "create", full)
+    with pytest.raises(UserError, match=r"No space left on device\): free disk space, or use --runs DIR"):
+        create(store, config())
+    assert list(store.root.iterdir()) == []
+    assert main(["train", "mnist", "--method", "resnet", "--runs", str(store.root)]) == 2
+    assert "free disk space" in capsys.readouterr().err
+    assert list(store.root.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_leaves_the_reason_and_a_run_to_resume(tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RunStore(tmp_path / "runs")
+    reference, run = (create(store, config()) for _ in range(2))
+    execute(reference, tmp_path)
+    real = files.create
+
+    def fills_up(path: Path) -> BinaryIO:
+        return full(path) if (run.path / "checkpoints" / "last.pt").exists() else real(path)
+
+    monkeypatch.setattr(files, "create", fills_up)
+    outcome = execute(run, tmp_path)
+    words = "no room for the run's files (No space left on device): free disk space, then resume the run"
+    assert (outcome.state, outcome.error) == ("failed", words)
+    assert (run.status()["state"], run.status()["error"]) == ("failed", words)
+    assert list(run.path.rglob(".*.part")) == []
+    (entry,) = (e for e in Catalogue(store).entries() if e.id == run.id)
+    assert (entry.state, entry.error) == ("failed", words)
+    monkeypatch.undo()
+    assert execute(run, tmp_path).state == "finished"
+    assert without_clock(run) == without_clock(reference)
+    assert list(run.path.rglob(".*.part")) == []
+
+
+def test_the_reserve_is_disk_space_that_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "status.json"
+    target.write_bytes(b"old")
+    reserve = Reserve(target)
+    reserve.make()
+    assert reserve.path.stat().st_blocks * 512 >= SIZE  # space, not a hole
+    monkeypatch.setattr(files, "create", full)
+    reserve.use(b"last")
+    assert [p.name for p in tmp_path.iterdir()] == ["status.json"]
+    assert target.read_bytes() == b"last"
+    with pytest.raises(FileNotFoundError):
+        reserve.use(b"again")
+    reserve.discard()
+
+
+@pytest.mark.parametrize("leave", [(), ("lock",), ("lock", "log.txt")])
+def test_a_run_deleted_during_training_stays_deleted(leave: tuple[str, ...], tmp_path: Path) -> None:
+    run = create(RunStore(tmp_path / "runs"), config())
+
+    def delete(status: dict[str, Any]) -> None:
+        if status["epoch"] == 1 and (run.path / "config.json").exists():
+            for path in run.path.iterdir():
+                if path.name not in leave:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if not leave:
+                run.path.rmdir()
+
+    with pytest.raises(UserError, match=f"{run.id} was deleted while it was trained"):
+        execute(run, tmp_path, progress=delete)
+    assert run.path.exists() == bool(leave)
+    assert not leave or sorted(p.name for p in run.path.iterdir()) == sorted(leave)
+
+
+def test_a_deleted_run_does_not_come_back_with_its_state(tmp_path: Path) -> None:
+    import threading
+
+    run = create(RunStore(tmp_path / "runs"), config())
+    status = run.status()
+    shutil.rmtree(run.path)
+    assert attempt(run, tmp_path, threading.Event()) is None
+    real = Run._read
+    try:
+        Run._read = lambda self, name: dict(status)  # type: ignore[method-assign]  # deleted after the status was read
+        with pytest.raises(FileNotFoundError):
+            run.set_state("stopped")
+    finally:
+        Run._read = real  # type: ignore[method-assign]
+    assert not run.path.exists()
+
+
+def test_a_clock_that_is_set_back_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RunStore(tmp_path / "runs")
+    now = [time.time()]
+
+    def back() -> float:
+        now[0] -= 3600.0
+        return now[0]
+
+    run = create(store, config())
+    monkeypatch.setattr(time, "time", back)
+    writer = RunWriter(run)
+    monkeypatch.setattr("acenode.runs.writer.HEARTBEAT_SECONDS", -1.0)
+    writer.status("running")
+    for progress in (0.1, 0.2):
+        writer.heartbeat(progress=progress)
+        assert run.status()["progress"] == progress
+    assert execute(run, tmp_path).state == "finished"
+    (entry,) = Catalogue(store).entries()
+    assert (entry.state, entry.other_seconds) == ("finished", None)
