@@ -14,7 +14,7 @@ from acenode.results import metric_format
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import components, labels, messages, navigation, recorded_choice, result_tabs
+from . import components, labels, messages, navigation, recorded_choice, result_tabs, run_details
 from .labels import for_charts as for_charts
 from .services import services
 from .url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
@@ -121,6 +121,7 @@ def show(experiment: Experiment, shown: list[Entry]) -> None:
                 with st.container(border=True):
                     _show_controls(experiment, entry)
                     result_tabs.show_numbers(entry)
+                    run_details.warn_if_changed(entry)
     _choose(entries, _selection_key(experiment))
     if shown:
         metric = metric_format.of(experiment.metric.name, experiment.name)

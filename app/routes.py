@@ -23,6 +23,7 @@ from starlette.routing import Route
 from acenode.errors import UserError
 from acenode.results import player_data
 from acenode.runs.entry import Entry
+from acenode.runs.metric_lines import without_checksums
 from acenode.runs.store import NAME
 
 from . import asset_files, playground_routes
@@ -89,8 +90,8 @@ def _live(name: str, offset: int) -> dict[str, Any]:
             more = bool(lines) and size - end > 0 and len(lines) > CHUNK // 2
     except OSError:
         pass  # the run has not started yet, or the file is damaged
-    return {"status": {k: _plain(status.get(k)) for k in STATUS_KEYS}, "lines": lines.decode("utf-8", "replace"),
-            "offset": end, "more": more}
+    text = without_checksums(lines).decode("utf-8", "replace")
+    return {"status": {k: _plain(status.get(k)) for k in STATUS_KEYS}, "lines": text, "offset": end, "more": more}
 
 
 def _plain(value: Any) -> Any:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from functools import lru_cache
+
 import streamlit as st
 
 from acenode.errors import UserError
+from acenode.files import Stamp, stamp
 from acenode.runs import notes
 from acenode.runs.entry import Entry
+from acenode.runs.store import Run
 
 from . import export, labels, messages
 from .services import services
@@ -17,6 +22,7 @@ def show(entry: Entry) -> None:
     st.subheader(messages.escape(entry.id))
     if entry.error:
         messages.error(entry.error)
+    warn_if_changed(entry)
     left, right = st.columns(2, gap="large")
     with left:
         if entry.recorded:
@@ -25,6 +31,21 @@ def show(entry: Entry) -> None:
             _show_annotations(entry)
     with right:
         export.show(entry)
+
+
+def warn_if_changed(entry: Entry) -> None:
+    """Warn if a line of the curves of a run that does not train was changed, on the page and once in the log."""
+    if not entry.busy and (changed := _changed_metrics(entry.run, stamp(entry.path / "metrics.jsonl"))):
+        st.warning(messages.escape(changed), icon=":material/warning:")
+
+
+@lru_cache(maxsize=256)
+def _changed_metrics(run: Run, at: Stamp | None) -> str:
+    """Check a file with this stamp, and log what was changed."""
+    changed = run.changed_metrics() if at is not None else ""
+    if changed:
+        logging.getLogger(__name__).warning("%s: %s", run.id, changed)
+    return changed
 
 
 def _show_recorded(entry: Entry) -> None:

@@ -69,8 +69,9 @@ def show(options: Namespace) -> int:
 
     run = run_store(options, to_read=True).open(options.run_id)
     description, status, result = run.description(), run.status(), run.result()
+    changed = run.changed_metrics()
     if options.json:
-        print_json({**description, "status": status, "result": result})
+        print_json({**description, "status": status, "result": result, **({"warning": changed} if changed else {})})
         return 0
     state = "recorded" if run.recorded else status["state"]
     print(f"{run.id}: {state}" + (f" ({status['error']})" if status.get("error") else ""))
@@ -96,6 +97,8 @@ def show(options: Namespace) -> int:
         print(f"  best epoch           {result['best_epoch']}")
     elif status["state"] in ("stopped", "interrupted", "failed"):
         print(f"  {100 * float(status.get('progress') or 0):.0f}% done; continue with: acenode resume {run.id}")
+    if changed:
+        print(f"  warning              {changed}")
     return 0
 
 

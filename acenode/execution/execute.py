@@ -190,6 +190,8 @@ def _restore(trainer: Trainer, device: torch.device, writer: RunWriter, listener
         listener.write_snapshot(0)
     else:
         writer.truncate_metrics(saved["metrics_bytes"])
+        if changed := writer.run.changed_metrics():
+            writer.log(changed)
         trainer.load_state_dict(saved["trainer"])
         writer.log(f"resumed on {device} at epoch {trainer.epoch}, iteration {trainer.iteration}")
 

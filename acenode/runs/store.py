@@ -32,6 +32,7 @@ import numpy as np
 from acenode.config import FORMAT, Config
 from acenode.errors import UserError
 from acenode.files import NO_ROOM, open_regular, parse_json, read_json, write_json
+from acenode.runs import metric_lines
 from acenode.runs.compact_arrays import decode
 from acenode.runs.process import alive, identity
 
@@ -142,8 +143,17 @@ class Run:
             with contextlib.suppress(ValueError):  # a damaged line
                 record = parse_json(line, only_numbers=True)
                 if isinstance(record, dict) and all(_readable(v) for v in record.values()):
+                    record.pop(metric_lines.KEY, None)
                     records.append(record)
         return records, offset + end
+
+    def changed_metrics(self) -> str:
+        """Say which lines of metrics.jsonl were changed after they were written; empty if none were."""
+        try:
+            with self.open_metrics() as file:
+                return metric_lines.describe(metric_lines.changed_lines(file.read()))
+        except OSError:  # not written yet, or damaged
+            return ""
 
     def open_metrics(self) -> BinaryIO:
         """Open the metrics for reading; those of a recorded run are compressed. Raise an OSError if damaged."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import os
 import time
@@ -17,6 +16,7 @@ from filelock import BaseFileLock
 from acenode.errors import UserError
 from acenode.files import discard, json_bytes, write_atomic, write_json
 from acenode.runs.lock import try_lock
+from acenode.runs.metric_lines import encode
 from acenode.runs.process import identity
 from acenode.runs.reserve import Reserve
 from acenode.runs.store import Run
@@ -119,9 +119,9 @@ class RunWriter:
     def append(self, records: list[dict[str, Any]]) -> None:
         """Append records to metrics.jsonl in one write; numbers that are not finite become null."""
         self._check_exists()
-        lines = "".join(json.dumps(json_value(r)) + "\n" for r in records)
+        lines = b"".join(encode(json_value(r)) for r in records)
         with open(self.path / "metrics.jsonl", "ab") as file:
-            file.write(lines.encode())
+            file.write(lines)
 
     def truncate_metrics(self, size: int) -> None:
         """Cut metrics.jsonl to `size` bytes: drop what was written after the checkpoint that training resumes from."""
