@@ -38,7 +38,7 @@ def changed_lines(lines: bytes) -> list[int]:
     for number, line in enumerate(lines[:lines.rfind(b"\n") + 1].splitlines(), 1):
         end = _END.search(line)
         begun = begun or end is not None
-        if end is not None and int(end[1], 16) != zlib.crc32(line[:end.start()] + b"}") or begun and end is None:
+        if (end is not None and int(end[1], 16) != zlib.crc32(line[:end.start()] + b"}")) or (begun and end is None):
             changed.append(number)
     return changed
 
