@@ -24,6 +24,7 @@ NEUTRAL = "#8a94a3"  # visible on light and dark: for what belongs to no run
 MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
 CONFIG = {"displaylogo": False}
 LEGEND: dict[str, Any] = {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top"}  # below the chart
+NAMED = 3  # runs that a line lists
 HEADER = 92  # pixels above a figure's charts: titles, legend, and the buttons that appear on hover
 
 
@@ -78,9 +79,14 @@ def draw(figure: go.Figure, key: str, caption: str, without: list[ChartedRun]) -
 
 
 def note_missing(runs: list[ChartedRun]) -> None:
-    """Name the runs whose results lack what a chart shows."""
-    if runs:
-        st.caption(f"Not available for {messages.escape(', '.join(run.name for run in runs))}")
+    """Name the runs whose results lack what a chart shows, the first few in the line and all of them in its help."""
+    if not runs:
+        return
+    names = [messages.escape(run.name) for run in runs]
+    more = len(names) - NAMED
+    st.caption(f"Not available for {', '.join(names)}" if more < 1 else
+               f"Not available for {', '.join(names[:NAMED])} and {more} more run{'s' * (more > 1)}",
+               help="; ".join(names) if more > 0 else None)
 
 
 def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: str = "") -> str | None:

@@ -48,20 +48,20 @@ def show() -> None:
     _show_answer(found)
     _show_table(found)
     group_of = dict(zip(runs["run"], runs["group"], strict=True))
-    st.subheader("Curves")
+    st.header("Curves")
     drawn = live_runs.for_charts(chosen[:MAX_CURVES], group_of)
     bands = st.toggle("Average over seeds", True, key="bands", bind="query-params",
                       help="One line for each group, with a band for the spread over its seeds")
     components.curves("compare-curves", drawn, labels.measure_of(chosen[0]), bands=bands)
     _show_differences(chosen, group_of)
-    st.subheader("State h(t) and attention a(t)")
+    st.header("State h(t) and attention a(t)")
     played = [e.id for e in first_comparison.one_of_each(chosen, group_of)[:MAX_PLAYERS]]
     if len(chosen) > len(played):
         st.caption("One run of each group, of the same seed where there is one"
                    + f"; the first {MAX_PLAYERS} groups" * (len(set(group_of.values())) > MAX_PLAYERS))
     components.player("compare-player", sorted((run for run in drawn if run["id"] in played),
                                                key=lambda run: played.index(str(run["id"]))))
-    st.subheader("Results")
+    st.header("Results")
     if not any(e.state == "finished" for e in chosen):
         st.caption("None of these runs is finished yet.")
     result_tabs.show(chosen, "compare", group_of)
@@ -170,7 +170,7 @@ def _show_table(found: ComparedGroups) -> None:
 
 def _show_differences(chosen: list[Entry], group_of: dict[str, str]) -> None:
     """Show the settings in which the groups differ, one column for each group."""
-    st.subheader("Settings that differ")
+    st.header("Settings that differ")
     keys = differing(chosen)
     if not keys:
         st.caption(_ignored_differences(chosen))

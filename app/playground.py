@@ -14,7 +14,7 @@ def show() -> None:
     st.title(playground_texts.TITLE)
     st.markdown(playground_texts.INTRO)
     components.playground("playground", texts())
-    st.subheader("What is shown")
+    st.header("What is shown")
     st.markdown(playground_texts.HOW)
     st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:")
 

@@ -39,7 +39,7 @@ def _card(ace: PaperCell, entries: list[Entry]) -> str:
     title = escape(f"{experiments.get(ace.experiment).title}{task}")
     about = escape(f"Test {ace.format.heading}, {arrow}")
     note = escape(_repeats(rows))
-    return (f'<section><h4>{title}</h4><p>{about}</p><table><thead><tr><th>Method</th><th>Here</th><th>Paper</th></tr>'
+    return (f'<section><h3>{title}</h3><p>{about}</p><table><thead><tr><th>Method</th><th>Here</th><th>Paper</th></tr>'
             f'</thead><tbody>{body}</tbody></table><p>{note}</p></section>')
 
 

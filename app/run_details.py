@@ -19,7 +19,7 @@ from .services import services
 
 def show(entry: Entry) -> None:
     """Show what can be edited or exported of a run."""
-    st.subheader(messages.escape(entry.id))
+    st.header(messages.escape(entry.id))
     if entry.error:
         messages.error(entry.error)
     warn_if_changed(entry)

@@ -22,7 +22,7 @@ WORDS = {"helps": "helps", "hurts": "hurts", "unknown": "cannot be told"}
 
 def show(grid: StudyGrid) -> StudyReport | None:
     """Show the answer so far; return the evaluated study, None before a run has finished."""
-    st.subheader("Answer", anchor=False)
+    st.header("Answer", anchor=False)
     if not grid.finished:
         st.caption("No run is finished yet. The answer appears here with the first seeds.")
         return None
@@ -78,5 +78,5 @@ def show_figures(found: StudyReport) -> None:
     drawn = [{"name": f"{found.grid.study.name}-{figure.name}", "title": figure.title, "svg": figure.svg}
              for figure in figures(found)]
     if drawn:
-        st.subheader("Figures", anchor=False)
+        st.header("Figures", anchor=False)
         components.study_figures("study-figures", drawn)

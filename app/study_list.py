@@ -23,12 +23,12 @@ def show() -> None:
     st.caption(ABOUT)
     stored = StudyStore(services().store).list()
     if stored:
-        st.subheader("Your studies", anchor=False)
+        st.header("Your studies", anchor=False)
         _show_stored(stored, services().catalogue.entries())
     else:
         st.info("No studies yet. Choose a question below, then press **Start**: its runs are trained one after the "
                 "other, and the answer appears while they finish.", icon=":material/quiz:")
-    st.subheader("New study", anchor=False)
+    st.header("New study", anchor=False)
     name = st.selectbox("Experiment", study_links.experiment_names(), key="studies/experiment", width=260,
                         format_func=lambda n: experiments.get(n).title)
     study_links.show_presets(experiments.get(name or "mnist"))

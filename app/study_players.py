@@ -20,7 +20,7 @@ def show(grid: StudyGrid) -> None:
     first = study_players.fullest(found)
     if first is None:
         return
-    st.subheader("Trajectories", anchor=False)
+    st.header("Trajectories", anchor=False)
     titles = {repeat_title(grid.study, repeat): repeat for repeat in found}
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
         key = f"study/{grid.study.name}/repeat"

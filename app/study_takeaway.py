@@ -19,7 +19,7 @@ CODES = {"Commands": study_code.to_commands, "Python": study_code.to_python}
 
 def show(study: Study, found: StudyReport | None) -> None:
     """Offer downloads, and show tables and code to copy; before a run has finished, the code alone."""
-    st.subheader("Take away", anchor=False)
+    st.header("Take away", anchor=False)
     if found is not None:
         _show_downloads(study, found)
     names = [*(title for title, _ in TABLES.values() if found is not None), *CODES]

@@ -114,7 +114,7 @@ def _show_scores(found: AttentionScores, title: str) -> None:
     """Show a table of kinds of attention, and what can be told from it."""
     rows = "".join(f"<tr><td>{escape(r.kind)}</td><td>{escape(r.value)}</td><td>{escape(r.runs)}</td></tr>"
                    for r in found.rows)
-    st.html(f'<div class="ace-results"><section><h4>{escape(title)}</h4><p>{escape(found.metric)}</p><table><thead><tr>'
+    st.html(f'<div class="ace-results"><section><h3>{escape(title)}</h3><p>{escape(found.metric)}</p><table><thead><tr>'
             "<th>Attention</th><th>Mean ± standard deviation</th><th>Runs</th></tr></thead>"
             f"<tbody>{rows}</tbody></table>"
             f'<p class="finding">{escape(found.finding)}</p></section></div>')

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import synthetic_results as synthetic
-from acenode_app import class_charts, class_timeline, coupling, line_charts, records
+from acenode_app import charts, class_charts, class_timeline, coupling, line_charts, records
 from acenode_app.charts import ChartedRun, charted_runs
 
 from acenode.results import result_charts
@@ -18,6 +19,19 @@ def charted(root: Path) -> list[ChartedRun]:
     """Return all runs of a folder, ready for the charts."""
     entries = Catalogue(RunStore(root)).entries()
     return charted_runs(entries, [(e, result_charts.read(e.run.result(), e.state)) for e in entries])
+
+
+def test_runs_without_a_chart_are_listed_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(6):
+        synthetic.write(tmp_path, "physionet", "ace", 0.85, synthetic.mortality(n), seed=n)
+    runs, said = charted(tmp_path), []
+    monkeypatch.setattr(charts.st, "caption", lambda text, help=None: said.append((text.replace("\\", ""), help)))
+    charts.note_missing(runs[:3])
+    charts.note_missing(runs)
+    names = [run.name for run in runs]
+    assert said[0] == (f"Not available for {', '.join(names[:3])}", None)
+    assert said[1][0] == f"Not available for {', '.join(names[:3])} and 3 more runs"
+    assert said[1][1].replace("\\", "") == "; ".join(names)
 
 
 def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:

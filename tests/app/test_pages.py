@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -24,7 +25,7 @@ def no_exception(app: AppTest) -> AppTest:
 
 def page_text(app: AppTest) -> str:
     """Return all text of the page."""
-    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.subheader]
+    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.header]
     return "\n".join(str(part.value) for part in parts)
 
 
@@ -44,6 +45,16 @@ def test_page_with_finished_runs(name: str, page: Page, run_folder: RunFolder) -
         assert "ACE-ODE-Net" in app.dataframe[0].value.to_csv()
     if name == "mnist":
         assert any(m.label == "Test accuracy" for m in app.metric)
+
+
+@pytest.mark.parametrize("name", ["", "paper", "studies", "your-data", "playground", "compare", "runs"])
+def test_no_page_skips_a_level_of_headings(name: str, page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    app = no_exception(page(name, **({"runs": run.id} if name == "runs" else {})))
+    levels = [int(tag[1]) for tag in re.findall(r"\bh[1-6]\b", " ".join(
+        heading.tag for heading in [*app.title, *app.header, *app.subheader]))]
+    assert levels.count(1) == 1
+    assert 3 not in levels or 2 in levels
 
 
 @pytest.mark.parametrize("name", PAGES)
