@@ -130,7 +130,8 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
     centre, basis, pca = _plane((str(run.path), limits), own)
     predictions = [s.predictions for s in own]
     image = snapshots.images(arrays, probes)
-    ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in newest.ranges}
+    ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in newest.ranges
+              if all(key in s.ranges for s in own)}  # older snapshots may lack the influence
     config = _config(run)
     axis = time_axis(config, arrays)
     description = player_description.whole(
@@ -142,6 +143,8 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         predictions=None if None in predictions else predictions, pca=pca,
         measure=player_description.measure(arrays, own),
         no_attention=None if kind else player_description.no_attention(arrays),
+        named=player_snapshot.is_named(arrays),
+        influence=player_description.influence(ranges, arrays) if "influence" in ranges else None,
         attention=player_description.attention(kind, parts, ranges, arrays) if kind else None,
         features=player_description.features(parts, ranges, arrays) if "features" in parts else None,
         state={"size": parts["state"][2], **player_description.ends(ranges["state"])} if "state" in parts else None)
@@ -202,8 +205,9 @@ def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> 
             parts[key] = x
         elif key == "features":
             parts[key] = _levels(x[:, :, :about["features"]["channels"]], about["features"])
-        elif key == "attention":
-            parts[key] = _levels(x, about["attention"])
+        elif key in ("attention", "influence"):
+            if about[key] is not None:
+                parts[key] = _levels(x, about[key])
         else:
             parts[key] = _levels(x[:, :, :about["attention"]["channels"]], about["attention"]["each"])
     return _packed({k: v if v.dtype == np.uint8 else v.astype("<f4") for k, v in parts.items()},

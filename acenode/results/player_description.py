@@ -15,6 +15,8 @@ from acenode.results import attention_maps, attention_measure, collapse, player_
 from acenode.results.player_snapshot import Arrays, Range, SnapshotSummary
 from acenode.results.time_axis import TimeAxis
 
+INFLUENCE = ("Influence (|∂ḣ_i/∂h_j|), row i: how strongly the state of each other variable j changes the derivative "
+             "of variable i")
 NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
 
@@ -41,8 +43,7 @@ def names(config: Config | None, arrays: Arrays, probes: int) -> list[str] | Non
 
 def equal_rows(own: list[SnapshotSummary], arrays: Arrays, axis: TimeAxis | None) -> list[str]:
     """Return a note for each snapshot in which the rows of softmax(a) are equal at the end, else an empty text."""
-    what = "variable" if snapshots.coordinate_names(arrays, arrays["a"].shape[-1] if "a" in arrays else 0) else \
-        "coordinate"
+    what = "variable" if player_snapshot.is_named(arrays) else "coordinate"
     end = float(arrays["t"][-1])
     time = f"{end:.3g}" if axis is None else f"{end * axis.scale:.4g} {axis.unit}"
     return [collapse.note(s.row_distance, what, f"at the end (t = {time})") for s in own]
@@ -53,8 +54,8 @@ def whole(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
     empty: dict[str, Any] = {
         "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "subject": "sample", "names": None,
         "jumps": None, "classes": None, "image": None, "predictions": None, "attention": None, "features": None,
-        "state": None, "measure": None, "time": None, "equal_rows": [], "why": None, "notes": notes,
-        "no_attention": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
+        "named": False, "influence": None, "state": None, "measure": None, "time": None, "equal_rows": [], "why": None,
+        "notes": notes, "no_attention": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
     return empty | values
 
 
@@ -80,6 +81,14 @@ def attention(kind: attention_maps.MapKind, parts: dict[str, tuple[int, ...]], r
         about["each"] = {**ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
                          "total": arrays["a"].shape[2]}
     return about
+
+
+def influence(ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
+    """Describe the maps of the influence between named variables."""
+    size = full_size(arrays["influence"])
+    return {"kind": "influence", "title": INFLUENCE, "rows": "i", "columns": "j", "shape": size, "full": size,
+            "names": snapshots.coordinate_names(arrays, size[0]), **ends(ranges["influence"]),
+            "largest_change": ranges["influence"][2]}
 
 
 def measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None:

@@ -75,7 +75,10 @@ def summarise(found: Snapshot | str, limits: Limits) -> SnapshotSummary:
     some = np.rint(np.linspace(0, len(h) - 1, min(SKETCH_FRAMES, len(h)))).astype(int)
     ranges: dict[str, Range] = {}
     for key, x in pictures(arrays, limits).items():
-        if key in ("features", "state"):
+        if key == "influence":  # of others: a variable's influence on itself is often far larger
+            others = x[..., ~np.eye(x.shape[-1], dtype=bool)]
+            ranges[key] = (0.0, float(others.max()), float(np.abs(others - others[0]).max()))
+        elif key in ("features", "state"):
             most = float(np.percentile(np.abs(x), 99.5)) or float(np.abs(x).max()) or 1.0
             ranges[key] = (-most, most, 0.0)
         else:
@@ -104,8 +107,20 @@ def map_kind(arrays: Arrays) -> MapKind | None:
     return attention_maps.kind_of(arrays["h"], arrays["a"]) if "a" in arrays else None
 
 
+def is_named(arrays: Arrays) -> bool:
+    """Return True if every coordinate of the state stands for a named variable."""
+    return snapshots.coordinate_names(arrays, arrays["h"].shape[-1]) is not None
+
+
+def has_influence(arrays: Arrays, limits: Limits) -> bool:
+    """Return True if a snapshot of named variables holds their influence |∂ḣ_i/∂h_j|, (T, P, V, V), to be drawn."""
+    h, found = arrays["h"], arrays.get("influence")
+    return found is not None and h.ndim == 3 and is_named(arrays) and found.shape == (*h.shape, h.shape[-1]) \
+        and found.dtype.kind == "f" and 1 < h.shape[-1] <= limits.side and bool(np.isfinite(found).all())
+
+
 def pictures(arrays: Arrays, limits: Limits, frames: list[int] | None = None) -> Arrays:
-    """Return attention weights and features of these frames (all if None) as float maps (T, P, …)."""
+    """Return attention weights, influence and features of these frames (all if None) as float maps (T, P, …)."""
     probes, chosen, kind = probe_count(arrays, limits), slice(None) if frames is None else frames, map_kind(arrays)
     h = arrays["h"][chosen, :probes].astype(np.float32)
     found: Arrays = {}
@@ -115,6 +130,8 @@ def pictures(arrays: Arrays, limits: Limits, frames: list[int] | None = None) ->
         if kind is attention_maps.ELEMENTWISE:
             channels = attention_maps.sigmoid(a[:, :, :limits.channels])
             found["attention_channels"] = attention_maps.pooled(channels, limits.side)
+    if has_influence(arrays, limits):
+        found["influence"] = arrays["influence"][chosen, :probes].astype(np.float32)
     if h.ndim == 5:
         found["features"] = attention_maps.pooled(h[:, :, :limits.channels], limits.side)
     elif h.ndim == 4:

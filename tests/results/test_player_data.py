@@ -138,6 +138,45 @@ def test_rows_that_have_become_equal_are_noted_by_epoch(tmp_path: Path) -> None:
     assert "Every variable then" in note
 
 
+def named(seed: int = 0, *, influence: bool = True) -> dict[str, np.ndarray]:
+    """Return a snapshot of five named variables, which influence themselves most."""
+    arrays = snapshot(seed, kind="pairwise") | {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"])}
+    acts = np.random.default_rng(seed).uniform(0, 0.2, arrays["a"].shape) + 3 * np.eye(5)
+    return arrays | ({"influence": acts.astype(np.float16)} if influence else {})
+
+
+def test_influence_of_named_variables_is_a_second_map(tmp_path: Path) -> None:
+    snaps = {n: named(n) for n in range(2)}
+    run = run_of(tmp_path / "run", snaps)
+    about = player_data.describe(run)
+    json.dumps(about, allow_nan=False)
+    found = about["influence"]
+    assert about["named"]
+    assert (found["shape"], found["names"][1]) == ([5, 5], "MAP")
+    others = ~np.eye(5, dtype=bool)
+    everything = np.stack([s["influence"] for s in snaps.values()])
+    assert (found["low"], found["high"]) == (0, pytest.approx(everything[..., others].max(), abs=1e-4))
+    shown = values(decoded(player_data.epoch_block(run, 1))[1]["influence"], found)
+    level = found["high"] / 255
+    np.testing.assert_allclose(shown[..., others], snaps[1]["influence"][..., others], atol=0.51 * level)
+    embedded = player_data.embed(run)["description"]
+    assert embedded["influence"]["shape"] == [5, 5]
+
+
+def test_influence_that_was_not_kept_is_missing(tmp_path: Path) -> None:
+    broken = named() | {"influence": np.full((9, 4, 5, 5), np.inf, np.float16)}
+    for name, snaps in {"none": {0: named(influence=False)}, "some": {0: named(influence=False), 1: named(1)},
+                        "broken": {0: broken}, "shape": {0: named() | {"influence": np.zeros((9, 4, 5))}}}.items():
+        run = run_of(tmp_path / name, snaps)
+        about = player_data.describe(run)
+        assert (about["named"], about["influence"], about["notes"]) == (True, None, []), name
+        assert "influence" not in decoded(player_data.epoch_block(run, max(about["epochs"])))[1]
+    unnamed = named()
+    del unnamed["coordinate"]
+    about = player_data.describe(run_of(tmp_path / "unnamed", {0: unnamed}))
+    assert (about["named"], about["influence"]) == (False, None)
+
+
 def test_coordinates_that_are_variables_have_names(tmp_path: Path) -> None:
     arrays = snapshot(0, kind="pairwise") | {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"])}
     assert player_data.describe(run_of(tmp_path / "run", {0: arrays}))["attention"]["names"][1] == "MAP"

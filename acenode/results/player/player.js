@@ -27,7 +27,7 @@ class Player {
     this.views = [];
     this.epochs = [];  // of all runs together
     this.ends = [0, 1];  // of t
-    this.state = { t: 0, epoch: null, probe: 0, mode: "weight", fitEpoch: false };
+    this.state = { t: 0, epoch: null, probe: 0, mode: "weight", map: "attention", fitEpoch: false };
     this.wanted = { epoch: null, probe: 0 };  // requested position, which the runs read so far may not have; epoch null follows the newest
     this.settled = false;  // true once every run has been read
     this.ended = false;
@@ -56,6 +56,7 @@ class Player {
       loop: (on) => { this.loop = on; },
       follow: (on) => { this.wanted.epoch = on ? null : this.state.epoch; this.merge(); },
       mode: (name) => { this.state.mode = name; this.clock.wake(); },
+      map: (name) => { this.state.map = name; this.offerPanels(); this.clock.wake(); },
       fitEpoch: (on) => { this.state.fitEpoch = on; this.clock.wake(); },
       same: (on) => { this.scales.share(on); this.clock.wake(); },
       probe: (probe) => this.go({ probe }),
@@ -133,7 +134,7 @@ class Player {
   offerPanels() {
     const known = PANELS.filter(({ shown }) => this.views.some(({ run }) => run.meta && shown(run.meta)));
     if (known.length && !known.some(({ name }) => name === this.panel)) this.panel = known[0].name;
-    this.bar.offerPanels(known.map(({ name, tab }) => [name, tab]), this.panel);
+    this.bar.offerPanels(known.map(({ name, tab }) => [name, name === "attention" && this.state.map === "influence" ? "Influence" : tab]), this.panel);
     for (const view of this.views) view.choosePanel(this.panel);
   }
 

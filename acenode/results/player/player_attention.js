@@ -1,4 +1,5 @@
-// The attention weights from a(t): a map over the input, a matrix between coordinates, or a vector over time.
+// The attention weights from a(t): a map over the input, a matrix between coordinates, or a vector over time. Of named
+// variables, the influence that they have on each other is a second map.
 import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
 import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
 import { drawNow, overTime, overTimeCell } from "./player_over_time.js";
@@ -10,22 +11,31 @@ const SHORT = {
   pairwise: "Attention from j into i (softmax(a))",
   elementwise: "Attention, mean over channels (sigmoid(a))",
   coordinates: "Attention over time (sigmoid(a))",
+  influence: "Influence of j on i (|∂ḣᵢ/∂hⱼ|), others only",
 };
+const NOT_KEPT = "No influence in these snapshots";
+
+// The name of the map that is shown, of named variables the chosen one; `shownMap` describes it, or is null if it is missing.
+const mapName = ({ attention, influence, named }, state) => attention === null || (named && state.map === "influence") ? "influence" : "attention";
+export const shownMap = (view, state) => view.run.meta[mapName(view.run.meta, state)];
+export const shownLevels = (view, state) => view.block.arrays[mapName(view.run.meta, state)];
 
 export const ATTENTION = {
   name: "attention",
   tab: "Attention",
-  shown: (meta) => meta.attention !== null,
-  title: (view, state) => (state.mode === "change" ? "Change since the start: " : "") + SHORT[view.run.meta.attention.kind],
-  hint: (view) => view.run.meta.attention.title,
+  shown: (meta) => meta.attention !== null || meta.influence !== null,
+  title: (view, state) => (state.mode === "change" ? "Change since the start: " : "") + SHORT[shownMap(view, state)?.kind ?? "influence"],
+  hint: (view, state) => shownMap(view, state)?.title ?? NOT_KEPT,
   key(view, state) {
-    const vector = view.run.meta.attention.kind === "coordinates";
-    return `${vector ? state.t.toFixed(4) : view.run.frame(state.t).nearest}/${state.probe}/${state.mode}`;
+    const vector = shownMap(view, state)?.kind === "coordinates";
+    return `${vector ? state.t.toFixed(4) : view.run.frame(state.t).nearest}/${state.probe}/${state.mode}/${state.map}`;
   },
 
-  baseKey: (view, state) => view.run.meta.attention.kind === "coordinates" ? `${state.probe}/${state.mode}` : state.mode,
+  baseKey: (view, state) => shownMap(view, state)?.kind === "coordinates" ? `${state.probe}/${state.mode}` : `${state.mode}/${state.map}`,
   base(g, w, h, view, state, theme) {
-    const about = view.run.meta.attention, changed = state.mode === "change", scale = view.scale("attention"), gain = gainOf(about, scale);
+    const about = shownMap(view, state), changed = state.mode === "change";
+    if (!about) return text(g, NOT_KEPT, w / 2, h / 2, { align: "center", colour: theme.ink });
+    const scale = view.scale(mapName(view.run.meta, state)), gain = gainOf(about, scale);
     const bar = tableOf(theme, changed), table = weightTable(theme, changed, about, scale), ends = scaleOf(scale, changed);
     if (about.kind !== "coordinates") return colourBar(g, w, h, bar, ...ends, theme);
     const { data, shape: [, P, , columns] } = view.block.arrays.attention, at = (f, i) => data[(f * P + state.probe) * columns + i];
@@ -34,21 +44,24 @@ export const ATTENTION = {
   },
 
   draw(g, w, h, view, state, theme, still) {
-    const { run, block } = view, about = run.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
+    const { run } = view, about = shownMap(view, state);
+    view.maps = [];
+    if (!about) return;
+    const { data, shape: [, P, rows, columns] } = shownLevels(view, state);
     if (about.kind === "coordinates") {
       view.coordinates = still;
       drawNow(g, still.X(state.t), still, theme);
       return;
     }
-    const changed = state.mode === "change", nearest = run.frame(state.t).nearest, block0 = rows * columns, scale = view.scale("attention");
+    const changed = state.mode === "change", nearest = run.frame(state.t).nearest, block0 = rows * columns, scale = view.scale(mapName(run.meta, state));
     const gain = gainOf(about, scale), table = weightTable(theme, changed, about, scale);
     const { cells, put } = scratch(columns, rows), start = (nearest * P + state.probe) * block0;
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
-    const picture = put(), pairwise = about.kind === "pairwise", over = !pairwise && run.pixels !== null;
+    if (about.kind === "influence") for (const i of span(rows)) cells[i * columns + i] = 0;  // transparent: its own influence is not shown
+    const picture = put(), pairwise = about.kind === "pairwise" || about.kind === "influence", over = !pairwise && run.pixels !== null;
     const left = about.names ? 70 : 44, room = pairwise ? { x: left, y: 8, w: w - left - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
     const tiles = tiling(over ? 2 : 1, columns / rows, room.w, room.h, 14, over ? 20 : 0);
     g.imageSmoothingEnabled = false;
-    view.maps = [];
     for (const i of span(over ? 2 : 1)) {
       const { x, y } = tiles.place(i), box = { x: room.x + x, y: room.y + y, w: tiles.width, h: tiles.height };
       if (over && i === 0) {
@@ -74,7 +87,9 @@ export const ATTENTION = {
   },
 
   hover(x, y, view, state) {
-    const { run, block } = view, about = run.meta.attention, { data, shape: [, P, rows, columns] } = block.arrays.attention;
+    const { run } = view, about = shownMap(view, state);
+    if (!about) return null;
+    const { data, shape: [, P, rows, columns] } = shownLevels(view, state);
     let f = run.frame(state.t).nearest, i, j;
     if (about.kind === "coordinates") {
       const cell = overTimeCell(x, y, view.coordinates);
@@ -89,6 +104,7 @@ export const ATTENTION = {
     const place = about.kind === "coordinates" ? `coordinate ${cellName(j, columns, about.full[1])}, ${run.timeText(run.meta.t[f])}`
       : about.names ? `from ${about.names[j]} into ${about.names[i]}`
       : `${about.rows} ${cellName(i, rows, about.full[0])}, ${about.columns} ${cellName(j, columns, about.full[1])}`;
-    return [place, ...weightLines(at(f), at(0)), run.title(state.probe)];
+    if (about.kind === "influence" && i === j) return [`${about.names[i]} on itself: not shown`, run.title(state.probe)];
+    return [place, ...weightLines(at(f), at(0), about.kind === "influence" ? "influence" : "weight"), run.title(state.probe)];
   },
 };

@@ -22,7 +22,7 @@ function check(words, checked, chosen) {
 }
 
 export class Bar {
-  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), fitEpoch(on), same(on), probe(p), step(frames),
+  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), map(name), fitEpoch(on), same(on), probe(p), step(frames),
   // stepEpoch(by), end(last), panel(name) }
   constructor(act) {
     this.act = act;
@@ -35,13 +35,15 @@ export class Bar {
     this.timeText = make("output");
     this.epochText = make("output");
     const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
-    const mode = select("Attention", [["weight", "Weights"], ["change", "Change since start"]], "weight", act.mode);
+    const mode = select("Values", [["weight", "At time t"], ["change", "Change since start"]], "weight", act.mode);
+    const map = select("Map", [["attention", "Attention (softmax(a))"], ["influence", "Influence (|∂ḣ/∂h|)"]], "attention", act.map);
     const fit = select("Axes (PCA)", [["all", "All epochs"], ["one", "This epoch"]], "all", (value) => act.fitEpoch(value === "one"));
     const [, loop] = check("Loop", true, act.loop);
     [this.follow, this.followLabel] = check("Follow latest epoch", false, act.follow);
     [, this.same] = check("Shared scales", true, act.same);
     this.same.title = "Equal colours mean equal values in all runs. The axes of the principal components (PCA) differ between runs.";
-    this.mode = make("label", "choice", "Attention", mode);
+    this.map = make("label", { className: "choice", title: "Attention: what a variable reads. Influence: how strongly another variable changes its derivative." }, "Map", map);
+    this.mode = make("label", "choice", "Values", mode);
     this.panels = make("div", { className: "tabs", role: "group", "aria-label": "Panel" });
     this.options = make("button", { type: "button", className: "options", "aria-expanded": "false", on: { click: () => this.unfold() } }, "Options");
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
@@ -49,7 +51,7 @@ export class Bar {
     this.node = make("div", { className: "bar", role: "group", "aria-label": "Controls" },
       make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, make("span", "extra", speed, loop)),
       make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
-      make("div", "line", make("span", "extra", this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same), make("div", "samples", this.subject, this.probes), this.options, this.panels));
+      make("div", "line", make("span", "extra", this.map, this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same), make("div", "samples", this.subject, this.probes), this.options, this.panels));
   }
 
   // Handle a key pressed anywhere in the player.
@@ -92,7 +94,8 @@ export class Bar {
     }
     this.play.disabled = this.time.disabled = !known.length;
     this.followLabel.hidden = !runs.some(({ spec }) => spec.live);
-    this.mode.hidden = !known.some(({ meta }) => meta.attention);
+    this.map.hidden = !known.some(({ meta }) => meta.named && meta.attention);
+    this.mode.hidden = !known.some(({ meta }) => meta.attention || meta.influence);
     this.same.hidden = known.length < 2;
   }
 

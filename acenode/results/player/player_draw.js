@@ -22,8 +22,8 @@ export function number(v) {
 // A share as a percentage, written as everywhere: 97.3%.
 export const percent = (share, digits = 0) => Number.isFinite(share) ? `${(100 * share).toFixed(digits)}%` : "–";
 
-// A weight, and its difference from t = 0.
-export const weightLines = (now, initial) => [`weight ${now.toFixed(4)}`, `since the start (t = 0): ${now > initial ? "+" : ""}${number(now - initial)}`];
+// A weight, or another value, and its difference from t = 0.
+export const weightLines = (now, initial, name = "weight") => [`${name} ${now.toFixed(4)}`, `since the start (t = 0): ${now > initial ? "+" : ""}${number(now - initial)}`];
 
 const brief = (name) => name.length > 8 ? `${name.slice(0, 7)}…` : name;
 

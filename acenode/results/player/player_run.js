@@ -103,11 +103,11 @@ export class RunData {
 
   // True if the arrays have the shapes of the description; false while a run whose shapes changed is read again.
   fits(block) {
-    const { t, probes, attention, features, state } = this.meta;
+    const { t, probes, attention, influence, features, state } = this.meta;
     const same = (name, ...shape) => block.arrays[name]?.shape.every((n, i) => n === [t.length, probes, ...shape][i]);
     return same("pca", 2) && (!attention || same("attention", ...attention.shape))
       && (!attention?.channels || same("attention_channels", attention.channels, ...attention.shape))
-      && (!features || same("features", features.channels, ...features.shape))
+      && (!influence || same("influence", ...influence.shape)) && (!features || same("features", features.channels, ...features.shape))
       && (!state || same("state", state.size)) && (!this.meta.measure || same("measure", 3));
   }
 

@@ -3,7 +3,7 @@ import { tableOf, valueOf } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const NAMES = { attention: (meta) => meta.attention, each: (meta) => meta.attention?.each, features: (meta) => meta.features,
-  state: (meta) => meta.state, measure: (meta) => meta.measure };
+  influence: (meta) => meta.influence, state: (meta) => meta.state, measure: (meta) => meta.measure };
 
 // Softmax and sigmoid weights do not share a scale, nor do their measures.
 const keyOf = (name, meta) => name === "attention" ? `attention/${meta.attention?.kind}` : name === "measure" ? `measure/${meta.measure?.name}` : name;

@@ -122,7 +122,7 @@ export class View {
     kind.draw(cleared(panel.canvas, width, height, ratio, panel.under), width, height, this, own, theme, panel.still);
     const title = kind.title(this, own);
     if (panel.caption.textContent !== title) {
-      Object.assign(panel.caption, { textContent: title, title: kind.hint?.(this) ?? title });
+      Object.assign(panel.caption, { textContent: title, title: kind.hint?.(this, own) ?? title });
       panel.canvas.setAttribute("aria-label", title);
     }
     return true;

@@ -1,4 +1,5 @@
 // What the player shows, as text: for screen readers, and for everybody who cannot see the canvases.
+import { shownLevels, shownMap } from "./player_attention.js";
 import { number } from "./player_draw.js";
 import { MEASURE } from "./player_measure.js";
 import { valueOf } from "./colours.js";
@@ -9,15 +10,17 @@ function place(view, state) {
   return `state at (${number(data[at])}, ${number(data[at + 1])}) in the plane`;
 }
 
-// The largest weight of the map at t, and where it is.
+// The largest weight or influence of the map at t, and where it is.
 function strongest(view, state) {
-  const { attention } = view.run.meta, { data, shape: [, P, rows, columns] } = view.block.arrays.attention;
+  const attention = shownMap(view, state), what = attention?.kind === "influence" ? "influence" : "weight";
+  if (!attention) return "no influence in these snapshots";
+  const { data, shape: [, P, rows, columns] } = shownLevels(view, state), other = (i) => what === "weight" || Math.floor(i / columns) !== i % columns;
   const start = (view.run.frame(state.t).nearest * P + state.probe) * rows * columns;
-  let best = 0;
-  for (let i = 1; i < rows * columns; i++) if (data[start + i] > data[start + best]) best = i;
+  let best = what === "weight" ? 0 : 1;
+  for (let i = best + 1; i < rows * columns; i++) if (other(i) && data[start + i] > data[start + best]) best = i;
   const weight = number(valueOf(attention, data[start + best])), [i, j] = [Math.floor(best / columns), best % columns];
   const name = (k) => attention.names?.[k] ?? String(k + 1);
-  if (attention.kind === "pairwise") return `largest weight ${weight}, from ${name(j)} into ${name(i)}`;
+  if (attention.names || attention.kind === "pairwise") return `largest ${what} ${weight}, from ${name(j)} into ${name(i)}`;
   return attention.kind === "coordinates" ? `largest weight ${weight}, at coordinate ${j + 1}` : `largest weight ${weight}, at row ${i + 1}, column ${j + 1}`;
 }
 
@@ -27,6 +30,6 @@ export function words(view, state) {
   if (!block) return "";
   const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`, prediction = run.prediction(state.probe, epoch);
   const parts = [`${when}, ${run.timeText(state.t)}, ${run.whole(state.probe)}`, ...(prediction ? [prediction] : []), place(view, state),
-    ...(run.meta.attention ? [strongest(view, state)] : []), ...(run.meta.measure ? [MEASURE.words(view, state)] : [])];
+    ...(run.meta.attention || run.meta.influence ? [strongest(view, state)] : []), ...(run.meta.measure ? [MEASURE.words(view, state)] : [])];
   return `${parts.join("; ")}.`;
 }
