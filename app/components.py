@@ -12,6 +12,7 @@ from typing import Any
 
 import streamlit as st
 
+from acenode.results import player_assets
 from acenode.results.metric_format import MetricFormat
 
 from . import asset_files
@@ -58,9 +59,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
 @cache
 def _component(name: str) -> Callable[..., Any]:
-    css = asset_files.find(f"{name}.css")
+    sheets = [path.read_text(encoding="utf-8") for file in (player_assets.PALETTE, f"{name}.css")
+              if (path := asset_files.find(file))]
     return st.components.v2.component(
-        f"acenode_{name}", css=css.read_text(encoding="utf-8") if css else None,
+        f"acenode_{name}", css="".join(sheets),
         js=ADAPTER % {"name": name, "version": asset_files.version()}, isolate_styles=False)
 
 

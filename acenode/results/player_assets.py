@@ -9,13 +9,15 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "player"
+PALETTE = "palette.css"
 
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w.]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 
 
 def style_sheet() -> str:
-    return (FOLDER / "player.css").read_text(encoding="utf-8")
+    """Return the player's style sheet with the colours that it shares with other components."""
+    return _source(PALETTE) + _source("player.css")
 
 
 def script(name: str = "AcePlayer") -> str:

@@ -1,4 +1,5 @@
 // The list of running and queued runs and of the devices in the sidebar; it refreshes itself.
+import { poll } from "./poll.js";
 import { mendSidebar } from "./sidebar_list.js";
 import { at, duration, make } from "./theme.js";
 
@@ -35,31 +36,21 @@ const described = (states) => Object.entries(states).map(([id, state]) => `${id}
 
 export function mount(element, data, send) {
   element.className = "active-runs";
-  let shown = described(data.states), timer = 0, destroyed = false, requesting = false;
+  let shown = described(data.states), destroyed = false;
 
   async function refresh() {
-    if (requesting) return;  // the running request schedules the next one
-    requesting = true;
-    clearTimeout(timer);
-    let pause = INTERVAL;
-    try {
-      const { runs, devices } = await (await fetch(at(`${data.base}active`))).json();
-      if (destroyed) return;
-      const children = runs.slice(0, MAX_RUNS).map(runLink);
-      if (runs.length > MAX_RUNS) children.push(make("div", "active-note", `${runs.length - MAX_RUNS} more`));
-      if (!runs.length) children.push(make("div", "active-note", "Idle"));
-      element.replaceChildren(...children, ...devices.map(deviceLine));
-      const states = described(Object.fromEntries(runs.map((run) => [run.id, run.state])));
-      if (states !== shown) send("state", shown = states);  // the page reruns and shows these
-      if (!runs.length) pause = IDLE_INTERVAL;
-    } catch {
-      pause = IDLE_INTERVAL;  // the server restarts; Streamlit shows that itself
-    }
-    requesting = false;
-    if (!destroyed) timer = setTimeout(refresh, document.hidden ? IDLE_INTERVAL : pause);
+    const { runs, devices } = await (await fetch(at(`${data.base}active`))).json();
+    if (destroyed) return IDLE_INTERVAL;
+    const children = runs.slice(0, MAX_RUNS).map(runLink);
+    if (runs.length > MAX_RUNS) children.push(make("div", "active-note", `${runs.length - MAX_RUNS} more`));
+    if (!runs.length) children.push(make("div", "active-note", "Idle"));
+    element.replaceChildren(...children, ...devices.map(deviceLine));
+    const states = described(Object.fromEntries(runs.map((run) => [run.id, run.state])));
+    if (states !== shown) send("state", shown = states);  // the page reruns and shows these
+    return runs.length ? INTERVAL : IDLE_INTERVAL;
   }
 
-  const release = mendSidebar(element);
-  refresh();
-  return { update(changed) { shown = described(changed.states); refresh(); }, destroy() { destroyed = true; clearTimeout(timer); release(); } };
+  const release = mendSidebar(element), polling = poll(refresh, IDLE_INTERVAL);
+  polling.now();
+  return { update(changed) { shown = described(changed.states); polling.now(); }, destroy() { destroyed = true; polling.end(); release(); } };
 }

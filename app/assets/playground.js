@@ -4,6 +4,7 @@
 //   data = { base, problems, networks, sliders, attentions, examples }: titles and words of app/playground_texts.py
 import { readTheme } from "./colours.js";
 import { drawLosses } from "./playground_loss.js";
+import { Clock } from "./player_clock.js";
 import { Pad } from "./playground_pad.js";
 import { slider } from "./playground_sliders.js";
 import { connect } from "./playground_source.js";
@@ -11,7 +12,6 @@ import { attended, nothing, points, rest } from "./playground_views.js";
 import { make, setText, setTextOrHide } from "./theme.js";
 
 const PASS_SECONDS = 3, HOLD_SECONDS = 1;  // to play all of t, and before it starts again
-const PLAY_MS = 40;  // between two pictures while t plays
 const WATCH_MS = 500;
 const SEND_MS = 60;  // between two messages of a slider that is dragged
 const FPS_FRAMES = 20;
@@ -19,14 +19,14 @@ const FPS_FRAMES = 20;
 class Playground {
   constructor(element, data) {
     this.data = data;
-    this.frame = this.request = this.last = null;
+    this.frame = null;
     this.t = 1;
-    this.playing = false;
     this.pending = {};
     this.arrivals = [];
     this.drawn = 0;  // frames
     this.canvases = [];
     this.build(element);
+    this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint(), true);
     this.theme = readTheme(this.node);
     this.sizes = new ResizeObserver(() => this.wake());
     this.sizes.observe(this.node);
@@ -49,9 +49,9 @@ class Playground {
     this.sliders = sliders.map((about) => [about.key, slider(about, (key, value) => this.choose({ [key]: value }))]);
     this.attention = make("select", { "aria-label": "Attention of ACE-NODE", on: { change: () => this.choose({ attention: this.attention.value }) } },
       ...attentions.map(({ name, title }) => make("option", { value: name }, title)));
-    this.play = button("▶ Play t", () => this.playTime(!this.playing));
+    this.play = button("▶ Play t", () => this.playTime(!this.clock.playing));
     this.time = make("input", { type: "range", min: "0", max: "1", step: "0.01", value: "1", "aria-label": "Time (t)",
-      on: { input: () => { this.playing = false; this.t = Number(this.time.value); this.wake(); } } });
+      on: { input: () => { this.clock.play(false); this.t = Number(this.time.value); this.wake(); } } });
     this.timeText = make("span", "value", "1.00");
     this.note = make("p", { className: "note", role: "status", hidden: true });
     this.failure = make("p", { className: "note", role: "alert", hidden: true });
@@ -128,24 +128,15 @@ class Playground {
 
   playTime(on) {
     this.played = this.t >= 1 ? 0 : this.t;
-    this.playing = on;
-    this.last = null;
-    this.wake();
+    this.clock.play(on);
   }
 
-  wake() { this.request ??= requestAnimationFrame((now) => this.tick(now)); }
+  wake() { this.clock.wake(); }
 
-  tick(now) {
-    this.request = null;
-    if (this.playing) {
-      if (this.last !== null && now - this.last < PLAY_MS) { this.wake(); return; }
-      this.played += (this.last === null ? 0 : Math.min((now - this.last) / 1000, 0.2)) / PASS_SECONDS;
-      this.last = now;
-      if (this.played > 1 + HOLD_SECONDS / PASS_SECONDS) this.played = 0;
-      this.t = Math.min(1, this.played);
-    }
-    this.paint();
-    if (this.playing) this.wake();
+  advance(seconds) {
+    this.played += seconds / PASS_SECONDS;
+    if (this.played > 1 + HOLD_SECONDS / PASS_SECONDS) this.played = 0;
+    this.t = Math.min(1, this.played);
   }
 
   // What is shown --------------------------------------------------------------------------------------------------
@@ -153,7 +144,7 @@ class Playground {
   paint() {
     const { frame, data } = this;
     if (frame && frame !== this.painted) { this.painted = frame; this.drawn += 1; }
-    setText(this.play, this.playing ? "❚❚ Pause t" : "▶ Play t");
+    setText(this.play, this.clock.playing ? "❚❚ Pause t" : "▶ Play t");
     this.time.value = String(this.t);
     setText(this.timeText, this.t.toFixed(2));
     this.time.setAttribute("aria-valuetext", this.t.toFixed(2));
@@ -191,10 +182,9 @@ class Playground {
   }
 
   destroy() {
-    this.playing = false;
+    this.clock.end();
     clearTimeout(this.sending);
     clearInterval(this.watch);
-    cancelAnimationFrame(this.request);
     this.source.stop();
     this.sizes.disconnect();
     this.node.remove();

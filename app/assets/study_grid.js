@@ -1,4 +1,5 @@
 // The grid of a study: a row for each group, a column for each seed or fold. It follows the runs without rerunning the page.
+import { poll } from "./poll.js";
 import { at, make, setText, setTextOrHide } from "./theme.js";
 
 const INTERVAL = 1200, IDLE_INTERVAL = 6000;  // milliseconds between two requests
@@ -76,7 +77,7 @@ export function mount(element, first, send) {
   const summary = make("div", "study-summary"), now = make("div", "study-now"), filled = make("span", "study-filled");
   const total = make("div", { className: "study-bar total", "aria-hidden": "true" }, filled), place = make("div");
   element.append(summary, total, now, place);
-  let data = first, grid = null, drawn = "", states = null, timer = 0, destroyed = false, requesting = false;
+  let data = first, grid = null, drawn = "", states = null, destroyed = false;
 
   function draw(view) {
     if (shape(view) !== drawn) {
@@ -94,35 +95,24 @@ export function mount(element, first, send) {
   }
 
   async function refresh() {
-    if (requesting) return;  // the running request schedules the next one
-    requesting = true;
-    clearTimeout(timer);
-    let pause = IDLE_INTERVAL;
-    try {
-      const answer = await fetch(at(`${data.base}study/${encodeURIComponent(data.name)}`));
-      if (destroyed) return;
-      if (answer.ok) {
-        const view = await answer.json();
-        if (draw(view)) send("state", view.states);
-        if (/:(running|queued)/.test(view.states)) pause = INTERVAL;
-      }
-    } catch {
-      pause = IDLE_INTERVAL;  // the server restarts; Streamlit shows that itself
-    }
-    requesting = false;
-    if (!destroyed) timer = setTimeout(refresh, document.hidden ? IDLE_INTERVAL : pause);
+    const { base, name } = data, answer = await fetch(at(`${base}study/${encodeURIComponent(name)}`));
+    if (!answer.ok) return IDLE_INTERVAL;
+    const view = await answer.json();
+    if (destroyed || name !== data.name) return INTERVAL;  // another study is shown by now
+    if (draw(view)) send("state", view.states);
+    return /:(running|queued)/.test(view.states) ? INTERVAL : IDLE_INTERVAL;
   }
 
+  const polling = poll(refresh, IDLE_INTERVAL);
   draw(first.view);
-  timer = setTimeout(refresh, INTERVAL);
+  polling.later(INTERVAL);
   return {
     update(next) {
       if (next.name !== data.name) states = null;
       data = next;
       draw(next.view);
-      clearTimeout(timer);
-      timer = setTimeout(refresh, INTERVAL);
+      polling.later(INTERVAL);
     },
-    destroy() { destroyed = true; clearTimeout(timer); },
+    destroy() { destroyed = true; polling.end(); },
   };
 }

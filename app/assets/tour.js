@@ -6,6 +6,7 @@
 // A picture has choices(data) → { label, names, colours } or null; rows(data) → { label, count } or null; height(width);
 // draw(g, w, h, data, state, theme), which may return areas that can be pointed at; and words(data, state) → a sentence.
 import { readTheme } from "./colours.js";
+import { Clock } from "./player_clock.js";
 import { clamp, make, setText } from "./theme.js";
 import { ATTEND } from "./tour_attend.js";
 import { FLOW } from "./tour_flow.js";
@@ -13,16 +14,14 @@ import { SWAP } from "./tour_swap.js";
 
 const PICTURES = { flow: FLOW, swap: SWAP, attend: ATTEND };
 const PASS_SECONDS = 4;  // to play all of t
-const LONGEST = 0.1;  // seconds that one frame may advance, after a pause of the browser
 const WATCH_MS = 500;
 
 class Picture {
   constructor(element, data) {
     this.state = { t: data.startAt ?? 0, choice: 0, row: data.row ?? 0 };
-    this.request = this.last = null;
-    this.playing = false;
     this.width = 0;
     this.build(element, data);
+    this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint(), true);
     this.theme = readTheme(this.node);
     this.update(data);
     this.sizes = new ResizeObserver(([{ contentRect }]) => { this.width = Math.floor(contentRect.width); this.wake(); });
@@ -34,7 +33,7 @@ class Picture {
   }
 
   build(element) {
-    this.button = make("button", { type: "button", className: "play", on: { click: () => this.play(!this.playing) } });
+    this.button = make("button", { type: "button", className: "play", on: { click: () => this.play(!this.clock.playing) } });
     this.time = this.slider("Time (t)", 0, 1, "0.005", (t) => { this.play(false); this.state.t = t; });
     this.timeText = make("output");
     this.row = this.slider("Coordinate (i)", 1, 1, "1", (i) => { this.state.row = i - 1; });
@@ -88,27 +87,19 @@ class Picture {
 
   play(on) {
     if (on && this.state.t >= 1) this.state.t = 0;
-    this.playing = on;
-    this.last = null;
-    this.wake();
+    this.clock.play(on);
   }
 
-  wake() { this.request ??= requestAnimationFrame((now) => this.tick(now)); }
+  wake() { this.clock.wake(); }
 
-  tick(now) {
-    this.request = null;
-    if (this.playing) {
-      this.state.t = Math.min(1, this.state.t + (this.last === null ? 0 : Math.min((now - this.last) / 1000, LONGEST)) / PASS_SECONDS);
-      this.last = now;
-      if (this.state.t >= 1) this.playing = false;
-    }
-    this.paint();
-    if (this.playing) this.wake();
+  advance(seconds) {
+    this.state.t = Math.min(1, this.state.t + seconds / PASS_SECONDS);
+    if (this.state.t >= 1) this.clock.play(false);
   }
 
   paint() {
     const { state, data, picture, theme, width } = this, ratio = window.devicePixelRatio || 1;
-    setText(this.button, this.playing ? "❚❚ Pause" : "▶ Play");
+    setText(this.button, this.clock.playing ? "❚❚ Pause" : "▶ Play");
     setText(this.timeText, state.t.toFixed(2));
     setText(this.rowText, String(state.row + 1));
     this.time.value = String(state.t);
@@ -130,8 +121,7 @@ class Picture {
   }
 
   destroy() {
-    this.playing = false;
-    cancelAnimationFrame(this.request);
+    this.clock.end();
     clearInterval(this.watch);
     this.sizes.disconnect();
     this.node.remove();

@@ -1,4 +1,4 @@
-// When frames are drawn: once after a change, at most 30 times a second while playing, and never while the player is hidden.
+// When frames are drawn: once after a change, at most 30 times a second while playing, and never while it is hidden.
 
 const PERIOD = 1000 / 30;  // milliseconds between frames, few enough to leave the processor to training
 const LONGEST = 0.25;  // seconds that t may advance at once, after the page was hidden
@@ -7,8 +7,8 @@ const REMEMBERED = 120;  // frames that fps() and cost() look at
 export class Clock {
   // advance(seconds) moves t while playing; paint() draws and returns the number of panels drawn. If `always` is set, hidden
   // players are drawn as well.
-  constructor(node, advance, paint) {
-    Object.assign(this, { advance, paint, playing: false, ended: false, seen: false, always: false, request: null, last: null, due: 0, painted: [] });
+  constructor(node, advance, paint, always = false) {
+    Object.assign(this, { advance, paint, playing: false, ended: false, seen: false, always, request: null, last: null, due: 0, painted: [] });
     this.look = () => this.wake();
     document.addEventListener("visibilitychange", this.look);
     this.observer = new IntersectionObserver((entries) => {
