@@ -33,13 +33,17 @@ class Measure:
     hint: str
     axis: str
     band: str = ""  # what the band covers, around the middle; empty if there is none
+    mixed: str = ""  # what attention mixes, coordinates or variables
 
 
-FOCUS = Measure(
-    "focus", "Coordinates mixed into one",
-    "How many coordinates one attended coordinate averages: the exponential of the entropy of a row of softmax(a(t)), "
-    "mean over rows. 1: attention selects one coordinate. The dotted line: uniform weights.",
-    "Coordinates mixed", "80% of rows")
+def _focus(what: str) -> Measure:
+    return Measure(
+        "focus", f"{what.capitalize()}s mixed into one",
+        f"How many {what}s one attended {what} averages: the exponential of the entropy of a row of softmax(a(t)), "
+        f"mean over rows. 1: attention selects one {what}. The dotted line: uniform weights.",
+        f"{what.capitalize()}s mixed", "80% of rows", f"{what}s")
+
+
 PASSED = Measure(
     "passed", "Share of the state that passes",
     "The mean of sigmoid(a(t)) over the state: 100% if all of h passes. The dotted line: a = 0, where half passes.",
@@ -49,9 +53,13 @@ DISTANCE = Measure(
     "How far attention a(t) is from a(0), relative to a(0): ‖a(t) − a(0)‖ / ‖a(0)‖.", "Relative distance")
 
 
-def measure_of(kind: MapKind | None) -> Measure:
-    """Return the measure for attention that is drawn as this kind of map; None stands for no map."""
-    return DISTANCE if kind is None else FOCUS if kind is PAIRWISE else PASSED
+def measure_of(kind: MapKind | None, what: str = "coordinate") -> Measure:
+    """Return the measure for attention that is drawn as this kind of map; None stands for no map.
+
+    Args:
+        what: what a row of the map stands for, `coordinate` or `variable`.
+    """
+    return DISTANCE if kind is None else _focus(what) if kind is PAIRWISE else PASSED
 
 
 def curves(a: np.ndarray, kind: MapKind | None) -> np.ndarray:

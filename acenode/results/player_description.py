@@ -41,9 +41,14 @@ def names(config: Config | None, arrays: Arrays, probes: int) -> list[str] | Non
     return None if found is None else [name if kind == "sample" else subject_name(kind, name) for name in found]
 
 
+def row_name(arrays: Arrays) -> str:
+    """Return what a row of pairwise attention stands for."""
+    return "variable" if player_snapshot.is_named(arrays) else "coordinate"
+
+
 def equal_rows(own: list[SnapshotSummary], arrays: Arrays, axis: TimeAxis | None) -> list[str]:
     """Return a note for each snapshot in which the rows of softmax(a) are equal at the end, else an empty text."""
-    what = "variable" if player_snapshot.is_named(arrays) else "coordinate"
+    what = row_name(arrays)
     end = float(arrays["t"][-1])
     time = f"{end:.3g}" if axis is None else f"{end * axis.scale:.4g} {axis.unit}"
     return [collapse.note(s.row_distance, what, f"at the end (t = {time})") for s in own]
@@ -100,8 +105,8 @@ def measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None
     reference = attention_measure.reference(arrays["a"], kind)
     values += [] if reference is None else [reference]
     low, high = (0.0 if kind is None else min(values)), max(values)
-    return {**dataclasses.asdict(attention_measure.measure_of(kind)), "reference": reference, "low": low,
-            "high": high if high > low else low + 1.0}
+    words = dataclasses.asdict(attention_measure.measure_of(kind, row_name(arrays)))
+    return {**words, "reference": reference, "low": low, "high": high if high > low else low + 1.0}
 
 
 def features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:

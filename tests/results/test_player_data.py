@@ -153,6 +153,7 @@ def test_influence_of_named_variables_is_a_second_map(tmp_path: Path) -> None:
     found = about["influence"]
     assert about["named"]
     assert (found["shape"], found["names"][1]) == ([5, 5], "MAP")
+    assert (about["measure"]["title"], about["measure"]["mixed"]) == ("Variables mixed into one", "variables")
     others = ~np.eye(5, dtype=bool)
     everything = np.stack([s["influence"] for s in snaps.values()])
     assert (found["low"], found["high"]) == (0, pytest.approx(everything[..., others].max(), abs=1e-4))

@@ -12,7 +12,7 @@ export const FEATURES = {
   shown: (meta) => meta.features !== null || meta.state !== null,
   title(view) {
     const { features } = view.run.meta;
-    return features ? "State, each channel (feature maps h)" + onlySome(features.channels, features.total) : "State, each coordinate over time (h)";
+    return features ? "State, each channel (feature maps h)" + onlySome(features.channels, features.total) : `State, each ${view.run.variables() ? "variable" : "coordinate"} over time (h)`;
   },
   key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).nearest : state.t.toFixed(4)}/${state.probe}`,
   baseKey: (view, state) => view.run.meta.features ? "" : String(state.probe),
@@ -37,7 +37,7 @@ export const FEATURES = {
     const { run } = view, { features } = run.meta;
     if (!features) {
       const cell = overTimeCell(x, y, view.states), { data, shape: [, P, d] } = view.block.arrays.state;
-      return cell && [`coordinate ${cell.i + 1}, ${run.timeText(run.meta.t[cell.f])}`,
+      return cell && [`${run.variables()?.[cell.i] ?? `coordinate ${cell.i + 1}`}, ${run.timeText(run.meta.t[cell.f])}`,
         `state h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
     }
     const cell = multiplesCell(x, y, view.featureTiles);

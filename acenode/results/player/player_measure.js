@@ -111,7 +111,7 @@ export const MEASURE = {
   // In words: what the curve of the chosen sample says at t.
   words(view, state) {
     const { measure } = view.run.meta, value = written(measure, this.value(view, state));
-    if (measure.name === "focus") return `attention mixes ${value} of ${measure.reference} coordinates into one`;
+    if (measure.name === "focus") return `attention mixes ${value} of ${measure.reference} ${measure.mixed} into one`;
     return measure.name === "passed" ? `${value} of the state passes` : `attention has moved ${value} times its size`;
   },
 };

@@ -4,7 +4,8 @@ import { BAR, colourBar, countTicks, inside, number, rug, text, ticks } from "./
 
 // Draw the picture: coordinates down, t across. Each frame extends halfway to its neighbours.
 export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, high] }, size, probe) {
-  const { run } = view, { t } = run.meta, T = t.length, box = { x: 44, y: 8, w: w - 44 - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);
+  const { run } = view, { t } = run.meta, T = t.length, names = run.variables(), left = names ? 76 : 44;
+  const box = { x: left, y: 8, w: w - left - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);
   for (let i = 0; i < size; i++) for (let f = 0; f < T; f++) cells[i * T + f] = table[level(f, i)];
   const ends = [t[0], t.at(-1)], X = (v) => box.x + (v - ends[0]) / (ends[1] - ends[0] || 1) * box.w;
   const edge = (f) => f === 0 ? box.x : f === T ? box.x + box.w : Math.round(X((t[f - 1] + t[f]) / 2)), picture = put();
@@ -13,8 +14,8 @@ export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, 
   rug(g, box, X, run.jumps(probe), theme);
   for (const v of ticks(run.real(ends[0]), run.real(ends[1]), box.w / 60)) text(g, number(v), X(v / run.real(1)), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
   text(g, run.timeLabel(), box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
-  countTicks(g, box, size, false, theme);
-  text(g, "Coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+  countTicks(g, box, size, false, theme, size, names);
+  text(g, names ? "Variable" : "Coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
   colourBar(g, w, h - 30, bar, low, high, theme);
   return { ...box, size, X, frameAt: (x) => run.frame(ends[0] + (x - box.x) / box.w * (ends[1] - ends[0])).nearest };
 }

@@ -111,6 +111,8 @@ export class RunData {
       && (!state || same("state", state.size)) && (!this.meta.measure || same("measure", 3));
   }
 
+  // The names of the state's coordinates, if they are variables.
+  variables() { return this.meta.influence?.names ?? (this.meta.named ? this.meta.attention?.names : null) ?? null; }
   className(label) { return this.meta.classes?.[label] ?? String(label); }
   name(probe) { return this.meta.names?.[probe] ?? `sample ${probe + 1}`; }
   // A sample is called by its name if it has one, such as a patient's id, or else by its class.
