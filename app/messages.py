@@ -19,6 +19,11 @@ def invalid(reason: object) -> None:
     st.error(escape(str(reason)), icon=":material/block:")
 
 
+def warning(text: object) -> None:
+    """Show what should be known before what follows is trusted."""
+    st.warning(escape(str(text)), icon=":material/warning:")
+
+
 def error(reason: object) -> None:
     """Show what went wrong."""
     st.error(escape(str(reason)), icon=":material/error:")

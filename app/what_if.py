@@ -10,6 +10,7 @@ import streamlit as st
 from plotly.subplots import make_subplots
 
 from acenode.errors import UserError
+from acenode.experiments.imported import changed_set
 from acenode.experiments.named_task import NamedTask
 from acenode.results.influence import Held, WhatIf, forecast_with, trained_task
 
@@ -37,6 +38,8 @@ def show(runs: list[ChartedRun], key: str) -> None:
         return
     try:
         task = _task(run.id)
+        if changed := changed_set(services().store.open(run.id).description(), task.source):
+            messages.warning(changed)
         names = list(task.source.variables)
         series = middle.selectbox("Series", [r.id for r in run.series.records], key=f"{key}/series/{run.id}")
         kinds = [VALUE, ATTENTION] if task.model.ode.q is not None else [VALUE]

@@ -14,6 +14,7 @@ from acenode.results.predict import PredictedSeries, Predictor
 from acenode.results.study_grid import StudyGrid
 from acenode.runs.entry import Entry
 
+from . import messages
 from .charts import CONFIG, NEUTRAL
 from .labels import PALETTE
 from .services import services
@@ -43,6 +44,8 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
         return
     try:
         predictors = {name: _predictor(own[seed].id, own[seed]) for name, own in runs.items() if seed in own}
+        for words in dict.fromkeys(predictor.changed for predictor in predictors.values() if predictor.changed):
+            messages.warning(words)
         if found.task == "classify":
             _show_classes(found, index, predictors)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def predict(options: Namespace) -> int:
     found = Predictor(run_store(options, to_read=True).open(options.run_id), data_dir()).file(table)
     if out is None:
         print(csv_text(found), end="")
+        for note in found.notes:
+            print(note, file=sys.stderr)
         return 0
     write_csv(found, out)
     ahead = {"forecast": "forecast", "fill": "filled in", "classify": "classified"}[found.source.task]

@@ -87,8 +87,8 @@ def show(options: Namespace) -> int:
             print(f"  trained by           {description['trained_by']}")
             if "series_by" in description:
                 print(f"  series backend       {description['series_by']}")
-    if description.get("data_note"):
-        print(f"  note on the data     {description['data_note']}")
+    for note in filter(None, (description.get("data_note"), _changed_set(description))):
+        print(f"  note on the data     {note}")
     if status.get("seconds"):
         print(f"  training             {float(status['seconds']):.1f} s")
     if result:
@@ -100,6 +100,20 @@ def show(options: Namespace) -> int:
     if changed:
         print(f"  warning              {changed}")
     return 0
+
+
+def _changed_set(description: dict[str, Any]) -> str:
+    """Say that the imported set of a run has changed; an empty text if not, or if the set cannot be read."""
+    if "data_fingerprint" not in description:
+        return ""
+    from acenode.data.folder import data_dir
+    from acenode.data.importing.store import ImportedSets
+    from acenode.experiments.imported import changed_set
+
+    try:
+        return changed_set(description, ImportedSets(data_dir()).load(description["config"]["experiment"]))
+    except UserError:
+        return ""
 
 
 def _where(environment: dict[str, Any]) -> str:

@@ -145,6 +145,7 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
         writer.describe(partial=True)
     if note := getattr(task, "data_note", ""):
         writer.describe(data_note=note)
+    _keep_fingerprint(task, writer)
     trainer = _make_trainer(task, device, backend, writer, listener, config, at_end)
     _restore(trainer, device, writer, listener)
     if not trainer.run():
@@ -158,6 +159,17 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
     _check_test(result["test"], config)
     _write_result(result, task, writer)
     return result["test"], trainer.seconds
+
+
+def _keep_fingerprint(task: LabTask, writer: RunWriter) -> None:
+    """Write the fingerprint of an imported set to config.json; refuse to resume a run on another set."""
+    if not (now := getattr(task, "data_fingerprint", "")):
+        return
+    before, resumed = writer.run.description().get("data_fingerprint"), (writer.path / "checkpoints/last.pt").exists()
+    if resumed and before not in (None, now):
+        raise UserError(f"the imported set of {writer.run.id} has changed since it began, so it cannot be resumed: "
+                        "train a new run")
+    writer.describe(data_fingerprint=now)
 
 
 def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener,

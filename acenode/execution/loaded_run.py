@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from acenode.data.folder import data_dir
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, device_of
 from acenode.experiments.base import LabTask
+from acenode.experiments.imported import changed_set
 from acenode.experiments.prediction import predict, preprocess
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import Run, RunStore
@@ -93,7 +95,7 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
         device: cpu, cuda or auto.
 
     Returns:
-        A `LoadedRun`.
+        A `LoadedRun`. A warning says so if an imported set has changed since the run was trained.
 
     Raises:
         UserError: there is no such run, it has no stored parameters, or its data is missing.
@@ -111,6 +113,8 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
             "recorded runs keep results only, so run it again" if found.recorded else "train it for an epoch first"))
     config, place, root = found.config(), device_of(device), data_dir(data)
     task = experiments.get(config.experiment, root).make(config, root, place, backend_of(config.get("engine")))
+    if changed := changed_set(found.description(), getattr(task, "source", None)):
+        warnings.warn(changed, stacklevel=2)
     _load_parameters(task.model, best)
     task.model.eval()
     return LoadedRun(found.id, config, task.model, task)

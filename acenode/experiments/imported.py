@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,24 @@ def _experiment(folder: Path, about: Stamp | None, arrays: Stamp | None) -> Expe
     words = WORDS[source.task].format(given=source.given, unit=source.time_unit)
     return experiment(NamedSpec(name, source.title or name, f"{len(source.variables)} variables: {words}",
                                 source.note or f"{len(source):,} imported series", load, source.task,
-                                imported_values(source), source.classes, "your data"))
+                                imported_values(source), source.classes, "your data", imported=True))
+
+
+def changed_set(description: Mapping[str, Any], source: NamedSet | None) -> str:
+    """Say in one sentence that the imported set of a run has changed since its training.
+
+    Args:
+        description: config.json of the run.
+        source: the set of that name as it is now; None if the run uses another kind of data.
+
+    Returns:
+        An empty text if the set is the same, or if that is not known: older runs keep no fingerprint.
+    """
+    before = description.get("data_fingerprint")
+    if not before or source is None or before == source.fingerprint:
+        return ""
+    return (f"the imported set {source.name!r} has changed since this run was trained, so its predictions may be "
+            "wrong: train it again")
 
 
 def imported_values(source: NamedSet) -> dict[str, Any]:

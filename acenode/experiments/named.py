@@ -45,6 +45,7 @@ class NamedSpec:
     values: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     kind: str = "real data"  # what the set consists of, in a few words
+    imported: bool = False  # True for a user's own set, which may be replaced by another of the same name
 
     @property
     def metric(self) -> Metric:
@@ -62,7 +63,9 @@ class NamedSpec:
         from acenode.experiments.named_task import NamedTask
 
         source = self.load(root)
-        return NamedTask(config, source, self.build(source, config, backend), self.metric, device)
+        task = NamedTask(config, source, self.build(source, config, backend), self.metric, device)
+        task.data_fingerprint = source.fingerprint if self.imported else ""
+        return task
 
     def count(self, config: Config) -> int:
         return sum(p.numel() for p in self.build(self.load(None), config, PLAIN).parameters())

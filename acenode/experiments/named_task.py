@@ -80,6 +80,7 @@ class NamedTask:
                  device: torch.device) -> None:
         self.config, self.metric, self.device = config, metric, device
         self.data, self.source = ScaledSet.of(source), source
+        self.data_fingerprint = ""  # of an imported set; kept with the run
         self.interrupted: Callable[[], bool] = never_interrupted
         self.size = min(config.part(DecayTraining).batch_size, len(source.parts["train"]))
         self.iterations = len(source.parts["train"]) // self.size  # the last partial batch is left out

@@ -22,6 +22,7 @@ from acenode.data.importing.store import ImportedSets
 from acenode.data.importing.table import TableFile
 from acenode.data.named_set import NamedSet, Record
 from acenode.errors import UserError
+from acenode.experiments.imported import changed_set
 from acenode.runs.store import Run, RunStore
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Predictor:
                             "your own predict new rows")
         self.task: NamedTask = task
         self.source, self.root = task.source, root
+        self.changed = changed_set(run.description(), task.source)  # a sentence, empty if the set is still the same
         _load(task, best)
 
     def file(self, table: TableFile) -> Prediction:
@@ -95,9 +97,9 @@ class Predictor:
         if found.variables != self.source.variables:
             raise UserError(f"{table.name} has the variables {', '.join(found.variables)}, but the model "
                             f"{', '.join(self.source.variables)}")
-        notes: list[str] = []
+        notes = [self.changed] if self.changed else []
         if self.source.task == "classify":
-            return Prediction(self.source, tuple(self._classify(pieces)))
+            return Prediction(self.source, tuple(self._classify(pieces)), tuple(notes))
         wanted = [one for piece in pieces for one in (self._ahead(piece, windowed, notes)
                                                       if self.source.task == "forecast" else self._gaps(piece))]
         if not wanted:

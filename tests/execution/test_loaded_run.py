@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from importing_tables import long, table
 from safetensors.torch import save_file
-from trained_sets import import_set
+from trained_sets import import_set, trained
 
 import acenode
 from acenode import UserError, experiments
+from acenode.cli import main
 from acenode.data import simulated
+from acenode.data.importing.build import ImportRequest, import_table
+from acenode.data.importing.store import ImportedSets
 from acenode.data.named_set import NamedSet
-from acenode.execution.execute import create
+from acenode.execution.execute import create, execute
 from acenode.experiments.series_batches import assemble
+from acenode.files import write_json
 from acenode.runs.store import Run, RunStore
 
 
@@ -190,3 +196,45 @@ def test_runs_are_found_by_id_and_missing_parameters_are_told(tmp_path: Path, mo
         acenode.load(run.id)
     with pytest.raises(UserError, match="is not the folder of a run"):
         acenode.load(tmp_path / "nowhere")
+
+
+def test_a_run_knows_when_its_imported_set_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """Loading and predicting say so; the run cannot be resumed. Runs without a fingerprint open as before."""
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("ACENODE_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr("acenode.experiments.named_report.report", lambda *_: {})  # takes longer than training
+    import_set(tmp_path / "data", "clinic")
+    run = trained(tmp_path / "data", tmp_path / "runs", "clinic", "no-attention")
+    description = run.description()
+    assert len(description["data_fingerprint"]) == 16
+    assert "data_fingerprint" not in description["config"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        acenode.load(run.path)
+    (tmp_path / "new.csv").write_text(long(3))
+    assert main(["predict", run.id, str(tmp_path / "new.csv")]) == 0
+    assert "changed" not in capsys.readouterr().err
+
+    sets = ImportedSets(tmp_path / "data")
+    sets.delete("clinic")
+    sets.write(import_table(table(long(25)), ImportRequest("clinic")))
+    words = "the imported set 'clinic' has changed since this run was trained"
+    with pytest.warns(UserWarning, match=words):
+        acenode.load(run.path)
+    assert main(["predict", run.id, str(tmp_path / "new.csv")]) == 0
+    assert words in capsys.readouterr().err
+    assert main(["show", run.id]) == 0
+    assert words in capsys.readouterr().out
+    (run.path / "result.json").unlink()
+    run.set_state("stopped")
+    with pytest.raises(UserError, match="has changed since it began, so it cannot be resumed: train a new run"):
+        execute(run, tmp_path / "data")
+    write_json(run.path / "config.json", {k: v for k, v in description.items() if k != "data_fingerprint"})
+    acenode.load(run.path)
+
+
+def test_examples_have_no_fingerprint(tmp_path: Path) -> None:
+    task = experiments.get("stocks").make(experiments.get("stocks").configure("no-attention"), tmp_path,
+                                          torch.device("cpu"))
+    assert getattr(task, "data_fingerprint", None) == ""
