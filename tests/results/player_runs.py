@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from acenode.runs.store import Run
-from acenode.runs.writer import RunWriter
 
 
 def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probes: int = 4) -> dict[str, np.ndarray]:
@@ -47,9 +46,9 @@ def stations(seed: int = 0, *, attention: bool = True, frames: int = 101, probes
 
 def run_of(path: Path, snapshots: dict[int, dict[str, np.ndarray]]) -> Run:
     run = Run(path)
-    run.path.mkdir(exist_ok=True)
+    (run.path / "snapshots").mkdir(parents=True, exist_ok=True)
     for epoch, arrays in snapshots.items():
-        RunWriter(run).snapshot(f"epoch-{epoch:05d}", arrays)
+        np.savez_compressed(run.path / "snapshots" / f"epoch-{epoch:05d}.npz", allow_pickle=False, **arrays)
     return run
 
 
