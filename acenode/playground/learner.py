@@ -1,6 +1,6 @@
 """One network of the playground while it trains, by the library's own trainer (Algorithm 1).
 
-Its passes run in numpy (`small_pass.py`), which is several times as fast on so small a network.
+Its passes run in numpy (`acenode.accelerate.small_network`), which is several times as fast on so small a network.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acenode.accelerate.small_network.numpy_pass import SmallPass
 from acenode.errors import SolveError
 from acenode.node import ACENODE
 from acenode.playground.history import History
 from acenode.playground.networks import Network, solver
 from acenode.playground.problems import Problem
 from acenode.playground.settings import PlaygroundSettings
-from acenode.playground.small_pass import SmallPass
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
 from acenode.training.trainer import Trainer
 
@@ -57,7 +57,7 @@ class Learner:
 
     def __init__(self, network: Network, problem: Problem, settings: PlaygroundSettings) -> None:
         self.network = network
-        self.fast = SmallPass(network, problem)
+        self.fast = SmallPass(network.layer, problem.d, problem.times, problem.goal.loss)
         self.trainer = Trainer(PointsTask(network, problem), _recipe(settings), SilentListener(), self.fast)
         self.losses = History()
         self.evaluations = 0  # of f in the last forward pass

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from acenode.accelerate.small_network.fields import (
+    Array,
+    SmallElementwise,
+    SmallField,
+    SmallMLP,
+    SmallPairwise,
+    SmallPlain,
+)
+from acenode.accelerate.small_network.solve import SmallSolve
 from acenode.attention import Dense, Pairwise
-from acenode.node import ACENODE, AugmentedNODE, Trajectory
-from acenode.playground.networks import Network
-from acenode.playground.problems import Problem
-from acenode.playground.small_fields import Array, SmallElementwise, SmallField, SmallMLP, SmallPairwise, SmallPlain
-from acenode.playground.small_solve import SmallSolve
+from acenode.node import ACENODE, NODE, AugmentedNODE, Trajectory
 from acenode.training.passes import PassResult, PassSpec, gradient_norm
 
 
 class SmallNetwork:
-    """A network's arrays: its field, and q if it has attention. They share the memory of the torch parameters."""
+    """The arrays of an ODE layer: its field, and q if it has attention. They share the memory of the torch parameters.
 
-    def __init__(self, network: Network) -> None:
-        self.network, layer = network, network.layer
+    Args:
+        layer: whose f and g are `TimedMLP`, and whose q is `Dense`.
+        d: the number of coordinates of h(0).
+    """
+
+    def __init__(self, layer: NODE | ACENODE, d: int) -> None:
+        self.layer, self.d = layer, d
         self.q: SmallMLP | None = None
         self.field: SmallField
         self.extra = layer.extra if isinstance(layer, AugmentedNODE) else 0
         if isinstance(layer, ACENODE):
             assert isinstance(layer.q, Dense)
             self.q = SmallMLP(layer.q)
-            self.field = (SmallPairwise if isinstance(layer.attend, Pairwise) else SmallElementwise)(layer, network.d)
+            self.field = (SmallPairwise if isinstance(layer.attend, Pairwise) else SmallElementwise)(layer, d)
         else:
-            self.field = SmallPlain(layer, network.d + self.extra)
+            self.field = SmallPlain(layer, d + self.extra)
 
     def solve(self, h0: Array, times: Sequence[float]) -> tuple[SmallSolve, Array | None]:
         """Integrate from h0 (B, d); also return the hidden units of q."""
@@ -40,38 +50,46 @@ class SmallNetwork:
         else:
             a0, z = self.q.forward(h0, 0.0)
             y0 = np.concatenate((h0, a0), 1)
-        return SmallSolve(self.field, y0, times, self.network.layer.solver), z
+        return SmallSolve(self.field, y0, times, self.layer.solver), z
 
     @np.errstate(over="ignore", invalid="ignore")  # a solve that diverges raises a SolveError
     def trajectory(self, h0: Tensor, times: Sequence[float]) -> Trajectory:
-        """Return what the network's layer returns, without gradients."""
+        """Return what the layer returns, without gradients."""
         solved, _ = self.solve(h0.numpy(), times)
-        split = self.network.d + self.extra
+        split = self.d + self.extra
         h, a = torch.from_numpy(solved.states[..., :split]), None
-        if isinstance(self.network.layer, ACENODE):
+        if isinstance(self.layer, ACENODE):
             a = torch.from_numpy(solved.states[..., split:].copy())
-            if isinstance(self.network.layer.attend, Pairwise):
+            if isinstance(self.layer.attend, Pairwise):
                 a = a.unflatten(-1, (split, split))
         return Trajectory(torch.tensor(times, dtype=torch.float64), h, a, solved.evaluations)
 
 
 class SmallPass:
-    """Runs a pass for the trainer: loss and gradients in numpy, the update by the pass's own optimisers."""
+    """Runs a pass for the trainer: loss and gradients in numpy, the update by the pass's own optimisers.
 
-    def __init__(self, network: Network, problem: Problem) -> None:
-        self.small, self.problem = SmallNetwork(network), problem
+    Args:
+        layer: see `SmallNetwork`.
+        d: the number of coordinates of h(0).
+        times: t = 0 and the K times that the loss reads.
+        loss: computes the loss from the first d coordinates at those times, (K, B, d).
+    """
+
+    def __init__(self, layer: NODE | ACENODE, d: int, times: Sequence[float],
+                 loss: Callable[[Tensor], Tensor]) -> None:
+        self.small, self.times, self.loss = SmallNetwork(layer, d), times, loss
 
     @np.errstate(over="ignore", invalid="ignore")
     def run(self, spec: PassSpec, batch: Any) -> PassResult | None:
         """Do one pass; None, so that torch does it, if a(t) is to be held constant in the gradient."""
         if spec.detach_attention:
             return None
-        h0, d = batch.numpy(), self.problem.d
+        h0, d = batch.numpy(), self.small.d
         for network in self._networks():
             network.tape.clear()
-        solved, z = self.small.solve(h0, self.problem.times)
+        solved, z = self.small.solve(h0, self.times)
         visible = torch.from_numpy(solved.states[1:, :, :d]).requires_grad_()
-        loss = self.problem.goal.loss(visible)
+        loss = self.loss(visible)
         (seen,) = torch.autograd.grad(loss, visible)
         g = np.zeros_like(solved.states)
         g[1:, :, :d] = seen.numpy()

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from acenode import SolveError
+from acenode.accelerate.small_network.numpy_pass import SmallNetwork
 from acenode.playground.networks import build
 from acenode.playground.problems import PROBLEMS
 from acenode.playground.settings import PlaygroundSettings
 from acenode.playground.side_by_side import SideBySide
-from acenode.playground.small_pass import SmallNetwork
 
 TIMES = [k / 24 for k in range(25)]
 
@@ -41,7 +41,7 @@ def test_trajectories_in_numpy_are_those_of_the_layers(attention: str) -> None:
     for network in build(2, 8, 1e-3, attention, 2):
         with torch.no_grad():
             expected = network.layer(problem.h0, TIMES)
-        found = SmallNetwork(network).trajectory(problem.h0, TIMES)
+        found = SmallNetwork(network.layer, network.d).trajectory(problem.h0, TIMES)
         assert torch.allclose(found.h, expected.h, atol=1e-5)
         assert found.evaluations.step_sizes == pytest.approx(expected.evaluations.step_sizes, rel=1e-3)
         assert (found.a is None) == (expected.a is None)
@@ -54,4 +54,4 @@ def test_a_field_that_is_not_finite_is_an_error() -> None:
     with torch.no_grad():
         network.layer.f.write.bias.fill_(float("inf"))
     with pytest.raises(SolveError, match="NaN or infinity"):
-        SmallNetwork(network).trajectory(torch.ones(2, 1), TIMES)
+        SmallNetwork(network.layer, network.d).trajectory(torch.ones(2, 1), TIMES)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acenode.accelerate.small_network.fields import Array, SmallField
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, dense_weights
 from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
 from acenode.ode.tableaus import TABLEAUS, Tableau
-from acenode.playground.small_fields import Array, SmallField
 
 Saved = tuple[Array, ...]  # what the backward pass of one evaluation needs
 

@@ -1,8 +1,4 @@
-"""The networks' vector fields in numpy, with their backward passes.
-
-A network of the playground is so small that torch spends its time on calling operations. numpy calls them in a tenth of
-that. The layers of `networks.py` are the reference: tests compare gradients.
-"""
+"""Vector fields of small networks in numpy, with their backward passes."""
 
 from __future__ import annotations
 
@@ -13,9 +9,16 @@ from torch import Tensor, nn
 
 from acenode.attention import Dense
 from acenode.node import ACENODE, NODE
-from acenode.playground.networks import TimedField
 
 Array = np.ndarray
+
+
+class TimedMLP(Protocol):
+    """A torch module that computes W₂ tanh(W₁ x + w t + b₁) + b₂."""
+
+    read: nn.Linear  # W₁, b₁
+    time: nn.Linear  # w
+    write: nn.Linear  # W₂, b₂
 
 
 class SmallMLP:
@@ -24,7 +27,7 @@ class SmallMLP:
     Backward passes are collected, and `gradients` sums them up in one go.
     """
 
-    def __init__(self, module: TimedField | Dense) -> None:
+    def __init__(self, module: TimedMLP | Dense) -> None:
         if isinstance(module, Dense):
             read, _, write = module.layers
             assert isinstance(read, nn.Linear)
