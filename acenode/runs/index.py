@@ -65,7 +65,7 @@ def read_index(root: Path) -> dict[str, CachedEntry]:
             return {}
         with _collector_paused():
             stored = parse_json(content)
-            found = (_cached(root, *row, stored["configs"]) for row in stored["rows"])
+            found = (_cached(root, stamps, values, stored["configs"]) for stamps, values in stored["rows"])
             return {cached.entry.id: cached for cached in found}
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return {}
