@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -30,29 +31,30 @@ def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
     "Test" and "Validation" are numbers, which sort; "Test result" and "Best validation" are text with the unit.
     """
     frame = entries_frame(entries)
-    table = pd.DataFrame({
-        "Open": [f"/{e.experiment}?runs={e.id}" for e in entries],
-        "State": [labels.state(e) for e in entries],
-        "Experiment": frame["experiment"],
-        "Run": [labels.group(e) if e.state != "unreadable" else e.error or "" for e in entries],
-        "Data": [labels.data_title(e) for e in entries],
-        "Seed": frame["seed"],
-        "Progress": frame["progress"],
-        "Metric": [labels.measure_of(e).title for e in entries],
-        "Test": frame["test"],
-        "Validation": frame["validation"],
-        "Test result": [labels.value(e, e.value) for e in entries],
-        "Best validation": [labels.value(e, e.best) for e in entries],
-        "Training time": [labels.duration(e.seconds) for e in entries],
-        "Training time (s)": frame["seconds"],
-        "Created": [time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else "" for e in entries],
-        "Device": frame["device"],
-        "Code": [labels.code_version(e) for e in entries],
-        "Tags": frame["tags"],
-        "Notes": frame["notes"],
-        "Id": frame["run"],
-    })
-    return table[columns]
+    made: dict[str, Callable[[], Any]] = {  # only those that are asked for: there may be thousands of runs
+        "Open": lambda: [f"/{e.experiment}?runs={e.id}" for e in entries],
+        "State": lambda: [labels.state(e) for e in entries],
+        "Experiment": lambda: frame["experiment"],
+        "Run": lambda: [labels.group(e) if e.state != "unreadable" else e.error or "" for e in entries],
+        "Data": lambda: [labels.data_title(e) for e in entries],
+        "Seed": lambda: frame["seed"],
+        "Progress": lambda: frame["progress"],
+        "Metric": lambda: [labels.measure_of(e).title for e in entries],
+        "Test": lambda: frame["test"],
+        "Validation": lambda: frame["validation"],
+        "Test result": lambda: [labels.value(e, e.value) for e in entries],
+        "Best validation": lambda: [labels.value(e, e.best) for e in entries],
+        "Training time": lambda: [labels.duration(e.seconds) for e in entries],
+        "Training time (s)": lambda: frame["seconds"],
+        "Created": lambda: [time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else ""
+                            for e in entries],
+        "Device": lambda: frame["device"],
+        "Code": lambda: [labels.code_version(e) for e in entries],
+        "Tags": lambda: frame["tags"],
+        "Notes": lambda: frame["notes"],
+        "Id": lambda: frame["run"],
+    }
+    return pd.DataFrame({name: made[name]() for name in columns}, columns=columns)
 
 
 def show(entries: list[Entry], columns: list[str]) -> None:

@@ -96,7 +96,7 @@ def _result(event: Event) -> str:
 
     assert event.run is not None
     assert isinstance(event.planned, PlannedRun)
-    entry = read_entry(event.run, stamps_of(event.run)).entry
+    entry = read_entry(event.run, stamps_of(event.run.path)).entry
     values = [cell.format.title + " " + cell.format.text(entry.test.get(cell.metric)) for cell in event.planned.cells
               if entry.test.get(cell.metric) is not None]
     return ", ".join([*dict.fromkeys(values), f"{entry.seconds or 0:.0f} s of training"])

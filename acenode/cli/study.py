@@ -205,6 +205,6 @@ def _result(event: Event) -> str:
     from acenode.runs.entry import read_entry, stamps_of
 
     assert event.run is not None
-    entry = read_entry(event.run, stamps_of(event.run)).entry
+    entry = read_entry(event.run, stamps_of(event.run.path)).entry
     measure = measure_of(entry)
     return f"{measure.title} {measure.text(entry.value)}, {entry.seconds or 0:.0f} s of training"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from acenode.training.task import Metric
 
@@ -57,6 +58,7 @@ class MetricFormat:
         return f"{text} {'better' if difference < 0 else 'worse'}"
 
 
+@lru_cache(maxsize=1024)
 def of(metric: str, experiment: str = "") -> MetricFormat:
     """Return the format of a metric, with the direction that the experiment registers for it."""
     word = metric.partition("_")[0]

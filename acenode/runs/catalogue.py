@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, read_entry, stamps_of
+from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, Stamps, read_entry, stamps_of
 from acenode.runs.index import read_index, worth_keeping, write_index
 from acenode.runs.store import Run, RunStore
 
@@ -32,8 +33,7 @@ class Catalogue:
             if self._indexed is None:
                 self._cache = read_index(self.store.root) | self._cache
                 self._indexed = len(self._cache)
-            found = [(run, self._entry(run)) for run in self._folders()]
-            entries = [entry for run, entry in found if entry.state != UNREADABLE or run.path.is_dir()]
+            entries = [entry for entry in self._all_entries() if entry.state != UNREADABLE or entry.path.is_dir()]
             present = {entry.id for entry in entries}
             self._cache = {name: cached for name, cached in self._cache.items() if name in present}
             to_index = self._to_index()
@@ -56,11 +56,17 @@ class Catalogue:
 
         return entries_frame(self.entries())
 
-    def _folders(self) -> list[Run]:
-        found: list[Run] = []
-        for runs in (self.store, self.store.recorded_runs()):
-            with suppress(OSError):  # the folder was removed, or may not be read
-                found += runs
+    def _all_entries(self) -> list[Entry]:
+        found: list[Entry] = []
+        root = os.fspath(self.store.root)
+        with suppress(OSError):  # the folder was removed, or may not be read
+            for name in self.store.names():
+                stamps = stamps_of(f"{root}/{name}")
+                cached = self._cache.get(name)
+                valid = cached is not None and cached.is_valid(stamps)
+                found.append(cached.entry if cached and valid else self._read(self.store.run_of(name), stamps))
+        with suppress(OSError):
+            found += [self._entry(run) for run in self.store.recorded_runs()]
         return found
 
     def _to_index(self) -> list[CachedEntry]:
@@ -75,9 +81,13 @@ class Catalogue:
         return kept
 
     def _entry(self, run: Run) -> Entry:
-        stamps = stamps_of(run)  # before reading, so that a change during reading is read next time
+        stamps = stamps_of(run.path)  # before reading, so that a change during reading is read next time
         cached = self._cache.get(run.id)
-        if cached is None or not cached.is_valid(stamps):
-            cached = self._cache[run.id] = read_entry(run, stamps)
-            self._read_since.add(run.id)
+        if cached is not None and cached.is_valid(stamps):
+            return cached.entry
+        return self._read(run, stamps)
+
+    def _read(self, run: Run, stamps: Stamps) -> Entry:
+        cached = self._cache[run.id] = read_entry(run, stamps)
+        self._read_since.add(run.id)
         return cached.entry

@@ -87,9 +87,9 @@ class CachedEntry:
         return self.stamps == stamps and (not self.entry.busy or store.alive(self.process, self.heartbeat))
 
 
-def stamps_of(run: Run) -> Stamps:
-    """Return the stamps of the run's files, which change whenever a file does."""
-    return tuple(stamp(f"{run.path}/{name}") for name in FILES)
+def stamps_of(folder: Path | str) -> Stamps:
+    """Return the stamps of the files in a run's folder, which change whenever a file does."""
+    return tuple([stamp(f"{folder}/{name}") for name in FILES])
 
 
 def read_entry(run: Run, stamps: Stamps) -> CachedEntry:

@@ -281,7 +281,7 @@ class RunStore:
         if not NAME.fullmatch(name):
             return None
         if self._may_be_run(self.root / name):
-            return self._run(self.root / name)
+            return self.run_of(name)
         if self._recorded is not None and name != STUDIES and (self._recorded / name).is_dir():
             return Run(self._recorded / name, recorded=True)
         return None
@@ -290,7 +290,7 @@ class RunStore:
         """Return the folder of that exact name even if it is not a run, to delete what cannot be read."""
         if Path(name).name != name or name.startswith(".") or not self._may_be_run(self.root / name):
             raise UserError(f"there is no folder {name!r} in {self.root}")
-        return self._run(self.root / name)
+        return self.run_of(name)
 
     def check_readable(self) -> None:
         """Raise a UserError if the folder exists and cannot be listed, which is not the same as having no runs."""
@@ -304,12 +304,15 @@ class RunStore:
 
     def __iter__(self) -> Iterator[Run]:
         """Iterate over all folders that may be runs, by name."""
-        if self.root.is_dir():
-            with os.scandir(self.root) as found:  # says which are folders without asking for each
-                names = sorted(p.name for p in found if p.is_dir() and not p.name.startswith(".") and p.name != STUDIES)
-            for path in map(self.root.joinpath, names):
-                if not self._is_recorded_folder(path):
-                    yield self._run(path)
+        yield from map(self.run_of, self.names())
+
+    def names(self) -> list[str]:
+        """List the names of all folders that may be runs, in order."""
+        if not self.root.is_dir():
+            return []
+        with os.scandir(self.root) as found:  # says which are folders without asking for each
+            names = sorted(p.name for p in found if p.is_dir() and not p.name.startswith(".") and p.name != STUDIES)
+        return [name for name in names if not self._is_recorded_folder(name)]
 
     def recorded_runs(self) -> Iterator[Run]:
         """Iterate over the recorded runs by name, without those that are runs of the folder as well."""
@@ -318,14 +321,16 @@ class RunStore:
             yield from (Run(p, recorded=True) for p in sorted(self._recorded.iterdir())
                         if p.is_dir() and not p.name.startswith(".") and p.name not in own and p.name != STUDIES)
 
-    def _run(self, path: Path) -> Run:
-        return Run(path, recorded=self.only_recorded)
+    def run_of(self, name: str) -> Run:
+        """Return the run in the folder of this name, which need not exist."""
+        return Run(self.root / name, recorded=self.only_recorded)
 
     def _may_be_run(self, path: Path) -> bool:
         """Return True for folders other than hidden ones, the studies and the one with the recorded runs."""
         return (path.name != STUDIES and not path.name.startswith(".") and path.is_dir()
-                and not self._is_recorded_folder(path))
+                and not self._is_recorded_folder(path.name))
 
-    def _is_recorded_folder(self, path: Path) -> bool:
-        same_name = self._recorded is not None and path.name.lower() == self._recorded.name.lower()  # quick to compare
-        return same_name and self._recorded is not None and path.exists() and path.samefile(self._recorded)
+    def _is_recorded_folder(self, name: str) -> bool:
+        if self._recorded is None or name.lower() != self._recorded.name.lower():  # quick to compare
+            return False
+        return (self.root / name).exists() and (self.root / name).samefile(self._recorded)
