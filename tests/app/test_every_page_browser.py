@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tabs import Tab
 
-from acenode.bench.browser import Served, server, wait_for_player
+from acenode.bench.browser import PLAYER, Served, server, wait_for_player
 from acenode.experiments import EXAMPLES, EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
 
@@ -73,6 +73,7 @@ def check(tab: Tab, pages: list[str]) -> None:
         if path in NAMED:
             wait_for_player(tab.page)
             tab.page.get_by_label("Map", exact=True).select_option("influence")
+            tab.until(f"{PLAYER}.__player.words()[0].includes('largest influence')")
             tab.page.get_by_role("tab").last.click()  # what if, where there is a forecast
             tab.until(QUIET)
             tab.page.wait_for_timeout(500)
