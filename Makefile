@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 READY  := $(VENV)/.ready
 
-.PHONY: app demo test test-long lint docs check-wheel setup clean
+.PHONY: app demo test test-long fuzz soak lint docs check-wheel setup clean
 
 app: $(READY)
 	$(VENV)/bin/acenode app
@@ -17,6 +17,14 @@ test: $(READY) lint
 # What takes longer: screenshots of every page, training and resuming in a browser, benchmarks end to end.
 test-long: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist loadfile -m long
+
+# Thousands of generated cases of bad input: prints the counts of tracebacks, hangs and empty pages.
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python tests/faults/fuzz.py --cases $(or $(CASES),5000) --seed $(or $(SEED),0)
+
+# Four runs at a time with watchers, kills, deletions and a disk that is nearly full.
+soak: $(READY)
+	$(VENV)/bin/python tests/faults/soak.py --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

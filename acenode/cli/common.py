@@ -51,4 +51,8 @@ def _recorded_folder(to_read: bool) -> Path:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    """Print a value as JSON; numbers that JSON does not have, which a foreign file may hold, become null."""
+    try:
+        print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    except ValueError:
+        print(json.dumps(json.loads(json.dumps(value), parse_constant=lambda name: None), ensure_ascii=False))

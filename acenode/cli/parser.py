@@ -17,7 +17,7 @@ class OneLineParser(argparse.ArgumentParser):
     """An ArgumentParser that prints an error in one line."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        print(f"acenode: {message}: see `{self.prog} --help`", file=sys.stderr)
+        print(f"acenode: {' '.join(message.split())}: see `{self.prog} --help`", file=sys.stderr)
         raise SystemExit(2)
 
 

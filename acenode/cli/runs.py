@@ -94,7 +94,7 @@ def show(options: Namespace) -> int:
     if result:
         for key, value in result["test"].items():
             print(f"  test {key:<15} " + ("not a number" if value is None else f"{value:.6g}"))
-        print(f"  best epoch           {result['best_epoch']}")
+        print(f"  best epoch           {result.get('best_epoch', '?')}")
     elif status["state"] in ("stopped", "interrupted", "failed"):
         print(f"  {100 * float(status.get('progress') or 0):.0f}% done; continue with: acenode resume {run.id}")
     if changed:

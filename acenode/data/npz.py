@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 
 from acenode.data.disk import replacing
+from acenode.files import open_regular
 
 MAX_BYTES = 8_000_000_000  # of all arrays that are read from a file
 MAX_RATIO = 1100  # of sizes before and after compression; deflate reaches 1032
@@ -27,7 +28,7 @@ def write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Read the named arrays of an npz file. A ValueError says in a few words what is wrong with the file."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             claimed = sum(_checked_bytes(archive, name) for name in names)
             if claimed > MAX_BYTES:
                 raise ValueError(f"it claims {claimed / 1e9:.1f} GB, and at most {MAX_BYTES / 1e9:.0f} GB are read")

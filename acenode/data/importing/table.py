@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from acenode.data.importing import parquet
 from acenode.errors import UserError
+from acenode.files import open_regular
 
 MAX_BYTES = 200_000_000
 MAX_COLUMNS = 1000
@@ -100,9 +101,9 @@ class TableFile:
             yield self.source
             return
         try:
-            file = open(self.source, "rb")  # noqa: SIM115 - closed below; only the opening may fail in these ways
-        except IsADirectoryError:
-            raise UserError(f"{self.source} is a folder: choose a file") from None
+            if self.source.is_dir():
+                raise UserError(f"{self.source} is a folder: choose a file")
+            file = open_regular(self.source)  # closed below; only the opening may fail in these ways
         except OSError as error:
             raise UserError(f"cannot read {self.source} ({error.strerror or error}): check its name") from None
         with file:
