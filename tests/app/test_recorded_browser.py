@@ -14,7 +14,7 @@ from acenode.bench.browser import PLAYER, Served, server, wait_for_player
 from acenode.runs.recorded import recorded_runs
 
 SCHEMES = {1400: "light", 900: "dark", 390: "light"}
-TOP_OF_RESULTS = "[...document.querySelectorAll('h3')].find(e => e.innerText.includes('Recorded results'))" \
+TOP_OF_RESULTS = "[...document.querySelectorAll('h2')].find(e => e.innerText.includes('Recorded results'))" \
     ".getBoundingClientRect().top - document.querySelector('h1').getBoundingClientRect().top"
 DOWNLOADED = "performance.getEntriesByType('resource').filter(e => e.name.includes('/lab/film/'))" \
     ".map(e => e.transferSize)"
