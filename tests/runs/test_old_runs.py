@@ -31,7 +31,8 @@ STOPPED = [name for name, known in KNOWN["runs"].items() if known["list"]["state
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
     with tarfile.open(HERE / "written_by_0.1.tar.xz") as archive:
-        archive.extractall(tmp_path / "runs", filter="data")
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 and later
+        archive.extractall(tmp_path / "runs", **safely)
     return RunStore(tmp_path / "runs")
 
 
