@@ -97,20 +97,29 @@ def _free_port() -> int:
 
 
 @contextmanager
-def browser(*arguments: str) -> Iterator[Any]:
-    """Start a headless Chromium, with further command-line arguments.
+def browser() -> Iterator[Any]:
+    """Start a headless Chromium; a thread can have one of these at a time (`launch` starts others beside it).
 
     Raises:
         UserError: playwright or Chromium is not installed.
     """
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         raise UserError("playwright is not installed: run `make setup`") from None
-    if path is None:
-        raise UserError("Chromium is not installed: install chromium, or set CHROMIUM to its path")
     with sync_playwright() as p:
-        chrome = p.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu", *arguments])
+        chrome = launch(p.chromium)
         yield chrome
         chrome.close()
+
+
+def launch(kind: Any, *arguments: str) -> Any:
+    """Start a headless Chromium with further command-line arguments; `kind` is Playwright's type of browser.
+
+    Raises:
+        UserError: Chromium is not installed.
+    """
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if path is None:
+        raise UserError("Chromium is not installed: install chromium, or set CHROMIUM to its path")
+    return kind.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu", *arguments])

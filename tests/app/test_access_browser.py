@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from acenode.bench.browser import Served, browser, server
-from acenode.errors import UserError
+from acenode.bench.browser import Served, launch, server
 
 pytestmark = pytest.mark.long
 ROUTES = ["/", "/lab/active", "/lab/plotly.js", "/_stcore/health", "/_stcore/host-config", "/favicon.png"]
@@ -32,13 +31,11 @@ QUIET = "() => document.querySelector('.stApp')?.dataset.testScriptState === 'no
 
 
 @pytest.fixture(scope="module")
-def mapped() -> Iterator[Any]:
+def mapped(chrome: Any) -> Iterator[Any]:
     """Start a browser in which evil.example is this machine, as after DNS rebinding."""
-    try:
-        with browser("--host-resolver-rules=MAP evil.example 127.0.0.1") as found:
-            yield found
-    except UserError as error:
-        pytest.skip(str(error))
+    found = launch(chrome.browser_type, "--host-resolver-rules=MAP evil.example 127.0.0.1")
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="module")
