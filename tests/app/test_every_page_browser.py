@@ -69,7 +69,9 @@ def check(tab: Tab, pages: list[str]) -> None:
             tab.page.get_by_text("Hyperparameters", exact=True).click()
             tab.page.get_by_text("Train the ablation set").first.click()
             tab.page.mouse.move(0, 0)
-            tab.page.wait_for_timeout(500)
+            tab.page.get_by_role("button", name="Add to queue").wait_for()
+            tab.until(QUIET)  # until then Streamlit draws what is out of date in pale colours
+            tab.page.wait_for_timeout(1000)
         if path in NAMED:
             wait_for_player(tab.page)
             tab.page.get_by_label("Map", exact=True).select_option("influence")
