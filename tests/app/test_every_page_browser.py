@@ -18,6 +18,7 @@ SERIOUS = ("serious", "critical")
 SHOWN = "mnist"  # of the experiments, whose pages share their code; Compare shows charts of time series
 NAMED = ("oscillators", "liver", "air-quality")  # of the examples of named variables: one of each task
 QUIET = "document.querySelector('.stApp')?.dataset.testScriptState === 'notRunning'"
+STILL = f"{QUIET} && document.getAnimations().every((one) => !(one instanceof CSSTransition))"
 FIND = """async (options) => (await axe.run({ exclude: [".js-plotly-plot"] }, options)).violations.flatMap((found) =>
   found.nodes.map((node) => [found.impact, found.id, node.target.join(' '), node.failureSummary, node.html]))"""
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
@@ -50,7 +51,11 @@ def open_quietly(tab: Tab, path: str) -> None:
 
 
 def violations(tab: Tab, path: str, options: dict[str, Any]) -> list[str]:
-    """Return the serious and critical violations of a page, and headings that skip a level."""
+    """Return the serious and critical violations of a page, and headings that skip a level.
+
+    Streamlit draws what is out of date in pale colours and fades it back: contrast is measured when that is over.
+    """
+    tab.until(STILL)
     tab.page.evaluate(AXE)
     found = tab.page.evaluate(FIND, options)
     return [f"{path or 'home'}: {' | '.join(map(str, parts))}" for parts in found
@@ -70,7 +75,7 @@ def check(tab: Tab, pages: list[str]) -> None:
             tab.page.get_by_text("Train the ablation set").first.click()
             tab.page.mouse.move(0, 0)
             tab.page.get_by_role("button", name="Add to queue").wait_for()
-            tab.until(QUIET)  # until then Streamlit draws what is out of date in pale colours
+            tab.until(QUIET)
             tab.page.wait_for_timeout(1000)
         if path in NAMED:
             wait_for_player(tab.page)
