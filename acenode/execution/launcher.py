@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, gpu_stat
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
+from acenode.runs.heartbeat import RENEW_SECONDS, touch
 from acenode.runs.lock import is_locked
 from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run, RunStore
@@ -235,6 +237,7 @@ class Launcher:
                 yield job
 
     def _dispatch(self) -> None:
+        renewed = time.monotonic()
         while True:
             with self.changed:
                 if self.closed:
@@ -248,6 +251,16 @@ class Launcher:
                     self.changed.notify_all()
                 self.changed.wait(IDLE_SECONDS)
             self.pool.end_idle()
+            if time.monotonic() - renewed >= RENEW_SECONDS:
+                self._renew_heartbeats()
+                renewed = time.monotonic()
+
+    def _renew_heartbeats(self) -> None:
+        """Show readers on other machines that queued runs still have a launcher, also those that begin just now."""
+        with self.changed:
+            runs = [job.run for job in (*self.waiting, *self.running.values())]
+        for run in runs:
+            touch(run.path)
 
     def _work(self, job: _Job) -> None:
         try:

@@ -12,6 +12,7 @@ from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 from acenode.runs import store
 from acenode.runs.notes import read_notes
+from acenode.runs.process import is_here
 from acenode.runs.store import Run
 
 FILES = ("config.json", "status.json", "result.json", "notes.json")  # that an entry is read from
@@ -84,7 +85,15 @@ class CachedEntry:
 
     def is_valid(self, stamps: Stamps) -> bool:
         """Return True if no file has changed and the process of a busy run is still alive."""
-        return self.stamps == stamps and (not self.entry.busy or store.alive(self.process, self.heartbeat))
+        if self.stamps != stamps or self.may_come_back:
+            return False
+        return not self.entry.busy or store.alive(self.process, self.heartbeat, self.entry.path,
+                                                  queued=self.entry.state == "queued")
+
+    @property
+    def may_come_back(self) -> bool:
+        """True for an interrupted run of another machine, whose heartbeat may change again without any file."""
+        return self.entry.state == "interrupted" and bool(self.process) and not is_here(self.process)
 
 
 def stamps_of(folder: Path | str) -> Stamps:

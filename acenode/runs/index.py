@@ -35,7 +35,8 @@ _CONFIG, _SEED, _TAGS = (_NAMES.index(name) for name in ("config", "seed", "tags
 
 def worth_keeping(cached: CachedEntry) -> bool:
     """Return True if an entry belongs in the index: one that no process changes and that could be read."""
-    return not cached.entry.recorded and not cached.entry.busy and cached.entry.state != UNREADABLE
+    entry = cached.entry
+    return not entry.recorded and not entry.busy and entry.state != UNREADABLE and not cached.may_come_back
 
 
 def write_index(root: Path, entries: Iterable[CachedEntry]) -> None:

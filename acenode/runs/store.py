@@ -98,7 +98,8 @@ class Run:
         process, heartbeat, progress = (status.get(k) for k in ("process", "heartbeat", "progress"))
         if not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
             raise UserError(f"{self.path / 'status.json'} is not a valid status.json: delete the run")
-        if status["state"] in BUSY and not alive(process, float(heartbeat or 0)):
+        queued = status["state"] == "queued"
+        if status["state"] in BUSY and not alive(process, float(heartbeat or 0), self.path, queued=queued):
             status |= {"state": "interrupted", "error": "the training process ended unexpectedly"}
         return status
 

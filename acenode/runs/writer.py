@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import math
 import os
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from filelock import BaseFileLock
 
 from acenode.errors import UserError
 from acenode.files import discard, json_bytes, write_atomic, write_json
+from acenode.runs.heartbeat import HeartbeatThread
 from acenode.runs.lock import try_lock
 from acenode.runs.metric_lines import encode
 from acenode.runs.process import identity
@@ -37,6 +40,9 @@ class RunWriter:
         self.values: dict[str, Any] = {}  # written to status.json beside the state
         self.reserve = Reserve(run.path / "status.json")
         self.heartbeat_time = -math.inf  # when status.json was last written (time.monotonic)
+        self._written: dict[str, Any] | None = None  # the status.json that is renewed in a long phase; None: none
+        self._status_lock = threading.Lock()  # of status.json and _written
+        self._thread: HeartbeatThread | None = None
         self.checkpoint_time = 0.0  # when the last checkpoint was written (time.monotonic)
         self.best_epoch: int | None = None  # of the parameters in best.safetensors
 
@@ -51,8 +57,11 @@ class RunWriter:
         for part in self.path.rglob(".*.part"):  # left by a process that was killed while writing
             discard(part)
         self.reserve.make()
+        self._thread = HeartbeatThread(self._renew, self.run.id)
 
     def release(self) -> None:
+        if self._thread is not None:
+            self._thread.stop()
         self.reserve.discard()
         if self.lock is not None:
             self.lock.release()
@@ -62,16 +71,19 @@ class RunWriter:
     def status(self, state: str, **values: Any) -> None:
         """Write status.json now."""
         self._check_exists()
-        write_json(self.path / "status.json", self._status(state, values), make_folder=False)
+        with self._status_lock:
+            self._written = self._status(state, values)
+            write_json(self.path / "status.json", self._written, make_folder=False)
 
     def end(self, state: str, error: str | None) -> None:
         """Write the last status, in the reserved space if the disk is full, and then a line to the log."""
         self._check_exists()
-        status = self._status(state, {"error": error})
-        try:
-            write_json(self.path / "status.json", status, make_folder=False)
-        except OSError:
-            self.reserve.use(json_bytes(status))
+        with self._status_lock:
+            status, self._written = self._status(state, {"error": error}), None
+            try:
+                write_json(self.path / "status.json", status, make_folder=False)
+            except OSError:
+                self.reserve.use(json_bytes(status))
         self.log(state + (f": {error}" if error else ""))
 
     def _status(self, state: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +96,15 @@ class RunWriter:
         self.values |= values
         if time.monotonic() - self.heartbeat_time > HEARTBEAT_SECONDS:
             self.status("running")
+
+    def _renew(self) -> None:
+        """Write the last status again with a new heartbeat, unless training has written one in the meantime."""
+        with self._status_lock, suppress(OSError, RunDeletedError):  # training reports these itself
+            if self._written is not None and time.monotonic() - self.heartbeat_time > HEARTBEAT_SECONDS:
+                self._check_exists()
+                self._written |= {"heartbeat": time.time()}
+                self.heartbeat_time = time.monotonic()
+                write_json(self.path / "status.json", self._written, make_folder=False)
 
     def describe(self, **values: Any) -> None:
         """Add values to config.json."""

@@ -109,7 +109,7 @@ def test_a_device_with_several_workers_uses_processes(tmp_path: Path) -> None:
 def test_a_run_stops_resumes_and_is_trained_by_the_same_process(launcher: Launcher) -> None:
     run, waiting = launcher.start(forever()), launcher.start(config(seed=1))
     pid = until_training(run)
-    assert alive(run.status()["process"], 0.0)
+    assert alive(run.status()["process"], 0.0, run.path)
     assert is_locked(run)
     assert launcher.queue() == [waiting.id]
     launcher.stop(run)

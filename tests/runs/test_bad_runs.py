@@ -90,8 +90,8 @@ def test_a_bad_run_is_one_unreadable_entry(kind: str, store: RunStore, capsys: p
 def test_a_huge_process_number_is_not_alive(store: RunStore) -> None:
     run = next(iter(store))
     status = run.status()
-    (run.path / "status.json").write_text(json.dumps(status | {"process": status["process"] | {"pid": 10**400},
-                                                               "heartbeat": 0}))
+    (run.path / "status.json").write_text(json.dumps(status | {
+        "state": "running", "process": status["process"] | {"pid": 10**400}, "heartbeat": 0}))
     assert run.status()["state"] == "interrupted"
 
 
@@ -212,8 +212,8 @@ def test_recovery_goes_on_after_a_run_that_cannot_be_written(store: RunStore, mo
     runs = [*store, create(store, experiments.get("mnist").configure("resnet"))]
     for run in runs:
         status = run.status()
-        (run.path / "status.json").write_text(json.dumps(status | {"process": {"pid": 1, "started": "x", "host": "y"},
-                                                                   "heartbeat": 0}))
+        (run.path / "status.json").write_text(json.dumps(status | {"state": "running", "heartbeat": 0,
+                                                                   "process": {"pid": 1, "host": "y"}}))
     real = Run.set_state
 
     def read_only(self: Run, state: str, **values: Any) -> None:

@@ -183,7 +183,7 @@ def test_a_run_of_a_dead_process_is_interrupted_although_no_file_changed(tmp_pat
     run = store.create(experiments.get("mnist").configure("odenet", **QUICK), {})
     catalogue = Catalogue(store)
     assert catalogue.entries()[0].state == "queued"
-    monkeypatch.setattr("acenode.runs.store.alive", lambda process, heartbeat: False)
+    monkeypatch.setattr("acenode.runs.store.alive", lambda *process, **given: False)
     (entry,) = catalogue.entries()
     assert entry.state == "interrupted"
     assert "process" in str(entry.error)
