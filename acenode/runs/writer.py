@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import threading
 import time
 from contextlib import suppress
@@ -32,10 +31,16 @@ class RunDeletedError(UserError):
 
 
 class RunWriter:
-    """Holds a run's lock while the run is trained, and writes what training reports."""
+    """Holds a run's lock while the run is trained, and writes what training reports.
 
-    def __init__(self, run: Run) -> None:
+    Args:
+        run: the run.
+        process: what status.json names as the process of the run, if that is not this one.
+    """
+
+    def __init__(self, run: Run, process: dict[str, Any] | None = None) -> None:
         self.run, self.path = run, run.path
+        self.process = identity() if process is None else process
         self.lock: BaseFileLock | None = None
         self.values: dict[str, Any] = {}  # written to status.json beside the state
         self.reserve = Reserve(run.path / "status.json")
@@ -89,7 +94,7 @@ class RunWriter:
     def _status(self, state: str, values: dict[str, Any]) -> dict[str, Any]:
         self.values |= values
         self.heartbeat_time = time.monotonic()
-        return {"state": state, "error": None, **self.values, "heartbeat": time.time(), "process": identity()}
+        return {"state": state, "error": None, **self.values, "heartbeat": time.time(), "process": self.process}
 
     def heartbeat(self, **values: Any) -> None:
         """Update the progress; status.json is written at most once a second, also if the clock is set back."""
@@ -145,10 +150,14 @@ class RunWriter:
             file.write(lines)
 
     def truncate_metrics(self, size: int) -> None:
-        """Cut metrics.jsonl to `size` bytes: drop what was written after the checkpoint that training resumes from."""
+        """Cut metrics.jsonl to `size` bytes: drop what was written after the checkpoint that training resumes from.
+
+        The file is replaced, so that those who read what is appended notice it by the inode.
+        """
         path = self.path / "metrics.jsonl"
-        if path.exists():
-            os.truncate(path, min(size, path.stat().st_size))
+        if path.exists() and path.stat().st_size > size:
+            with open(path, "rb") as file:
+                write_atomic(path, file.read(size), make_folder=False)
 
     # Snapshots and checkpoints --------------------------------------------------------------------------------
 
