@@ -46,15 +46,18 @@ class Outcome:
     error: str | None = None
 
 
-def create(store: RunStore, config: Config) -> Run:
-    """Create a queued run; raise UserError if no model can be built from its configuration."""
-    device = device_of(config.device)
+def create(store: RunStore, config: Config, *, elsewhere: bool = False) -> Run:
+    """Create a queued run; raise UserError if no model can be built from its configuration.
+
+    A run that is trained `elsewhere`, on a machine that is not known yet, may need a device that is not here.
+    """
+    environment = {} if elsewhere else {"environment": describe(device_of(config.device))}
     params = experiments.get(config.experiment).count(config)
-    return store.create(config, {"environment": describe(device), "params": params})
+    return store.create(config, {**environment, "params": params})
 
 
 def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
-            progress: Progress | None = None) -> Outcome:
+            progress: Progress | None = None, process: dict[str, Any] | None = None) -> Outcome:
     """Train and test a run, and write the result to its directory.
 
     Args:
@@ -62,6 +65,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         data_root: the folder with the data sets.
         stop: the run stops after the current iteration once this is set.
         progress: called with the run's progress about twice a second.
+        process: the process that readers of the run should look for, if it trains the run by this one.
 
     Returns:
         the outcome; an error is in its `error` and in status.json.
@@ -72,7 +76,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     config = run.config()
     if run.status()["state"] == "finished" and run.result() is not None:
         raise UserError(f"{run.id} is finished: there is nothing to resume")
-    writer = RunWriter(run)
+    writer = RunWriter(run, process)
     writer.acquire()
     listener = RunListener(writer, config, stop or threading.Event(), progress)
     params = int(run.description().get("params", 0))
@@ -82,6 +86,8 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         try:
             before = run.status()
             writer.status("running", began=time.time(), **{k: before[k] for k in KEPT_STATUS if k in before})
+            if process is not None and not (run.path / "checkpoints" / "last.pt").exists():
+                writer.describe(environment=describe(device_of(config.device)))
             metrics, seconds = _train_and_test(writer, listener, config, data_root)
             state = "finished" if metrics else "stopped"
         except KeyboardInterrupt:  # between iterations, where the trainer did not save
@@ -101,10 +107,10 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     return Outcome(run, state, metrics, seconds, params, error)
 
 
-def attempt(run: Run, data_root: Path, stop: threading.Event) -> str | None:
+def attempt(run: Run, data_root: Path, stop: threading.Event, *, process: dict[str, Any] | None = None) -> str | None:
     """Execute a run without raising: whatever ends it is in its status.json. Return the state in there, if any."""
     try:
-        execute(run, data_root, stop=stop)
+        execute(run, data_root, stop=stop, process=process)
     except UserError as error:  # already in status.json, unless the run never started
         with contextlib.suppress(UserError, OSError):
             if run.stored_state() == "queued":

@@ -1,9 +1,9 @@
 """The launcher: trains runs in the background, from one queue, with a number of workers per device.
 
 Every run has a thread here. Where a device trains one run at a time, that thread trains it; where it trains several,
-each thread has a worker process train its run, because threads of one process would compete for one interpreter.
-Workers report through the run directory alone. The launcher adds the order of the queue and the events that ask a run
-to stop. It knows nothing of the app.
+each thread has a worker process train its run, because threads of one process would compete for one interpreter. With a
+cluster, each thread has a machine of the cluster train its run. Workers report through the run directory alone. The
+launcher adds the order of the queue and the events that ask a run to stop. It knows nothing of the app.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Literal
 
 from acenode.config import Config
 from acenode.errors import UserError
+from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, gpu_state, kinds
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
@@ -30,6 +31,7 @@ from acenode.runs.store import BUSY, Run, RunStore
 
 IDLE_SECONDS = 0.2  # between checks of the queue
 Place = Literal["auto", "thread", "process"]  # auto: processes for a device that trains several runs at a time
+MAX_WORKERS = 64  # runs at a time
 ABANDONED = "training ended, but its last state could not be written"
 
 
@@ -50,16 +52,20 @@ class Launcher:
         store: where new runs are created.
         data_root: the folder with the data sets.
         places: for each device, whether its runs are trained in threads of this process or in processes of their own.
+        cluster: trains all runs instead of the devices of this machine; the launcher closes it.
     """
 
-    def __init__(self, store: RunStore, data_root: Path, places: Mapping[str, Place] | None = None) -> None:
+    def __init__(self, store: RunStore, data_root: Path, places: Mapping[str, Place] | None = None,
+                 cluster: RayCluster | None = None) -> None:
         self.store, self.data_root = store, data_root
         self.places: dict[str, Place] = {**dict.fromkeys(kinds(), "auto"), **(places or {})}
         self.pool = ProcessPool()
         self.changed = threading.Condition()
         self.waiting: list[_Job] = []
         self.running: dict[str, _Job] = {}
-        self.limits = dict.fromkeys(kinds(), 1)
+        self.cluster = cluster
+        self.limits = dict.fromkeys(kinds() if cluster is None else [cluster.name], 1)
+        self.limit_chosen = False  # otherwise a cluster trains as many runs at a time as fit
         self.closed = False
         self.meter = CpuMeter()
         self.dispatcher = threading.Thread(target=self._dispatch, name="acenode-launcher", daemon=True)
@@ -71,8 +77,8 @@ class Launcher:
         """Queue a new run."""
         with self.changed:  # until it is in the queue, others would see an abandoned run
             self._check_open()
-            run = create(self.store, config)
-            self._enqueue(run, device_of(config.device).type)
+            run = create(self.store, config, elsewhere=self.cluster is not None)
+            self._enqueue(run, self._device(config))
         return run
 
     def resume(self, run: Run) -> None:
@@ -83,7 +89,7 @@ class Launcher:
             state = self._state(run)
             if state in ("finished", "running", "queued"):  # running or queued in another process
                 raise UserError(f"{run.id} is {state}: there is nothing to resume")
-            device = device_of(run.config().device).type
+            device = self._device(run.config())
             self._check_open()
             run.cancel_stop()
             run.set_state("queued", error=None)
@@ -141,10 +147,10 @@ class Launcher:
         """Set how many runs a device trains at a time."""
         if device not in self.limits:
             raise UserError(f"there is no device {device!r}: choose one of {', '.join(self.limits)}")
-        if not 1 <= count <= 64:
-            raise UserError(f"a device takes 1 to 64 runs at a time, not {count}")
+        if not 1 <= count <= MAX_WORKERS:
+            raise UserError(f"a device takes 1 to {MAX_WORKERS} runs at a time, not {count}")
         with self.changed:
-            self.limits[device] = count
+            self.limits[device], self.limit_chosen = count, True
             self.changed.notify_all()
 
     def queue(self) -> list[str]:
@@ -167,6 +173,8 @@ class Launcher:
         with self.changed:
             limits = dict(self.limits)
             running = [job.device for job in self.running.values()]
+        if self.cluster is not None:
+            return [self.cluster.device_state(limits[self.cluster.name], len(running))]
         return [cpu_state(self.meter, workers, running.count(name)) if name == "cpu" else
                 gpu_state(workers, running.count(name)) for name, workers in limits.items()]
 
@@ -191,6 +199,8 @@ class Launcher:
             if job.thread is not None:
                 job.thread.join(timeout)
         self.pool.close()
+        if self.cluster is not None:
+            self.cluster.close()
 
     def recover(self, runs: Iterable[Run] | None = None) -> list[Run]:
         """Mark runs that a dead process left queued or running as interrupted, and return them.
@@ -219,6 +229,10 @@ class Launcher:
             self.waiting.append(_Job(run, device))
             self.changed.notify_all()
 
+    def _device(self, config: Config) -> str:
+        """Return the name of the device, or cluster, whose workers train a run."""
+        return device_of(config.device).type if self.cluster is None else self.cluster.name
+
     def _find(self, run_id: str) -> _Job | None:
         return self.running.get(run_id) or next((j for j in self.waiting if j.run.id == run_id), None)
 
@@ -230,6 +244,8 @@ class Launcher:
 
     def _ready(self) -> Iterator[_Job]:
         """Yield queued jobs whose device has a free worker, in order."""
+        if self.cluster is not None and not self.limit_chosen:
+            self.limits[self.cluster.name] = min(MAX_WORKERS, self.cluster.slots())
         busy = {name: sum(j.device == name for j in self.running.values()) for name in self.limits}
         for job in list(self.waiting):
             if busy[job.device] < self.limits[job.device]:
@@ -264,7 +280,9 @@ class Launcher:
 
     def _work(self, job: _Job) -> None:
         try:
-            if self._in_process(job.device):
+            if self.cluster is not None:
+                self.cluster.train(job.run, self.data_root, job.stop)
+            elif self._in_process(job.device):
                 self.pool.train(job.device, job.run, self.data_root, job.stop)
             else:
                 attempt(job.run, self.data_root, job.stop)

@@ -1,0 +1,274 @@
+"""Runs on a Ray cluster, for the launcher and the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from acenode.errors import UserError
+from acenode.execution.cluster.size import ClusterSize
+from acenode.execution.devices import DeviceState, own_cores
+from acenode.runs.process import identity
+from acenode.runs.store import BUSY, Run
+
+NAME = "ray"
+START_SECONDS = 180.0  # longest time to start or join Ray
+POLL_SECONDS = 0.1  # longest time until a stop request is passed on
+LOST_SECONDS = 600.0  # for how long a lost cluster is looked for
+AGAIN_SECONDS = 5.0  # between attempts to join it
+EXIT_SECONDS = 150.0  # for runs to stop with a checkpoint
+GPU_SHARE = 0.25  # of a GPU for each run
+QUEUE_THREADS = 2  # of each of several runs
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TQDM": "0"}  # Ray sends nothing anywhere and draws no bars
+
+
+def address_of(on: str) -> str | None:
+    """Return the address in the option `--on ray[:ADDRESS]`; None: start a local Ray."""
+    name, colon, address = on.partition(":")
+    if name != NAME or (colon and not address):
+        raise UserError(f"--on takes ray, ray:auto or ray:IP:PORT, not {on!r}")
+    return address or None
+
+
+def check_device(device: str) -> None:
+    """Raise a UserError for a certain GPU, such as cuda:3: Ray assigns GPUs itself."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise UserError(f"Ray chooses the GPU of a run: use --device cuda instead of {device}")
+
+
+class RayCluster:
+    """Trains queued runs as tasks of Ray. A launcher trains all its runs there with `Launcher(..., cluster=...)`.
+
+    Args:
+        address: of the cluster to join, as `ray.init` takes it: `IP:PORT`, or `auto` for the one of this machine. None
+            starts a local Ray, which only this machine can reach, and `close` stops it.
+        threads: CPU threads of each run.
+        gpu: share of a GPU of each run, if the cluster has GPUs.
+        cpus: CPUs of a local Ray (default: the cores of this machine).
+        shared: False sends files even if the workers see the run directories.
+
+    Example:
+        with RayCluster(threads=2) as cluster:
+            run = create(store, config, elsewhere=True)
+            cluster.train(run, data_dir(), threading.Event())   # returns when the run has ended
+            print(run.status()["state"])
+
+    `train` can be called from several threads at a time. Whatever happens to the run is in its directory: its curves
+    are there at most a second after they were measured, whichever machine trains it.
+    """
+
+    name = NAME
+
+    def __init__(self, address: str | None = None, *, threads: int = 1, gpu: float = GPU_SHARE,
+                 cpus: int | None = None, shared: bool = True) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise UserError("Ray is not installed: run `pip install 'acenode[ray]'`")
+        if address is not None and "://" in address:
+            raise UserError(f"{address} is the address of a Ray client: run the command on a machine of the cluster, "
+                            "with --on ray:auto")
+        self.address, self.threads = address, threads
+        self.arguments = [f"--threads={threads}", f"--gpu={gpu:g}", f"--cpus={cpus or len(own_cores())}",
+                          *([f"--address={address}"] if address is not None else []),
+                          *([] if shared else ["--no-shared"])]
+        self._lock = threading.Lock()
+        self._driver: _DriverProcess | None = None
+        self._closed = False
+
+    def __enter__(self) -> RayCluster:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def start(self) -> ClusterSize:
+        """Start or join Ray, unless that is done.
+
+        Raises:
+            UserError: it fails, or no machine is large enough for a run.
+        """
+        size = self._connected().size
+        assert size is not None
+        if not size.runs:
+            self.close()
+            raise UserError(f"no machine of the cluster can train a run with {self.threads} threads: use a smaller "
+                            "--threads")
+        return size
+
+    @property
+    def size(self) -> ClusterSize | None:
+        """The size of the cluster at this moment; None if there is no connection."""
+        driver = self._driver
+        return driver.size if driver is not None and not driver.lost.is_set() else None
+
+    def slots(self) -> int:
+        """Return how many runs the cluster can train at a time; 1 if that is not known yet."""
+        return max(1, self.size.runs) if self.size is not None else 1
+
+    def device_state(self, workers: int, running: int) -> DeviceState:
+        """Describe the cluster like a device."""
+        title = self.size.title if self.size is not None else "Ray"
+        return DeviceState(self.name, title, workers, running, None, None, None)
+
+    def train(self, run: Run, data_root: Path, stop: threading.Event) -> None:
+        """Train a run and return when it has ended; how it ended is in its status.json.
+
+        A run whose worker or machine dies continues on another one from its last checkpoint. If the cluster itself is
+        lost, it is started or joined again, and the run continues as well.
+
+        Args:
+            run: a queued run; one with a checkpoint continues from it.
+            data_root: the folder with the data sets; machines that do not see it use their own.
+            stop: the run stops with a checkpoint once this is set.
+
+        Raises:
+            UserError: Ray cannot be started or joined, or the run asks for a certain GPU.
+        """
+        check_device(run.config().device)
+        driver = self._connected()
+        while not driver.train(run, data_root, stop):
+            if run.stored_state() not in BUSY:
+                return
+            found = self._found_again(stop)
+            if found is None:
+                state = "stopped" if stop.is_set() else "interrupted"
+                run.set_state(state, error=None if stop.is_set() else "the connection to Ray was lost: resume the run")
+                return
+            driver = found
+
+    def close(self) -> None:
+        """Stop the runs with a checkpoint, and a local Ray."""
+        with self._lock:
+            self._closed = True
+            if self._driver is not None:
+                self._driver.close()
+
+    def _connected(self) -> _DriverProcess:
+        """Return the driver process; start it if there is none."""
+        with self._lock:
+            if self._closed:
+                raise UserError("the connection to Ray is closed")
+            if self._driver is None or self._driver.lost.is_set():
+                self._driver = None
+                driver = _DriverProcess(self.arguments, local=self.address is None)
+                try:
+                    driver.wait_until_ready(self.address)
+                except BaseException:
+                    driver.kill()
+                    raise
+                self._driver = driver
+            return self._driver
+
+    def _found_again(self, stop: threading.Event) -> _DriverProcess | None:
+        """Connect again after the connection was lost; None if that fails for long, or the run should stop."""
+        end = time.monotonic() + LOST_SECONDS
+        while not stop.is_set() and not self._closed and time.monotonic() < end:
+            try:
+                return self._connected()
+            except UserError:
+                stop.wait(AGAIN_SECONDS)
+        return None
+
+
+class _DriverProcess:
+    """The process that speaks with Ray (`acenode.execution.cluster.driver`)."""
+
+    def __init__(self, arguments: list[str], *, local: bool) -> None:
+        self.size: ClusterSize | None = None
+        self.ready, self.lost = threading.Event(), threading.Event()
+        self.error: str | None = None
+        self._ended: dict[str, threading.Event] = {}
+        self._sending = threading.Lock()
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - of Ray, which would break progress bars
+        command = [sys.executable, "-P", "-m", "acenode.execution.cluster.driver", *arguments]
+        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self._messages, env=driver_environment(local=local), process_group=0)
+        assert self.process.stdout is not None
+        threading.Thread(target=self._read, args=(self.process.stdout,), name="acenode-ray", daemon=True).start()
+
+    def wait_until_ready(self, address: str | None) -> None:
+        """Wait until Ray is there. UserError: it cannot be started or joined."""
+        what = "a local Ray could not be started" if address is None else f"there is no Ray cluster at {address}"
+        if not self.ready.wait(START_SECONDS):
+            raise UserError(f"{what} within {START_SECONDS:.0f} s")
+        if self.size is None:
+            remedy = "" if address is None else "; start it with `ray start --head`: see docs/cluster.md"
+            raise UserError(f"{what} ({self.error or self._last_message()}){remedy}")
+
+    def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
+        """Train a run; return False if the process has died before the run ended."""
+        key, ended = secrets.token_hex(8), threading.Event()
+        self._ended[key] = ended
+        if self.lost.is_set():
+            return False
+        self._send({"train": key, "run": str(run.path.resolve()), "data": str(data_root.resolve()),
+                    "process": identity()})
+        requested = False
+        while not ended.wait(POLL_SECONDS):
+            if stop.is_set() and not requested:
+                self._send({"stop": key})
+                requested = True
+        return self._ended.pop(key, None) is not None
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with self._sending, contextlib.suppress(BrokenPipeError, ValueError):  # the process has died, or is closed
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def _read(self, lines: IO[bytes]) -> None:
+        """Handle the answers of the process, until it ends."""
+        with contextlib.suppress(ValueError):  # a line that was cut off
+            for line in lines:
+                self._handle(json.loads(line))
+        self.lost.set()
+        self.ready.set()
+        waiting, self._ended = self._ended, {}
+        for ended in waiting.values():
+            ended.set()
+
+    def _handle(self, answer: dict[str, Any]) -> None:
+        if "size" in answer:
+            self.size = ClusterSize(**answer["size"])
+            self.ready.set()
+        elif "error" in answer:
+            self.error = answer["error"]
+        elif answer["ended"] in self._ended:
+            self._ended[answer["ended"]].set()
+
+    def _last_message(self) -> str:
+        self._messages.seek(0)
+        lines = self._messages.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.process.poll()}"
+
+    def close(self) -> None:
+        """Let the process stop its runs and exit."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def driver_environment(*, local: bool) -> dict[str, str]:
+    """Return the environment of the driver process: it imports what this process imports, and reports nothing."""
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    env = {"OMP_WAIT_POLICY": "passive", **os.environ, **QUIET, "PYTHONPATH": path}
+    if local:  # on the loopback address, closed to other users of the machine
+        env |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token",
+                "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    return env

@@ -1,0 +1,171 @@
+"""Runs on a local Ray: same numbers, streaming, stop, a killed worker, a killed Ray, a killed command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ray_runs import PATIENCE, config, epochs, forever, same, trained_here, until, worker_pid
+
+from acenode.errors import UserError
+from acenode.execution.cluster.ray_cluster import RayCluster
+from acenode.execution.execute import execute
+from acenode.execution.launcher import Launcher
+from acenode.runs.lock import is_locked
+from acenode.runs.process import identity
+from acenode.runs.store import Run, RunStore
+
+pytestmark = pytest.mark.long
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}  # also for IPv6
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run that others are compared with, trained in a thread."""
+    return trained_here(tmp_path_factory.mktemp("unbroken"), config())
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with RayCluster(threads=1, cpus=2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def launcher(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    root = tmp_path_factory.mktemp("ray")
+    made = Launcher(RunStore(root / "runs"), root / "data", cluster=cluster)
+    yield made
+    made.close()
+
+
+def test_the_numbers_are_those_of_a_thread_also_beside_others(launcher: Launcher, unbroken: Run) -> None:
+    runs = [launcher.start(config()), launcher.start(config(seed=1))]
+    assert launcher.wait(PATIENCE)
+    assert same(runs[0], unbroken)
+    assert runs[1].status()["state"] == "finished"
+    assert not same(runs[1], unbroken)
+    described = runs[0].description()
+    assert described["environment"]["threads"] == 1
+    assert not list(runs[0].path.glob(".*"))  # neither the probe nor a part of a file is left
+
+
+def test_ray_is_reached_from_this_machine_only_and_reports_nothing(cluster: RayCluster) -> None:
+    assert cluster._driver is not None
+    group = os.getpgid(cluster._driver.process.pid)
+    listening = _listening({p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if _ancestors(p, group)})
+    assert listening
+    assert listening <= LOOPBACK
+    variables = Path(f"/proc/{cluster._driver.process.pid}/environ").read_bytes().split(b"\0")
+    assert b"RAY_USAGE_STATS_ENABLED=0" in variables
+
+
+def _ancestors(pid: int, wanted: int) -> bool:
+    """Return whether a process descends from another."""
+    while pid > 1:
+        if pid == wanted:
+            return True
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            return False
+    return False
+
+
+def _listening(pids: set[int]) -> set[str]:
+    """Return the addresses on which the processes listen, as the system writes them."""
+    sockets = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                sockets.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return {words[1].split(":")[0] for words in lines if words[3] == "0A" and words[9] in sockets}
+
+
+def test_a_run_streams_holds_its_lock_stops_and_resumes(launcher: Launcher) -> None:
+    run = launcher.start(forever())
+    until(lambda: epochs(run) >= 1)
+    status = run.status()
+    assert (status["state"], status["process"]) == ("running", identity())
+    assert is_locked(run)
+    with pytest.raises(UserError, match="being trained already"):
+        execute(run, launcher.data_root)
+    launcher.stop(run)
+    assert launcher.wait(PATIENCE)
+    assert run.status()["state"] == "stopped"
+    before = len(run.metrics()[0])
+    launcher.resume(run)
+    until(lambda: len(run.metrics()[0]) > before)
+    run.request_stop()  # as `acenode stop` does
+    assert launcher.wait(PATIENCE)
+    assert run.status()["state"] == "stopped"
+
+
+def test_a_run_that_waits_for_a_worker_can_be_stopped(launcher: Launcher) -> None:
+    launcher.set_workers("ray", 3)
+    runs = [launcher.start(forever()) for _ in range(3)]  # the cluster trains two at a time
+    until(lambda: sum(run.status()["state"] == "running" for run in runs) == 2)
+    (waiting,) = [run for run in runs if run.status()["state"] == "queued"]
+    assert waiting.id in launcher.active()
+    launcher.stop(waiting)
+    until(lambda: waiting.status()["state"] == "stopped")
+    assert not (waiting.path / "metrics.jsonl").exists()
+    for run in runs:
+        launcher.stop(run)
+    assert launcher.wait(PATIENCE)
+
+
+def test_a_killed_worker_is_replaced_and_the_run_continues_from_its_checkpoint(launcher: Launcher,
+                                                                               unbroken: Run) -> None:
+    run = launcher.start(config())
+    until(lambda: epochs(run) >= 1 and worker_pid(run) is not None)
+    pid = worker_pid(run)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert run.status()["state"] == "running"  # its launcher lives
+    assert launcher.wait(PATIENCE)
+    assert run.status()["state"] == "finished"
+    assert "resumed" in (run.path / "log.txt").read_text()
+    assert same(run, unbroken)
+
+
+def test_a_killed_ray_is_started_again_and_the_run_continues(launcher: Launcher, cluster: RayCluster,
+                                                             unbroken: Run) -> None:
+    run = launcher.start(config())
+    until(lambda: epochs(run) >= 1)
+    assert cluster._driver is not None
+    cluster._driver.process.kill()
+    assert launcher.wait(PATIENCE)
+    assert run.status()["state"] == "finished"
+    assert "resumed" in (run.path / "log.txt").read_text()
+    assert same(run, unbroken)
+
+
+def test_a_command_that_was_killed_is_resumed(tmp_path: Path, unbroken: Run) -> None:
+    settings = unbroken.config().to_dict()
+    given = [f"--set={key}={str(settings[key]).lower()}" for key in
+             ("solver", "step_size", "batch_size", "snapshots", "analysis")]
+    command = [sys.executable, "-m", "acenode.cli"]
+    words = ["--on", "ray", "--threads", "1", "--runs", str(tmp_path), "--json"]
+    process = subprocess.Popen([*command, "train", "mnist", "--method", "odenet", "--epochs", "4", "--device", "cpu",
+                                *given, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    store = RunStore(tmp_path)
+    until(lambda: any((run.path / "checkpoints" / "last.pt").exists() for run in store))
+    process.kill()
+    process.wait()
+    (run,) = store
+    until(lambda: not is_locked(run))  # the driver notices it and stops the run with a checkpoint
+    until(lambda: run.status()["state"] in ("stopped", "interrupted", "finished"))
+    assert run.status()["state"] != "finished"
+    done = subprocess.run([*command, "resume", run.id, *words], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["state"] == "finished"
+    assert same(run, unbroken)
