@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--allow-host", action="append", default=[])
     parser.add_argument("--no-token", action="store_true")
+    parser.add_argument("--on")
     options = parser.parse_args()
     try:
         # training uses all cores but one, which is left to the page and the browser
@@ -28,7 +29,7 @@ def main() -> int:
         from .server import serve
 
         serve(options.port, options.runs, options.headless,
-              choose(options.address, options.allow_host, not options.no_token))
+              choose(options.address, options.allow_host, not options.no_token), options.on)
     except UserError as error:
         print(f"acenode: {error}", file=sys.stderr)
         return 2

@@ -114,10 +114,12 @@ def free_port(wanted: int | None, address: str = "127.0.0.1") -> int:
     raise UserError(f"{ports} in use: choose another with --port N")
 
 
-def serve(port: int | None, runs: str | None, headless: bool, access: Access) -> None:
-    """Serve the app until the process is interrupted."""
+def serve(port: int | None, runs: str | None, headless: bool, access: Access, on: str | None = None) -> None:
+    """Serve the app until the process is interrupted; `on` is where it trains, as `--on` says it."""
     if runs is not None:
         os.environ["ACENODE_RUNS"] = str(Path(runs).resolve())
+    if on is not None:
+        os.environ[services.ON_VARIABLE] = on
     uvicorn.config.LOGGING_CONFIG["loggers"]["uvicorn.error"]["level"] = "WARNING"  # INFO has a line without the token
     more = {"server.address": access.address, "server.port": free_port(port, access.address)}
     make_app(access).run(config=settings() | more | ({"server.headless": True} if headless else {}))

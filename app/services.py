@@ -14,15 +14,26 @@ from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import RunStore
 
 if TYPE_CHECKING:  # imported when first used: they need torch, which takes seconds to load
+    from acenode.execution.cluster.ray_cluster import RayCluster
     from acenode.execution.launcher import Launcher
     from acenode.playground.sessions import PlaygroundSessions
 
 
-class Services:
-    """What the pages use to read, train and delete runs and to download data; recorded runs are only read."""
+ON_VARIABLE = "ACENODE_ON"  # an environment variable: where runs are trained
 
-    def __init__(self, runs: Path | str, data_root: Path, recorded: Path | None = None) -> None:
-        self.store, self.data_root = RunStore(runs, recorded), data_root
+
+class Services:
+    """What the pages use to read, train and delete runs and to download data; recorded runs are only read.
+
+    Args:
+        runs: the folder of runs.
+        data_root: the folder with the data sets.
+        recorded: the folder of recorded runs.
+        on: where runs are trained, such as `ray`; None: on this machine.
+    """
+
+    def __init__(self, runs: Path | str, data_root: Path, recorded: Path | None = None, on: str | None = None) -> None:
+        self.store, self.data_root, self.on = RunStore(runs, recorded), data_root, on
         self.catalogue, self.fetcher = Catalogue(self.store), Fetcher(data_root)
         self._creation = threading.Lock()
         self._launcher: Launcher | None = None
@@ -35,10 +46,20 @@ class Services:
             if self._launcher is None:
                 from acenode.execution.launcher import Launcher
 
-                self._launcher = Launcher(self.store, self.data_root)
+                self._launcher = Launcher(self.store, self.data_root, cluster=self._cluster())
                 self._launcher.recover([e.run for e in self.catalogue.entries()
                                         if e.state == "interrupted" and not e.recorded])
             return self._launcher
+
+    def _cluster(self) -> RayCluster | None:
+        """Return the cluster that trains, which the first run starts or joins."""
+        if self.on is None:
+            return None
+        import torch
+
+        from acenode.execution.cluster.ray_cluster import QUEUE_THREADS, RayCluster, address_of
+
+        return RayCluster(address_of(self.on), threads=min(QUEUE_THREADS, torch.get_num_threads()))
 
     @property
     def launcher_ready(self) -> bool:
@@ -77,7 +98,8 @@ def services() -> Services:
     global _current
     with _lock:
         if _current is None:
-            _current = Services(os.environ.get("ACENODE_RUNS") or "runs", data_dir(), chosen_recorded_runs())
+            _current = Services(os.environ.get("ACENODE_RUNS") or "runs", data_dir(), chosen_recorded_runs(),
+                                os.environ.get(ON_VARIABLE) or None)
         return _current
 
 

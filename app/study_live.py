@@ -62,6 +62,8 @@ def _workers(device: str) -> int:
     if not services().launcher_ready:
         return 1
     limits = services().launcher.limits
+    if "cpu" not in limits:  # a cluster trains all runs
+        return max(limits.values())
     return limits.get("cuda" if device == "auto" and "cuda" in limits else device, limits["cpu"])
 
 

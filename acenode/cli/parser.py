@@ -9,6 +9,7 @@ from collections.abc import Callable
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
 from acenode.cli import data, data_import, predict, programs, record, registry, runs, study, training
 from acenode.cli.argument_types import integer, path
+from acenode.cli.cluster_option import add_cluster_arguments
 from acenode.cli.reproduce import reproduce
 from acenode.config.presets import CHOSEN, PRESETS
 
@@ -71,8 +72,10 @@ def _add_training(commands: _Commands) -> None:
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                    help="change a setting; `acenode settings EXPERIMENT` lists them; preset=printed takes the paper's "
                         "settings also where they do not work; may be repeated")
+    add_cluster_arguments(p)
     p = commands.add("resume", training.resume, "continue a run from its last checkpoint", runs=True, json=True)
     _add_run_argument(p)
+    add_cluster_arguments(p)
     p = commands.add("stop", training.stop, "stop a running run; it can be resumed", runs=True)
     _add_run_argument(p)
 
@@ -139,7 +142,8 @@ def _add_new_study(p: argparse.ArgumentParser) -> None:
 def _add_queue_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--minutes", type=float, metavar="M", help="stop in time, with checkpoints to continue from")
     p.add_argument("--workers", type=integer, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one "
-                   "for two cores)")
+                   "for two cores; with --on ray: as many as fit)")
+    add_cluster_arguments(p)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                    help="auto uses the GPU if there is one (default)")
 
@@ -222,6 +226,8 @@ def _add_programs(commands: _Commands) -> None:
                    help="address to listen on (default: 127.0.0.1, this machine only; 0.0.0.0: all of its addresses)")
     p.add_argument("--allow-host", metavar="NAME", action="append", default=[],
                    help="also answer under this host name; can be repeated")
+    p.add_argument("--on", metavar="PLACE", help="where to train: ray starts a local Ray with the app, ray:ADDRESS "
+                   "joins a cluster (auto: the one that this machine belongs to)")
     p.add_argument("--no-token", action="store_true", help="answer every user of this machine, without a token")
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from acenode.cli.cluster_option import cluster_of
 from acenode.cli.common import print_json, run_store
 from acenode.config import parse
 from acenode.config.presets import PRESET
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.execution.cluster.ray_cluster import RayCluster
     from acenode.runs.store import Run
 
 
@@ -25,13 +28,27 @@ def train(options: Namespace) -> int:
     experiment = experiments.get(options.experiment)
     given = _given_settings(options, experiment.method(options.method).uses)
     config = experiment.configure(options.method, options.data, seed=options.seed, device=options.device, **given)
-    run = create(run_store(options), config)
-    try:
-        return _execute(run, options)
-    except UserError:  # training never started, so there is nothing to keep
-        with suppress(FileNotFoundError):
-            run.delete()
-        raise
+    with _started(options) as cluster:
+        run = create(run_store(options), config, elsewhere=cluster is not None)
+        try:
+            return _execute(run, options, cluster)
+        except UserError:  # training never started, so there is nothing to keep
+            with suppress(FileNotFoundError):
+                run.delete()
+            raise
+
+
+@contextmanager
+def _started(options: Namespace) -> Iterator[RayCluster | None]:
+    """Start the cluster of --on for the block, if there is one."""
+    cluster = cluster_of(options)
+    if cluster is None:
+        yield None
+        return
+    if not options.json:
+        print("starting a local Ray" if cluster.address is None else f"joining {cluster.address}", file=sys.stderr)
+    with cluster:
+        yield cluster
 
 
 def _given_settings(options: Namespace, uses: frozenset[str]) -> dict[str, Any]:
@@ -52,13 +69,16 @@ def resume(options: Namespace) -> int:
     run = run_store(options).open(options.run_id)
     run.refuse_recorded("resumed")
     run.cancel_stop()
-    return _execute(run, options)
+    options.device = run.config().device
+    with _started(options) as cluster:
+        return _execute(run, options, cluster)
 
 
-def _execute(run: Run, options: Namespace) -> int:
+def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None) -> int:
     """Train a run with a progress bar and print its result; return the exit code."""
     from acenode.cli.progress import Bar, brief
     from acenode.data.folder import data_dir
+    from acenode.execution.cluster.follow import execute_on
     from acenode.execution.execute import execute
     from acenode.execution.interrupt import stop_on_interrupt
     from acenode.runs.writer import json_value
@@ -77,7 +97,10 @@ def _execute(run: Run, options: Namespace) -> int:
             bar.write(str(fallback))
 
     with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
-        outcome = execute(run, data_dir(), stop=stop, progress=show)
+        if cluster is None:
+            outcome = execute(run, data_dir(), stop=stop, progress=show)
+        else:
+            outcome = execute_on(cluster, run, data_dir(), stop=stop, progress=show)
     if quiet:
         print_json({"run": run.id, "state": outcome.state, "metrics": json_value(outcome.metrics),
                      "seconds": round(outcome.seconds, 3), "params": outcome.params,

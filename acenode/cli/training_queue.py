@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acenode.cli.cluster_option import cluster_of
 from acenode.cli.common import print_json
 from acenode.errors import UserError
 
@@ -40,14 +41,18 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
     """
     from acenode.execution.environment import device_of
     from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.execution.launcher import Launcher
+    from acenode.execution.launcher import MAX_WORKERS, Launcher
     from acenode.execution.reproduce import Reproduction, default_workers
 
-    device = device_of(options.device).type
-    workers = options.workers or default_workers(device)
-    if device == "cpu":
-        _share_threads(workers)
-    launcher = Launcher(catalogue.store, root)
+    cluster = cluster_of(options, workers=options.workers, several=True)
+    if cluster is None:
+        device = device_of(options.device).type
+        workers = options.workers or default_workers(device)
+        if device == "cpu":
+            _share_threads(workers)
+    else:
+        device, workers = cluster.name, options.workers or min(MAX_WORKERS, cluster.start().runs)
+    launcher = Launcher(catalogue.store, root, cluster=cluster)
     try:
         launcher.set_workers(device, workers)
         lines.write(f"{len(runs)} runs to train, {workers} at a time")
