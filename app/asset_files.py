@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
 
 from acenode.results import player_assets
@@ -15,7 +16,8 @@ def find(name: str) -> Path | None:
     return next((folder / name for folder in FOLDERS if (folder / name).is_file()), None)
 
 
+@cache
 def version() -> str:
-    """Return a hash of all files, so that a browser never uses outdated code from its cache."""
+    """Return a hash of all files: part of their address, so that a browser keeps them until one changes."""
     contents = (p.read_bytes() for folder in FOLDERS for p in sorted(folder.iterdir()) if p.is_file())
     return hashlib.sha256(b"".join(contents)).hexdigest()[:12]

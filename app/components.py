@@ -49,7 +49,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     mounted.delete(parentElement);
   };
   mounted.set(parentElement, own);
-  import(new URL("lab/assets/%(name)s.js?v=%(version)s", document.baseURI).href).then(({ mount }) => {
+  import(new URL("lab/assets/%(version)s/%(name)s.js", document.baseURI).href).then(({ mount }) => {
     if (!own.removed) own.component = mount(box, own.data, (event, value) => setTriggerValue(event, value));
   }, () => { box.textContent = "The server does not respond. Reload the page when it is running again."; });
   return own.unmount;

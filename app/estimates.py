@@ -12,11 +12,12 @@ import streamlit as st
 
 from acenode.config import Config
 from acenode.execution.estimate import estimate, measured
+from acenode.execution.iteration_time import time_aside
 
 from . import labels
 from .services import services
 
-DELAY = 4.0  # seconds before a timing starts, in which the page is drawn
+DELAY = 2.0  # seconds before a timing starts, in which the page is drawn
 REFRESH = "2s"  # while a timing runs
 
 
@@ -91,7 +92,7 @@ def _time(configs: list[Config]) -> None:
     """Time configurations and keep the results."""
     time.sleep(DELAY)
     try:
-        found = estimate(configs, services().catalogue, services().data_root)
+        found = estimate(configs, services().catalogue, services().data_root, time_aside)
         results = {c: (found.seconds_each.get(c), found.basis) for c in configs}
     except Exception as error:  # the page then says that the time is unknown
         results = dict.fromkeys(configs, (None, f"it could not be timed: {error}"))

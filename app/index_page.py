@@ -1,6 +1,7 @@
-"""The HTML page in which Streamlit runs in the browser, with a script that runs before Streamlit's own.
+"""The HTML page in which Streamlit runs in the browser, with our scripts fetched and run before Streamlit's own.
 
-The script does two things:
+The player and the list of runs are fetched early: otherwise their many small files would wait, level by level, until
+Streamlit's charts are drawn. A script does two things:
 
 - It tells Streamlit where the server is. Otherwise Streamlit asks for it below the page's own address first, and every
   page but Home starts with two requests that fail.
@@ -19,6 +20,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from acenode.results import player_assets
+
+from . import asset_files
+
+EARLY = ("active_runs.js", "poll.js", "sidebar_list.js")  # besides the player's files
 SCRIPT = """<script>
 window.__streamlit = { BACKEND_BASE_URL: new URL("./", location.href).href };
 {
@@ -39,9 +45,11 @@ window.__streamlit = { BACKEND_BASE_URL: new URL("./", location.href).href };
 
 @functools.cache
 def _html() -> str:
-    """Return Streamlit's page with the script before its own."""
+    """Return Streamlit's page with our scripts before its own."""
+    early = (*EARLY, *sorted(path.name for path in player_assets.FOLDER.glob("*.js")))
+    links = [f'<link rel="modulepreload" href="./lab/assets/{asset_files.version()}/{name}">' for name in early]
     html = (Path(st.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
-    return html.replace("<head>", f"<head>\n{SCRIPT}", 1)
+    return html.replace("<head>", "\n".join(["<head>", *links, SCRIPT]), 1)
 
 
 def index(request: Request) -> Response:

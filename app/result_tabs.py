@@ -66,9 +66,17 @@ def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -
         st.caption(f"The first {MAX_RUNS} of {len(finished)} finished runs.")
     found = [(e, _read(e)) for e in finished[:MAX_RUNS]]
     tabs = [*_series_tabs(charted_runs(entries, found, groups), key), *_class_tabs(found, key)]
-    for place, (_, draw) in zip(st.tabs([title for title, _ in tabs]), tabs, strict=True):
-        with place:
-            draw()
+    _show_tabs(tabs, f"{key}/tab")
+
+
+@st.fragment
+def _show_tabs(tabs: list[Tab], key: str) -> None:
+    """Show tabs and draw the open one only: hidden charts would delay the player above them."""
+    places = st.tabs([title for title, _ in tabs], key=key, on_change="rerun")
+    for place, (_, draw) in zip(places, tabs, strict=True):
+        if place.open:
+            with place:
+                draw()
 
 
 def _series_tabs(runs: list[ChartedRun], key: str) -> list[Tab]:

@@ -1,6 +1,6 @@
 """HTTP routes that the browser's charts read. They bypass Streamlit: no page is rerun, so watching costs little.
 
-    lab/assets/NAME             JavaScript and style sheets of the charts
+    lab/assets/VERSION/NAME     JavaScript and style sheets of the charts
     lab/plotly.js               plotly.js from the plotly package
     lab/live?runs=ID@OFFSET,…   each run's status, and its metrics from a byte offset on
     lab/active                  running and queued runs, and the devices
@@ -35,6 +35,7 @@ MAX_RUNS = 60  # in one request
 STATUS_KEYS = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "error",
                "began")
 CACHE_ONE_DAY = {"Cache-Control": "private, max-age=86400"}
+CACHE_FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 NO_CACHE = {"Cache-Control": "no-store"}
 
 
@@ -45,7 +46,8 @@ def asset(request: Request) -> Response:
     if path is None:
         return JSONResponse({"error": "no such file"}, 404)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
+    current = request.path_params["version"] == asset_files.version()
+    return Response(path.read_bytes(), media_type=kind, headers=CACHE_FOR_EVER if current else NO_CACHE)
 
 
 @functools.cache
@@ -174,7 +176,7 @@ def study_grid(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/lab/assets/{name}", asset),
+    Route("/lab/assets/{version}/{name}", asset),
     Route("/lab/plotly.js", plotly),
     Route("/lab/live", live),
     Route("/lab/active", active),

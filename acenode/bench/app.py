@@ -41,11 +41,12 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         finished_runs(root / "many", 500)
-        found |= listing(root / "many")
-        found |= first_page(root / "empty")
-        found |= recorded_players(root / "first")
-        found |= drawing(root / "drawn")
-        found |= watching(root / "watched")
+        for words, part, name in (("listing runs", listing, "many"), ("first page", first_page, "empty"),
+                                  ("recorded runs in the player", recorded_players, "first"),
+                                  ("curves and frames", drawing, "drawn"),
+                                  ("training with open pages, 6 min", watching, "watched")):
+            print(f"measuring: {words}", file=sys.stderr, flush=True)
+            found |= part(root / name)
     return found
 
 

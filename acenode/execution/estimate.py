@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from acenode import experiments
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
-from acenode.execution.engine_choice import choose_engine
-from acenode.execution.environment import device_of, device_title, run_context
+from acenode.execution.environment import device_of, device_title
+from acenode.execution.iteration_time import Timer, time_iteration
 from acenode.results.run_times import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.runs.catalogue import Catalogue, Entry
-from acenode.training.task import SilentListener
-from acenode.training.trainer import Trainer
 
 MAX_TIMED = 4  # kinds of run that a call times at most
-LONG = 3.0  # seconds that repeated iterations may take
-VERY_LONG = 12.0  # seconds: a longer iteration is timed once
-REPEATS = 12
 MIN_PROGRESS = 0.03  # of a running run before its speed is used
 
 
@@ -78,15 +70,17 @@ _timed: dict[RunKind, float] = {}  # seconds per epoch, kept while the process l
 _timing_lock = threading.Lock()  # timings at the same time would slow each other
 
 
-def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path) -> Estimate:
-    """Estimate the time that `configs` take together."""
+def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path,
+             timer: Timer | None = None) -> Estimate:
+    """Estimate the time that `configs` take together; `timer` times an iteration where no similar run tells."""
     try:
         kinds = {config: _kind(config) for config in configs}
     except UserError as error:  # there is no such device
         return Estimate(len(configs), None, str(error))
     finished = [entry for entry in catalogue.entries() if entry.state == "finished" and entry.seconds and entry.epochs]
     timings = {config: _from_runs(config, kind, finished) for config, kind in kinds.items()}
-    reasons = _time([config for config, timing in timings.items() if timing is None], kinds, data_root)
+    unknown_yet = [config for config, timing in timings.items() if timing is None]
+    reasons = _time(unknown_yet, kinds, data_root, timer or time_iteration)
     for config, timing in timings.items():
         if timing is None and kinds[config] not in reasons:
             timings[config] = _from_timing(kinds[config])
@@ -146,7 +140,8 @@ def _same_device(entry: Entry, kind: RunKind) -> bool:
 # From a timed iteration ---------------------------------------------------------------------------------------------
 
 
-def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Path) -> dict[RunKind, str]:
+def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Path,
+          timer: Timer) -> dict[RunKind, str]:
     """Time kinds of run that were not timed yet, at most a few; return the reasons of those that failed."""
     with _timing_lock:
         new: dict[RunKind, Config] = {}
@@ -160,45 +155,13 @@ def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Pa
         for kind in list(dict.fromkeys([*by_data.values(), *new]))[:MAX_TIMED]:  # one for each data set first
             config = new[kind]
             try:
-                seconds, iterations = _time_iteration(config, data_root)
+                seconds, iterations = timer(config, data_root)
                 _timed[kind] = seconds * iterations
             except UserError as error:  # most likely the data has not been downloaded
                 reasons[kind] = str(error)
             except Exception as error:  # a failed solve, or a device without memory
                 reasons[kind] = f"an iteration of {config.method} could not be timed: {' '.join(str(error).split())}"
         return reasons
-
-
-def _time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
-    """Time an iteration, trained as in a run; return its seconds and the iterations per epoch."""
-    device = device_of(config.device)
-    with run_context(device, config.get("engine")) as backend, ExitStack() as at_end:
-        task = experiments.get(config.experiment).make(config, data_root, device, backend)
-        recipe = task.recipe()
-        engine = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs).engine
-        if engine is not None:
-            at_end.callback(engine.close)
-        trainer = Trainer(task, recipe, SilentListener(), engine)
-        task.model.train()
-        return _warm_seconds(trainer, device), task.iterations
-
-
-def _warm_seconds(trainer: Trainer, device: torch.device) -> float:
-    """Return the seconds of the fastest iteration after warm-up: what else the machine does only makes them longer."""
-    def once() -> float:
-        start = time.perf_counter()
-        trainer.train_batch()
-        if device.type == "cuda":  # this stream only: other threads may be recording
-            torch.cuda.current_stream(device).synchronize()
-        return time.perf_counter() - start
-
-    first = once()
-    if first >= VERY_LONG and device.type == "cpu":  # on a GPU the first one compiles and records
-        return first
-    seconds = [once()]
-    while len(seconds) < REPEATS and sum(seconds) < LONG:
-        seconds.append(once())
-    return min(seconds)
 
 
 def _passes(kind: RunKind) -> int:

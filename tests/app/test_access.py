@@ -30,7 +30,7 @@ WATCHED = Path(__file__).parent / "watched_server.py"
 SOCKET = "/_stcore/stream"
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-PATHS = ["/", "/mnist", "/no-such-page", "/lab/active", "/lab/live?runs=x", "/lab/plotly.js", "/lab/assets/page.css",
+PATHS = ["/", "/mnist", "/no-such-page", "/lab/active", "/lab/live?runs=x", "/lab/plotly.js", "/lab/assets/x/page.css",
          "/lab/film/x", "/lab/study/x", "/lab/playground/x", "/_stcore/health", "/_stcore/host-config",
          "/_stcore/metrics", "/_stcore/agent/openapi.json", "/media/x.png", "/component/x/y.js",
          "/_stcore/bidi-components/x/y.js", "/static/js/x.js", "/favicon.png", "/app/static/x", SOCKET]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
-from test_pages import no_exception, page_text
+from test_pages import no_exception, open_tab, page_text
 
 from acenode import experiments
 from acenode.execution.execute import create, execute
@@ -24,7 +24,8 @@ def test_a_run_is_shown_with_its_coupling_and_what_if(page: Callable[..., AppTes
     assert "the model's predictions; the forecast begins" in text
     assert not [w for w in app.segmented_control if w.label == "Data"]  # there is one set
     assert {"Records", "Coupling", "What if"} <= {tab.label for tab in app.tabs}
-    assert "Attention and influence" in text
+    assert "Attention and influence" in page_text(open_tab(app, "Coupling", "watch"))
+    open_tab(app, "What if", "watch")
     variable = next(w for w in app.selectbox if w.label == "Variable")
     assert variable.options == ["GOOG", "AAPL", "AMZN", "FB", "NFLX", "MSFT"]
     assert "changes most, by up to" in page_text(no_exception(variable.set_value("FB").run()))

@@ -23,6 +23,12 @@ def no_exception(app: AppTest) -> AppTest:
     return app
 
 
+def open_tab(app: AppTest, title: str, page: str = "compare") -> AppTest:
+    """Open a tab with charts of results; only the open one is drawn."""
+    app.session_state[f"{page}/tab"] = title
+    return no_exception(app.run())
+
+
 def page_text(app: AppTest) -> str:
     """Return all text of the page."""
     parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.header]

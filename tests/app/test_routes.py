@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from acenode_app import asset_files
 from acenode_app.routes import ROUTES
 from acenode_app.services import Services
 from conftest import RunFolder
@@ -23,6 +24,7 @@ class Answer:
 
     status: int = 0
     kind: str = ""
+    cache: str = ""
     body: bytes = b""
 
     def json(self) -> Any:
@@ -40,7 +42,9 @@ def get(target: str) -> Answer:
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
             answer.status = message["status"]
-            answer.kind = dict(message["headers"]).get(b"content-type", b"").decode()
+            headers = dict(message["headers"])
+            answer.kind = headers.get(b"content-type", b"").decode()
+            answer.cache = headers.get(b"cache-control", b"").decode()
         else:
             answer.body += message.get("body", b"")
 
@@ -100,8 +104,11 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert get(f"/lab/film/{run.id}").json()["epochs"]
     assert get(f"/lab/film/{run.id}/0").status == 200
     assert get(f"/lab/film/{run.id}/999").status == 404
-    assert get("/lab/assets/..%2Fservices.py").status == 404
-    assert get("/lab/assets/curves.js").kind.startswith("text/javascript")
+    assert get("/lab/assets/x/..%2Fservices.py").status == 404
+    script, outdated = (get(f"/lab/assets/{version}/curves.js") for version in (asset_files.version(), "x"))
+    assert script.kind.startswith("text/javascript")
+    assert "immutable" in script.cache
+    assert outdated.cache == "no-store"
     assert len(get("/lab/plotly.js").body) > 1_000_000
     assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
     assert services.launcher.device_states()

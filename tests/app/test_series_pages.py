@@ -12,7 +12,7 @@ import synthetic_results as made_up
 from acenode_app.services import Services
 from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
-from test_pages import no_exception, page_text
+from test_pages import no_exception, open_tab, page_text
 
 from acenode import experiments
 from acenode.runs.catalogue import Catalogue
@@ -23,8 +23,12 @@ Page = Callable[..., AppTest]
 IMAGES = ["Confusion matrices", "t-SNE", "Silhouettes"]
 
 
-def tabs(app: AppTest) -> list[str]:
-    return [tab.label for tab in app.tabs]
+def tabs(app: AppTest, page: str = "compare") -> list[str]:
+    """Open every tab with charts, and return their titles."""
+    titles = [tab.label for tab in app.tabs]
+    for title in titles:
+        open_tab(app, title, page)
+    return titles
 
 
 @pytest.mark.parametrize("name", ["", "runs", "compare"])
@@ -49,7 +53,7 @@ def test_compare_has_a_tab_for_each_chart_with_data(experiment: str, expected: l
 def test_image_runs_have_their_tabs(page: Page, run_folder: RunFolder) -> None:
     run_folder.finished()
     assert tabs(no_exception(page("compare"))) == IMAGES
-    assert tabs(no_exception(page("mnist"))) == IMAGES
+    assert tabs(no_exception(page("mnist")), "watch") == IMAGES
 
 
 def test_records_can_be_chosen_and_unknown_ones_are_reported(page: Page, services: Services) -> None:
@@ -89,7 +93,7 @@ def test_page_of_an_experiment_with_its_own_metric(page: Page, services: Service
     made_up.write(services.store.root, "physionet", "ace", 0.8531, made_up.mortality())
     app = no_exception(page("physionet"))
     assert next(m.value for m in app.metric if m.label == "Test AUC") == "0.853"
-    assert tabs(app) == ["ROC", "Calibration"]
+    assert tabs(app, "watch") == ["ROC", "Calibration"]
 
 
 @pytest.mark.parametrize("wrong", [None, 7, "x", [], {}, [None], {"fpr": [0, 1]}, [{"id": "a", "variables": [{}]}]])
@@ -116,6 +120,7 @@ def test_compare_page_with_stations(page: Page, services: Services) -> None:
     assert errors["MSE"].tolist() == [0.5, 12.5, 3.5]
     assert errors["Share of error (%)"].tolist() == [10.7, 89.3, 100.0]
     assert "95% interval of the MSE, drawing series: 0.500 to 6.500" in page_text(app)
+    open_tab(app, "Records")
     assert app.selectbox(key="record").options == ["USC00010000", "USC00010001"]
     assert "Values are standardised" in page_text(app)
     assert "with a band of two standard deviations" in page_text(app)

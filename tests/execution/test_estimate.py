@@ -14,7 +14,7 @@ from problems import IdleEngine
 from acenode import SolveError, UserError, experiments
 from acenode.bench.synthetic_runs import finished_runs
 from acenode.config import Config
-from acenode.execution import estimate
+from acenode.execution import estimate, iteration_time
 from acenode.execution.engine_choice import EngineChoice
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
@@ -42,7 +42,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         seen.append(config)
         return 1.0, 10
 
-    monkeypatch.setattr(estimate, "_time_iteration", iteration)
+    monkeypatch.setattr(estimate, "time_iteration", iteration)
     return seen
 
 
@@ -148,7 +148,7 @@ def test_an_iteration_is_timed(catalogue: Catalogue, tmp_path: Path) -> None:
     found = estimate.estimate([quick], catalogue, tmp_path)
     assert found.seconds is not None
     assert found.seconds > 0
-    seconds, iterations = estimate._time_iteration(quick, tmp_path)
+    seconds, iterations = iteration_time.time_iteration(quick, tmp_path)
     assert iterations == 2
     assert seconds > 0
 
@@ -156,15 +156,30 @@ def test_an_iteration_is_timed(catalogue: Catalogue, tmp_path: Path) -> None:
 def test_an_iteration_is_timed_with_the_engine_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     engine = IdleEngine()
-    monkeypatch.setattr(estimate, "choose_engine",
+    monkeypatch.setattr(iteration_time, "choose_engine",
                         lambda *given: asked.append(given) or EngineChoice("graph", engine))
     wanted = config(epochs=3, batch_size=512, engine="graph")
-    seconds, iterations = estimate._time_iteration(wanted, tmp_path)
+    seconds, iterations = iteration_time.time_iteration(wanted, tmp_path)
     ((_, device, name, _, planned),) = asked
     assert (device.type, name, planned) == ("cpu", "graph", 3 * iterations)
     assert engine.passes >= 2  # both phases, at least once
     assert engine.closed == 1
     assert seconds > 0
+
+
+def test_an_iteration_is_timed_in_a_process_that_leaves_the_cores_to_others(tmp_path: Path) -> None:
+    wanted = config("resnet", epochs=2, batch_size=512)
+    seconds, iterations = iteration_time.time_aside(wanted, tmp_path)
+    assert iterations == 2
+    assert seconds > 0
+    with pytest.raises(UserError, match="mnist is not downloaded yet"):
+        iteration_time.time_aside(config("resnet", data="full"), tmp_path)
+
+
+def test_a_timing_process_that_dies_is_an_error_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iteration_time.sys, "executable", "/bin/false")
+    with pytest.raises(UserError, match="ended without an answer"):
+        iteration_time.time_aside(config("resnet"), tmp_path)
 
 
 def test_missing_data_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> None:
@@ -183,7 +198,7 @@ def test_an_error_while_timing_is_the_reason(error: Exception, catalogue: Catalo
     def fails(config: Config, data_root: Path) -> tuple[float, int]:
         raise error
 
-    monkeypatch.setattr(estimate, "_time_iteration", fails)
+    monkeypatch.setattr(estimate, "time_iteration", fails)
     found = estimate.estimate([config()], catalogue, tmp_path)
     assert found.seconds is None
     assert str(error).split()[0] in found.basis
@@ -238,7 +253,7 @@ class BusyMachine:
 def test_a_busy_machine_hardly_changes_a_timing(delays: list[float], seconds: float, iterations: int,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     machine = BusyMachine(*delays)
-    monkeypatch.setattr(estimate, "time", machine)
-    found = estimate._warm_seconds(machine, torch.device("cpu"))  # type: ignore[arg-type]
+    monkeypatch.setattr(iteration_time, "time", machine)
+    found = iteration_time.warm_seconds(machine, torch.device("cpu"))  # type: ignore[arg-type]
     assert found == pytest.approx(seconds)
     assert machine.iterations == iterations
