@@ -97,7 +97,7 @@ def _example(name: str, title: str, summary: str, about: str, task: str = "forec
 EXAMPLES: dict[str, Experiment] = {spec.name: experiment(spec) for spec in (
     _example("oscillators", "Coupled oscillators", "eight oscillators, each driven by two others: forecast 16 points "
              "from 5, and find who drives whom", "1,300 simulated trajectories whose links are known",
-             kind="simulated data", values={"epochs": 50, "learning_rate": 5e-3, "initial": "learned"}),
+             kind="simulated data", values={"epochs": 80, "learning_rate": 5e-3, "initial": "learned"}),
     _example("predator-prey", "Predators and prey", "three prey and three predators, counted irregularly: forecast "
              "four years from six, and find who eats whom", "600 simulated food webs whose links are known",
              kind="simulated data",
