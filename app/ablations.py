@@ -50,7 +50,7 @@ def _offer(experiment: Experiment, configs: list[Config], ready: bool, visible: 
     with st.container(horizontal=True, vertical_alignment="center"):
         count = f"**{len(configs)} run{'s' * (len(configs) > 1)}**"
         if visible and ready:
-            estimates.show(f"{count}, {{time}}" + ", one after the other" * (len(configs) > 1), configs)
+            estimates.show(f"{count}, {{time}}{{order}}", configs)
         else:
             st.markdown(count)
         if st.button("Add to queue", key="grid/queue", disabled=not ready, type="primary",

@@ -23,11 +23,14 @@ REFRESH = "2s"  # while a timing runs
 
 @dataclass(frozen=True)
 class TimeHere:
-    """Seconds of some runs one after the other; None while they are being timed (`pending`) or if they are unknown."""
+    """Seconds of some runs, one after the other on each device; None while they are being timed (`pending`) or if they
+    are unknown."""
 
     seconds: float | None
     basis: str
     pending: bool = False
+    runs: int = 0
+    devices: int = 1  # that train them
 
     @property
     def text(self) -> str:
@@ -35,6 +38,13 @@ class TimeHere:
         if self.seconds is None:
             return "estimating the time…" if self.pending else "time unknown"
         return f"about {labels.duration(self.seconds)} here"
+
+    @property
+    def order(self) -> str:
+        """How several runs are trained, to follow the time."""
+        if self.seconds is None or self.runs < 2:
+            return ""
+        return f", on {self.devices} GPUs" if self.devices > 1 else ", one after the other"
 
 
 _lock = threading.Lock()
@@ -49,23 +59,33 @@ def time_here(configs: Sequence[Config]) -> TimeHere:
     for config in configs:
         one = replace(config, seed=0)
         alike[one] = alike.get(one, 0) + 1
-    total, bases, missing = 0.0, dict[str, None](), list[Config]()
+    total, longest, bases, missing = 0.0, 0.0, dict[str, None](), list[Config]()
     for config, count in alike.items():
         found = measured(config, entries)
         if found is not None:
-            total += count * found.seconds(config)
+            each = found.seconds(config)
             bases["similar runs"] = None
         elif (timed := _timed.get(config)) is None:
             missing.append(config)
+            continue
         elif timed[0] is None:
             return TimeHere(None, timed[1])
         else:
-            total += count * timed[0]
+            each = timed[0]
             bases[timed[1]] = None
+        total, longest = total + count * each, max(longest, each)
     if missing:
         _time_in_background(missing)
         return TimeHere(None, "some iterations are being timed", pending=True)
-    return TimeHere(total, " and ".join(bases))
+    devices = _devices(configs)
+    return TimeHere(max(total / devices, longest), " and ".join(bases), runs=len(configs), devices=devices)
+
+
+def _devices(configs: Sequence[Config]) -> int:
+    """Return how many devices would train these runs: several only where there are several GPUs."""
+    if len(configs) < 2 or not services().launcher_ready:
+        return 1
+    return min(len(configs), services().launcher.devices(configs[0].device))
 
 
 def known_seconds() -> Callable[[Config], float | None]:
@@ -116,7 +136,8 @@ def forget() -> None:
 
 
 def show(sentence: str, configs: Sequence[Config]) -> None:
-    """Show a sentence in which `{time}` is the time of the runs, as soon as it is known."""
+    """Show a sentence in which `{time}` is the time of the runs, as soon as it is known, and `{order}` how they are
+    trained."""
     if time_here(configs).pending:
         _show_pending(sentence, tuple(configs))
     else:
@@ -132,4 +153,5 @@ def _show_pending(sentence: str, configs: tuple[Config, ...]) -> None:
 
 
 def _write(sentence: str, found: TimeHere) -> None:
-    st.markdown(sentence.replace("{time}", found.text), help=None if found.pending else f"Time: {found.basis}")
+    text = sentence.replace("{time}", found.text).replace("{order}", found.order)
+    st.markdown(text, help=None if found.pending else f"Time: {found.basis}")

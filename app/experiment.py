@@ -11,7 +11,7 @@ from acenode import experiments
 from acenode.config import KEYS, Config, read_seeds
 from acenode.config.groups import Training
 from acenode.errors import UserError
-from acenode.execution.devices import kinds
+from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
 
@@ -112,9 +112,8 @@ def _ask_seeds_and_device(experiment: Experiment, values: FormValues, start: pre
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
         text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.name}", width=160,
                              help="One seed, several (0 1 2) or a range (0-4). Each seed is one run.")
-        device = "auto"
-        if len(kinds()) > 1:
-            known = ["auto", *kinds()]
+        device, known = "auto", device_choices()
+        if len(known) > 1:
             device = st.selectbox("Device", known, known.index(start.device) if start.device in known else 0, width=120,
                                   key=f"device/{start.name}", help=KEYS["device"].help)
         configs = []

@@ -11,7 +11,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.config import KEYS, SETTINGS, check
 from acenode.errors import UserError
-from acenode.execution.devices import kinds
+from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
 from acenode.results.paper_tables import HOSTS
 from acenode.results.study_configs import group_names, with_device
@@ -131,8 +131,8 @@ def _ask_rest(experiment: Experiment, start: Study, key: str) -> tuple[Study, st
             folds = st.text_input("Folds", folds, key=f"{key}/folds", width=140,
                                   help="Each group is trained once on each fold, with all seeds")
         device = "auto"
-        if len(kinds()) > 1:
-            device = st.selectbox("Device", ["auto", *kinds()], key="study/device", width=120,
+        if len(known := device_choices()) > 1:
+            device = st.selectbox("Device", known, key="study/device", width=120,
                                   help=KEYS["device"].help)
     with st.expander("Baseline, settings held equal, name", icon=":material/tune:"):
         names = group_names(start)
@@ -203,7 +203,7 @@ def _show_start(asked: AskedStudy, ready: bool) -> None:
             else:
                 done = f" ({grid.finished} of {len(grid.cells)} exist already)" * bool(grid.finished)
                 count = f"**{len(configs)} run{'s' * (len(configs) > 1)}**{done}"
-                estimates.show(f"{count}, {{time}}" + ", one after the other" * (len(configs) > 1), configs)
+                estimates.show(f"{count}, {{time}}{{order}}", configs)
         save = st.button("Save only", key="study/save", icon=":material/save:", help="Keeps the study without training")
         start = st.button("Start" if configs else "Show the answer", key="study/start", type="primary",
                           icon=":material/play_arrow:", disabled=bool(configs) and not ready)

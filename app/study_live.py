@@ -58,13 +58,8 @@ def _device(cell: GridCell) -> str:
 
 
 def _workers(device: str) -> int:
-    """Return how many runs a device trains at a time."""
-    if not services().launcher_ready:
-        return 1
-    limits = services().launcher.limits
-    if "cpu" not in limits:  # a cluster trains all runs
-        return max(limits.values())
-    return limits.get("cuda" if device == "auto" and "cuda" in limits else device, limits["cpu"])
+    """Return how many runs are trained at a time on the devices that a run can use."""
+    return services().launcher.workers(device) if services().launcher_ready else 1
 
 
 def _row(grid: StudyGrid, row: GridRow, queue: dict[str, int]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.errors import UserError
-from acenode.execution.devices import kinds
+from acenode.execution.devices import device_choices
 from acenode.results.study_configs import with_device
 from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.results.study_table import caption
@@ -66,13 +66,13 @@ def _show_controls(grid: StudyGrid) -> None:
             if wanted:
                 configs = [with_device(cell.config, device) for cell in wanted]
                 count = f"**{len(wanted)} run{'s' * (len(wanted) > 1)}** not trained yet"
-                estimates.show(f"{count}, {{time}}" + ", one after the other" * (len(wanted) > 1), configs)
+                estimates.show(f"{count}, {{time}}{{order}}", configs)
             elif grid.running:
                 st.markdown("Training. The answer below follows every run that finishes")
             else:
                 st.markdown("All runs are finished")
-        if wanted and len(kinds()) > 1:
-            device = st.selectbox("Device", ["auto", *kinds()], key="study/device", width=120,
+        if wanted and len(known := device_choices()) > 1:
+            device = st.selectbox("Device", known, key="study/device", width=120,
                                   label_visibility="collapsed")
         if wanted:
             begun = any(cell.entry is not None for cell in grid.cells)

@@ -80,7 +80,7 @@ def _show_training(name: str, task: str) -> StudyGrid | None:
 def _show_plan(grid: StudyGrid, task: str) -> None:
     """Say how long training takes here, and how the methods are compared."""
     if configs := [cell.config for cell in grid.wanted]:
-        estimates.show(f"**{len(configs)} run{'s' * (len(configs) > 1)}**, {{time}}, one after the other", configs)
+        estimates.show(f"**{len(configs)} run{'s' * (len(configs) > 1)}**, {{time}}{{order}}", configs)
     beside = "Majority class and" if task == "classify" else "Last value, mean and"
     sizes = " and ".join(f"{count:,} in {row.name}" for row, count in zip(grid.rows, parameter_counts(grid),
                                                                           strict=True))

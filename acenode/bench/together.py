@@ -157,7 +157,7 @@ def _peak_memory(device: str) -> Iterator[dict[str, Any]]:
         while not done.wait(SAMPLE_SECONDS):
             peak["memory"] = max(peak["memory"] or 0, process_memory() or 0) or None
             if device == "cuda":
-                peak["gpu"] = max(peak["gpu"] or 0, gpu_state(0, 0).memory_used or 0) or None
+                peak["gpu"] = max(peak["gpu"] or 0, gpu_state(0, 0, 0).memory_used or 0) or None
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()

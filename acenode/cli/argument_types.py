@@ -6,12 +6,23 @@ import re
 from argparse import ArgumentTypeError
 from pathlib import Path
 
+from acenode.config.vocabulary import check
+from acenode.errors import UserError
+
 
 def integer(text: str) -> int:
     """Read an integer in plain digits; int() would also take 1_0 and digits of other scripts."""
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
         raise ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def device(text: str) -> str:
+    """Read the name of a device."""
+    try:
+        return check("device", text)
+    except UserError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def path(text: str) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
 from acenode.cli import data, data_import, predict, programs, record, registry, runs, study, training
-from acenode.cli.argument_types import integer, path
+from acenode.cli.argument_types import device, integer, path
 from acenode.cli.cluster_option import add_cluster_arguments
 from acenode.cli.reproduce import reproduce
 from acenode.config.presets import CHOSEN, PRESETS
@@ -67,8 +67,8 @@ def _add_training(commands: _Commands) -> None:
                    help="sample: bundled, no download (default); full: the paper's data set")
     p.add_argument("--seed", type=integer, default=0, help="seed of parameters and data order (default: 0)")
     p.add_argument("--epochs", type=integer, help="default: the paper's on the full data, fewer on the sample")
-    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
-                   help="auto uses the GPU if there is one (default)")
+    p.add_argument("--device", type=device, metavar="NAME", default="auto",
+                   help="auto: a GPU if there is one (default); cpu; cuda: the least busy GPU; cuda:3: a certain one")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                    help="change a setting; `acenode settings EXPERIMENT` lists them; preset=printed takes the paper's "
                         "settings also where they do not work; may be repeated")
@@ -144,8 +144,8 @@ def _add_queue_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--workers", type=integer, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one "
                    "for two cores; with --on ray: as many as fit)")
     add_cluster_arguments(p)
-    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
-                   help="auto uses the GPU if there is one (default)")
+    p.add_argument("--device", type=device, metavar="NAME", default="auto",
+                   help="auto: a GPU if there is one (default); cpu; cuda: the least busy GPU; cuda:3: a certain one")
 
 
 def _add_runs(commands: _Commands) -> None:

@@ -77,7 +77,7 @@ def show(options: Namespace) -> int:
     print(f"{run.id}: {state}" + (f" ({status['error']})" if status.get("error") else ""))
     print(f"  {run.path}")
     print(f"  created {time.strftime('%Y-%m-%d %H:%M', time.localtime(description.get('created', 0)))}, "
-          f"{description.get('params', 0):,} parameters, {_where(description.get('environment', {}))}")
+          f"{description.get('params', 0):,} parameters, {_where(description.get('environment', {}), status)}")
     if code_version(description.get("environment")):
         print(f"  code                 {code_version(description.get('environment'))}")
     for key, value in description["config"].items():
@@ -116,9 +116,11 @@ def _changed_set(description: dict[str, Any]) -> str:
         return ""
 
 
-def _where(environment: dict[str, Any]) -> str:
+def _where(environment: dict[str, Any], status: dict[str, Any]) -> str:
     """Return what a run was trained on; on a CPU the number of threads affects the last digits."""
     device, threads = environment.get("device", "?"), environment.get("threads")
+    if str(status.get("device")).startswith("cuda"):
+        return f"{device} ({status['device']})"
     return f"{device}, {threads} thread{'s' * (threads != 1)}" if threads and device.startswith("cpu") else device
 
 

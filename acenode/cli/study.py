@@ -124,7 +124,7 @@ def show(options: Namespace) -> int:
 def run(options: Namespace) -> int:
     """Train what a study still needs; the same command continues after a stop."""
     from acenode.data.folder import data_dir
-    from acenode.execution.quick_device import quick_device
+    from acenode.execution.quick_device import quick_device, quick_gpu_count
     from acenode.execution.reproduce import default_workers
     from acenode.execution.study_plan import check_data, measured_time, plan
     from acenode.results.reproduction import measured_seconds
@@ -137,7 +137,7 @@ def run(options: Namespace) -> int:
     check_data(study, root)
     grid = _grid(study, catalogue)
     device, title = quick_device(options.device)
-    workers = options.workers or default_workers(device)
+    workers = options.workers or default_workers(device, quick_gpu_count(options.device))
     runs = plan(grid, options.device, measured_seconds(catalogue.entries(), device, title))
 
     def left() -> str:

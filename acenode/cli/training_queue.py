@@ -39,6 +39,7 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
         root: the data folder.
         lines: prints what happens.
     """
+    from acenode.execution.devices import device_names, matches
     from acenode.execution.environment import device_of
     from acenode.execution.interrupt import stop_on_interrupt
     from acenode.execution.launcher import MAX_WORKERS, Launcher
@@ -46,15 +47,16 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
 
     cluster = cluster_of(options, workers=options.workers, several=True)
     if cluster is None:
-        device = device_of(options.device).type
-        workers = options.workers or default_workers(device)
-        if device == "cpu":
+        device = device_of(options.device)
+        name, count = str(device), sum(matches(name, str(device)) for name in device_names())
+        workers = options.workers or default_workers(device.type, count)
+        if name == "cpu":
             _share_threads(workers)
     else:
-        device, workers = cluster.name, options.workers or min(MAX_WORKERS, cluster.start().runs)
+        name, count, workers = cluster.name, 1, options.workers or min(MAX_WORKERS, cluster.start().runs)
     launcher = Launcher(catalogue.store, root, cluster=cluster)
     try:
-        launcher.set_workers(device, workers)
+        launcher.set_workers(name, -(-workers // count))
         lines.write(f"{len(runs)} runs to train, {workers} at a time")
         with stop_on_interrupt() as stop:
             reproduction = Reproduction(runs, launcher, catalogue, workers=workers,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ class Setting:
     high: float | None = None
     above: float | None = None  # a lower bound that is itself not allowed
     choices: tuple[str, ...] = ()
+    pattern: str = ""  # a regular expression of further choices
     chosen_by_user: bool = True  # False: a constant of the experiment or the program, read from config.json only
 
 
@@ -42,8 +44,8 @@ _ALL = (
             choices=("sample", "full")),
     Setting("seed", int, "sets the initial parameters and the order of the data; the same seed gives the same numbers",
             "run", chosen_by_user=False, low=0, high=2**31 - 1),
-    Setting("device", str, "auto uses the GPU if there is one", "run", chosen_by_user=False,
-            choices=("auto", "cpu", "cuda")),
+    Setting("device", str, "auto uses a GPU if there is one; of several GPUs, cuda is the least busy and cuda:3 one of "
+            "them", "run", chosen_by_user=False, choices=("auto", "cpu", "cuda"), pattern=r"cuda:(0|[1-9][0-9]?)"),
 
     Setting("epochs", int, "passes over the training data", low=1, high=100_000),
     Setting("batch_size", int, "samples per mini-batch", low=1, high=100_000),
@@ -212,8 +214,9 @@ def check(key: str, value: Any) -> Any:
         raise UserError(f"{key} must be {_a(setting.type)}, not {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{key} must be a finite number, not {value}")
-    if setting.choices and value not in setting.choices:
-        raise UserError(f"{key} has no value {value!r}: choose one of {', '.join(setting.choices)}")
+    if setting.choices and value not in setting.choices and not re.fullmatch(setting.pattern or "(?!)", str(value)):
+        raise UserError(f"{key} has no value {value!r}: choose one of {', '.join(setting.choices)}"
+                        + " or cuda:N" * bool(setting.pattern))
     low, high, above = setting.low, setting.high, setting.above
     number: Any = value
     too_low = (low is not None and number < low) or (above is not None and number <= above)

@@ -72,7 +72,7 @@ def own_stream(device: torch.device) -> Iterator[None]:
     _count_run(1)
     try:
         stream = pool.acquire()
-        with torch.cuda.stream(stream):
+        with torch.cuda.device(pool.device), torch.cuda.stream(stream):  # kernels start on the thread's current GPU
             yield
     finally:
         try:

@@ -13,18 +13,29 @@ from pathlib import Path
 MIN_INTERVAL = 0.5  # seconds over which the load is averaged at least: shorter ones are noise
 
 
-def kinds() -> list[str]:
-    """Return the kinds of device that runs can be queued for."""
+def device_names() -> list[str]:
+    """Return the devices that train runs: the processor and every GPU, such as `cpu`, `cuda:0` and `cuda:1`."""
     import torch
 
-    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0))]
+
+
+def device_choices() -> list[str]:
+    """Return the values of the setting `device` that a form offers here; a single one if there is no choice."""
+    gpus = device_names()[1:]
+    return ["auto", "cpu", "cuda", *(gpus if len(gpus) > 1 else [])] if gpus else ["auto"]
+
+
+def matches(name: str, asked: str) -> bool:
+    """Return True if a device can train a run that asks for `cpu`, `cuda` or `cuda:N`."""
+    return asked in (name, name.partition(":")[0])
 
 
 @dataclass(frozen=True)
 class DeviceState:
     """The load and memory of a device; a value is None where the system does not report it."""
 
-    name: str  # cpu or cuda
+    name: str  # cpu, cuda:0, cuda:1, …
     title: str
     workers: int  # runs at a time
     running: int
@@ -90,14 +101,23 @@ def cpu_state(meter: CpuMeter, workers: int, running: int) -> DeviceState:
                        meter.utilisation())
 
 
-def gpu_state(workers: int, running: int) -> DeviceState:
+def gpu_state(index: int, workers: int, running: int, *, several: bool = False) -> DeviceState:
+    """Return the state of a GPU. With several GPUs, the memory in use is known only if pynvml is installed: to ask
+    CUDA for it would take memory on every one of them."""
     import torch
 
     title, used, total, load = "GPU", None, None, None
     with contextlib.suppress(Exception):  # the driver fails: runs report that themselves
-        title = torch.cuda.get_device_name()
-        free, total = torch.cuda.mem_get_info()
-        used = total - free
-    with contextlib.suppress(Exception):  # pynvml is missing or not permitted
-        load = torch.cuda.utilization() / 100
-    return DeviceState("cuda", title, workers, running, used, total, load)
+        title = torch.cuda.get_device_name(index)
+        total = torch.cuda.get_device_properties(index).total_memory
+    try:
+        used = torch.cuda.device_memory_used(index)
+    except Exception:  # pynvml is missing or not permitted
+        with contextlib.suppress(Exception):
+            if not several:
+                free, total = torch.cuda.mem_get_info(index)
+                used = total - free
+    with contextlib.suppress(Exception):
+        load = torch.cuda.utilization(index) / 100
+    return DeviceState(f"cuda:{index}", f"GPU {index}: {title}" if several else title, workers, running, used,
+                       total if used is not None else None, load)

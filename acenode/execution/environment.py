@@ -18,12 +18,16 @@ NATIVE_VARIABLE = "ACENODE_NATIVE"  # an environment variable; 0: never call a C
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device for the setting `auto`, `cpu` or `cuda`."""
-    if name == "cuda" and not torch.cuda.is_available():
+    """Return the device for the setting `auto`, `cpu`, `cuda` or `cuda:N`; without a number, no GPU is chosen yet."""
+    if name.startswith("cuda") and not torch.cuda.is_available():
         raise UserError("there is no CUDA device here: use --device cpu, or auto")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    device, count = torch.device(name), torch.cuda.device_count()
+    if device.index is not None and device.index >= count:
+        known = "the only GPU is cuda:0" if count == 1 else f"the GPUs are cuda:0 to cuda:{count - 1}"
+        raise UserError(f"there is no {name} here: {known}")
+    return device
 
 
 def backend_of(engine: str | None, log: Callable[[str], None] = lambda line: None,

@@ -22,7 +22,8 @@ from acenode.backend import Backend
 from acenode.config import Config
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.execution.engine_choice import choose_engine
-from acenode.execution.environment import describe, device_of, run_context, warnings_logged
+from acenode.execution.environment import describe, device_of, device_title, run_context, warnings_logged
+from acenode.execution.gpu_choice import chosen_device
 from acenode.execution.run_listener import Progress, RunListener
 from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
@@ -57,7 +58,8 @@ def create(store: RunStore, config: Config, *, elsewhere: bool = False) -> Run:
 
 
 def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
-            progress: Progress | None = None, process: dict[str, Any] | None = None) -> Outcome:
+            progress: Progress | None = None, process: dict[str, Any] | None = None,
+            device: str | None = None) -> Outcome:
     """Train and test a run, and write the result to its directory.
 
     Args:
@@ -66,6 +68,8 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         stop: the run stops after the current iteration once this is set.
         progress: called with the run's progress about twice a second.
         process: the process that readers of the run should look for, if it trains the run by this one.
+        device: cpu, cuda:0, …: where to train, if that was decided; otherwise the least busy device that the
+            configuration allows.
 
     Returns:
         the outcome; an error is in its `error` and in status.json.
@@ -85,10 +89,12 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     try:
         try:
             before = run.status()
-            writer.status("running", began=time.time(), **{k: before[k] for k in KEPT_STATUS if k in before})
+            with chosen_device(device or config.device, run.path.parent) as place:
+                writer.status("running", began=time.time(), device=str(place),
+                              **{k: before[k] for k in KEPT_STATUS if k in before})
             if process is not None and not (run.path / "checkpoints" / "last.pt").exists():
-                writer.describe(environment=describe(device_of(config.device)))
-            metrics, seconds = _train_and_test(writer, listener, config, data_root)
+                writer.describe(environment=describe(place))
+            metrics, seconds = _train_and_test(place, writer, listener, config, data_root)
             state = "finished" if metrics else "stopped"
         except KeyboardInterrupt:  # between iterations, where the trainer did not save
             state = "stopped"
@@ -107,10 +113,11 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
     return Outcome(run, state, metrics, seconds, params, error)
 
 
-def attempt(run: Run, data_root: Path, stop: threading.Event, *, process: dict[str, Any] | None = None) -> str | None:
+def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None = None, *,
+            process: dict[str, Any] | None = None) -> str | None:
     """Execute a run without raising: whatever ends it is in its status.json. Return the state in there, if any."""
     try:
-        execute(run, data_root, stop=stop, process=process)
+        execute(run, data_root, stop=stop, process=process, device=device)
     except UserError as error:  # already in status.json, unless the run never started
         with contextlib.suppress(UserError, OSError):
             if run.stored_state() == "queued":
@@ -123,19 +130,26 @@ def attempt(run: Run, data_root: Path, stop: threading.Event, *, process: dict[s
     return None
 
 
-def _train_and_test(writer: RunWriter, listener: RunListener, config: Config,
+def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListener, config: Config,
                     data_root: Path) -> tuple[dict[str, float], float]:
     """Return test metrics and training time; no metrics if the run was stopped.
 
     The model exists in `_train_on` only, so that its memory is unused when the context ends and frees it.
     """
-    device = device_of(config.device)
+    _record_device(device, writer)
     with (warnings_logged(writer.log),
           run_context(device, config.get("engine"), writer.log,
                       lambda name: writer.describe(series_by=name)) as backend,
           contextlib.ExitStack() as at_end):
         at_end.callback(listener.end)
         return _train_on(device, backend, writer, listener, config, data_root, at_end)
+
+
+def _record_device(device: torch.device, writer: RunWriter) -> None:
+    """Write to config.json on what the run is trained, which was a guess when it was created."""
+    environment = writer.run.description().get("environment")
+    if isinstance(environment, dict):
+        writer.describe(environment=environment | {"device": device_title(device)})
 
 
 def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener, config: Config,

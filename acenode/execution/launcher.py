@@ -1,9 +1,10 @@
 """The launcher: trains runs in the background, from one queue, with a number of workers per device.
 
-Every run has a thread here. Where a device trains one run at a time, that thread trains it; where it trains several,
-each thread has a worker process train its run, because threads of one process would compete for one interpreter. With a
-cluster, each thread has a machine of the cluster train its run. Workers report through the run directory alone. The
-launcher adds the order of the queue and the events that ask a run to stop. It knows nothing of the app.
+The processor and each GPU are devices. A run that asks for `cuda` goes to the GPU with the fewest runs. Every run has a
+thread here. Where one run is trained at a time, that thread trains it; where several are, each thread has a worker
+process train its run, because threads of one process would compete for one interpreter. With a cluster, each thread has
+a machine of the cluster train its run. Workers report through the run directory alone. The launcher adds the order of
+the queue and the events that ask a run to stop. It knows nothing of the app.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Literal
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
-from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, gpu_state, kinds
+from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, device_names, gpu_state, matches
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
@@ -30,7 +31,7 @@ from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run, RunStore
 
 IDLE_SECONDS = 0.2  # between checks of the queue
-Place = Literal["auto", "thread", "process"]  # auto: processes for a device that trains several runs at a time
+Place = Literal["auto", "thread", "process"]  # auto: processes where several runs are trained at a time
 MAX_WORKERS = 64  # runs at a time
 ABANDONED = "training ended, but its last state could not be written"
 
@@ -40,7 +41,8 @@ class _Job:
     """A queued or running run, its device, and the event that asks it to stop."""
 
     run: Run
-    device: str
+    asked: str  # cpu, cuda or cuda:N
+    device: str = ""  # that trains it, once it runs
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
 
@@ -51,20 +53,21 @@ class Launcher:
     Args:
         store: where new runs are created.
         data_root: the folder with the data sets.
-        places: for each device, whether its runs are trained in threads of this process or in processes of their own.
+        places: for `cpu`, `cuda` or a single GPU, whether its runs are trained in threads of this process or in
+            processes of their own.
         cluster: trains all runs instead of the devices of this machine; the launcher closes it.
     """
 
     def __init__(self, store: RunStore, data_root: Path, places: Mapping[str, Place] | None = None,
                  cluster: RayCluster | None = None) -> None:
         self.store, self.data_root = store, data_root
-        self.places: dict[str, Place] = {**dict.fromkeys(kinds(), "auto"), **(places or {})}
+        self.places: dict[str, Place] = dict(places or {})
         self.pool = ProcessPool()
         self.changed = threading.Condition()
         self.waiting: list[_Job] = []
         self.running: dict[str, _Job] = {}
         self.cluster = cluster
-        self.limits = dict.fromkeys(kinds() if cluster is None else [cluster.name], 1)
+        self.limits = dict.fromkeys(device_names() if cluster is None else [cluster.name], 1)
         self.limit_chosen = False  # otherwise a cluster trains as many runs at a time as fit
         self.closed = False
         self.meter = CpuMeter()
@@ -144,14 +147,24 @@ class Launcher:
             self.waiting.insert(max(0, position), job)
 
     def set_workers(self, device: str, count: int) -> None:
-        """Set how many runs a device trains at a time."""
-        if device not in self.limits:
+        """Set how many runs a device trains at a time; `cuda` sets it for each GPU."""
+        names = [name for name in self.limits if matches(name, device)]
+        if not names:
             raise UserError(f"there is no device {device!r}: choose one of {', '.join(self.limits)}")
         if not 1 <= count <= MAX_WORKERS:
             raise UserError(f"a device takes 1 to {MAX_WORKERS} runs at a time, not {count}")
         with self.changed:
-            self.limits[device], self.limit_chosen = count, True
+            self.limits |= dict.fromkeys(names, count)
+            self.limit_chosen = True
             self.changed.notify_all()
+
+    def workers(self, device: str) -> int:
+        """Return how many runs are trained at a time on the devices that `auto`, `cpu`, `cuda` or `cuda:N` allows."""
+        return sum(self.limits[name] for name in self._allowed(device)) or 1
+
+    def devices(self, device: str) -> int:
+        """Return how many devices `auto`, `cpu`, `cuda` or `cuda:N` allows, at least 1."""
+        return max(1, len(self._allowed(device)))
 
     def queue(self) -> list[str]:
         """Return the ids of the queued runs, the next one first."""
@@ -176,7 +189,8 @@ class Launcher:
         if self.cluster is not None:
             return [self.cluster.device_state(limits[self.cluster.name], len(running))]
         return [cpu_state(self.meter, workers, running.count(name)) if name == "cpu" else
-                gpu_state(workers, running.count(name)) for name, workers in limits.items()]
+                gpu_state(int(name.partition(":")[2]), workers, running.count(name), several=len(limits) > 2)
+                for name, workers in limits.items()]
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until no run is queued or running; return False on timeout."""
@@ -230,8 +244,8 @@ class Launcher:
             self.changed.notify_all()
 
     def _device(self, config: Config) -> str:
-        """Return the name of the device, or cluster, whose workers train a run."""
-        return device_of(config.device).type if self.cluster is None else self.cluster.name
+        """Return the devices that may train a run, `cpu`, `cuda` or `cuda:N`, or the name of the cluster."""
+        return str(device_of(config.device)) if self.cluster is None else self.cluster.name
 
     def _find(self, run_id: str) -> _Job | None:
         return self.running.get(run_id) or next((j for j in self.waiting if j.run.id == run_id), None)
@@ -242,13 +256,22 @@ class Launcher:
         here = status["state"] in BUSY and status["process"] == identity()
         return "interrupted" if here and self._find(run.id) is None and not is_locked(run) else status["state"]
 
+    def _allowed(self, device: str) -> list[str]:
+        """Return the devices that may train a run with this setting; a cluster trains all."""
+        if self.cluster is not None:
+            return [self.cluster.name]
+        kind = device if device != "auto" else "cuda" if len(self.limits) > 1 else "cpu"
+        return [name for name in self.limits if matches(name, kind)]
+
     def _ready(self) -> Iterator[_Job]:
-        """Yield queued jobs whose device has a free worker, in order."""
+        """Yield queued jobs for which a device has a free worker, in order, with the device that is least busy."""
         if self.cluster is not None and not self.limit_chosen:
             self.limits[self.cluster.name] = min(MAX_WORKERS, self.cluster.slots())
         busy = {name: sum(j.device == name for j in self.running.values()) for name in self.limits}
         for job in list(self.waiting):
-            if busy[job.device] < self.limits[job.device]:
+            free = [name for name in self.limits if matches(name, job.asked) and busy[name] < self.limits[name]]
+            if free:
+                job.device = min(free, key=busy.__getitem__)
                 busy[job.device] += 1
                 yield job
 
@@ -285,7 +308,7 @@ class Launcher:
             elif self._in_process(job.device):
                 self.pool.train(job.device, job.run, self.data_root, job.stop)
             else:
-                attempt(job.run, self.data_root, job.stop)
+                attempt(job.run, self.data_root, job.stop, job.device)
         except BaseException as error:  # no process could be started, or there is a bug: the run must not stay queued
             with contextlib.suppress(Exception):
                 job.run.set_state("failed", error=str(error))
@@ -296,5 +319,8 @@ class Launcher:
 
     def _in_process(self, device: str) -> bool:
         """Return True if a run that starts now gets a process of its own."""
-        place = self.places[device]
-        return self.limits[device] > 1 and os.name == "posix" if place == "auto" else place == "process"
+        kind = device.partition(":")[0]
+        place = self.places.get(device, self.places.get(kind, "auto"))
+        if place != "auto":
+            return place == "process"
+        return sum(limit for name, limit in self.limits.items() if matches(name, kind)) > 1 and os.name == "posix"

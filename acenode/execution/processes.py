@@ -39,7 +39,7 @@ class WorkerProcess:
 
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
         """Train a run and wait for its end; return True if the process can train another one."""
-        self._send({"run": str(run.path.resolve()), "data": str(data_root.resolve())})
+        self._send({"run": str(run.path.resolve()), "data": str(data_root.resolve()), "device": self.device})
         assert self.process.stdout is not None
         requested = False
         while not select.select([self.process.stdout], [], [], POLL_SECONDS)[0]:

@@ -16,7 +16,18 @@ def quick_device(name: str = "auto", system: Path = Path("/")) -> tuple[str, str
     if name == "auto":
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
         name = "cuda" if not hidden and (title or (system / "dev/nvidiactl").exists()) else "cpu"
+    name = name.partition(":")[0]
     return name, title if name == "cuda" else None
+
+
+def quick_gpu_count(name: str = "auto", system: Path = Path("/")) -> int:
+    """Return how many GPUs the setting `device` allows, at least 1, as far as the driver and the environment tell."""
+    if ":" in name or name == "cpu":
+        return 1
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return max(1, len(list(filter(None, visible.split(",")))))
+    return max(1, len(list((system / "proc/driver/nvidia/gpus").glob("*/information"))))
 
 
 def _gpu_title(system: Path) -> str | None:

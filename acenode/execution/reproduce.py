@@ -23,7 +23,7 @@ POLL_SECONDS = 0.5
 STOP_SECONDS = 30.0  # before the end, running runs are asked to stop: an iteration, a checkpoint
 START_SECONDS = 60.0  # a run that will not finish needs so long to set up and reach a checkpoint worth keeping
 CLOSE_SECONDS = 120.0
-GPU_RUNS = 6  # at a time, where the processor has a core or two for each
+GPU_RUNS = 6  # at a time on each, where the processor has a core or two for each
 
 
 class RunLauncher(Protocol):
@@ -67,10 +67,10 @@ class Event:
     detail: str = ""
 
 
-def default_workers(device: str) -> int:
-    """Return how many runs to train at a time: on a GPU a few side by side, on a processor one for two cores."""
+def default_workers(device: str, gpus: int = 1) -> int:
+    """Return how many runs to train at a time: on each GPU a few side by side, on a processor one for two cores."""
     pairs = max(1, (os.cpu_count() or 1) // 2)
-    return min(GPU_RUNS, pairs) if device == "cuda" else pairs
+    return min(GPU_RUNS * gpus, pairs) if device == "cuda" else pairs
 
 
 class Reproduction:

@@ -2,8 +2,8 @@
 
 The launcher writes one JSON object a line to the standard input:
 
-    {"run": PATH, "data": PATH}   train the run in this directory with the data in that folder
-    {"stop": true}                stop that run after the current iteration
+    {"run": PATH, "data": PATH, "device": NAME}   train the run in this directory with the data in that folder
+    {"stop": true}                                stop that run after the current iteration
 
 A line on standard output says that the run has ended and that the worker can train another one. Everything else is in
 the run directory. The end of the input means that the launcher wants no more runs or that its process has died: the run
@@ -36,6 +36,7 @@ ORPHAN_SECONDS = 300.0  # a worker without a launcher ends after this time at th
 class _Request:
     run: Run
     data_root: Path
+    device: str
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -51,7 +52,7 @@ class _Inbox:
         for line in lines:
             given = json.loads(line)
             if "run" in given:
-                request = _Request(Run(Path(given["run"])), Path(given["data"]))
+                request = _Request(Run(Path(given["run"])), Path(given["data"]), given["device"])
                 self.stop = request.stop
                 self.requests.put(request)
             else:
@@ -75,7 +76,8 @@ def main(threads: int) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: inbox.end())
     threading.Thread(target=inbox.read, args=(requests,), name="acenode-inbox", daemon=True).start()
     while (request := inbox.requests.get()) is not None:
-        if attempt(request.run, request.data_root, request.stop) not in ("finished", "stopped") or inbox.ended:
+        state = attempt(request.run, request.data_root, request.stop, request.device)
+        if state not in ("finished", "stopped") or inbox.ended:
             return
         answers.write(b"ended\n")
 

@@ -52,7 +52,8 @@ class Entry:
     value: float | None = None  # the test metric
     test: Values = field(default_factory=dict)  # at the best parameters
     test_last: Values = field(default_factory=dict)  # at the last ones, for comparison
-    device: str = ""
+    device: str = ""  # its title
+    device_name: str = ""  # cpu, cuda:0, …: where it was last trained
     code: str = ""  # version and commit that trained it
     recorded: bool = False  # comes with the project and can only be read
     notes: str = ""
@@ -122,7 +123,7 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
             last=_number(status.get("last")),
             metric=metric, value=test.get(metric), test=test, test_last=test_last,
             device=_text(environment.get("device")) if isinstance(environment, dict) else "",
-            code=code_version(environment), recorded=run.recorded,
+            device_name=_text(status.get("device")), code=code_version(environment), recorded=run.recorded,
             notes=notes.notes if notes else "", tags=notes.tags if notes else (),
         )
         return CachedEntry(stamps, entry, status["process"], float(status["heartbeat"] or 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -36,6 +37,20 @@ def freed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def current(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+    """Return the list of devices that were made the current one."""
+    found: list[torch.device] = []
+
+    @contextlib.contextmanager
+    def device(chosen: torch.device) -> Iterator[None]:
+        found.append(chosen)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    return found
+
+
 def test_no_stream_has_two_users() -> None:
     pool = rotating_pool()
     taken = [pool.acquire() for _ in range(STREAMS_PER_DEVICE + 3)]
@@ -60,13 +75,15 @@ def test_memory_is_freed_when_the_last_stream_is_released(freed: list[str], monk
     assert freed == ["workspaces", "cache"]  # workspaces go to the cache first
 
 
-def test_runs_without_a_stream_count_as_running(freed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_without_a_stream_count_as_running(freed: list[str], current: list[torch.device],
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_pools", {0: rotating_pool(1)})
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     with contextlib.ExitStack() as second:
         with own_stream(CUDA):
             second.enter_context(own_stream(CUDA))  # finds no unused stream
         assert not freed
+    assert current == [CUDA, CUDA]  # kernels start on the run's GPU, with a stream of its own or without
     assert freed == ["workspaces", "cache"]
 
 

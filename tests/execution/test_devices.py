@@ -54,17 +54,19 @@ def test_without_a_readable_proc_values_are_none(content: str | None, tmp_path: 
 
 
 def test_gpu_values_that_cannot_be_read_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_pynvml() -> int:
+    def no_pynvml(index: int) -> int:
         raise ModuleNotFoundError("pynvml")
 
-    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA H200")
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (60, 100))
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda index: "NVIDIA H200")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda index: (60, 100))
+    monkeypatch.setattr("torch.cuda.device_memory_used", no_pynvml)
     monkeypatch.setattr("torch.cuda.utilization", no_pynvml)
-    state = gpu_state(workers=3, running=2)
-    assert (state.name, state.title, state.workers, state.running) == ("cuda", "NVIDIA H200", 3, 2)
+    state = gpu_state(0, workers=3, running=2)
+    assert (state.name, state.title, state.workers, state.running) == ("cuda:0", "NVIDIA H200", 3, 2)
     assert (state.memory_used, state.memory_total, state.utilisation) == (40, 100, None)
-    monkeypatch.setattr("torch.cuda.utilization", lambda: 35)
-    assert gpu_state(1, 0).utilisation == pytest.approx(0.35)
+    monkeypatch.setattr("torch.cuda.utilization", lambda index: 35)
+    assert gpu_state(0, 1, 0).utilisation == pytest.approx(0.35)
+    assert gpu_state(0, 1, 0, several=True).memory_used is None  # CUDA would take memory on each to tell
     monkeypatch.setattr("torch.cuda.mem_get_info", no_pynvml)
-    assert gpu_state(1, 0).memory_total is None
+    assert gpu_state(0, 1, 0).memory_total is None
 
