@@ -22,10 +22,10 @@ from starlette.routing import Route
 
 from acenode.errors import UserError
 from acenode.results import player_data
-from acenode.runs.entry import Entry
 from acenode.runs.metric_lines import without_checksums
 from acenode.runs.store import NAME
 
+from . import active as active_runs
 from . import asset_files, playground_routes
 from .playground_routes import whole_number
 from .services import services
@@ -102,43 +102,8 @@ def _plain(value: Any) -> Any:
 
 
 def active(request: Request) -> Response:
-    """Return running runs, queued runs in the order of the queue, and the state of the devices."""
-    launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
-    queue = launcher.queue() if launcher else []
-    runs, busy = [], [entry for entry in services().catalogue.entries() if entry.busy]
-    settings = _settings(busy)
-    for entry in busy:
-        place = queue.index(entry.id) + 1 if entry.id in queue else 0
-        runs.append({"id": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
-                     "seed": entry.seed, "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs,
-                     "seconds_left": entry.seconds_left, "place": place, "settings": settings.get(entry.id, "")})
-    runs.sort(key=lambda run: (run["state"] != "running", run["place"]))
-    devices = [{"title": d.title, "running": d.running, "workers": d.workers, "memory_used": d.memory_used,
-                "memory_total": d.memory_total, "utilisation": d.utilisation}
-               for d in (launcher.device_states() if launcher else [])]
-    return JSONResponse({"runs": runs, "devices": devices}, headers=NO_CACHE)
-
-
-def _settings(entries: list[Entry]) -> dict[str, str]:
-    """Return the settings by which runs differ from others of their method, once torch is loaded.
-
-    Of several runs of a method, what all of them share is left out.
-    """
-    if not services().launcher_ready:
-        return {}
-    from . import labels
-
-    groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault((entry.experiment, entry.method), []).append(entry)
-    texts = {}
-    for alike in groups.values():
-        changed = dict.fromkeys(key for entry in alike for key in labels.settings(entry) if key != "epochs")
-        differing = [key for key in changed if len(alike) == 1 or len({str(e.config.get(key)) for e in alike}) > 1]
-        for entry in alike:
-            texts[entry.id] = labels.settings_words({k: entry.config[k] for k in differing
-                                                     if entry.config.get(k) is not None})
-    return texts
+    """Return running and queued runs, and the devices."""
+    return JSONResponse(active_runs.describe(), headers=NO_CACHE)
 
 
 def player_description(request: Request) -> Response:

@@ -9,16 +9,18 @@ const MAX_RUNS = 6;
 const plural = new Intl.PluralRules("en", { type: "ordinal" });
 const ordinal = (n) => `${n}${{ one: "st", two: "nd", few: "rd" }[plural.select(n)] ?? "th"}`;
 
-function statusOf(run) {
+function statusOf(run, gpus) {
   if (run.state === "queued") return run.place ? `${ordinal(run.place)} in queue` : "Queued";
-  return run.seconds_left ? `${duration(run.seconds_left)} left` : run.progress >= 1 ? "Testing" : "Starting";
+  const status = run.seconds_left ? `${duration(run.seconds_left)} left` : run.progress >= 1 ? "Testing" : "Starting";
+  const [kind, index] = run.device.split(":");
+  return kind === "cuda" && gpus > 1 ? `${status} on GPU ${index}` : status;
 }
 
-function runLink(run) {
-  const name = [...(run.settings ? [run.settings] : []), `seed ${run.seed}`, run.experiment, run.method].join(" · ");
+function runLink(run, gpus) {
   const filled = make("span", "active-filled");
   filled.style.width = `${100 * (run.progress ?? 0)}%`;
-  const link = make("a", "active-run", make("span", "active-name", name), make("span", "active-status", statusOf(run)),
+  const link = make("a", "active-run", make("span", "active-name", run.name),
+    make("span", "active-status", statusOf(run, gpus)),
     make("span", "active-bar", filled));
   link.href = at(`${encodeURIComponent(run.experiment)}?runs=${encodeURIComponent(run.id)}`);
   link.target = "_self";
@@ -41,7 +43,8 @@ export function mount(element, data, send) {
   async function refresh() {
     const { runs, devices } = await (await fetch(at(`${data.base}active`))).json();
     if (destroyed) return IDLE_INTERVAL;
-    const children = runs.slice(0, MAX_RUNS).map(runLink);
+    const gpus = devices.filter(({ name }) => name !== "cpu").length;
+    const children = runs.slice(0, MAX_RUNS).map((run) => runLink(run, gpus));
     if (runs.length > MAX_RUNS) children.push(make("div", "active-note", `${runs.length - MAX_RUNS} more`));
     if (!runs.length) children.push(make("div", "active-note", "Idle"));
     element.replaceChildren(...children, ...devices.map(deviceLine));

@@ -120,6 +120,16 @@ def test_running_runs_are_named_by_what_differs(services: Services, run_folder: 
     for attention in ("evolving", "fixed"):
         run_folder.queued(attention=attention, initial="conv")
     other = run_folder.queued(method="odenet")
-    found = {run["id"]: run["settings"] for run in get("/lab/active").json()["runs"]}
-    assert found.pop(other.id).startswith("batch size: 512, ")  # the only one of its method
-    assert sorted(found.values()) == ["attention: evolving", "attention: fixed"]
+    found = {run["id"]: run["name"] for run in get("/lab/active").json()["runs"]}
+    name = found.pop(other.id)
+    assert name.startswith("ODE-Net · batch size: 512, ")  # the only one of its method
+    assert name.endswith(" · MNIST · seed 0")
+    assert sorted(found.values()) == [f"ACE-ODE-Net · attention: {kind} · MNIST · seed 0"
+                                      for kind in ("evolving", "fixed")]
+
+
+def test_a_single_run_is_named_by_the_titles_of_its_experiment_and_method(services: Services,
+                                                                          run_folder: RunFolder) -> None:
+    run_folder.queued()
+    (run,) = get("/lab/active").json()["runs"]
+    assert (run["name"], run["device"]) == ("MNIST · ACE-ODE-Net · seed 0", "")

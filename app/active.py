@@ -1,0 +1,66 @@
+"""What trains and waits now, as the sidebar shows it: running and queued runs, and the devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acenode import experiments
+from acenode.results.run_groups import method_title
+from acenode.runs.entry import Entry
+
+from .services import services
+
+
+def describe() -> dict[str, Any]:
+    """Return running runs, queued runs in the order of the queue, and the state of the devices."""
+    launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
+    queue = {run: place for place, run in enumerate(launcher.queue(), 1)} if launcher else {}
+    busy = [entry for entry in services().catalogue.entries() if entry.busy]
+    names = _names(busy)
+    runs: list[dict[str, Any]] = [
+        {"id": entry.id, "name": names[entry.id], "state": entry.state, "experiment": entry.experiment,
+         "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs, "seconds_left": entry.seconds_left,
+         "place": queue.get(entry.id, 0), "device": entry.device_name} for entry in busy]
+    runs.sort(key=lambda run: (run["state"] != "running", run["place"]))
+    devices = [{"name": d.name, "title": d.title, "running": d.running, "workers": d.workers,
+                "memory_used": d.memory_used, "memory_total": d.memory_total, "utilisation": d.utilisation}
+               for d in (launcher.device_states() if launcher else [])]
+    return {"runs": runs, "devices": devices}
+
+
+def _names(entries: list[Entry]) -> dict[str, str]:
+    """Name runs by experiment, method, settings and seed; what differs between them comes first."""
+    settings = _settings(entries)
+    parts = {entry.id: (_title(entry.experiment), method_title(entry.experiment, entry.method),
+                        settings.get(entry.id, ""), f"seed {entry.seed}") for entry in entries}
+    differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
+    return {run: " · ".join(text for first in (True, False) for text, differing in zip(texts, differs, strict=True)
+                            if text and differing is first) for run, texts in parts.items()}
+
+
+def _title(experiment: str) -> str:
+    """Return the title of an experiment, or its name if there is none of that name any more."""
+    found = experiments.find(experiment)
+    return found.title if found else experiment
+
+
+def _settings(entries: list[Entry]) -> dict[str, str]:
+    """Return the settings by which runs differ from others of their method, once torch is loaded.
+
+    Of several runs of a method, what all of them share is left out.
+    """
+    if not services().launcher_ready:
+        return {}
+    from . import labels
+
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.experiment, entry.method), []).append(entry)
+    texts = {}
+    for alike in groups.values():
+        changed = dict.fromkeys(key for entry in alike for key in labels.settings(entry) if key != "epochs")
+        differing = [key for key in changed if len(alike) == 1 or len({str(e.config.get(key)) for e in alike}) > 1]
+        for entry in alike:
+            texts[entry.id] = labels.settings_words({k: entry.config[k] for k in differing
+                                                     if entry.config.get(k) is not None})
+    return texts
