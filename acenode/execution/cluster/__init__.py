@@ -8,6 +8,7 @@
     probe.py         decides whether a worker sees the run directory itself
     changed_files.py what has changed in a run directory since it was last sent
     follow.py        executes a single run and reports its progress, for the command line
+    own_folder.py    temporary folders that do not pile up
     size.py          how large a cluster is and how many runs fit
 
 Only processes of Ray import Ray, so that it stays optional.

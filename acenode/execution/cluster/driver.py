@@ -23,7 +23,6 @@ import contextlib
 import json
 import os
 import queue
-import tempfile
 import threading
 import time
 from collections.abc import Iterable
@@ -36,6 +35,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from acenode.errors import UserError
 from acenode.execution.cluster.folder_keeper import FolderKeeper
+from acenode.execution.cluster.own_folder import own_folder
 from acenode.execution.cluster.probe import shared_probe
 from acenode.execution.cluster.size import ClusterSize, cluster_size
 from acenode.execution.cluster.task import RunOrder, train_run
@@ -55,6 +55,7 @@ class _Task:
 
     key: str
     run: Run
+    process: dict[str, Any]  # the launcher's
     at_end: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
 
@@ -112,7 +113,7 @@ class _Driver:
             try:
                 self.submit(request)
             except Exception as error:  # one run that cannot be submitted does not end the others
-                _fail(Run(Path(request["run"])), error)
+                _fail(Run(Path(request["run"])), request["process"], error)
                 self.answer(ended=request["train"])
         else:
             for reference, task in self.tasks.items():
@@ -121,7 +122,7 @@ class _Driver:
 
     def submit(self, request: dict[str, Any]) -> None:
         """Submit the task of a run."""
-        task = _Task(request["train"], Run(Path(request["run"])))
+        task = _Task(request["train"], Run(Path(request["run"])), request["process"])
         with contextlib.ExitStack() as stack:
             probe = str(stack.enter_context(shared_probe(task.run.path))) if self.options.shared else None
             task.at_end = stack.pop_all()
@@ -148,16 +149,16 @@ class _Driver:
             try:
                 ray.get(reference)
             except ray.exceptions.TaskCancelledError:
-                _end(task.run, "stopped")
+                _end(task.run, task.process, "stopped")
             except ray.exceptions.RayTaskError as error:
-                _fail(task.run, error.cause or error)
+                _fail(task.run, task.process, error.cause or error)
             except ray.exceptions.RayError as error:
-                _end(task.run, "interrupted", f"Ray could not train the run ({_line(error)}): resume it")
+                _end(task.run, task.process, "interrupted", f"Ray could not train the run ({_line(error)}): resume it")
             ray.get(self.keeper.end.remote(str(task.run.path)))
             task.at_end.close()
             if (task.run.path / "stop").exists():  # before it began
-                _end(task.run, "stopped")
-            _end(task.run, "interrupted", "its worker ended without a result: resume the run")
+                _end(task.run, task.process, "stopped")
+            _end(task.run, task.process, "interrupted", "its worker ended without a result: resume the run")
             with contextlib.suppress(OSError):
                 task.run.cancel_stop()
             self.answer(ended=task.key)
@@ -171,18 +172,19 @@ class _Driver:
             self.collect(WAIT_SECONDS)
 
 
-def _end(run: Run, state: str, error: str | None = None) -> None:
-    """Write how a run ended, unless its worker did."""
+def _end(run: Run, process: dict[str, Any], state: str, error: str | None = None) -> None:
+    """Write how a run ended, unless its worker did, or another process has resumed it since."""
     with contextlib.suppress(UserError, OSError):
-        if run.stored_state() in BUSY:
+        if run.stored_state() in BUSY and run.status()["process"] == process:
             run.set_state(state, error=error)
 
 
-def _fail(run: Run, error: Exception) -> None:
+def _fail(run: Run, process: dict[str, Any], error: Exception) -> None:
     if isinstance(error, ModuleNotFoundError):
-        _end(run, "failed", f"a worker of the cluster has no {error.name}: install the same acenode on every machine")
+        _end(run, process, "failed", f"a worker of the cluster has no {error.name}: install the same acenode on every "
+                                     "machine")
     else:
-        _end(run, "failed", _line(error))
+        _end(run, process, "failed", _line(error))
 
 
 def _line(error: BaseException) -> str:
@@ -202,8 +204,7 @@ def main() -> None:
     options = parser.parse_args()
     requests, answers = os.fdopen(0, "rb", buffering=0), _take_output()
     driver = _Driver(options, answers)
-    with tempfile.TemporaryDirectory(prefix="acenode-ray-", dir="/tmp" if os.name == "posix" else None,
-                                     ignore_cleanup_errors=True) as place:
+    with own_folder("acenode-ray") as place:
         try:
             _connect(options, place)
             driver.start()
@@ -215,13 +216,13 @@ def main() -> None:
         ray.shutdown()
 
 
-def _connect(options: argparse.Namespace, place: str) -> None:
+def _connect(options: argparse.Namespace, place: Path) -> None:
     """Join the cluster, or start a local Ray that only this machine can reach and that leaves nothing behind."""
     if options.address is not None:
         ray.init(address=options.address, log_to_driver=False)
     else:
         ray.init(address="local", num_cpus=options.cpus, include_dashboard=False, log_to_driver=False,
-                 object_store_memory=STORE_BYTES, _temp_dir=place)
+                 object_store_memory=STORE_BYTES, _temp_dir=str(place))
 
 
 def _take_output() -> IO[bytes]:

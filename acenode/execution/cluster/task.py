@@ -6,7 +6,6 @@ Ray executes the task again if its worker or its machine dies; the run then cont
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from acenode.errors import UserError
 from acenode.execution.cluster.changed_files import ChangedFiles, apply_changes
 from acenode.execution.cluster.contact import Contact
 from acenode.execution.cluster.folder_keeper import wait_for_lock
+from acenode.execution.cluster.own_folder import own_folder
 from acenode.execution.cluster.probe import sees
 from acenode.runs.store import Run
 
@@ -55,8 +55,8 @@ def train_run(order: RunOrder, keeper: Any) -> None:
             wait_for_lock(run, stop)
             _train(run, order, stop)
         return
-    with tempfile.TemporaryDirectory(prefix="acenode-run-") as place:
-        copy = Run(Path(place) / Path(order.run).name)
+    with own_folder("acenode-run") as place:
+        copy = Run(place / Path(order.run).name)
         copy.path.mkdir()
         apply_changes(copy.path, contact.files())
         with contact.open(ChangedFiles(copy.path, sent=True)) as stop:

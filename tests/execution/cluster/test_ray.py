@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -149,23 +148,22 @@ def test_a_killed_ray_is_started_again_and_the_run_continues(launcher: Launcher,
     assert same(run, unbroken)
 
 
-def test_a_command_that_was_killed_is_resumed(tmp_path: Path, unbroken: Run) -> None:
+def test_a_command_that_was_killed_is_resumed(launcher: Launcher, unbroken: Run) -> None:
     settings = unbroken.config().to_dict()
     given = [f"--set={key}={str(settings[key]).lower()}" for key in
              ("solver", "step_size", "batch_size", "snapshots", "analysis")]
-    command = [sys.executable, "-m", "acenode.cli"]
-    words = ["--on", "ray", "--threads", "1", "--runs", str(tmp_path), "--json"]
-    process = subprocess.Popen([*command, "train", "mnist", "--method", "odenet", "--epochs", "4", "--device", "cpu",
-                                *given, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    store = RunStore(tmp_path)
-    until(lambda: any((run.path / "checkpoints" / "last.pt").exists() for run in store))
+    store = launcher.store
+    before = set(store.names())
+    process = subprocess.Popen([sys.executable, "-m", "acenode.cli", "train", "mnist", "--method", "odenet", "--epochs",
+                                "4", "--device", "cpu", *given, "--on", "ray", "--threads", "1", "--runs",
+                                str(store.root)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: any((store.root / name / "checkpoints" / "last.pt").exists() for name in {*store.names()} - before))
     process.kill()
     process.wait()
-    (run,) = store
-    until(lambda: not is_locked(run))  # the driver notices it and stops the run with a checkpoint
-    until(lambda: run.status()["state"] in ("stopped", "interrupted", "finished"))
-    assert run.status()["state"] != "finished"
-    done = subprocess.run([*command, "resume", run.id, *words], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["state"] == "finished"
+    (name,) = {*store.names()} - before
+    run = store.open(name)
+    until(lambda: run.stored_state() == "stopped" and not (run.path / "stop").exists())  # its driver has noticed it
+    launcher.resume(run)
+    assert launcher.wait(PATIENCE)
+    assert run.status()["state"] == "finished"
     assert same(run, unbroken)

@@ -73,6 +73,11 @@ def test_options_that_make_no_sense_are_one_line(words: list[str], error: str, c
     assert error in lines[0]
 
 
+def test_the_app_refuses_other_places(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["app", "--on", "dask", "--runs", str(tmp_path)]) == 2
+    assert "--on takes ray" in capsys.readouterr().err
+
+
 def test_a_driver_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(UserError, match="a local Ray could not be started"):
