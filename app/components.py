@@ -134,6 +134,11 @@ def study_grid(key: str, name: str, view: dict[str, Any]) -> Any:
     return _mount("study_grid", key, {"name": name, "view": view})
 
 
+def search_charts(key: str, name: str) -> Any:
+    """Show the trials of the search with this name, which follow it; the page reruns when the search starts or ends."""
+    return _mount("search_charts", key, {"name": name})
+
+
 def study_figures(key: str, figures: list[dict[str, str]]) -> Any:
     """Show figures, each with buttons that save it as SVG and as PNG.
 

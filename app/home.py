@@ -69,7 +69,7 @@ def _show_study() -> None:
 
 
 def _show_results(entries: list[Entry]) -> None:
-    finished = [e for e in entries if e.state == "finished" and not e.recorded][:LATEST]
+    finished = [e for e in entries if e.state == "finished" and not e.recorded and not e.search][:LATEST]
     if not finished:
         st.info("No finished runs of your own yet. Press **Train the demo** above to create the first one.",
                 icon=":material/flag:")

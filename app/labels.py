@@ -13,7 +13,7 @@ from acenode.results.run_groups import measure_of as measure_of
 from acenode.results.run_groups import method_title as method_title
 from acenode.runs.entry import Entry
 
-from .setting_titles import plain
+from .setting_titles import plain as plain
 from .setting_titles import setting as setting
 
 PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
@@ -61,8 +61,13 @@ def code_version(entry: Entry) -> str:
 
 
 def group(entry: Entry) -> str:
-    """Return the method and the changed settings, which are equal for runs that differ only in the seed."""
-    return ", ".join(filter(None, (method_title(entry.experiment, entry.method), settings_words(settings(entry)))))
+    """Return the method and the changed settings, which are equal for runs that differ only in the seed.
+
+    The trial of a search, which is not tested, names the search too.
+    """
+    trial = f"trial of {entry.search}" if entry.search else ""
+    return ", ".join(filter(None, (method_title(entry.experiment, entry.method), settings_words(settings(entry)),
+                                   trial)))
 
 
 def label(entry: Entry) -> str:

@@ -87,7 +87,7 @@ def first_choice(entries: list[Entry]) -> list[str]:
     if running or queued:
         return running[:MAX_RUNS] or queued[-1:]
     if own:
-        return [next((e for e in own if e.state == "finished"), own[0]).id]
+        return [next((e for e in own if e.state == "finished" and not e.search), own[0]).id]
     recorded = [e for e in entries if e.recorded]
     best = min(recorded, default=None, key=lambda e: (
         e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving", recorded_choice.rank(e)))
@@ -161,6 +161,8 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
     elif entry.error and entry.state == "interrupted":
         st.warning("The process that trained this run has ended. The curves below end there. Resume continues from "
                    "the last checkpoint.", icon=":material/bolt:")
+    elif entry.error and entry.state == "stopped":
+        st.caption(messages.escape(entry.error[:1].upper() + entry.error[1:]))
 
 
 def _state(entry: Entry) -> str:

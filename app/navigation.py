@@ -59,6 +59,11 @@ def studies() -> Any:
     return st.Page(PAGES / "studies.py", title="Studies", icon=":material/quiz:", url_path="studies")
 
 
+def searches() -> Any:
+    """Return the page of searches: their list, the form of a new one, or one search, as the URL says."""
+    return st.Page(PAGES / "searches.py", title="Searches", icon=":material/manage_search:", url_path="searches")
+
+
 def compare() -> Any:
     """Return the page that compares runs."""
     return st.Page(PAGES / "compare.py", title="Compare", icon=":material/compare_arrows:", url_path="compare")
@@ -71,6 +76,6 @@ def runs() -> Any:
 
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
-    first = [home(), tour(), playground(), paper(), studies(), your_data()]
+    first = [home(), tour(), playground(), paper(), studies(), searches(), your_data()]
     return {"": first, "Results": [compare(), runs()], "Experiments": [experiment(name) for name in EXPERIMENTS],
             "Named variables": [*(experiment(name) for name in EXAMPLES), *imported()]}

@@ -29,9 +29,10 @@ def show_numbers(entry: Entry) -> None:
         return
     with st.container(horizontal=True, gap="large"):
         metric = labels.measure_of(entry)
-        st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
         experiment = experiments.find(entry.experiment)
-        for name in experiment.other_metrics if experiment else ():
+        if not entry.search:
+            st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
+        for name in experiment.other_metrics if experiment and not entry.search else ():
             other = metric_format.of(name, entry.experiment)
             st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
         st.metric(messages.escape(f"Validation {metric.title}, best epoch"), metric.text(entry.best),
@@ -41,6 +42,8 @@ def show_numbers(entry: Entry) -> None:
                       help="How often the solver evaluates the derivative of the state (f) in one forward pass")
         st.metric("Parameters", f"{entry.params:,}")
         st.metric("Training time", labels.duration(entry.seconds))
+    if entry.search:
+        st.caption(messages.escape(f"A trial of the search {entry.search}: it is validated, and never tested"))
 
 
 def _best_epoch_help(experiment: Experiment | None) -> str | None:
@@ -59,7 +62,7 @@ def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -
         key: prefix of the widgets' keys.
         groups: the group of each run id; runs of one group share a colour.
     """
-    finished = [e for e in entries if e.state == "finished"]
+    finished = [e for e in entries if e.state == "finished" and not e.search]  # a trial has no results
     if not finished:
         return
     if len(finished) > MAX_RUNS:

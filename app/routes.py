@@ -7,6 +7,7 @@
     lab/film/ID, …/EPOCH        snapshots for the player
     lab/playground/NAME         frames of a page's playground; its commands are posted there
     lab/study/NAME              the grid of a study: state, progress and value of each run, and the time left
+    lab/search/NAME?since=…     the trials of a search that have changed since an earlier answer
 """
 
 from __future__ import annotations
@@ -140,6 +141,17 @@ def study_grid(request: Request) -> Response:
         return JSONResponse({"error": str(error)}, 404)
 
 
+def search_trials(request: Request) -> Response:
+    """Return the trials of a search that have changed."""
+    from . import search_live
+
+    try:
+        found = search_live.view(request.path_params["name"], request.query_params.get("since", ""))
+    except UserError as error:
+        return JSONResponse({"error": str(error)}, 404)
+    return JSONResponse(found, headers=NO_CACHE)
+
+
 ROUTES = [
     Route("/lab/assets/{version}/{name}", asset),
     Route("/lab/plotly.js", plotly),
@@ -149,4 +161,5 @@ ROUTES = [
     Route("/lab/film/{run}/{epoch}", player_epoch),
     *playground_routes.ROUTES,
     Route("/lab/study/{name}", study_grid),
+    Route("/lab/search/{name}", search_trials),
 ]

@@ -16,6 +16,7 @@ from acenode.runs.store import RunStore
 if TYPE_CHECKING:  # imported when first used: they need torch, which takes seconds to load
     from acenode.execution.cluster.ray_cluster import RayCluster
     from acenode.execution.launcher import Launcher
+    from acenode.execution.search_threads import SearchThreads
     from acenode.playground.sessions import PlaygroundSessions
 
 
@@ -38,6 +39,7 @@ class Services:
         self._creation = threading.Lock()
         self._launcher: Launcher | None = None
         self._playgrounds: PlaygroundSessions | None = None
+        self._searches: SearchThreads | None = None
 
     @property
     def launcher(self) -> Launcher:
@@ -67,6 +69,18 @@ class Services:
         return self._launcher is not None
 
     @property
+    def searches(self) -> SearchThreads:
+        """The searches that this process conducts."""
+        launcher = self.launcher
+        with self._creation:
+            if self._searches is None:
+                from acenode.execution.search_threads import SearchThreads
+                from acenode.runs.searches import SearchStore
+
+                self._searches = SearchThreads(SearchStore(self.store), launcher)
+            return self._searches
+
+    @property
     def playgrounds(self) -> PlaygroundSessions:
         """The playgrounds of all pages. The first access loads torch."""
         with self._creation:
@@ -81,10 +95,12 @@ class Services:
         return self._launcher is not None and bool(self._launcher.running)
 
     def close(self) -> None:
-        """End the playgrounds; ask all running runs to write a checkpoint and stop."""
+        """End the playgrounds and searches; ask all running runs to write a checkpoint and stop."""
         with self._creation:
             if self._playgrounds is not None:
                 self._playgrounds.close()
+            if self._searches is not None:
+                self._searches.close()  # before their runs stop
             if self._launcher is not None:
                 self._launcher.close()
 

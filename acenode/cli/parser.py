@@ -7,7 +7,19 @@ import sys
 from collections.abc import Callable
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
-from acenode.cli import data, data_import, predict, programs, record, registry, runs, study, training
+from acenode.cli import (
+    data,
+    data_import,
+    predict,
+    programs,
+    record,
+    registry,
+    runs,
+    search,
+    search_options,
+    study,
+    training,
+)
 from acenode.cli.argument_types import device, integer, path
 from acenode.cli.cluster_option import add_cluster_arguments
 from acenode.cli.reproduce import reproduce
@@ -51,6 +63,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_training(commands)
     _add_reproduce(commands)
     _add_study(commands)
+    search_options.add_arguments(commands.add(
+        "search", search.search, "find good settings of a method by validation", runs=True, json=True))
     _add_runs(commands)
     _add_registry(commands)
     _add_data(commands)

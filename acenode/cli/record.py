@@ -19,7 +19,8 @@ def record(options: Namespace) -> int:
         raise UserError("--size takes a number of kilobytes, such as 300")
     store = run_store(options)
     if options.run_ids == ["all"]:
-        ids = [entry.id for entry in Catalogue(store).entries() if entry.state == "finished" and not entry.recorded]
+        ids = [entry.id for entry in Catalogue(store).entries() if entry.state == "finished" and not entry.recorded
+               and not entry.search]
         if not ids:
             raise UserError(f"there is no finished run in {store.root}")
         options.run_ids = sorted(ids)

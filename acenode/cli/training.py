@@ -108,7 +108,8 @@ def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None) ->
     elif outcome.state == "finished":
         shown = ", ".join(f"{k} {brief(v)}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
         took = f"{outcome.seconds:.1f} s of training, {time.monotonic() - start:.0f} s in all"
-        print(f"finished in {took}: test {shown}; {outcome.params:,} parameters")
+        tested = f"test {shown}" if outcome.metrics else "not tested, since it is a trial of a search"
+        print(f"finished in {took}: {tested}; {outcome.params:,} parameters")
         print(run.path)
     if outcome.state == "stopped":
         where = f" --runs {options.runs}" if options.runs is not None else ""

@@ -51,7 +51,7 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
         name, count = str(device), sum(matches(name, str(device)) for name in device_names())
         workers = options.workers or default_workers(device.type, count)
         if name == "cpu":
-            _share_threads(workers)
+            share_threads(workers)
     else:
         name, count, workers = cluster.name, 1, options.workers or min(MAX_WORKERS, cluster.start().runs)
     launcher = Launcher(catalogue.store, root, cluster=cluster)
@@ -73,7 +73,7 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
     return 130 if interrupted else 1 if outcomes.failed else 0
 
 
-def _share_threads(workers: int) -> None:
+def share_threads(workers: int) -> None:
     """Divide torch's threads among runs side by side; each worker process takes over this number."""
     import torch
 

@@ -11,6 +11,7 @@ import contextlib
 import math
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,14 +48,18 @@ class Outcome:
     error: str | None = None
 
 
-def create(store: RunStore, config: Config, *, elsewhere: bool = False) -> Run:
+def create(store: RunStore, config: Config, extra: Mapping[str, Any] | None = None, *, elsewhere: bool = False) -> Run:
     """Create a queued run; raise UserError if no model can be built from its configuration.
 
-    A run that is trained `elsewhere`, on a machine that is not known yet, may need a device that is not here.
+    Args:
+        store: where the run is created.
+        config: its configuration.
+        extra: added to config.json. A run with `search`, the name of a search, is a trial of it and is never tested.
+        elsewhere: it is trained on a machine that is not known yet, and may need a device that is not here.
     """
     environment = {} if elsewhere else {"environment": describe(device_of(config.device))}
     params = experiments.get(config.experiment).count(config)
-    return store.create(config, {**environment, "params": params})
+    return store.create(config, {**environment, "params": params, **(extra or {})})
 
 
 def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
@@ -78,13 +83,13 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         UserError: the user can correct the cause; status.json has it too.
     """
     config = run.config()
-    if run.status()["state"] == "finished" and run.result() is not None:
+    if run.status()["state"] == "finished" and (run.result() is not None or run.is_trial):
         raise UserError(f"{run.id} is finished: there is nothing to resume")
     writer = RunWriter(run, process)
     writer.acquire()
     listener = RunListener(writer, config, stop or threading.Event(), progress)
     params = int(run.description().get("params", 0))
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] | None = None
     seconds, error = 0.0, None
     try:
         try:
@@ -95,7 +100,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
             if process is not None and not (run.path / "checkpoints" / "last.pt").exists():
                 writer.describe(environment=describe(place))
             metrics, seconds = _train_and_test(place, writer, listener, config, data_root)
-            state = "finished" if metrics else "stopped"
+            state = "stopped" if metrics is None else "finished"
         except KeyboardInterrupt:  # between iterations, where the trainer did not save
             state = "stopped"
         except Exception as exception:
@@ -110,7 +115,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
             writer.end(state, error)
     finally:
         writer.release()
-    return Outcome(run, state, metrics, seconds, params, error)
+    return Outcome(run, state, metrics or {}, seconds, params, error)
 
 
 def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None = None, *,
@@ -131,8 +136,8 @@ def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None
 
 
 def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListener, config: Config,
-                    data_root: Path) -> tuple[dict[str, float], float]:
-    """Return test metrics and training time; no metrics if the run was stopped.
+                    data_root: Path) -> tuple[dict[str, float] | None, float]:
+    """Return test metrics and training time; None if the run was stopped, and no metrics of the trial of a search.
 
     The model exists in `_train_on` only, so that its memory is unused when the context ends and frees it.
     """
@@ -153,7 +158,7 @@ def _record_device(device: torch.device, writer: RunWriter) -> None:
 
 
 def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener, config: Config,
-              data_root: Path, at_end: contextlib.ExitStack) -> tuple[dict[str, float], float]:
+              data_root: Path, at_end: contextlib.ExitStack) -> tuple[dict[str, float] | None, float]:
     try:
         task = experiments.get(config.experiment).make(config, data_root, device, backend)
     except Exception as error:
@@ -169,13 +174,17 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
     trainer = _make_trainer(task, device, backend, writer, listener, config, at_end)
     _restore(trainer, device, writer, listener)
     if not trainer.run():
+        return None, trainer.seconds
+    best = trainer.best
+    if writer.run.is_trial:
+        writer.save_best({"value": best.value, "epoch": best.epoch, "model": best.model})
+        listener.report_progress("training")
         return {}, trainer.seconds
     listener.report_progress("testing")
-    best = trainer.best
     writer.save_best({"value": best.value, "epoch": best.epoch, "model": best.model})
     result = _test(trainer, task)
     if not result["test_last"] or not result["test"]:  # stopped during the test, which a resumed run repeats
-        return {}, trainer.seconds
+        return None, trainer.seconds
     _check_test(result["test"], config)
     _write_result(result, task, writer)
     return result["test"], trainer.seconds

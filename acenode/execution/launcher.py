@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from acenode.config import Config
 from acenode.errors import UserError
@@ -76,11 +76,11 @@ class Launcher:
 
     # Requests ---------------------------------------------------------------------------------------------------
 
-    def start(self, config: Config) -> Run:
-        """Queue a new run."""
+    def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run:
+        """Queue a new run; `extra` is added to its config.json."""
         with self.changed:  # until it is in the queue, others would see an abandoned run
             self._check_open()
-            run = create(self.store, config, elsewhere=self.cluster is not None)
+            run = create(self.store, config, extra, elsewhere=self.cluster is not None)
             self._enqueue(run, self._device(config))
         return run
 

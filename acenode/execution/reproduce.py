@@ -136,7 +136,8 @@ class Reproduction:
     def _launch(self, planned: QueuedRun) -> tuple[Run | None, str]:
         """Start or continue a run, unless another process has trained it since the plan was made."""
         entries, wanted = self.catalogue.entries(), trained_settings(planned.config.to_dict())
-        same = [e for e in entries if trained_settings(e.config) == wanted and e.id not in self.running]
+        same = [e for e in entries if trained_settings(e.config) == wanted and e.id not in self.running
+                and not e.search]
         if any(e.busy or (e.state == "finished" and e.id not in self.finished_before) for e in same):
             return None, "elsewhere"
         before = unfinished(planned.config, same)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from acenode import experiments
 from acenode.config import Config
@@ -18,7 +19,15 @@ from acenode.results.study_configs import with_device
 from acenode.results.study_grid import GridCell, StudyGrid, repeat_title
 from acenode.results.study_time import StudyTime, cell_seconds, time_left
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.studies import Study
+
+
+class DataUse(Protocol):
+    """What trains on data: a study, or a search."""
+
+    @property
+    def experiment(self) -> str: ...
+    @property
+    def data(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -42,11 +51,11 @@ def _title(grid: StudyGrid, name: str, cell: GridCell) -> str:
     return f"{name}, {repeat_title(grid.study, cell.repeat)}"
 
 
-def check_data(study: Study, root: Path) -> None:
-    """Raise a UserError if the study needs data that is not in the data folder."""
-    source = experiments.get(study.experiment).source
-    if study.data == "full" and source is not None and not is_file(source_of(source).path(root)):
-        raise UserError(f"the data of {study.experiment} is missing: get it with `acenode data get {source}`")
+def check_data(use: DataUse, root: Path) -> None:
+    """Raise a UserError if a study or search needs data that is not in the data folder."""
+    source = experiments.get(use.experiment).source
+    if use.data == "full" and source is not None and not is_file(source_of(source).path(root)):
+        raise UserError(f"the data of {use.experiment} is missing: get it with `acenode data get {source}`")
 
 
 def estimated_time(grid: StudyGrid, catalogue: Catalogue, root: Path, *, device: str = "auto",

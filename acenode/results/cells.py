@@ -66,8 +66,8 @@ def repetitions(cell: PaperCell, seeds: int | None = None) -> int:
 
 def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
     """Return True if a run, finished or not, has the settings of a cell and trains long enough."""
-    if (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
-        return False
+    if entry.search or (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
+        return False  # the trial of a search is never tested
     wanted = target(cell, preset)
     if int(entry.config.get("epochs") or 0) < paper.SHORTEST * int(wanted.get("epochs")):
         return False
@@ -155,7 +155,8 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
 def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
     """Return the run of this configuration that can be resumed and has the least left to do, or None."""
     wanted = trained_settings(config.to_dict())
-    found = [e for e in entries if e.state in RESUMABLE and not e.recorded and trained_settings(e.config) == wanted]
+    found = [e for e in entries if e.state in RESUMABLE and not e.recorded and not e.search
+             and trained_settings(e.config) == wanted]
     return max(found, key=lambda e: (e.progress, e.created), default=None)
 
 

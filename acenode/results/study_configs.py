@@ -56,8 +56,9 @@ def group_configs(study: Study, group: StudyGroup) -> list[Config]:
 
 
 def same_run(config: Config, entry: Entry) -> bool:
-    """Return True if a run, finished or not, trains this configuration, whatever its device and what it records."""
-    if (entry.experiment, entry.method, entry.data, entry.seed) != (
+    """Return True if a run, finished or not, trains this configuration, whatever its device and what it records. The
+    trial of a search does not count, since it is never tested."""
+    if entry.search or (entry.experiment, entry.method, entry.data, entry.seed) != (
             config.experiment, config.method, config.data, config.seed):
         return False
     own = {k: v for k, v in trained_settings(entry.config).items() if v is not None}
@@ -106,4 +107,4 @@ def value_words(key: str, value: Any) -> str:
         return f"no {word}"
     if value is True:
         return word
-    return f"{value} {word}"
+    return f"{value:.6g} {word}" if isinstance(value, float) else f"{value} {word}"

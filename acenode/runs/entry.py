@@ -58,6 +58,7 @@ class Entry:
     recorded: bool = False  # comes with the project and can only be read
     notes: str = ""
     tags: tuple[str, ...] = ()
+    search: str = ""  # the search that the run is a trial of; such a run is never tested
 
     @property
     def run(self) -> Run:
@@ -125,6 +126,7 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
             device=_text(environment.get("device")) if isinstance(environment, dict) else "",
             device_name=_text(status.get("device")), code=code_version(environment), recorded=run.recorded,
             notes=notes.notes if notes else "", tags=notes.tags if notes else (),
+            search=_text(description.get("search")),
         )
         return CachedEntry(stamps, entry, status["process"], float(status["heartbeat"] or 0))
     except UserError as error:

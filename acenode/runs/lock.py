@@ -1,4 +1,6 @@
-"""The lock of a run: one thread of one process trains a run at a time."""
+"""Locks of files: one thread of one process trains a run, or conducts a search, at a time."""
+
+from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
@@ -8,8 +10,13 @@ from acenode.runs.store import Run
 
 def try_lock(run: Run) -> BaseFileLock | None:
     """Lock the run and return the lock, which its holder must release; return None if another thread or process holds
-    it. The operating system releases the lock when its process ends, also when it is killed; the empty file stays."""
-    path = run.path / "lock"
+    it."""
+    return try_lock_file(run.path / "lock")
+
+
+def try_lock_file(path: Path) -> BaseFileLock | None:
+    """Lock a file and return the lock, or None if another thread or process holds it. The operating system releases the
+    lock when its process ends, also when it is killed; the empty file stays."""
     # A FileLock is reentrant, so every call makes its own: two of them exclude each other within a process too.
     lock = FileLock(path, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
     try:

@@ -44,7 +44,8 @@ LAST_TIME = 253_402_300_799  # the end of the year 9999, in seconds
 MAX_PARAMETERS = 10**15
 MAX_METRICS = 100_000_000  # bytes of compressed metrics, once decompressed; recorded runs have less than 1 MB
 MAX_SNAPSHOT = 64_000_000  # bytes of all arrays; training writes less than 2 MB
-STUDIES = "studies"  # the folder of studies beside the runs
+STUDIES, SEARCHES = "studies", "searches"  # the folders of studies and searches beside the runs
+NOT_RUNS = frozenset({STUDIES, SEARCHES})
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,11 @@ class Run:
     def config(self) -> Config:
         """Return the configuration in config.json."""
         return Config.from_dict(self.description()["config"])
+
+    @property
+    def is_trial(self) -> bool:
+        """True if the run is a trial of a search: it is validated, and never tested."""
+        return bool(self.description().get("search"))
 
     def status(self) -> dict[str, Any]:
         """Read status.json; the state is `interrupted` if the training process no longer exists."""
@@ -283,7 +289,7 @@ class RunStore:
             return None
         if self._may_be_run(self.root / name):
             return self.run_of(name)
-        if self._recorded is not None and name != STUDIES and (self._recorded / name).is_dir():
+        if self._recorded is not None and name not in NOT_RUNS and (self._recorded / name).is_dir():
             return Run(self._recorded / name, recorded=True)
         return None
 
@@ -312,7 +318,8 @@ class RunStore:
         if not self.root.is_dir():
             return []
         with os.scandir(self.root) as found:  # says which are folders without asking for each
-            names = sorted(p.name for p in found if p.is_dir() and not p.name.startswith(".") and p.name != STUDIES)
+            names = sorted(p.name for p in found
+                           if p.is_dir() and not p.name.startswith(".") and p.name not in NOT_RUNS)
         return [name for name in names if not self._is_recorded_folder(name)]
 
     def recorded_runs(self) -> Iterator[Run]:
@@ -320,15 +327,15 @@ class RunStore:
         if self._recorded is not None and not self.only_recorded and self._recorded.is_dir():
             own = set(os.listdir(self.root)) if self.root.is_dir() else set()
             yield from (Run(p, recorded=True) for p in sorted(self._recorded.iterdir())
-                        if p.is_dir() and not p.name.startswith(".") and p.name not in own and p.name != STUDIES)
+                        if p.is_dir() and not p.name.startswith(".") and p.name not in own | NOT_RUNS)
 
     def run_of(self, name: str) -> Run:
         """Return the run in the folder of this name, which need not exist."""
         return Run(self.root / name, recorded=self.only_recorded)
 
     def _may_be_run(self, path: Path) -> bool:
-        """Return True for folders other than hidden ones, the studies and the one with the recorded runs."""
-        return (path.name != STUDIES and not path.name.startswith(".") and path.is_dir()
+        """Return True for folders other than hidden ones, studies, searches and the one with the recorded runs."""
+        return (path.name not in NOT_RUNS and not path.name.startswith(".") and path.is_dir()
                 and not self._is_recorded_folder(path.name))
 
     def _is_recorded_folder(self, name: str) -> bool:

@@ -1,0 +1,67 @@
+"""`acenode bench search`: seconds to list and show 10,000 recorded trials, on the command line and on the page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from acenode.bench.browser import browser, server
+from acenode.bench.synthetic_search import synthetic_search
+from acenode.errors import UserError
+from acenode.runs.search_journal import SearchJournal
+from acenode.runs.searches import SearchStore
+from acenode.runs.store import RunStore
+
+TRIALS, MOST = 10_000, 2.0  # seconds that a listing may take
+DRAWN = "[...document.querySelectorAll('div')].find(e => e.__search)?.__search"
+
+
+def run(options: Namespace) -> int:
+    """Measure and print; the exit status is 1 if a listing takes more than two seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = measure(Path(folder) / "runs")
+    print(json.dumps(result) if options.json else "\n".join(
+        f"{name:<44}{seconds:>8.2f} s" for name, seconds in result.items()))
+    return int(any(seconds > MOST for seconds in result.values()))
+
+
+def measure(root: Path) -> dict[str, float]:
+    """Return the seconds of every listing by its name."""
+    store = SearchStore(RunStore(root))
+    search = synthetic_search(store, "many", TRIALS)
+    found = {"read the journal": _seconds(SearchJournal(store.journal("many"), search.ranges).refresh)}
+    for words in (["list"], ["show", "many"]):
+        command = [sys.executable, "-m", "acenode.cli", "search", *words, "--runs", str(root)]
+        whole = partial(subprocess.run, command, check=True, capture_output=True)
+        found[f"acenode search {words[0]} (whole command)"] = _seconds(whole)
+    try:
+        with browser() as chrome, server(root) as served:
+            address = f"{served.url}/lab/search/many"
+            page = chrome.new_page(viewport={"width": 1400, "height": 1000})
+            page.goto(f"{served.url}/searches")
+            page.locator("h1").first.wait_for()
+            urllib.request.urlopen(address).read()  # imports
+            found["page: all trials"] = _seconds(lambda: urllib.request.urlopen(address).read())
+
+            def opened() -> None:
+                page.goto(f"{served.url}/searches?search=many")
+                page.wait_for_function(f"() => {DRAWN}?.trials() === {TRIALS} && {DRAWN}.drawn()", timeout=60_000)
+
+            found["page: opened and drawn in Chromium"] = _seconds(opened)
+    except UserError as error:  # no browser here
+        print(f"the page is not measured: {error}", file=sys.stderr)
+    return found
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    action()
+    return time.perf_counter() - begun

@@ -1,0 +1,38 @@
+"""Train the best settings of a search over seeds and test them, beside the defaults, as a study."""
+
+from __future__ import annotations
+
+from acenode.config import SETTINGS
+from acenode.errors import UserError
+from acenode.execution.search_plan import base_config, trial_config
+from acenode.results.search_results import SearchReport
+from acenode.results.study_configs import check_study
+from acenode.runs.studies import MAX_NAME, Study, StudyGroup
+
+SUFFIX = "-winner"
+
+
+def winner_study(report: SearchReport, seeds: tuple[int, ...] = (0, 1, 2)) -> Study:
+    """Return the study that compares the best trial's settings with the defaults on the test set.
+
+    Args:
+        report: the search with its trials.
+        seeds: of each of the two groups.
+    """
+    search, best = report.search, report.best
+    if best is None:
+        raise UserError(f"no trial of {search.name} is finished yet: continue it with `acenode search resume "
+                        f"{search.name}`")
+    config, base = trial_config(search, lambda one: best.params[one.key]), base_config(search)
+    changed = {key: config.get(key) for key in SETTINGS
+               if key in best.params and config.get(key) is not None and config.get(key) != base.get(key)}
+    if not changed:
+        raise UserError(f"the defaults are the best settings that {search.name} found: test them with `acenode train "
+                        f"{search.experiment} --method {search.method}`")
+    held = {key: value for key, value in search.held.items() if key != "fold"}
+    folds = (int(search.held["fold"]),) if "fold" in search.held else ()
+    return check_study(Study(
+        f"{search.name[:MAX_NAME - len(SUFFIX)]}{SUFFIX}", search.experiment,
+        (StudyGroup(search.method), StudyGroup(search.method, changed)),
+        question="Are the settings found by the search better than the defaults?", data=search.data, held=held,
+        seeds=seeds, folds=folds))

@@ -1,0 +1,149 @@
+"""What the trials of a search found: the best one, best so far, the importance of each setting, and lines of text."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acenode.config.ranges import SearchRange
+from acenode.results import metric_format
+from acenode.results.metric_format import MetricFormat
+from acenode.runs.search_journal import SearchJournal, TrialRecord
+from acenode.runs.searches import Search, SearchStatus, SearchStore
+
+ORDER = ("finished", "pruned", "failed", "running", "queued")
+FEW = 10  # finished trials that importance needs
+MOST = 1500  # finished trials that importance is computed from: it takes a second
+
+
+@dataclass(frozen=True)
+class SearchReport:
+    """A search with its trials."""
+
+    search: Search
+    status: SearchStatus
+    trials: Sequence[TrialRecord]
+
+    @property
+    def measure(self) -> MetricFormat:
+        """The validation metric."""
+        return metric_format.of(metric_format.name_of(self.search.experiment), self.search.experiment)
+
+    @functools.cached_property
+    def counts(self) -> Mapping[str, int]:
+        """How many trials are in each state."""
+        found = Counter(trial.state for trial in self.trials)
+        return {state: found[state] for state in ORDER if found[state]}
+
+    @functools.cached_property
+    def best(self) -> TrialRecord | None:
+        """The finished trial with the best validation value, the first of equal ones."""
+        return best_of(self.trials, self.measure.higher_is_better)
+
+    @property
+    def default(self) -> TrialRecord | None:
+        """The trial that tried the defaults."""
+        return next((trial for trial in self.trials if trial.default), None)
+
+    def ranked(self) -> list[TrialRecord]:
+        """Return the finished trials, the best first."""
+        sign = -1 if self.measure.higher_is_better else 1
+        done = [trial for trial in self.trials if trial.state == "finished" and trial.value is not None]
+        return sorted(done, key=lambda trial: (sign * (trial.value or 0.0), trial.number))
+
+    @property
+    def counts_text(self) -> str:
+        """The counts in words: `12 of 30 trials finished, 5 pruned`."""
+        done = self.counts.get("finished", 0)
+        others = [f"{count} {state}" for state, count in self.counts.items() if state != "finished"]
+        return ", ".join([f"{done} of {self.search.trials} trials finished", *others])
+
+    @property
+    def best_text(self) -> str:
+        """The best trial in words, with the default's value beside it; empty if no trial is finished."""
+        if self.best is None:
+            return ""
+        text = (f"best validation {self.measure.title} {self.measure.text(self.best.value)} (trial "
+                f"{self.best.number}: {params_text(self.best.params)})")
+        if self.best.default:
+            return f"{text}, which are the defaults"
+        if self.default is not None and self.default.value is not None and self.default.state == "finished":
+            text += f"; defaults: {self.measure.text(self.default.value)}"
+        return text
+
+
+def read_report(store: SearchStore, name: str, journal: SearchJournal | None = None) -> SearchReport:
+    """Read a search and its trials; no run is opened.
+
+    Args:
+        store: the searches of a folder.
+        name: the search.
+        journal: one that was read before, which then reads only what is new.
+    """
+    search = store.read(name)
+    journal = journal or SearchJournal(store.journal(name), search.ranges)
+    return SearchReport(search, store.status(name), journal.refresh())
+
+
+def best_of(trials: Sequence[TrialRecord], higher_is_better: bool) -> TrialRecord | None:
+    """Return the best finished trial, the first of equal ones, or None."""
+    best: TrialRecord | None = None
+    for trial in trials:
+        if trial.state != "finished" or trial.value is None:
+            continue
+        if best is None or best.value is None or (
+                trial.value > best.value if higher_is_better else trial.value < best.value):
+            best = trial
+    return best
+
+
+def params_text(params: Mapping[str, Any]) -> str:
+    """Write the settings of a trial: `learning_rate=0.00123, attention=fixed`."""
+    return ", ".join(f"{key}={value_text(value)}" for key, value in params.items())
+
+
+def value_text(value: Any) -> str:
+    """Write a value with four significant digits."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def importance(ranges: Sequence[SearchRange], trials: Sequence[TrialRecord],
+               higher_is_better: bool) -> dict[str, float]:
+    """Return the share of each setting in how good a trial is, the largest first (PED-ANOVA, which needs Optuna alone).
+
+    Returns:
+        shares that add up to 1; empty if fewer than 10 trials are finished or Optuna is not installed. Of more than
+        1,500 finished trials, evenly spaced ones are used.
+    """
+    done = [trial for trial in trials if trial.state == "finished" and trial.value is not None]
+    if len(done) < FEW:
+        return {}
+    try:
+        optuna = importlib.import_module("optuna")
+    except ModuleNotFoundError:
+        return {}
+    used = done if len(done) <= MOST else [done[i * len(done) // MOST] for i in range(MOST)]
+    kinds = {one.key: _distribution(optuna, one) for one in ranges}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        study = optuna.create_study(direction="maximize" if higher_is_better else "minimize")
+        study.add_trials([optuna.trial.create_trial(
+            params=trial.params, distributions={key: kinds[key] for key in trial.params}, value=trial.value)
+            for trial in used if all(one.contains(trial.params[one.key]) for one in ranges if one.key in trial.params)])
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=min(0.5, max(0.1, 5 / len(used))))
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {key: share for key, share in found.items() if math.isfinite(share)}
+
+
+def _distribution(optuna: Any, one: SearchRange) -> Any:
+    if one.values:
+        return optuna.distributions.CategoricalDistribution(list(one.values))
+    kind = optuna.distributions.IntDistribution if one.whole else optuna.distributions.FloatDistribution
+    return kind(one.low, one.high, log=one.log)

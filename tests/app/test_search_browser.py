@@ -1,0 +1,81 @@
+"""A search in a real browser: chosen in the form, its charts fill in without flicker, and fit two widths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tabs import Tab
+
+from acenode.bench.browser import Served, server
+from acenode.bench.synthetic_search import synthetic_search
+from acenode.runs.search_journal import SearchJournal
+from acenode.runs.searches import SearchStore
+from acenode.runs.store import RunStore
+
+pytestmark = pytest.mark.long  # the app in a browser, with runs that train
+
+FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
+CHARTS = "[...document.querySelectorAll('div')].find(e => e.__search)"
+SIZES = {1400: "light", 390: "dark"}
+SUMMARY = "document.querySelector('.search-charts .summary')?.textContent ?? ''"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("search") / "runs"
+
+
+@pytest.fixture(scope="module")
+def served(chrome: Any, root: Path) -> Iterator[Served]:
+    with server(root, OMP_NUM_THREADS="1") as found:
+        yield found
+
+
+def test_a_search_from_the_form_to_its_end(chrome: Any, served: Served, root: Path) -> None:
+    store = SearchStore(RunStore(root))
+    tab = Tab(chrome, served).open("searches?experiment=mnist")
+    tab.page.get_by_role("button", name="Start", exact=True).wait_for()
+    tab.page.get_by_label("Method").click()
+    tab.page.get_by_role("option", name="ResNet", exact=True).click()
+    tab.page.get_by_text("Hyperparameters").click()
+    for label, value in (("Epochs", "1"), ("Batch size", "512"), ("Trials", "4")):
+        field = tab.page.get_by_label(label, exact=True)
+        field.fill(value)
+        field.press("Enter")
+        tab.until("document.querySelector('.stApp').dataset.testScriptState === 'notRunning'")
+    tab.page.get_by_text("4 trials").first.wait_for()
+    tab.press("Start")
+    tab.until("location.search === '?search=mnist-resnet'")
+    tab.until(f"{CHARTS}?.__search.trials() >= 1")
+    tab.until(f"{CHARTS}.__search.drawn() && / [1-4] of 4 trials finished/.test(' ' + {SUMMARY})")
+    tab.evaluate("{ document.querySelector('.search-charts .plot .main-svg').__kept = true; }")
+    tab.until(f"/^4 of 4 trials finished/.test({SUMMARY})")
+    tab.page.get_by_text("All trials are done").wait_for()
+    assert tab.evaluate("document.querySelector('.search-charts .plot .main-svg').__kept")  # updated, not drawn anew
+    trials = SearchJournal(store.journal("mnist-resnet"), store.read("mnist-resnet").ranges).refresh()
+    assert [trial.state for trial in trials] == ["finished"] * 4
+    assert trials[0].default
+    assert [run.result() for run in store.runs] == [None] * 4
+    tab.close()
+
+
+def test_the_charts_fit_and_have_labelled_axes(chrome: Any, served: Served, root: Path) -> None:
+    synthetic_search(SearchStore(RunStore(root)), "many", 200)
+    tab = Tab(chrome, served).open("searches?search=many")
+    tab.until(f"{CHARTS}?.__search.trials() === 200 && {CHARTS}.__search.drawn()")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for width, scheme in SIZES.items():
+        tab.page.emulate_media(color_scheme=scheme)
+        tab.page.set_viewport_size({"width": width, "height": 2600})
+        tab.page.wait_for_timeout(1500)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tab.page.screenshot(path=FOLDER / f"search-{width}-{scheme}.png")
+    titles = tab.evaluate("[...document.querySelectorAll('.search-charts .xtitle, .search-charts .ytitle')]"
+                          ".map(e => e.textContent)")
+    for title in ("Trial", "Validation accuracy (%)", "Share of the importance (%)", "Learning rate"):
+        assert title in titles
+    assert tab.page.locator(".search-scroll tbody tr").count() == 10
+    tab.close()

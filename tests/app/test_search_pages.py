@@ -1,0 +1,139 @@
+"""The page Searches without a browser: list, form, one search, and the trials that its charts read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from acenode_app import search_draft, search_live
+from acenode_app.services import Services
+from search_launcher import a_search
+from streamlit.testing.v1 import AppTest
+from test_pages import no_exception, page_text
+from test_routes import get
+
+from acenode import experiments
+from acenode.bench.synthetic_search import synthetic_search
+from acenode.runs.searches import SearchStore
+
+Page = Callable[..., AppTest]
+
+
+@pytest.fixture
+def store(services: Services) -> SearchStore:
+    return SearchStore(services.store)
+
+
+def test_an_empty_list_says_what_to_do(page: Page) -> None:
+    app = no_exception(page("searches"))
+    assert app.title[0].value == "Searches"
+    assert "press **Start**" in app.info[0].value
+
+
+def test_the_list_shows_how_far_searches_are(page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "many", 30)
+    store.path("bad").mkdir()
+    (store.path("bad") / "search.json").write_text("{")
+    app = no_exception(page("searches"))
+    text = page_text(app)
+    assert "22 of 30 trials finished, 8 pruned" in text
+    assert "cannot be read" in text
+
+
+def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
+    app = no_exception(page("searches", experiment="mnist"))
+    assert "The first trial is the default" in page_text(app)
+    assert "30 trials" in page_text(app)
+    low = next(field for field in app.text_input if field.label == "From")
+    assert low.value == "0.015"
+    low.set_value("0").run()
+    assert "a logarithmic range must start above 0" in app.error[0].value.replace("\\", "")
+    low.set_value("0.2").run()
+    assert "The first trial is not the default" in page_text(app)
+
+
+@pytest.mark.parametrize("name", ["mnist", "physionet", "ushcn", "oscillators"])
+def test_every_number_has_a_usual_range(name: str) -> None:
+    from acenode.config import SETTINGS
+    from acenode.config.ranges import read_range
+
+    experiment = experiments.get(name)
+    for method in experiment.methods:
+        base = experiment.configure(method)
+        for key in search_draft.settings_to_search(experiment, method):
+            if SETTINGS[key].type in (int, float):
+                found = search_draft.usual_range(key, base.get(key))
+                assert read_range(key, found.text) == found
+                if base.get(key):
+                    assert found.contains(base.get(key))
+
+
+def test_an_unknown_experiment_and_search_are_one_line(page: Page) -> None:
+    assert "There is no experiment" in no_exception(page("searches", experiment="nothing")).error[0].value
+    assert "there is no search" in no_exception(page("searches", search="nothing")).error[0].value
+
+
+def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "done", 30)
+    app = no_exception(page("searches", search="done"))
+    labels = [button.label for button in app.button]
+    assert "Train over seeds and test" in labels
+    assert "Stop" not in labels
+    assert "Trials are never tested" in page_text(app).replace("\\", "")
+    synthetic_search(store, "now", 30, running=2)
+    labels = [button.label for button in no_exception(page("searches", search="now")).button]
+    assert "Stop" in labels
+    assert "Resume" not in labels
+    store.create(a_search("stopped"))
+    assert "Resume" in [button.label for button in no_exception(page("searches", search="stopped")).button]
+
+
+def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore, services: Services,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode_app import study_actions
+
+    queued: list[Any] = []
+    monkeypatch.setattr(study_actions, "start", lambda study, device="auto": queued.append(study) or 6)
+    synthetic_search(store, "done", 30)
+    app = no_exception(page("searches", search="done"))
+    next(button for button in app.button if button.label == "Train over seeds and test").click().run()
+    (study,) = queued
+    assert (study.name, study.seeds, len(study.groups)) == ("done-winner", (0, 1, 2), 2)
+
+
+def test_the_charts_read_what_is_new(store: SearchStore) -> None:
+    synthetic_search(store, "now", 30, running=2)
+    first = get("/lab/search/now").json()
+    assert first["all"]
+    assert len(first["trials"]) == 30
+    assert [one["title"] for one in first["ranges"]] == [
+        "learning rate", "weight of the penalty", "convolutions in the derivative of the state"]
+    assert first["state"] == "running"
+    assert len(first["top"]) == 10
+    assert len(first["now"]) == 2
+    assert sum(share for _, share in first["importance"]) == pytest.approx(1)
+    assert get(f"/lab/search/now?since={first['revision']}").json()["trials"] == []
+    with open(store.journal("now"), "ab") as file:
+        file.write(b'{"op_code":6,"worker_id":"x","trial_id":29,"state":1,"values":[0.99],"datetime_complete":null}\n')
+    again = get(f"/lab/search/now?since={first['revision']}").json()
+    assert not again["all"]
+    assert [(number, state, value) for number, state, value, _ in again["trials"]] == [(29, "finished", 99.0)]
+    assert again["best"].startswith("best validation accuracy 99.00% (trial 29")
+    assert get("/lab/search/now?since=nonsense").json()["all"]
+    assert get("/lab/search/nothing").status == 404
+
+
+def test_no_test_number_is_in_what_the_page_reads(store: SearchStore) -> None:
+    synthetic_search(store, "done", 30)
+    assert "test" not in get("/lab/search/done").body.decode()
+
+
+def test_importance_is_computed_again_after_a_tenth_more_trials(store: SearchStore,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
+    monkeypatch.setattr(search_live, "importance", lambda ranges, trials, higher: computed.append(1) or {})
+    synthetic_search(store, "done", 30)
+    for _ in range(3):
+        search_live.view("done")
+    assert len(computed) == 1
