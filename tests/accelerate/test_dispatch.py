@@ -28,9 +28,9 @@ def test_a_run_passes_its_backend_to_its_task(engine: str, switch: str | None, t
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Backend] = []
 
-    def train_on(device: torch.device, backend: Backend, *_: Any) -> tuple[dict[str, float], float]:
+    def train_on(device: torch.device, backend: Backend, *_: Any) -> tuple[dict[str, float] | None, float]:
         found.append(backend)
-        return {}, 0.0
+        return None, 0.0
 
     monkeypatch.setattr(execute, "_train_on", train_on)
     monkeypatch.delenv("ACENODE_NATIVE", raising=False)
