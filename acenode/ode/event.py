@@ -7,7 +7,7 @@ step from the crossing, t_e = t − e / ė, has the derivative that the implicit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from acenode.errors import GradientError, UserError
+from acenode.ode.gradient_limits import refuse_second_derivatives
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, with_end_slope
 from acenode.ode.stepping import CountedField, steps_of
@@ -24,6 +25,8 @@ Event = Callable[[Tensor, State], Tensor]  # (t, state) -> a number that crosses
 BISECTIONS = 60
 NO_GRADIENT = ("the time of the event has no gradient, because the event function does not cross zero with a finite "
                "slope: use a smooth function, or detach event_t and the last state")
+
+NO_SECOND = "the time of an event, and the state there, have no second derivatives: differentiate them once"
 
 
 @dataclass(frozen=True)
@@ -114,20 +117,51 @@ def _differentiable(event: Event, F: CountedField, stop: float, y: State) -> tup
     if rate == 0 or not math.isfinite(rate):
         return _NoGradient.apply(t, value, *y), tuple(_NoGradient.apply(b, value, *y) for b in y)
     moved = -value / rate  # zero up to rounding; its gradient is that of the event's time
-    moved = moved - moved.detach()
+    moved = _FirstOrderTime.apply(moved - moved.detach(), value)
     return t + moved, tuple(b + moved * k.detach() for b, k in zip(y, slope, strict=True))
 
 
 def _rate(event: Event, t: Tensor, y: State, slope: State) -> float:
     """Return how fast the event's value changes along the solution; 0 if it is computed without gradients."""
-    with torch.enable_grad():
-        inputs = t.detach().requires_grad_(), *(b.detach().requires_grad_() for b in y)
-        value = _evaluate(event, inputs[0], inputs[1:])
-        if not value.requires_grad:
-            return 0.0
-        found = torch.autograd.grad(value, inputs, allow_unused=True)
+    inputs = t.detach(), *(b.detach() for b in y)
+    try:
+        found = _gradients(event, inputs)
+    except RuntimeError as error:
+        if "functorch" not in str(error):  # within a transform of torch.func, only torch.func computes gradients
+            raise
+        found = torch.func.grad(lambda *x: _evaluate(event, x[0], x[1:]), tuple(range(len(inputs))))(*inputs)
     rates = (torch.ones_like(t), *slope)
     return float(sum((g * r.detach()).sum() for g, r in zip(found, rates, strict=True) if g is not None))
+
+
+def _gradients(event: Event, inputs: State) -> Sequence[Tensor | None]:
+    """Return the gradient of the event's value with respect to t and each block; None where there is none."""
+    with torch.enable_grad():
+        tracked = tuple(x.detach().requires_grad_() for x in inputs)
+        value = _evaluate(event, tracked[0], tracked[1:])
+        if not value.requires_grad:
+            return [None] * len(tracked)
+        return torch.autograd.grad(value, tracked, allow_unused=True)
+
+
+class _FirstOrderTime(torch.autograd.Function):
+    """The identity of a shift in time; its gradient has fixed slopes and cannot be differentiated again."""
+
+    @staticmethod
+    def forward(moved: Tensor, value: Tensor) -> Tensor:
+        return moved.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return refuse_second_derivatives(NO_SECOND, [grad], ctx.saved_tensors)[0], None
+
+    @staticmethod
+    def jvp(ctx: Any, moved: Tensor, value: Tensor) -> Tensor:
+        return moved.clone()
 
 
 class _NoGradient(torch.autograd.Function):
@@ -143,7 +177,11 @@ class _NoGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        if bool((grad != 0).any()):
+        try:
+            refused = bool((grad != 0).any())
+        except RuntimeError:  # vmap cannot tell, as in jacrev
+            refused = True
+        if refused:
             raise GradientError(NO_GRADIENT)
         return (None,) * ctx.count
 

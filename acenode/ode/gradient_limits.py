@@ -16,12 +16,12 @@ from acenode.errors import GradientError
 from acenode.ode.runge_kutta import State, VectorField, slopes_of
 
 
-def refuse_second_derivatives(mode: str, gradients: Sequence[Tensor | None],
+def refuse_second_derivatives(reason: str, gradients: Sequence[Tensor | None],
                               inputs: Sequence[Tensor]) -> list[Tensor | None]:
     """Return the gradients such that differentiating them raises a GradientError.
 
     Args:
-        mode: the gradient that computed them, for the message.
+        reason: the message of that error.
         gradients: of the inputs, computed without a graph.
         inputs: what the gradients depend on.
     """
@@ -29,21 +29,31 @@ def refuse_second_derivatives(mode: str, gradients: Sequence[Tensor | None],
     present = [g for g in gradients if g is not None]
     if not torch.is_grad_enabled() or not anchors or not present:
         return list(gradients)
-    refused = iter(_FirstOrderOnly.apply(mode, len(present), *present, *anchors))
+    refused = iter(_FirstOrderOnly.apply(reason, len(present), *present, *anchors))
     return [None if g is None else next(refused) for g in gradients]
 
 
 class _FirstOrderOnly(torch.autograd.Function):
     """The identity of gradients that have no gradient themselves."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, mode: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.mode = mode
+    def forward(reason: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(g.view_as(g) for g in tensors[:count])
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.reason = inputs[0]
+
+    @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise GradientError(f'gradient "{ctx.mode}" has no second derivatives: use gradient "backprop"')
+        raise GradientError(ctx.reason)
+
+
+def no_second_derivatives(mode: str) -> str:
+    """Return the reason why a gradient cannot be differentiated again."""
+    return f'gradient "{mode}" has no second derivatives: use gradient "backprop"'
 
 
 def check_outside_tensors(mode: str, slopes: Iterable[Tensor], known: Iterable[Tensor]) -> None:

@@ -14,7 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.ode.gradient_limits import check_has_input, check_outside_tensors, refuse_second_derivatives
+from acenode.ode.gradient_limits import (
+    check_has_input,
+    check_outside_tensors,
+    no_second_derivatives,
+    refuse_second_derivatives,
+)
 from acenode.ode.options import Solver
 from acenode.ode.replay import FieldMemory, FieldState, Slopes
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, parameters_of, take_step, with_end_slope
@@ -113,7 +118,8 @@ class _Checkpointed(torch.autograd.Function):
                 found = _Checkpointed.gradients(ctx, grads)
         finally:
             ctx.F.in_backward = False
-        return None, None, None, None, *refuse_second_derivatives("checkpointed", found, ctx.inputs)
+        reason = no_second_derivatives("checkpointed")
+        return None, None, None, None, *refuse_second_derivatives(reason, found, ctx.inputs)
 
     @staticmethod
     def gradients(ctx: Any, grads: Sequence[Tensor]) -> list[Tensor | None]:

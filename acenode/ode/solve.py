@@ -39,11 +39,14 @@ def checked_state(state: Sequence[Tensor]) -> State:
 
 
 @contextmanager
-def transforms_explained(solver: Solver) -> Iterator[None]:
+def transforms_explained(solver: Solver, event: bool = False) -> Iterator[None]:
     """Raise a UserError where torch.func or forward-mode differentiation cannot pass through a solve."""
     try:
         yield
     except RuntimeError as error:  # NotImplementedError too
+        if str(error).startswith("vmap:") and event:
+            raise UserError("vmap cannot pass through a solve with an event, whose time it would have to read: call "
+                            "solve for each sample") from None
         if str(error).startswith("vmap:"):
             raise UserError(f"vmap cannot pass through {solver.method}, which reads values to choose its steps: use a "
                             "fixed-step method such as rk4, or solve for the whole batch at once") from None
@@ -144,7 +147,7 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
     solver = solver or Solver()
     times = checked_times(t)
     y, cost = checked_state(state), Evaluations()
-    with transforms_explained(solver):
+    with transforms_explained(solver, event is not None):
         if event is not None:
             ended = solve_until(field, y, times, event, solver, cost)
             return Solution(ended.states, cost, ended.t, ended.event_t)

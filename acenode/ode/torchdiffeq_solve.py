@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
 from acenode.ode.diagnosis import share_of_tolerance, step_failure
-from acenode.ode.gradient_limits import check_has_input, check_outside_tensors, refuse_second_derivatives
+from acenode.ode.gradient_limits import (
+    check_has_input,
+    check_outside_tensors,
+    no_second_derivatives,
+    refuse_second_derivatives,
+)
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of, slopes_of
 from acenode.ode.tableaus import TABLEAUS, TSIT5
@@ -124,11 +129,11 @@ def solve_torchdiffeq(field: VectorField, y: State, times: list[float], solver: 
 
 def _refuse_second_derivatives(state: Tensor, inputs: Sequence[Tensor]) -> None:
     """Replace the gradients that the adjoint solve will compute by ones that raise when they are differentiated."""
-    node = state.grad_fn
+    node, reason = state.grad_fn, no_second_derivatives("adjoint")
     while node is not None and "OdeintAdjointMethod" not in node.name():
         node = node.next_functions[0][0]
     if node is not None:
-        node.register_hook(lambda found, given: tuple(refuse_second_derivatives("adjoint", found, inputs)))
+        node.register_hook(lambda found, given: tuple(refuse_second_derivatives(reason, found, inputs)))
 
 
 def register_missing_methods() -> None:

@@ -117,3 +117,34 @@ def test_forward_mode_through_an_event() -> None:
         assert float(slope) == pytest.approx(1 / math.sqrt(2 * G * 2.0), rel=1e-5)
         with pytest.raises(UserError, match="has no gradient"):
             solve(lambda t, s: (s[0],), (height / 2,), [0.0, 3.0], TIGHT, event=sign)
+
+
+def landing(height: Tensor) -> Tensor:
+    found = solve(fall, (height, torch.zeros_like(height)), [0.0, 3.0], TIGHT, event=ground)
+    assert found.event_t is not None
+    return found.event_t
+
+
+def test_transforms_of_torch_func_pass_through_an_event_or_are_refused() -> None:
+    height, slope = torch.full((1,), 2.0, dtype=torch.float64), 1 / math.sqrt(2 * G * 2.0)
+    one = torch.ones(1, dtype=torch.float64)
+    assert float(torch.func.grad(landing)(height)) == pytest.approx(slope, rel=1e-5)
+    assert float(torch.func.jacrev(landing)(height)) == pytest.approx(slope, rel=1e-5)
+    assert float(torch.func.jvp(landing, (height,), (one,))[1]) == pytest.approx(slope, rel=1e-5)
+    with pytest.raises(UserError, match="^vmap cannot pass through a solve with an event, .*: call solve for each"):
+        torch.func.vmap(landing)(height[None])
+    for transform in (torch.func.grad, torch.func.jacrev):
+        with pytest.raises(UserError, match="^the time of the event has no gradient"):
+            transform(lambda y: solve(lambda t, s: (s[0],), (y,), [0.0, 3.0], TIGHT, event=sign).event_t)(height / 2)
+
+
+@pytest.mark.parametrize("what", ["time", "state"])
+def test_second_derivatives_of_an_event_are_refused(what: str) -> None:
+    height = torch.full((1,), 2.0, dtype=torch.float64, requires_grad=True)
+    found = solve(fall, (height, torch.zeros_like(height)), [0.0, 0.3, 3.0], TIGHT, event=ground)
+    assert found.event_t is not None
+    value = found.event_t if what == "time" else found.states[1][-1].sum()
+    (first,) = torch.autograd.grad(value, height, create_graph=True)
+    assert first.isfinite().all()
+    with pytest.raises(UserError, match="have no second derivatives: differentiate them once"):
+        torch.autograd.grad(first.sum(), height)
