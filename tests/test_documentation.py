@@ -60,6 +60,15 @@ def test_example_of_sporadic_observations_runs() -> None:
     assert all(p.grad is not None for p in scope["model"].parameters())
 
 
+def test_the_tunnel_is_shown_before_an_open_address() -> None:
+    for text in (README, PAGES["app.md"]):
+        assert text.index("ssh -L") < f"{text} --address".index("--address")
+
+
+def test_exit_codes_are_listed() -> None:
+    assert re.findall(r"^\| (\d+) \|", PAGES["command-line.md"], re.M) == ["0", "1", "2", "130"]
+
+
 def test_quoted_source_is_up_to_date() -> None:
     """What extending.md shows of the source stands there word for word."""
     quoted = blocks(PAGES["extending.md"], "python")

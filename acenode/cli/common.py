@@ -26,6 +26,7 @@ def run_store(options: Namespace, *, to_read: bool = False) -> RunStore:
     Commands that only read (`to_read`) also take `--runs recorded`.
     """
     from acenode.runs.recorded import chosen_recorded_runs
+    from acenode.runs.stalled import within_limit
     from acenode.runs.store import RunStore
 
     if options.runs == RECORDED:
@@ -34,7 +35,11 @@ def run_store(options: Namespace, *, to_read: bool = False) -> RunStore:
     root = os.environ.get("ACENODE_RUNS") or "runs" if options.runs is None else options.runs
     if not root:
         raise UserError("--runs needs the name of a folder")
-    if Path(root).exists() and not Path(root).is_dir():
+    try:
+        is_file = within_limit(root, lambda: Path(root).exists() and not Path(root).is_dir())
+    except TimeoutError as error:
+        raise UserError(f"{root} cannot be read: {error.strerror}") from None
+    if is_file:
         raise UserError(f"{root} is not a folder: choose another with --runs DIR")
     return RunStore(root, recorded=chosen_recorded_runs())
 

@@ -19,6 +19,7 @@ def app(options: Namespace) -> int:
     if options.port is not None and not 1 <= options.port <= 65535:
         raise UserError(f"--port takes a number from 1 to 65535, not {options.port}")
     root = run_store(options).root.resolve()
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc keeps freed memory for every thread that answers requests
     words = [sys.executable, "-P", "-m", "acenode_app", f"--runs={root}", f"--address={options.address}"]
     words += [f"--port={options.port}"] if options.port is not None else []
     words += [f"--allow-host={name}" for name in options.allow_host]

@@ -28,6 +28,7 @@ from acenode.execution.processes import ProcessPool
 from acenode.runs.heartbeat import RENEW_SECONDS, touch
 from acenode.runs.lock import is_locked
 from acenode.runs.process import identity
+from acenode.runs.stalled import refuse_stalled
 from acenode.runs.store import BUSY, Run, RunStore
 
 IDLE_SECONDS = 0.2  # between checks of the queue
@@ -127,6 +128,7 @@ class Launcher:
                 state = self._state(run)
             if state == "running":
                 raise UserError(f"{run.id} is running in another process: stop it first")
+            refuse_stalled(run.path)
             self.waiting = [job for job in self.waiting if job.run.id != run.id]
             self.changed.notify_all()
             try:

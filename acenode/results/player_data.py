@@ -27,9 +27,9 @@ from acenode.results.player_snapshot import Arrays, Limits, Range, SnapshotSumma
 from acenode.results.snapshots import Snapshot
 from acenode.results.time_axis import time_axis
 from acenode.results.training_curves import rounded
+from acenode.runs.stalled import within_limit
 from acenode.runs.store import Run
 
-CACHE_BYTES = 192_000_000  # of each cache
 BASIS_EPOCHS = 16  # epochs from which principal components are computed
 SERVED = Limits()
 EMBEDDED = Limits(epochs=6, frames=25, channels=16, side=40)
@@ -51,18 +51,22 @@ class PlayerRecording:
 
 _LOCK = threading.RLock()  # of two requests at once the second waits and finds the result of the first
 _LOADED: ByteCache[Snapshot | str] = ByteCache(
-    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, CACHE_BYTES)
-_SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, CACHE_BYTES)
-_RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, CACHE_BYTES)
-_BLOCKS: ByteCache[bytes] = ByteCache(len, CACHE_BYTES)
-_BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, CACHE_BYTES)  # the last one of each run
+    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, 48_000_000)
+_SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, 32_000_000)
+_RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, 16_000_000)
+_BLOCKS: ByteCache[bytes] = ByteCache(len, 48_000_000)
+_BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, 4_000_000)  # the last one of each run
 CACHES: tuple[ByteCache[Any], ...] = (_LOADED, _SUMMARIES, _RECORDINGS, _BLOCKS, _BASES)
 
 
 def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
     """Describe the snapshots of a run; `why` says why none can be played."""
+    try:
+        found = _files(run)
+    except UserError as error:
+        return player_description.whole("", [], why=str(error))
     with _LOCK:
-        return dict(_recording(run, limits).description)
+        return dict(_recording(run, found, limits).description)
 
 
 def epoch_block(run: Run, epoch: int, limits: Limits = SERVED) -> bytes:
@@ -71,8 +75,9 @@ def epoch_block(run: Run, epoch: int, limits: Limits = SERVED) -> bytes:
     Raises:
         UserError: if the run has no snapshot of this epoch, or it cannot be read.
     """
+    listed = _files(run)
     with _LOCK:
-        found = _recording(run, limits)
+        found = _recording(run, listed, limits)
         if epoch not in found.files:
             raise UserError(f"{run.id} has no snapshot of epoch {epoch}")
         key = (str(run.path), limits, found.description["version"], epoch)
@@ -94,9 +99,16 @@ def _load(run: Run, file: File) -> Snapshot | str:
 
 # A run --------------------------------------------------------------------------------------------------------------
 
-def _recording(run: Run, limits: Limits) -> PlayerRecording:
-    stamps = ((path, files.stamp(path)) for path in run.snapshots())
-    found = [(path, stamp) for path, stamp in stamps if stamp is not None]  # None: deleted since
+def _files(run: Run) -> list[File]:
+    """List the snapshot files. Raise a UserError if they do not answer: to wait for them would stop every player."""
+    try:
+        stamps = within_limit(run.path, lambda: [(path, files.stamp(path)) for path in run.snapshots()])
+    except TimeoutError as error:
+        raise UserError(f"The snapshots of this run cannot be read: {error.strerror}.") from None
+    return [(path, stamp) for path, stamp in stamps if stamp is not None]  # None: deleted since
+
+
+def _recording(run: Run, found: list[File], limits: Limits) -> PlayerRecording:
     names = repr([(path.name, stamp) for path, stamp in found])
     version = hashlib.sha256(names.encode()).hexdigest()[:12]
     return _RECORDINGS.get((str(run.path), limits, version),

@@ -14,7 +14,7 @@ import pandas as pd
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.results import metric_format, paper
+from acenode.results import metric_format, paper, parameter_counts
 from acenode.results.run_groups import IGNORED, changed_settings, settings_text
 from acenode.results.statistics import over_seeds, runs_frame
 from acenode.runs.catalogue import Entry
@@ -55,7 +55,8 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
             key = ("full", False, method, settings_text(changed))
             if key not in rows:
                 rows[key] = _row(experiment, metric, config, changed, False) | {
-                    "params": experiment.count(config), "n": 0, "mean": None, "std": None, "seeds": []}
+                    "params": parameter_counts.count(experiment, config), "n": 0, "mean": None, "std": None,
+                    "seeds": []}
     order = list(experiment.methods)
     ordered = sorted(rows.values(), key=lambda row: (
         row["data"] != "full", row["partial"], *(str(row["changed"].get(k, "")) for k in ("task", "sample")),

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, Stamps, read_entry, stamps_of
+from acenode.files import Stamp, stamp
+from acenode.runs.entry import CachedEntry, Entry, read_entry, stalled_entry, stamps_of
 from acenode.runs.index import read_index, worth_keeping, write_index
+from acenode.runs.stalled import each_within_limit
 from acenode.runs.store import Run, RunStore
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 INDEXED_AFTER = 200  # runs read that the index lacks, before it is written again
+MANY = 2000  # runs from which on files are not looked at while their folder is unchanged,
+TRUSTED = 5.0  # for this many seconds: the lab replaces files, which changes their folder, but an editor may not
+SETTLED = 2e9  # nanoseconds after which a further change of a folder has another time
 
 
 class Catalogue:
@@ -26,17 +33,24 @@ class Catalogue:
         self._lock = threading.Lock()
         self._indexed: int | None = None  # entries in the index on disk; None: not read yet
         self._read_since: set[str] = set()  # runs read since the index was read or written
+        self._folders: dict[str, tuple[Stamp, float]] = {}  # stamps of folders, and until when they are trusted
 
     def entries(self) -> list[Entry]:
         """List the runs of the folder, newest first and unreadable ones last; then the recorded runs, newest first."""
         with self._lock:
-            if self._indexed is None:
-                self._cache = read_index(self.store.root) | self._cache
-                self._indexed = len(self._cache)
-            entries = [entry for entry in self._all_entries() if entry.state != UNREADABLE or entry.path.is_dir()]
-            present = {entry.id for entry in entries}
-            self._cache = {name: cached for name, cached in self._cache.items() if name in present}
-            to_index = self._to_index()
+            recorded = {run.id: run for run in self.store.recorded_runs()}
+            entries = self._entries_of(list(recorded), recorded.__getitem__)
+            to_index = []
+            with suppress(OSError):  # the folder was removed, or does not answer
+                names = self.store.names()
+                if self._indexed is None:
+                    self._cache = read_index(self.store.root) | self._cache
+                    self._indexed = len(self._cache)
+                entries += self._entries_of(names, self.store.run_of)
+                present = {entry.id for entry in entries}
+                self._cache = {name: cached for name, cached in self._cache.items() if name in present}
+                self._folders = {name: known for name, known in self._folders.items() if name in present}
+                to_index = self._to_index()
         if to_index:
             write_index(self.store.root, to_index)
         newest_first = sorted(entries, key=lambda entry: (entry.created, entry.id), reverse=True)
@@ -48,7 +62,7 @@ class Catalogue:
         if run is None:
             return None
         with self._lock:
-            return self._entry(run)
+            return next(iter(self._entries_of([run.id], lambda _: run)), None)
 
     def frame(self) -> DataFrame:
         """Return all runs as a pandas frame, in the order of `entries`; see `entries_frame` for its columns."""
@@ -56,17 +70,20 @@ class Catalogue:
 
         return entries_frame(self.entries())
 
-    def _all_entries(self) -> list[Entry]:
-        found: list[Entry] = []
-        root = os.fspath(self.store.root)
-        with suppress(OSError):  # the folder was removed, or may not be read
-            for name in self.store.names():
-                stamps = stamps_of(f"{root}/{name}")
-                cached = self._cache.get(name)
-                valid = cached is not None and cached.is_valid(stamps)
-                found.append(cached.entry if cached and valid else self._read(self.store.run_of(name), stamps))
-        with suppress(OSError):
-            found += [self._entry(run) for run in self.store.recorded_runs()]
+    def _entries_of(self, names: list[str], run_of: Callable[[str], Run]) -> list[Entry]:
+        """Return the entries of runs in one folder."""
+        if not names:
+            return []
+        start = os.fspath(run_of(names[0]).path).removesuffix(names[0])
+        now = time.monotonic() if len(names) >= MANY else None
+        read = each_within_limit([start + name for name in names],
+                                 lambda place: self._current(place, place[len(start):], run_of, now))
+        found = []
+        for name, cached in zip(names, read, strict=True):
+            if cached is None:
+                found.append(stalled_entry(run_of(name)))
+            elif cached.exists:
+                found.append(self._keep(name, cached))
         return found
 
     def _to_index(self) -> list[CachedEntry]:
@@ -80,14 +97,20 @@ class Catalogue:
         self._indexed = len(kept)
         return kept
 
-    def _entry(self, run: Run) -> Entry:
-        stamps = stamps_of(run.path)  # before reading, so that a change during reading is read next time
-        cached = self._cache.get(run.id)
-        if cached is not None and cached.is_valid(stamps):
-            return cached.entry
-        return self._read(run, stamps)
+    def _current(self, place: str, name: str, run_of: Callable[[str], Run], now: float | None) -> CachedEntry:
+        """Return the entry of a run as its files are now; if the time is given, as they were seconds ago."""
+        cached = self._cache.get(name)
+        if now is not None:
+            folder, known = stamp(place), self._folders.get(name)
+            if cached and known and known[0] == folder and now < known[1] and not cached.entry.busy:
+                return cached
+            if folder is not None and time.time_ns() - folder[0] > SETTLED:
+                self._folders[name] = folder, now + TRUSTED
+        stamps = stamps_of(place)  # before reading, so that a change during reading is read next time
+        return cached if cached and cached.is_valid(stamps) else read_entry(run_of(name), stamps)
 
-    def _read(self, run: Run, stamps: Stamps) -> Entry:
-        cached = self._cache[run.id] = read_entry(run, stamps)
-        self._read_since.add(run.id)
+    def _keep(self, name: str, cached: CachedEntry) -> Entry:
+        if self._cache.get(name) is not cached:
+            self._cache[name] = cached
+            self._read_since.add(name)
         return cached.entry

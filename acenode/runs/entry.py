@@ -13,6 +13,7 @@ from acenode.files import Stamp, stamp
 from acenode.runs import store
 from acenode.runs.notes import read_notes
 from acenode.runs.process import is_here
+from acenode.runs.stalled import REASON
 from acenode.runs.store import Run
 
 FILES = ("config.json", "status.json", "result.json", "notes.json")  # that an entry is read from
@@ -84,6 +85,7 @@ class CachedEntry:
     entry: Entry
     process: dict[str, Any] = field(default_factory=dict)
     heartbeat: float = 0.0
+    exists: bool = True  # False if the folder was deleted before it was read
 
     def is_valid(self, stamps: Stamps) -> bool:
         """Return True if no file has changed and the process of a busy run is still alive."""
@@ -136,7 +138,13 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
 
 
 def _unreadable(run: Run, stamps: Stamps, reason: str) -> CachedEntry:
-    return CachedEntry(stamps, Entry(run.id, run.path, UNREADABLE, " ".join(reason.split()), recorded=run.recorded))
+    entry = Entry(run.id, run.path, UNREADABLE, " ".join(reason.split()), recorded=run.recorded)
+    return CachedEntry(stamps, entry, exists=run.path.is_dir())
+
+
+def stalled_entry(run: Run) -> Entry:
+    """Return the entry of a run whose files do not answer."""
+    return Entry(run.id, run.path, UNREADABLE, f"{run.path} cannot be read: {REASON}", recorded=run.recorded)
 
 
 def code_version(environment: Any) -> str:

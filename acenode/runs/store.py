@@ -35,6 +35,7 @@ from acenode.files import NO_ROOM, open_regular, parse_json, read_json, write_js
 from acenode.runs import metric_lines
 from acenode.runs.compact_arrays import decode
 from acenode.runs.process import alive, identity
+from acenode.runs.stalled import REASON, within_limit
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
@@ -61,9 +62,11 @@ class Run:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            value = read_json(self.path / name)
+            value = within_limit(self.path, lambda: read_json(self.path / name))
         except FileNotFoundError:
             raise UserError(f"{self.path} is not a run: it has no {name}") from None
+        except TimeoutError:
+            raise UserError(f"{self.path} cannot be read: {REASON}") from None
         except PermissionError:
             raise UserError(f"{self.path / name} may not be read (permission denied): change its permissions, or ask "
                             "its owner") from None
@@ -233,7 +236,10 @@ class RunStore:
     def __init__(self, root: Path | str, recorded: Path | None = None) -> None:
         self.root = Path(root)
         self._recorded = recorded.resolve() if recorded is not None else None
-        self.only_recorded = self._recorded is not None and self.root.resolve() == self._recorded
+        self.only_recorded = False
+        if self._recorded is not None:
+            with contextlib.suppress(TimeoutError):
+                self.only_recorded = within_limit(self.root, self.root.resolve) == self._recorded
 
     def create(self, config: Config, extra: dict[str, Any]) -> Run:
         """Create a run in state `queued`; `extra` is added to config.json."""
@@ -287,24 +293,33 @@ class RunStore:
         """Return the run of exactly that id, or None. A run of the folder comes before a recorded one of that id."""
         if not NAME.fullmatch(name):
             return None
-        if self._may_be_run(self.root / name):
-            return self.run_of(name)
+        try:
+            if within_limit(self.root / name, lambda: self._may_be_run(self.root / name)):
+                return self.run_of(name)
+        except TimeoutError:
+            return self.run_of(name)  # to read it raises a UserError
         if self._recorded is not None and name not in NOT_RUNS and (self._recorded / name).is_dir():
             return Run(self._recorded / name, recorded=True)
         return None
 
     def folder(self, name: str) -> Run:
         """Return the folder of that exact name even if it is not a run, to delete what cannot be read."""
-        if Path(name).name != name or name.startswith(".") or not self._may_be_run(self.root / name):
-            raise UserError(f"there is no folder {name!r} in {self.root}")
-        return self.run_of(name)
+        if Path(name).name == name and not name.startswith("."):
+            try:
+                if within_limit(self.root / name, lambda: self._may_be_run(self.root / name)):
+                    return self.run_of(name)
+            except TimeoutError:
+                raise UserError(f"{self.root / name} cannot be read: {REASON}") from None
+        raise UserError(f"there is no folder {name!r} in {self.root}")
 
     def check_readable(self) -> None:
         """Raise a UserError if the folder exists and cannot be listed, which is not the same as having no runs."""
         try:
-            os.scandir(self.root).close()
+            within_limit(self.root, lambda: os.scandir(self.root).close())
         except FileNotFoundError:
             return
+        except TimeoutError:
+            raise UserError(f"{self.root} cannot be read: {REASON}") from None
         except OSError as error:
             raise UserError(f"{self.root} cannot be read ({error.strerror}): change its permissions, or use --runs "
                             "DIR") from None
@@ -315,17 +330,30 @@ class RunStore:
 
     def names(self) -> list[str]:
         """List the names of all folders that may be runs, in order."""
+        listed = within_limit(self.root, self._listed)
+        return [name for name, is_link in listed if not (is_link and self._is_no_folder(name))
+                and not self._is_recorded_folder(name)]
+
+    def _listed(self) -> list[tuple[str, bool]]:
+        """List the names of folders and of links, which may lead to folders, and whether each is a link."""
         if not self.root.is_dir():
             return []
         with os.scandir(self.root) as found:  # says which are folders without asking for each
-            names = sorted(p.name for p in found
-                           if p.is_dir() and not p.name.startswith(".") and p.name not in NOT_RUNS)
-        return [name for name in names if not self._is_recorded_folder(name)]
+            return sorted((p.name, p.is_symlink()) for p in found if (p.is_dir(follow_symlinks=False) or p.is_symlink())
+                          and not p.name.startswith(".") and p.name not in NOT_RUNS)
+
+    def _is_no_folder(self, name: str) -> bool:
+        try:
+            return not within_limit(self.root / name, (self.root / name).is_dir)
+        except TimeoutError:
+            return False
 
     def recorded_runs(self) -> Iterator[Run]:
         """Iterate over the recorded runs by name, without those that are runs of the folder as well."""
         if self._recorded is not None and not self.only_recorded and self._recorded.is_dir():
-            own = set(os.listdir(self.root)) if self.root.is_dir() else set()
+            own: set[str] = set()
+            with contextlib.suppress(OSError):  # there is no such folder, or it does not answer
+                own = set(within_limit(self.root, lambda: os.listdir(self.root)))
             yield from (Run(p, recorded=True) for p in sorted(self._recorded.iterdir())
                         if p.is_dir() and not p.name.startswith(".") and p.name not in own | NOT_RUNS)
 

@@ -361,6 +361,10 @@ def test_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [player_data.epoch_block(run, n) for n in range(6)] == blocks
 
 
+def test_a_server_that_shows_every_run_needs_little_memory() -> None:
+    assert sum(cache.limit for cache in player_data.CACHES) <= 150_000_000
+
+
 def test_several_threads_read_each_snapshot_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
     read: list[str] = []
