@@ -33,6 +33,7 @@ SITE = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?", re.IGNORE
 COOKIE_AGE = 30 * 24 * 3600  # seconds
 OPENING = 120.0  # seconds in which the browser has to open its first page
 HEADERS = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Content-Type-Options": "nosniff"}
+FAILED = "The lab failed to answer. The terminal has the reason.\n"
 NO_TOKEN = "This lab asks for a token: open the address that `acenode app` printed when it started."
 
 
@@ -172,24 +173,35 @@ def choose(address: str, names: Iterable[str], with_token: bool) -> Access:
 class Guard:
     """ASGI middleware that answers only what `access` lets pass, and sets headers against framing and sniffing."""
 
+    installed = False  # whether this process answers through one
+
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
+        Guard.installed = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, the opening of a socket, or the start and end of the server."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        started = False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"].endswith("http.response.start"):
+                started = True
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         response = self._access.response(HTTPConnection(scope))
         if response is None and scope["type"] == "websocket":
             _set_own_origin(scope)
-        await (response or self._app)(scope, receive, send_with_headers)
+        try:
+            await (response or self._app)(scope, receive, send_with_headers)
+        except Exception:
+            if scope["type"] == "http" and not started:  # otherwise Starlette answers, without our headers
+                await PlainTextResponse(FAILED, 500)(scope, receive, send_with_headers)
+            raise  # the server writes the traceback to the terminal
 
 
 def _set_own_origin(scope: Scope) -> None:

@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import streamlit as st
-from acenode_app import components, navigation
-from acenode_app.services import services
+from acenode_app import components, messages, navigation
+from acenode_app.services import refuse_unguarded, services
 from acenode_app.url_state import forget_missing
 
+from acenode.errors import UserError
+
 ASSETS = Path(__file__).parent / "assets"
+WITHOUT_RUNS = ("tour", "playground")  # pages that no run is read for
 
 st.set_page_config(page_title="ACE-NODE Lab", page_icon=ASSETS / "icon.png", layout="wide")
+refuse_unguarded()
 st.html(ASSETS / "page.css")
 page = st.navigation(navigation.sections(), expanded=True)
 with st.sidebar:
@@ -18,4 +22,10 @@ with st.sidebar:
 if st.session_state.get("page") != page.url_path:
     forget_missing()
 st.session_state["page"] = page.url_path
+try:
+    services().store.check_readable()
+except UserError as error:
+    messages.error(error)
+    if page.url_path not in WITHOUT_RUNS:
+        st.stop()
 page.run()

@@ -24,7 +24,8 @@ from starlette.routing import Route
 from acenode.errors import UserError
 from acenode.results import player_data
 from acenode.runs.metric_lines import without_checksums
-from acenode.runs.store import NAME
+from acenode.runs.stalled import within_limit
+from acenode.runs.store import NAME, Run
 
 from . import active as active_runs
 from . import asset_files, playground_routes
@@ -78,9 +79,14 @@ def _live(name: str, offset: int) -> dict[str, Any]:
     if run is None:
         return {"gone": True}
     try:
-        status = run.status()
-    except UserError as error:
-        return {"status": {"state": "unreadable", "error": str(error)}, "lines": "", "offset": 0, "more": False}
+        return within_limit(run.path, lambda: _live_of(run, offset))
+    except (UserError, TimeoutError) as error:
+        reason = str(error) if isinstance(error, UserError) else error.strerror
+        return {"status": {"state": "unreadable", "error": reason}, "lines": "", "offset": 0, "more": False}
+
+
+def _live_of(run: Run, offset: int) -> dict[str, Any]:
+    status = run.status()
     lines, end, more = b"", 0, False
     try:
         with run.open_metrics() as file:

@@ -1,16 +1,17 @@
-"""Tables of runs, made from the catalogue's pandas frame with names and formats for people."""
+"""Tables of runs, with names and formats for people."""
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from acenode.runs.entry import Entry
-from acenode.runs.frame import entries_frame
 
 from . import labels
 from .url_state import initial_selection
@@ -24,35 +25,48 @@ COLUMN_CONFIG = {
     "Training time (s)": st.column_config.NumberColumn(format="%.0f"),
 }
 
+MANY = 1000  # runs
+_last: tuple[list[str], list[Entry], pd.DataFrame] = [], [], pd.DataFrame()
+
 
 def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
-    """Return these columns of the runs, one row for each run.
+    """Return these columns of the runs, one row for each run. The last table of many runs is made once.
 
     "Test" and "Validation" are numbers, which sort; "Test result" and "Best validation" are text with the unit.
     """
-    frame = entries_frame(entries)
+    global _last
+    if len(entries) < MANY:
+        return _make_table(entries, columns)
+    before, made_of, table = _last
+    if before != columns or len(made_of) != len(entries) or not all(map(operator.is_, made_of, entries)):
+        table = _make_table(entries, columns)
+        _last = columns, entries, table
+    return table
+
+
+def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
     made: dict[str, Callable[[], Any]] = {  # only those that are asked for: there may be thousands of runs
         "Open": lambda: [f"/{e.experiment}?runs={e.id}" for e in entries],
         "State": lambda: [labels.state(e) for e in entries],
-        "Experiment": lambda: frame["experiment"],
+        "Experiment": lambda: [e.experiment for e in entries],
         "Run": lambda: [labels.group(e) if e.state != "unreadable" else e.error or "" for e in entries],
         "Data": lambda: [labels.data_title(e) for e in entries],
-        "Seed": lambda: frame["seed"],
-        "Progress": lambda: frame["progress"],
+        "Seed": lambda: [e.seed for e in entries],
+        "Progress": lambda: [e.progress for e in entries],
         "Metric": lambda: [labels.measure_of(e).title for e in entries],
-        "Test": lambda: frame["test"],
-        "Validation": lambda: frame["validation"],
+        "Test": lambda: np.array([e.value for e in entries], dtype=float),
+        "Validation": lambda: np.array([e.best for e in entries], dtype=float),
         "Test result": lambda: [labels.value(e, e.value) for e in entries],
         "Best validation": lambda: [labels.value(e, e.best) for e in entries],
         "Training time": lambda: [labels.duration(e.seconds) for e in entries],
-        "Training time (s)": lambda: frame["seconds"],
+        "Training time (s)": lambda: np.array([e.seconds for e in entries], dtype=float),
         "Created": lambda: [time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else ""
                             for e in entries],
-        "Device": lambda: frame["device"],
+        "Device": lambda: [e.device for e in entries],
         "Code": lambda: [labels.code_version(e) for e in entries],
-        "Tags": lambda: frame["tags"],
-        "Notes": lambda: frame["notes"],
-        "Id": lambda: frame["run"],
+        "Tags": lambda: [", ".join(e.tags) for e in entries],
+        "Notes": lambda: [e.notes for e in entries],
+        "Id": lambda: [e.id for e in entries],
     }
     return pd.DataFrame({name: made[name]() for name in columns}, columns=columns)
 

@@ -27,6 +27,7 @@ from .access import Access, Guard
 from .routes import ROUTES
 
 FIRST_PORT = 8501
+LAST_SECONDS = 15.0  # for requests to end, once all runs have
 FIRST_PAGE = 3.0  # seconds that a browser needs to load the first page
 
 
@@ -38,6 +39,13 @@ async def lifespan(access: Access) -> AsyncIterator[None]:
     yield
     print("Stopping. Running runs write a checkpoint first.", flush=True)
     await anyio.to_thread.run_sync(services.close)
+    threading.Thread(target=end_process, name="acenode-end", daemon=True).start()
+
+
+def end_process() -> None:
+    """End the process even if a thread is blocked, such as by a mount that has stalled."""
+    time.sleep(LAST_SECONDS)
+    os._exit(0)
 
 
 def warm_up() -> None:

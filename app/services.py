@@ -7,11 +7,16 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import streamlit as st
+from streamlit import config, runtime
+
 from acenode.data.background_fetch import Fetcher
 from acenode.data.folder import data_dir
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import RunStore
+
+from .access import Guard
 
 if TYPE_CHECKING:  # imported when first used: they need torch, which takes seconds to load
     from acenode.execution.cluster.ray_cluster import RayCluster
@@ -105,13 +110,28 @@ class Services:
                 self._launcher.close()
 
 
+UNGUARDED = ("This server answers every web page, because it was not started with `acenode app`. End it and run "
+             "`acenode app` instead.")
 _lock = threading.Lock()
 _current: Services | None = None
+
+
+def is_served() -> bool:
+    """Return True if pages are run for a server, not for a test."""
+    return runtime.exists() and not config.get_option("global.appTest")  # st.get_option does not see the tests' value
+
+
+def refuse_unguarded() -> None:
+    """End the page with an error in a server without the checks of `access`, such as one of `streamlit run`."""
+    if is_served() and not Guard.installed:
+        st.error(UNGUARDED, icon=":material/error:")
+        st.stop()
 
 
 def services() -> Services:
     """Return the process's services; the first call creates them."""
     global _current
+    refuse_unguarded()
     with _lock:
         if _current is None:
             _current = Services(os.environ.get("ACENODE_RUNS") or "runs", data_dir(), chosen_recorded_runs(),

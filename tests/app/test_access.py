@@ -19,7 +19,10 @@ from typing import Any
 import pytest
 from acenode_app import access, server
 from acenode_app.access import Access, Guard
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from acenode.cli import programs
@@ -236,22 +239,41 @@ class Sent:
         self.messages.append(message)
 
 
+def test_a_request_that_fails_gets_the_headers_too() -> None:
+    def fail(request: Any) -> None:
+        raise ZeroDivisionError
+
+    app = Starlette(routes=[Route("/", fail)], middleware=[Middleware(Guard, access=Access())])
+    sent = Sent()
+    with ThreadPoolExecutor(1) as other, pytest.raises(ZeroDivisionError):  # for the server's log
+        other.submit(lambda: asyncio.run(app(scope_of("/"), nothing_received, sent))).result()
+    starts = [message for message in sent.messages if message["type"] == "http.response.start"]
+    assert [message["status"] for message in starts] == [500]
+    headers = {key.decode(): value.decode() for key, value in starts[0]["headers"]}
+    Reply(500, headers, "").check_headers()
+    assert b"division" not in sent.messages[1]["body"]
+
+
+def scope_of(path: str, server: tuple[str, int] = ("127.0.0.1", 8501), **headers: str) -> Scope:
+    given = {"host": "127.0.0.1:8501", **headers}
+    raw = [(key.replace("_", "-").encode(), value.encode()) for key, value in given.items()]
+    return {"type": "http", "method": "GET", "path": path, "query_string": b"", "scheme": "http", "server": server,
+            "headers": raw}
+
+
+async def nothing_received() -> Any:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
 def guarded(chosen: Access, path: str = "/", server: tuple[str, int] = ("127.0.0.1", 8501), **headers: str) -> int:
     """Return the status of a request through the middleware, without a server."""
 
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("passed")(scope, receive, send)
 
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    given = {"host": "127.0.0.1:8501", **headers}
-    raw = [(key.replace("_", "-").encode(), value.encode()) for key, value in given.items()]
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "scheme": "http", "server": server,
-             "headers": raw}
-    sent = Sent()
+    sent, scope = Sent(), scope_of(path, server, **headers)
     with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
-        other.submit(lambda: asyncio.run(Guard(inner, chosen)(scope, receive, sent))).result()
+        other.submit(lambda: asyncio.run(Guard(inner, chosen)(scope, nothing_received, sent))).result()
     return sent.messages[0]["status"]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from acenode_app import server
+from acenode_app import services as app_services
+from acenode_app.access import Guard
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
@@ -16,6 +18,18 @@ def test_server_listens_on_localhost_only() -> None:
     settings = server.settings()
     assert settings["server.address"] == "127.0.0.1"
     assert settings["browser.gatherUsageStats"] is False
+
+
+@pytest.mark.parametrize("name", ["", "runs", "mnist", "studies"])
+def test_a_server_without_the_checks_shows_no_page(name: str, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_services, "is_served", lambda: True)
+    monkeypatch.setattr(Guard, "installed", False)
+    app = page(name)
+    assert [e.value for e in app.error] == [app_services.UNGUARDED]
+    assert not app.title
+    assert not app.sidebar.caption
+    monkeypatch.setattr(Guard, "installed", True)
+    assert page(name).title
 
 
 def test_page_error_is_shown_in_one_line(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch,
