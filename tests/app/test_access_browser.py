@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -13,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acenode_app.services import UNGUARDED
 
 from acenode.bench.browser import Served, launch, server
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.long
 ROUTES = ["/", "/lab/active", "/lab/plotly.js", "/_stcore/health", "/_stcore/host-config", "/favicon.png"]
 FETCH = """async ([url, mode]) => {
@@ -154,3 +159,32 @@ def test_the_token_page_opens_the_page_that_was_asked_for(mapped: Any, printed: 
     assert page.url.startswith(f"{address}compare")
     assert "token" not in page.url
     page.context.close()
+
+
+@pytest.mark.parametrize("script", ["app/main.py", "pages/runs.py"])
+def test_a_server_without_the_checks_shows_nothing(mapped: Any, tmp_path: Path, script: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "streamlit", "run", str(ROOT / script), "--server.headless=true",
+                                f"--server.port={port}"], cwd=ROOT, stdout=subprocess.DEVNULL,
+                               env={**os.environ, "ACENODE_RUNS": str(tmp_path)})
+    page = mapped.new_page()
+    try:
+        for _ in range(1200):
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 5).close()
+                break
+            time.sleep(0.05)
+        page.goto(f"http://127.0.0.1:{port}/")
+        if script == "app/main.py":
+            page.get_by_text(UNGUARDED.partition("`")[0].strip()).first.wait_for(timeout=60_000)
+            assert page.locator("h1, .stSidebar a").count() == 0
+        else:
+            page.locator("h1").wait_for(timeout=60_000)
+        page.wait_for_function(QUIET, timeout=60_000)
+        assert page.locator(".stDataFrame, .stNumberInput, .stButton").count() == 0
+    finally:
+        page.close()
+        process.terminate()
+        process.wait(60)

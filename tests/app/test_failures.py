@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from acenode_app.services import Services
@@ -83,9 +85,43 @@ def test_stop_pressed_in_two_sessions(page: Page, services: Services) -> None:
     assert entry.run.status()["state"] == "stopped"
 
 
+@pytest.mark.parametrize("name", ["runs", "mnist"])
+def test_a_changed_digit_of_the_curves_is_told(name: str, page: Page, run_folder: RunFolder,
+                                               caplog: pytest.LogCaptureFixture) -> None:
+    run = run_folder.finished()[0]
+    assert not any("metrics" in w.value for w in no_exception(page(name, runs=run.id)).warning)
+    metrics = run.path / "metrics.jsonl"
+    content = metrics.read_bytes()
+    at = content.index(b'"L_h": ') + 7
+    metrics.write_bytes(content[:at] + (b"8" if content[at:at + 1] != b"8" else b"7") + content[at + 1:])
+    for _ in range(2):
+        app = no_exception(page(name, runs=run.id))
+        (warning,) = (w.value for w in app.warning if "metrics" in w.value)
+        assert "line 1 was changed after training wrote it" in warning
+    assert sum("line 1 was changed" in record.message for record in caplog.records) == 1  # not at every look
+
+
 def test_error_text_is_never_interpreted_as_markup(page: Page, run_folder: RunFolder) -> None:
     run = run_folder.failed("<img src=x onerror=alert(1)> ![i](http://nowhere)")
     app = no_exception(page("mnist", runs=run.id))
     assert "![i](" not in app.error[0].value
     no_exception(page("runs", runs=run.id))
     assert "![i](" not in page_text(page("runs", runs=run.id))
+
+
+@pytest.mark.parametrize("name", ["", "runs", "compare", "mnist", "tour"])
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(name: str, page: Page, run_folder: RunFolder,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    run_folder.finished()
+    real = os.scandir
+
+    def denied(path: os.PathLike = Path()) -> object:  # type: ignore[type-arg]
+        if Path(path) == run_folder.services.store.root:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    app = no_exception(page(name))
+    assert "cannot be read (Permission denied): change its permissions" in app.error[0].value.replace("\\", "")
+    assert not any("No runs" in info.value for info in app.info)
+    assert bool(app.title) == (name == "tour")
