@@ -16,6 +16,8 @@ from acenode.runs.recorded import recorded_runs
 SCHEMES = {1400: "light", 900: "dark", 390: "light"}
 TOP_OF_RESULTS = "[...document.querySelectorAll('h2')].find(e => e.innerText.includes('Recorded results'))" \
     ".getBoundingClientRect().top - document.querySelector('h1').getBoundingClientRect().top"
+REST_IS_DRAWN = "document.fonts.status === 'loaded' && !document.querySelector('[data-testid=stSkeleton]')" \
+    " && document.querySelector('.stApp')?.dataset.testScriptState === 'notRunning'"
 DOWNLOADED = "performance.getEntriesByType('resource').filter(e => e.name.includes('/lab/film/'))" \
     ".map(e => e.transferSize)"
 MAX_BYTES = 6e6  # of the descriptions and arrays that the player reads before it is drawn, and the epochs beside it
@@ -32,10 +34,16 @@ def served(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 def test_home_shows_the_player_and_results_and_nothing_moves(width: int, chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served, SCHEMES[width])
     tab.page.set_viewport_size({"width": width, "height": 1000})
+    held: list[Any] | None = []  # requests of the player, which waits for its data while the rest is drawn
+    tab.page.route("**/lab/film/**", lambda route: route.continue_() if held is None else held.append(route))
     tab.open("")
     tab.page.get_by_text("Latest results").first.wait_for()
-    tab.until(f"{PLAYER} !== undefined")
+    tab.until(f"{PLAYER} !== undefined && {REST_IS_DRAWN}")
+    tab.page.wait_for_timeout(500)
     before = tab.evaluate(TOP_OF_RESULTS)
+    waiting, held = held, None
+    for route in waiting:
+        route.continue_()
     wait_for_player(tab.page)
     tab.page.wait_for_timeout(800)
     assert tab.evaluate(TOP_OF_RESULTS) == pytest.approx(before, abs=1)

@@ -114,7 +114,7 @@ def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.Ca
 def test_printed_settings_are_stored_as_themselves(capsys: pytest.CaptureFixture[str], tmp_path: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[dict[str, Any]] = []
-    monkeypatch.setattr("acenode.cli.training._execute", lambda run, options: stored.append(run.description()) or 0)
+    monkeypatch.setattr("acenode.cli.training._execute", lambda run, *rest: stored.append(run.description()) or 0)
     for preset, rate in (("printed", 1e-4), ("chosen", 1e-3)):
         assert main(["train", "ushcn", "--method", "ace", "--data", "full", "--set", f"preset={preset}"]) == 0
         assert stored[-1]["config"]["learning_rate"] == rate

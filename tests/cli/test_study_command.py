@@ -20,7 +20,7 @@ TINY = ["--epochs", "1", "--set", "batch_size=512", "--set", "snapshots=2", "--s
 
 @pytest.fixture(autouse=True)
 def _no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "_time", lambda configs, kinds, root: {})
+    monkeypatch.setattr(estimate, "_time", lambda *given: {})
 
 
 def stored(tmp_path: Path) -> StudyStore:
