@@ -35,6 +35,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_pipes_and_a_stalled_mount_do_not_hold_up_the_server(run_folder: RunFolder, tmp_path: Path) -> None:
     good, piped, stalled = run_folder.finished()
