@@ -63,7 +63,8 @@ export class Poller {
     const state = run.gone ? "gone" : run.status.state;
     if (known.more) run.due = 0;
     else if (run.busy && run.due) run.due = performance.now() + this.callbacks.nextIn();
-    if (before !== undefined && state !== before) this.callbacks.stateChanged(run, state);
+    const drawnOtherwise = run.given.live !== undefined && run.given.live !== run.busy;  // it ended before the first answer
+    if (before === undefined ? drawnOtherwise : state !== before) this.callbacks.stateChanged(run, state);
     return changed || state !== before;
   }
 

@@ -113,3 +113,18 @@ def test_parallel_coordinates_have_a_labelled_axis_for_each_setting_and_the_valu
           data.length]));""")
     assert found == [["Learning rate", "Attention", "Validation<br>accuracy (%)"],
                      ["0.001", "1", "evolving", "none", "fixed", "90", "95"], [2, 2], 4]
+
+
+def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -> None:
+    found = run("""import { Poller } from "./curves_polling.js";
+        import { Run } from "./curves_run.js";
+        const told = [];
+        const callbacks = { nextIn: () => 500, stateChanged: (run, state) => told.push([run.given.id, state]) };
+        const answer = (state) => ({ status: { state }, lines: "", offset: 0, more: false });
+        for (const [id, live, ...states] of [["ended", true, "stopped", "stopped"], ["runs", true, "running"],
+            ["old", false, "finished"], ["report", undefined, "finished"], ["later", true, "running", "stopped"]]) {
+          const run = new Run({ id, live });
+          for (const state of states) Poller.prototype.receive.call({ callbacks }, run, answer(state), 0);
+        }
+        console.log(JSON.stringify(told));""")
+    assert found == [["ended", "stopped"], ["later", "stopped"]]

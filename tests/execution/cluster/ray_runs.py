@@ -20,7 +20,7 @@ PATIENCE = 240.0  # seconds, on a machine that is busy
 
 def config(**given: Any) -> Config:
     """Return a configuration of several epochs with checkpoints after each, some seconds in all."""
-    settings = {**QUICK, "device": "cpu", "solver": "euler", "step_size": 1.0, "batch_size": 64, "epochs": 4, **given}
+    settings = {**QUICK, "device": "cpu", "solver": "euler", "step_size": 1.0, "batch_size": 64, "epochs": 14, **given}
     return experiments.get("mnist").configure("odenet", **settings)
 
 

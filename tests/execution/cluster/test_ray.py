@@ -155,8 +155,8 @@ def test_a_command_that_was_killed_is_resumed(launcher: Launcher, unbroken: Run)
     store = launcher.store
     before = set(store.names())
     process = subprocess.Popen([sys.executable, "-m", "acenode.cli", "train", "mnist", "--method", "odenet", "--epochs",
-                                "4", "--device", "cpu", *given, "--on", "ray", "--threads", "1", "--runs",
-                                str(store.root)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                str(settings["epochs"]), "--device", "cpu", *given, "--on", "ray", "--threads", "1",
+                                "--runs", str(store.root)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: any((store.root / name / "checkpoints" / "last.pt").exists() for name in {*store.names()} - before))
     process.kill()
     process.wait()
