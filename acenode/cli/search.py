@@ -8,10 +8,9 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import Any
 
-from acenode.cli.cluster_option import cluster_of
 from acenode.cli.common import print_json, run_store
 from acenode.cli.search_options import ACTIONS, check_options, search_values
-from acenode.cli.training_queue import check_limits
+from acenode.cli.training_queue import check_limits, open_launcher
 from acenode.errors import UserError
 
 SHOWN = 10  # of the best trials
@@ -45,30 +44,15 @@ def search(options: Namespace) -> int:
 
 def _conduct(options: Namespace, store: Any, made: Any) -> int:
     """Search in this process until it is done, stopped or out of time."""
-    from acenode.cli.training_queue import share_threads
     from acenode.data.folder import data_dir
-    from acenode.execution.devices import device_names, matches
-    from acenode.execution.environment import device_of
     from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.execution.launcher import MAX_WORKERS, Launcher
-    from acenode.execution.reproduce import default_workers
     from acenode.execution.search_run import SearchRun
     from acenode.results.search_results import read_report
 
-    cluster = cluster_of(options, workers=options.workers, several=True)
-    if cluster is None:
-        device = device_of(made.device)
-        name, count = str(device), sum(matches(one, str(device)) for one in device_names())
-        workers = options.workers or default_workers(device.type, count)
-        if name == "cpu":
-            share_threads(workers)
-    else:
-        name, count, workers = cluster.name, 1, options.workers or min(MAX_WORKERS, cluster.start().runs)
+    launcher, workers = open_launcher(options, made.device, store.runs, data_dir())
     lines = _Lines(made, quiet=options.json)
     lines.write(f"{made.name}: {made.trials} trials of {made.method} on {made.experiment}, {workers} at a time")
-    launcher = Launcher(store.runs, data_dir(), cluster=cluster)
     try:
-        launcher.set_workers(name, -(-workers // count))
         with stop_on_interrupt() as stop:
             if options.minutes is not None:
                 _stop_later(stop, 60 * options.minutes)

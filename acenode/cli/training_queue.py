@@ -14,8 +14,10 @@ from acenode.cli.common import print_json
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.execution.launcher import Launcher
     from acenode.execution.reproduce import Event, Outcomes, QueuedRun, Reproduction
     from acenode.runs.catalogue import Catalogue
+    from acenode.runs.store import RunStore
 
 PROGRESS_SECONDS = 60.0  # between lines of progress where there is no terminal
 
@@ -39,24 +41,11 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
         root: the data folder.
         lines: prints what happens.
     """
-    from acenode.execution.devices import device_names, matches
-    from acenode.execution.environment import device_of
     from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.execution.launcher import MAX_WORKERS, Launcher
-    from acenode.execution.reproduce import Reproduction, default_workers
+    from acenode.execution.reproduce import Reproduction
 
-    cluster = cluster_of(options, workers=options.workers, several=True)
-    if cluster is None:
-        device = device_of(options.device)
-        name, count = str(device), sum(matches(name, str(device)) for name in device_names())
-        workers = options.workers or default_workers(device.type, count)
-        if name == "cpu":
-            share_threads(workers)
-    else:
-        name, count, workers = cluster.name, 1, options.workers or min(MAX_WORKERS, cluster.start().runs)
-    launcher = Launcher(catalogue.store, root, cluster=cluster)
+    launcher, workers = open_launcher(options, options.device, catalogue.store, root)
     try:
-        launcher.set_workers(name, -(-workers // count))
         lines.write(f"{len(runs)} runs to train, {workers} at a time")
         with stop_on_interrupt() as stop:
             reproduction = Reproduction(runs, launcher, catalogue, workers=workers,
@@ -73,7 +62,28 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
     return 130 if interrupted else 1 if outcomes.failed else 0
 
 
-def share_threads(workers: int) -> None:
+def open_launcher(options: Namespace, device_name: str, store: RunStore, root: Path) -> tuple[Launcher, int]:
+    """Return a launcher for several runs, on this machine or on the cluster of --on, and how many train at a time."""
+    from acenode.execution.devices import device_names, matches
+    from acenode.execution.environment import device_of
+    from acenode.execution.launcher import MAX_WORKERS, Launcher
+    from acenode.execution.reproduce import default_workers
+
+    cluster = cluster_of(options, workers=options.workers, several=True)
+    if cluster is None:
+        device = device_of(device_name)
+        name, count = str(device), sum(matches(one, str(device)) for one in device_names())
+        workers = options.workers or default_workers(device.type, count)
+        if name == "cpu":
+            _share_threads(workers)
+    else:
+        name, count, workers = cluster.name, 1, options.workers or min(MAX_WORKERS, cluster.start().runs)
+    launcher = Launcher(store, root, cluster=cluster)
+    launcher.set_workers(name, -(-workers // count))
+    return launcher, workers
+
+
+def _share_threads(workers: int) -> None:
     """Divide torch's threads among runs side by side; each worker process takes over this number."""
     import torch
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,13 @@ from acenode.backend import Backend
 from acenode.errors import UserError
 
 NATIVE_VARIABLE = "ACENODE_NATIVE"  # an environment variable; 0: never call a C compiler
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a child process: it imports what this process imports, and its torch threads sleep
+    while they wait, so that other processes have the cores."""
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    return {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}
 
 
 def device_of(name: str) -> torch.device:

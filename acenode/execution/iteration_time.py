@@ -17,7 +17,7 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.engine_choice import choose_engine
-from acenode.execution.environment import device_of, run_context
+from acenode.execution.environment import child_environment, device_of, run_context
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
@@ -72,12 +72,11 @@ def time_aside(config: Config, data_root: Path) -> tuple[float, int]:
     """
     if device_of(config.device).type != "cpu":
         return time_iteration(config, data_root)
-    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
     command = [sys.executable, "-P", "-m", "acenode.execution.iteration_time"]
     request = json.dumps({"config": config.to_dict(), "data": str(data_root), "threads": torch.get_num_threads()})
     try:
         done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=PATIENCE,
-                              env={**os.environ, "PYTHONPATH": path, "OMP_WAIT_POLICY": "passive"})
+                              env=child_environment())
         answer = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
         raise UserError("the process that times an iteration ended without an answer") from None

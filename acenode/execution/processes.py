@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 from acenode.errors import UserError
+from acenode.execution.environment import child_environment
 from acenode.runs.store import BUSY, Run
 
 KEEP_SECONDS = 60.0  # how long an idle worker process is kept: importing torch takes seconds
@@ -29,13 +29,10 @@ class WorkerProcess:
 
     def __init__(self, device: str) -> None:
         self.device, self.idle_since = device, 0.0
-        # The child imports what this process imports. Its torch threads sleep while they wait, so that other processes
-        # have the cores. Ctrl-C in a terminal reaches this process only, which then asks its workers to stop.
-        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        env = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}
+        # Ctrl-C in a terminal reaches this process only, which then asks its workers to stop.
         command = [sys.executable, "-P", "-m", "acenode.execution.worker", str(torch.get_num_threads())]
-        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
-                                        process_group=0)
+        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=child_environment(), process_group=0)
 
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
         """Train a run and wait for its end; return True if the process can train another one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import os
 import secrets
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import IO, Any
 from acenode.errors import UserError
 from acenode.execution.cluster.size import ClusterSize
 from acenode.execution.devices import DeviceState, own_cores
+from acenode.execution.environment import child_environment
 from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run
 
@@ -266,8 +266,7 @@ class _DriverProcess:
 
 def driver_environment(*, local: bool) -> dict[str, str]:
     """Return the environment of the driver process: it imports what this process imports, and reports nothing."""
-    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-    env = {"OMP_WAIT_POLICY": "passive", **os.environ, **QUIET, "PYTHONPATH": path}
+    env = {**child_environment(), **QUIET}
     if local:  # on the loopback address, closed to other users of the machine
         env |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token",
                 "RAY_AUTH_TOKEN": secrets.token_hex(32)}
