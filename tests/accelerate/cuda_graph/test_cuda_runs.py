@@ -55,7 +55,7 @@ def test_a_stopped_run_resumes_to_the_same_parameters(tmp_path: Path, monkeypatc
     again = execute(stopped.run, tmp_path)
     assert again.state == "finished", again.error
     log = (again.run.path / "log.txt").read_text()
-    assert "resumed on cuda at epoch 1, iteration 3" in log
+    assert "resumed on cuda:0 at epoch 1, iteration 3" in log
     assert log.count("graph engine: pass one recorded in") == 2
     last = [load_checkpoint(o.run.path / "checkpoints" / "last.pt", CUDA)["trainer"]["model"] for o in (whole, again)]
     theirs, mine = (torch.cat([x.flatten() for x in state.values()]) for state in last)
