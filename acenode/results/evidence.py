@@ -134,14 +134,16 @@ def _with_numbers(finding: Finding) -> str:
     n = finding.pairs or min(len(contest.ace), len(contest.other))
     kind = "pairs" if finding.pairs else "runs each"
     sign = 1 if contest.higher_is_better else -1
-    ends = sorted((sign * low, sign * high))
-    difference = f"{_signed(sign * (finding.advantage or 0.0))}{contest.unit}"
-    return (f"{_name(finding)} ({difference} against {contest.host}, 95% interval {_signed(ends[0])} to "
-            f"{_signed(ends[1])}, {n} {kind})")
+    places = _decimals(high - low)
+    first, *ends = (f"{value:+.{places}f}".replace("-", "−")
+                    for value in (sign * (finding.advantage or 0.0), *sorted((sign * low, sign * high))))
+    return (f"{_name(finding)} ({first}{contest.unit} against {contest.host}, 95% interval {' to '.join(ends)}, "
+            f"{n} {kind})")
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.2g}".replace("-", "−")
+def _decimals(width: float) -> int:
+    """Return the decimals with which half an interval of this width has two significant digits."""
+    return max(0, 1 - math.floor(math.log10(width / 2))) if 0 < width < math.inf else 2
 
 
 def _listed(words: Iterable[str]) -> str:

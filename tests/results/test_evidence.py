@@ -77,9 +77,9 @@ def test_paragraph_names_the_columns_under_their_verdicts() -> None:
     few = judge(Contest("C AUC", "Latent-ODE", values(3.0), values(1.0)))
     also_few = judge(Contest("D AUC", "Latent-ODE", values(3.0, 2.0), values(1.0), partial=True))
     text = paragraph([ahead, behind, few, also_few], ["within", "worse", "missing"])
-    assert text.startswith("ACE is ahead of its host method in A accuracy (+2 against ODE-Net, 95% interval +1.9 to "
-                           "+2.1, 3 pairs).")
-    assert "It is behind in B MSE (+2 against Latent-ODE" in text
+    assert text.startswith("ACE is ahead of its host method in A accuracy (+1.983 against ODE-Net, 95% interval "
+                           "+1.912 to +2.055, 3 pairs).")
+    assert "It is behind in B MSE (+1.983 against Latent-ODE" in text
     assert "It cannot be told where a method has fewer than 3 runs: C AUC and D AUC on a part of the data." in text
     assert text.endswith("Of the paper's 3 table cells 2 are measured: 1 within the paper's spread, 0 better and "
                          "1 worse.")
@@ -90,9 +90,14 @@ def test_paragraph_gives_the_numbers_of_what_is_open() -> None:
     near = judge(Contest("E NegLL", "GRU-ODE-Bayes", ace, other, False, unit=" nats"))
     none = judge(Contest("F MSE", "GRU-ODE-Bayes", values(1.0), {}))
     text = paragraph([near, none], [])
-    assert ("It cannot be told where the interval of the difference includes zero: E NegLL (+2 nats against "
-            "GRU-ODE-Bayes, 95% interval −0.48 to +4.5, 3 pairs); where the host method is not measured: F "
+    assert ("It cannot be told where the interval of the difference includes zero: E NegLL (+2.0 nats against "
+            "GRU-ODE-Bayes, 95% interval −0.5 to +4.5, 3 pairs); where the host method is not measured: F "
             "MSE.") in text
+
+
+def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
+    text = paragraph([judge(contest(values(99.55, 99.62, 99.49), values(99.50, 99.60, 99.56)))], ["within"])
+    assert "(+0.00 against ODE-Net, 95% interval −0.16 to +0.16, 3 pairs)" in text
 
 
 def test_paragraph_without_any_decision() -> None:
