@@ -22,13 +22,6 @@ class Choice:
 
 
 CHOICES: dict[str, tuple[Choice, ...]] = {
-    "activity": (
-        Choice({"learning_rate": 1e-3},
-               "With the printed 1e-2 the loss of ACE did not fall in the runs that were tried. After 15 epochs with "
-               "1e-3, which is in the paper's grid, validation accuracy is 57.5%, and 60.7% with `bounded=true`: one "
-               "seed each, on the part of the data that there is, and still rising.",
-               frozenset({"ace"})),
-    ),
     "cifar10": (
         Choice({"learning_rate": 5e-2},
                "With the printed 1e-2 the models are far from trained when the schedule is shorter than 160 epochs. "
