@@ -10,14 +10,8 @@ from typing import Any
 
 from acenode.config.ranges import SearchRange
 from acenode.results.metric_format import MetricFormat
-from acenode.results.search_results import (
-    FEW,
-    SearchReport,
-    importance,
-    params_text,
-    read_report,
-    value_text,
-)
+from acenode.results.search_importance import FEW, importance
+from acenode.results.search_results import SearchReport, params_text, read_report, value_text
 from acenode.runs.search_journal import SearchJournal, TrialRecord
 from acenode.runs.searches import SearchStore
 
@@ -94,7 +88,7 @@ def _shares(path: Path, found: SearchReport) -> dict[str, float]:
 
 def _range(one: SearchRange) -> dict[str, Any]:
     return {"title": labels.plain(one.key), "low": one.low, "high": one.high, "log": one.log,
-            "choices": [value_text(value) for value in one.values]}
+            "whole": not one.values and one.whole, "choices": [value_text(value) for value in one.values]}
 
 
 def _row(ranges: Sequence[SearchRange], trial: TrialRecord, measure: MetricFormat) -> list[Any]:

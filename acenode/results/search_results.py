@@ -1,25 +1,19 @@
-"""What the trials of a search found: the best one, best so far, the importance of each setting, and lines of text."""
+"""What the trials of a search found: how many ended how, the best one, and lines of text."""
 
 from __future__ import annotations
 
 import functools
-import importlib
-import math
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acenode.config.ranges import SearchRange
 from acenode.results import metric_format
 from acenode.results.metric_format import MetricFormat
 from acenode.runs.search_journal import SearchJournal, TrialRecord
 from acenode.runs.searches import Search, SearchStatus, SearchStore
 
 ORDER = ("finished", "pruned", "failed", "running", "queued")
-FEW = 10  # finished trials that importance needs
-MOST = 1500  # finished trials that importance is computed from: it takes a second
 
 
 @dataclass(frozen=True)
@@ -111,39 +105,3 @@ def params_text(params: Mapping[str, Any]) -> str:
 def value_text(value: Any) -> str:
     """Write a value with four significant digits."""
     return str(value).lower() if isinstance(value, bool) else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def importance(ranges: Sequence[SearchRange], trials: Sequence[TrialRecord],
-               higher_is_better: bool) -> dict[str, float]:
-    """Return the share of each setting in how good a trial is, the largest first (PED-ANOVA, which needs Optuna alone).
-
-    Returns:
-        shares that add up to 1; empty if fewer than 10 trials are finished or Optuna is not installed. Of more than
-        1,500 finished trials, evenly spaced ones are used.
-    """
-    done = [trial for trial in trials if trial.state == "finished" and trial.value is not None]
-    if len(done) < FEW:
-        return {}
-    try:
-        optuna = importlib.import_module("optuna")
-    except ModuleNotFoundError:
-        return {}
-    used = done if len(done) <= MOST else [done[i * len(done) // MOST] for i in range(MOST)]
-    kinds = {one.key: _distribution(optuna, one) for one in ranges}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        study = optuna.create_study(direction="maximize" if higher_is_better else "minimize")
-        study.add_trials([optuna.trial.create_trial(
-            params=trial.params, distributions={key: kinds[key] for key in trial.params}, value=trial.value)
-            for trial in used if all(one.contains(trial.params[one.key]) for one in ranges if one.key in trial.params)])
-        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=min(0.5, max(0.1, 5 / len(used))))
-        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return {key: share for key, share in found.items() if math.isfinite(share)}
-
-
-def _distribution(optuna: Any, one: SearchRange) -> Any:
-    if one.values:
-        return optuna.distributions.CategoricalDistribution(list(one.values))
-    kind = optuna.distributions.IntDistribution if one.whole else optuna.distributions.FloatDistribution
-    return kind(one.low, one.high, log=one.log)

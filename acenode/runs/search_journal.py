@@ -5,6 +5,7 @@ Optuna reads its journal too, but needs seconds for 10,000 trials. Lines that on
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -80,15 +81,15 @@ class SearchJournal:
             raise UserError(f"{self.path} cannot be read ({error.strerror or error}): change its permissions, or "
                             "restore it") from None
         end = data.rfind(b"\n") + 1
+        if not end:
+            return
         self.offset += end
-        for line in data[:end].splitlines():
-            if line and not line.startswith(REPORT):
-                self._apply(line)
+        for log in _parsed([line for line in data[:end].splitlines() if line and not line.startswith(REPORT)]):
+            self._apply(log)
 
-    def _apply(self, line: bytes) -> None:
-        """Apply one line; a damaged or unknown one changes nothing."""
+    def _apply(self, log: Any) -> None:
+        """Apply one line; an unknown one changes nothing."""
         try:
-            log = json.loads(line)
             operation = log["op_code"]
             self.revision += 1
             if operation == CREATE:
@@ -120,6 +121,19 @@ class SearchJournal:
         trial.run = str(given.get(RUN, trial.run))
         trial.reason = str(given.get(REASON, trial.reason))
         trial.default = bool(given.get(DEFAULT, trial.default))
+
+
+def _parsed(lines: list[bytes]) -> list[Any]:
+    """Parse lines, all at once if none is damaged, which takes half the time; damaged lines are left out."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+        if len(found) == len(lines):
+            return found
+    each: list[Any] = []
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            each.append(json.loads(line))
+    return each
 
 
 def _number(values: Any) -> float | None:

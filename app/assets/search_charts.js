@@ -1,5 +1,6 @@
 // The trials of a search: best so far, importance, parallel coordinates and slices. They follow the search without rerunning
-// the page; charts are updated, not drawn anew.
+// the page; charts are updated, not drawn anew. The table of the best trials is shown first. Charts are drawn after it, one at
+// a time, those that can be seen before those further down.
 //
 //   mount(element, { name, base: "lab/" }, send) → { update(data), destroy() }
 //
@@ -13,6 +14,51 @@ import { at, make, properties, setText, setTextOrHide } from "./theme.js";
 const INTERVAL = 1200, IDLE_INTERVAL = 6000;  // milliseconds between two requests
 const THEME_INTERVAL = 500;  // milliseconds between checks of the page's colours
 const WAITING = "Waiting for the first finished trial…";
+
+// Draws charts one after the other, so that the page answers in between, and only while they can be seen or nearly.
+class Drawing {
+  constructor() {
+    this.pending = new Map();  // chart → function that draws it
+    this.seen = new Set();
+    this.timer = 0;
+    this.observer = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) this.seen[isIntersecting ? "add" : "delete"](target);
+      this.next();
+    }, { rootMargin: "300px" });
+  }
+
+  add(chart, draw) {
+    this.pending.set(chart, draw);
+    this.observer.observe(chart.node);
+    this.next();
+  }
+
+  next() {
+    if (this.timer) return;
+    const [chart, draw] = [...this.pending].find(([one]) => this.seen.has(one.node)) ?? [];
+    if (!chart) return;
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      this.pending.delete(chart);
+      draw();
+      this.next();
+    });
+  }
+
+  forget(chart) {
+    this.pending.delete(chart);
+    this.seen.delete(chart.node);
+    this.observer.unobserve(chart.node);
+  }
+
+  end() {
+    clearTimeout(this.timer);
+    this.pending.clear();
+    this.observer.disconnect();
+  }
+
+  get done() { return !this.timer && ![...this.pending.keys()].some((chart) => this.seen.has(chart.node)); }
+}
 
 class Chart {
   constructor(title, hint, wide = false) {
@@ -62,9 +108,10 @@ export function mount(element, first, send) {
     best: new Chart("Best so far", "orange: best so far · ×: pruned"), importance: new Chart("Importance of each setting", ""),
     parallel: new Chart("Parallel coordinates", "orange: best tenth · blue: better half", true),
   };
-  const table = new BestTable(), slices = [], slicesNode = make("div", "grid");
-  const root = make("div", "search-charts", summary, bar, now, best, make("div", "grid", charts.best.node, charts.importance.node, charts.parallel.node),
-    make("h2", "", "Value by setting"), slicesNode, note, make("h2", "", "Best trials"), table.node);
+  const table = new BestTable(), slices = [], slicesNode = make("div", "grid"), drawing = new Drawing();
+  const heading = make("h2", { hidden: true }, "Best trials");
+  const root = make("div", "search-charts", summary, bar, now, best, heading, table.node, make("div", "grid", charts.best.node, charts.importance.node, charts.parallel.node),
+    make("h2", "", "Value by setting"), slicesNode, note);
   element.append(root);
   let data = first, view = null, trials = [], Plotly = null, theme = null, states = null, destroyed = false, revision = "";
 
@@ -88,6 +135,7 @@ export function mount(element, first, send) {
     setTextOrHide(best, view.best.replace(/^./, (c) => c.toUpperCase()));
     setTextOrHide(note, trials.length > MOST ? `The charts show ${MOST.toLocaleString("en")} of ${trials.length.toLocaleString("en")} trials: the best, and evenly spaced ones` : "");
     table.write(view);
+    heading.hidden = table.node.hidden;
   }
 
   function draw() {
@@ -97,12 +145,11 @@ export function mount(element, first, send) {
       slices.push(chart);
       slicesNode.append(chart.node);
     }
-    const done = finishedOf(trials).length;
-    charts.best.draw(Plotly, done ? bestFigure(trials, view, theme) : null);
-    charts.importance.draw(Plotly, view.importance.length ? importanceFigure(view, theme) : null,
-      done >= view.few ? "Importance needs Optuna: pip install 'acenode[search]'" : `Shown from ${view.few} finished trials on`);
-    charts.parallel.draw(Plotly, done ? parallelFigure(trials, view, theme) : null);
-    slices.forEach((chart, i) => chart.draw(Plotly, done ? sliceFigure(trials, view, theme, i) : null));
+    const done = finishedOf(trials).length, few = `Shown from ${view.few} finished trials on`;
+    drawing.add(charts.best, () => charts.best.draw(Plotly, done ? bestFigure(trials, view, theme) : null));
+    drawing.add(charts.importance, () => charts.importance.draw(Plotly, view.importance.length ? importanceFigure(view, theme) : null, few));
+    drawing.add(charts.parallel, () => charts.parallel.draw(Plotly, done ? parallelFigure(trials, view, theme) : null));
+    slices.forEach((chart, i) => drawing.add(chart, () => chart.draw(Plotly, done ? sliceFigure(trials, view, theme, i) : null)));
   }
 
   async function refresh() {
@@ -113,6 +160,7 @@ export function mount(element, first, send) {
     const changed = next.all || next.trials.length || JSON.stringify(next.importance) !== JSON.stringify(view?.importance);
     merge(next);
     writeTexts();
+    if (!Plotly) load();
     if (changed) draw();
     const before = states;
     states = `${next.state}/${next.has_best}`;
@@ -123,17 +171,22 @@ export function mount(element, first, send) {
   const polling = poll(refresh, IDLE_INTERVAL);
   const themeTimer = setInterval(() => { if (!document.hidden && readTheme()) draw(); }, THEME_INTERVAL);
   function load() {
-    plotly(data.base).then((loaded) => { Plotly = loaded; draw(); }, () => { if (!destroyed) setTimeout(load, 2000); });
+    plotly(data.base).then((loaded) => {
+      if (Plotly || destroyed) return;
+      Plotly = loaded;
+      draw();
+    }, () => {});  // tried again at the next refresh
   }
-  element.__search = { trials: () => trials.length, drawn: () => Boolean(charts.best.plot._fullLayout) };  // for tests
+  element.__search = {  // for tests
+    trials: () => trials.length, listed: () => !table.node.hidden, drawn: () => Boolean(charts.best.plot._fullLayout) && drawing.done,
+  };
   readTheme();
   polling.now();
-  load();
   return {
     update(next) {
       if (next.name !== data.name) {
         [states, revision, trials] = [null, "", []];
-        slices.splice(0);
+        for (const chart of slices.splice(0)) drawing.forget(chart);
         slicesNode.replaceChildren();
       }
       data = next;
@@ -142,6 +195,7 @@ export function mount(element, first, send) {
     destroy() {
       destroyed = true;
       polling.end();
+      drawing.end();
       clearInterval(themeTimer);
       if (Plotly) for (const chart of [...Object.values(charts), ...slices]) Plotly.purge(chart.plot);
       root.remove();

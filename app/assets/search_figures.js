@@ -1,6 +1,6 @@
 // Plotly's traces and layouts for the trials of a search. A trial is { number, state, value, settings }.
-export const MOST = 1500;  // trials in one chart; more would be slow to draw
-const KEPT = 200;  // of the best ones, which are always drawn
+export const MOST = 500;  // trials in one chart; more would be slow to draw, and cover each other
+const KEPT = 100;  // of the best ones, which are always drawn
 const BEST_SHARE = 0.1;
 
 const better = (view) => view.higher ? (a, b) => a > b : (a, b) => a < b;
@@ -40,6 +40,12 @@ export function position(range, value) {
   if (range.choices.length) return range.choices.length > 1 ? value / (range.choices.length - 1) : 0.5;
   const scale = range.log ? Math.log10 : (v) => v;
   return (scale(value) - scale(range.low)) / (scale(range.high) - scale(range.low));
+}
+
+// The whole numbers of a range of few, which are the only ticks of its axis; empty for other ranges.
+export function wholeTicks(range) {
+  if (!range.whole || range.high - range.low > (range.log ? 9 : 5)) return [];
+  return Array.from({ length: range.high - range.low + 1 }, (_, i) => range.low + i);
 }
 
 const short = (value) => String(Number(Number(value).toPrecision(4)));
@@ -104,11 +110,13 @@ export function importanceFigure(view, theme) {
 export function sliceFigure(trials, view, theme, i) {
   const range = view.ranges[i], all = sampled(trials.filter((t) => hasValue(t) && t.settings[i] !== null && t.settings[i] !== undefined), view);
   const jitter = (n) => 0.5 * ((n * 0.618034) % 1 - 0.5);  // so that trials of one value do not cover each other
-  const at = (list) => list.map((t) => range.choices.length ? t.settings[i] + jitter(t.number) : t.settings[i]);
+  const whole = wholeTicks(range), apart = range.choices.length || (whole.length && !range.log);
+  const at = (list) => list.map((t) => apart ? t.settings[i] + jitter(t.number) : t.settings[i]);
   const done = all.filter((t) => t.state === "finished"), pruned = all.filter((t) => t.state === "pruned"), best = ranked(done, view).slice(0, 1);
   const xaxis = range.choices.length
     ? { tickvals: range.choices.map((_, n) => n), ticktext: range.choices.map((text) => lines(text, 12)), range: [-0.5, range.choices.length - 0.5] }
-    : { type: range.log ? "log" : "linear", exponentformat: "e", minorloglabels: "complete", nticks: 5 };
+    : { type: range.log ? "log" : "linear", exponentformat: "e", minorloglabels: "complete", nticks: 5,
+      ...(whole.length ? { tickvals: whole, ticktext: whole.map(String) } : {}) };
   return { data: [
     points(pruned, view, at(pruned), { uid: "pruned", marker: { symbol: "x-thin-open", size: 6, color: theme.muted, line: { width: 1.2, color: theme.muted } } }),
     points(done, view, at(done), { uid: "done", marker: { size: 6, color: theme.accent, opacity: 0.75 } }),

@@ -73,7 +73,8 @@ def test_components_share_one_palette() -> None:
     assert "--ink:" in player_assets.style_sheet()  # of reports
 
 
-TRIALS = """import { bestSoFar, lines, MOST, parallelFigure, position, ranked, sampled } from "./search_figures.js";
+TRIALS = """import { bestSoFar, lines, MOST, parallelFigure, position, ranked, sampled, sliceFigure }
+      from "./search_figures.js";
     const view = { higher: true, metric: "accuracy (%)", ranges: [
       { title: "learning rate", low: 0.001, high: 1, log: true, choices: [] },
       { title: "attention", low: null, high: null, log: false, choices: ["evolving", "none", "fixed"] }] };
@@ -93,7 +94,7 @@ def test_the_best_trial_so_far_leaves_out_pruned_ones(run: Any) -> None:
 def test_many_trials_are_sampled_with_the_best_among_them(run: Any) -> None:
     found = run(TRIALS + """const trials = Array.from({ length: 10000 }, (_, n) => trial(n, (n * 7919) % 10007));
         const few = sampled(trials, view), best = ranked(trials, view).slice(0, 50);
-        console.log(JSON.stringify([few.length <= MOST, few.length > 1400, best.every((t) => few.includes(t)),
+        console.log(JSON.stringify([few.length <= MOST, few.length > 400, best.every((t) => few.includes(t)),
           few.every((t, i) => i === 0 || t.number > few[i - 1].number)]));""")
     assert found == [True, True, True, True]
 
@@ -104,6 +105,16 @@ def test_settings_have_a_place_on_their_axis(run: Any) -> None:
           Math.round(1e6 * position(rate, Math.sqrt(0.001))),
           position(attention, 1), position(attention, null), lines("weight of the penalty <b>", 12)]));""")
     assert found == [0, 1, 500000, 0.5, None, "weight of<br>the penalty<br>&lt;b&gt;"]
+
+
+def test_whole_numbers_have_whole_ticks(run: Any) -> None:
+    found = run(TRIALS + """
+        const range = (low, high, log = false) => ({ title: "layers", low, high, log, whole: true, choices: [] });
+        const axis = (one) => sliceFigure([trial(0, 90, "finished", [one.low])], { ...view, ranges: [one] }, theme,
+          0).layout.xaxis;
+        console.log(JSON.stringify([axis(range(1, 2)).tickvals, axis(range(2, 8, true)).tickvals,
+          axis(range(1, 64)).tickvals ?? null, axis({ ...range(0, 1), whole: false }).tickvals ?? null]));""")
+    assert found == [[1, 2], [2, 3, 4, 5, 6, 7, 8], None, None]
 
 
 def test_parallel_coordinates_have_a_labelled_axis_for_each_setting_and_the_value(run: Any) -> None:

@@ -19,7 +19,8 @@ from acenode.execution.execute import create, execute
 from acenode.execution.search_plan import check_search, default_params, trial_config
 from acenode.execution.search_winner import winner_study
 from acenode.experiments.image_task import ImageTask
-from acenode.results.search_results import SearchReport, importance
+from acenode.results.search_importance import importance
+from acenode.results.search_results import SearchReport
 from acenode.results.study_configs import same_run
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.searches import Search, SearchStore
