@@ -31,11 +31,11 @@ def small_set(task: str = "forecast", gaps: bool = True) -> NamedSet:
         labels=np.arange(8) % 2 if task == "classify" else None, classes=("a", "b") if task == "classify" else ())
 
 
-def build(method="ace", task="forecast", dtype=torch.float64, **given):
+def build(method="ace", task="forecast", dtype=torch.float64, backend=PLAIN, **given):
     entry = METHODS[method]
     config = resolve("small", method, uses=entry.uses, defaults=COMMON, given={
         "block": K, "embedding": 2, "units": 5, "recognition": 4, "step_size": 0.25, **given})
-    model = entry.build(NamedShape(V, 2 if task == "classify" else 0, task != "forecast"), config, PLAIN)
+    model = entry.build(NamedShape(V, 2 if task == "classify" else 0, task != "forecast"), config, backend)
     initialise(model, 3)
     if model.ode.q is not None:
         model.ode.q.B.data.normal_(generator=torch.Generator().manual_seed(1))

@@ -20,6 +20,7 @@ from acenode import files
 from acenode.files import user_cache
 
 COMPILERS = ("cc", "gcc", "clang")
+HEADERS = Path(__file__).parent / "c_headers"  # that all kernels share
 # no -ffast-math: a NaN must stay one; no scheduling: the products are written in an order that fits the registers
 FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-schedule-insns",
           "-shared", "-fPIC"]
@@ -34,7 +35,8 @@ def library(source: Path) -> ctypes.CDLL | None:
     if compiler is None or os.name != "posix":
         return None
     try:
-        code = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+        headers = [path for folder in (source.parent, HEADERS) for path in sorted(folder.glob("*.h"))]
+        code = [path.read_bytes() for path in (source, *headers)]
         made_from = [*code, compiler.encode(), repr((FLAGS, OPTIONAL_FLAGS)).encode(), _machine()]
         key = hashlib.sha256(b"\0".join(made_from)).hexdigest()[:24]
         return _load(_folder(), key) or _build(compiler, source, key)
@@ -75,7 +77,7 @@ def _build(compiler: str, source: Path, key: str) -> ctypes.CDLL | None:
     with tempfile.TemporaryDirectory(prefix="acenode-") as scratch:
         made = Path(scratch) / "made.so"
         for optional in OPTIONAL_FLAGS:
-            command = [compiler, *FLAGS, *optional, str(source), "-o", str(made), "-lm"]
+            command = [compiler, *FLAGS, *optional, f"-I{HEADERS}", str(source), "-o", str(made), "-lm"]
             if subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False).returncode == 0:
                 with suppress(OSError):  # compiled but not loadable, for example without OpenMP's library
                     loaded = ctypes.CDLL(str(made))  # stays loaded after its file is removed

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # type checking only: avoids importing torch
     from torch import Tensor
 
     from acenode.data.gru_ode_bayes_pass import PassInputs, PassOutputs
+    from acenode.data.named_midpoint import MidpointInputs, MidpointStates
 
 ARM = platform.machine().lower() in ("aarch64", "arm64")
 SMALL = 512  # rows of a product for which ARM's library is slow
@@ -177,3 +178,15 @@ def gru_ode_bayes(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     from acenode.accelerate.gru_ode_bayes.integrate import integrate
 
     return integrate(backend, inputs)
+
+
+# Named variables ------------------------------------------------------------------------------------------------------
+
+
+def named_midpoint(backend: Backend, inputs: MidpointInputs) -> MidpointStates | None:
+    """Return the states of named variables that exchange through the attention alone, by midpoint steps."""
+    if not backend.accelerated:
+        return None
+    from acenode.accelerate.named.midpoint import solve
+
+    return solve(backend, inputs)

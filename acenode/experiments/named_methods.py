@@ -35,18 +35,19 @@ class NamedShape:
 
 
 def build_ace(shape: NamedShape, c: Config, backend: Backend) -> NamedModel:
-    return _build(shape, c, c.part(NamedAttention), c.part(NamedCoupling).coupling)
+    return _build(shape, c, c.part(NamedAttention), c.part(NamedCoupling).coupling, backend)
 
 
 def build_no_attention(shape: NamedShape, c: Config, backend: Backend) -> NamedModel:
-    return _build(shape, c, NamedAttention(attention="none"), "own")
+    return _build(shape, c, NamedAttention(attention="none"), "own", backend)
 
 
 def build_mixed(shape: NamedShape, c: Config, backend: Backend) -> NamedModel:
-    return _build(shape, c, c.part(NamedAttention), "mixed")
+    return _build(shape, c, c.part(NamedAttention), "mixed", backend)
 
 
-def _build(shape: NamedShape, c: Config, chosen: NamedAttention, coupling: str) -> NamedModel:
+def _build(shape: NamedShape, c: Config, chosen: NamedAttention, coupling: str,
+           backend: Backend) -> NamedModel:
     from torch import nn
 
     from acenode.models.named.encoder import OwnEncoder
@@ -62,7 +63,8 @@ def _build(shape: NamedShape, c: Config, chosen: NamedAttention, coupling: str) 
         f = OwnRate(k, embedding, units, controls, attends=chosen.attention != "none")
     g = BilinearRate(k, network.embedding, RANK) if chosen.attention == "evolving" else None
     q = InitialAttention(V, chosen.initial) if chosen.attention != "none" else None
-    ode = NamedODE(f, g, q, embedding, chosen.attention, chosen.pull, c.part(SolverSettings).to_solver())
+    ode = NamedODE(f, g, q, embedding, chosen.attention, chosen.pull, c.part(SolverSettings).to_solver(),
+                   backend)
     encoder = OwnEncoder(k, embedding, network.recognition, backwards=shape.controlled)
     return NamedModel(V, k, embedding, encoder, ode, classes=shape.classes, units=units,
                       relative=network.relative_to == "last")

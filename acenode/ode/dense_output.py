@@ -78,6 +78,31 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
         return _solve_at_distinct_times(field, y, start, end, times, solver)
 
 
+def interpolate_between(grid: Sequence[float], h: Tensor, slopes: Tensor, times: Tensor) -> Tensor:
+    """Return h at every sample's own times (B, T), by cubics between the ends of steps.
+
+    Args:
+        grid: (N + 1), at which steps end.
+        h: (N + 1, B, ...), the states there.
+        slopes: dh/dt there.
+        times: (B, T), within the span.
+    """
+    with torch.no_grad():
+        ends = send([torch.tensor(grid, dtype=torch.float64)], times.device)[0]
+        index = (torch.searchsorted(ends, times.double().contiguous()) - 1).clamp(0, len(grid) - 2)  # of the step
+        dt = ends[index + 1] - ends[index]
+        x = (times - ends[index]) / dt
+        square = x * x
+        end = square * (3 - 2 * x)
+        W = torch.zeros(*times.shape, 2, len(grid), dtype=torch.float64, device=times.device)
+        W[..., 0, :].scatter_(-1, index.unsqueeze(-1), (1 - end).unsqueeze(-1))
+        W[..., 0, :].scatter_(-1, index.unsqueeze(-1) + 1, end.unsqueeze(-1))
+        W[..., 1, :].scatter_(-1, index.unsqueeze(-1), (dt * x * (1 - x) ** 2).unsqueeze(-1))
+        W[..., 1, :].scatter_(-1, index.unsqueeze(-1) + 1, (dt * square * (x - 1)).unsqueeze(-1))
+    ends_of_steps = torch.cat((h, slopes)).flatten(2).transpose(0, 1)  # (B, 2 (N + 1), d)
+    return torch.bmm(W.flatten(2).to(h.dtype), ends_of_steps).unflatten(-1, h.shape[2:])
+
+
 def _check_within(times: Tensor, start: float, end: float) -> None:
     """Raise a UserError for times outside the span, where the solution is not known, and for times with a gradient."""
     if times.requires_grad:

@@ -68,3 +68,16 @@ def test_without_a_writable_cache_it_is_compiled_for_this_process(tiny: Path, tm
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").write_text("a file where a folder would be")
     assert answers(c_compiler.library(tiny))
+
+
+@compiler
+def test_a_change_of_a_shared_header_compiles_again(tiny: Path, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(c_compiler, "HEADERS", tmp_path / "headers")
+    (tmp_path / "headers").mkdir()
+    tiny.write_text('#include "number.h"\nint answer(void) { return NUMBER; }')
+    for number in (41, 42):
+        (tmp_path / "headers" / "number.h").write_text(f"#define NUMBER {number}")
+        library = c_compiler.library(tiny)
+        assert library is not None
+        assert library.answer() == number

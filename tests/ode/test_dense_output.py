@@ -11,7 +11,7 @@ from torch import Tensor
 
 from acenode import Solver, solve
 from acenode.errors import UserError
-from acenode.ode.dense_output import solve_at
+from acenode.ode.dense_output import interpolate_between, solve_at
 
 LOOSER = {"rtol": 1e-8, "atol": 1e-9}  # for methods of low order
 
@@ -130,3 +130,13 @@ def test_wrong_spans_and_times_are_refused() -> None:
     with pytest.raises(UserError, match="row of times"):
         solve_at(rotation, (h0,), (0.0, 1.0), own_times(3, 2))
     assert solve(rotation, (h0,), [0.0, 1.0]).states[0].shape == (2, 2, 2)
+
+
+def test_cubics_between_ends_of_steps_are_exact_for_cubics() -> None:
+    grid, times = [0.0, 0.25, 1.0], torch.tensor([[0.0, 0.1, 0.25], [1.0, 0.6, 0.3]], dtype=torch.float64)
+    t = torch.tensor(grid, dtype=torch.float64)
+    scale = torch.tensor([[1.0, -2.0], [3.0, 0.5]], dtype=torch.float64)  # (B, d)
+    h = (t**3 - t)[:, None, None] * scale
+    slopes = (3 * t**2 - 1)[:, None, None] * scale
+    found = interpolate_between(grid, h, slopes, times)
+    torch.testing.assert_close(found, (times**3 - times)[..., None] * scale[:, None])

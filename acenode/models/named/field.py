@@ -132,6 +132,14 @@ class Control:
             share = share.reshape(-1, 1, 1)
         return torch.lerp(low_value, high_value, share.to(low_value))
 
+    def at(self, t: Tensor) -> Tensor:
+        """Return c at common times t (T,), as (T, B, V, CONTROLS)."""
+        last = self.values.shape[1] - 1
+        place = ((t - self.span[0]) / (self.span[1] - self.span[0]) * last).clamp(0, last)
+        low = place.floor().clamp(max=last - 1)
+        by_time, index = self.values.transpose(0, 1), low.long()
+        return torch.lerp(by_time[index], by_time[index + 1], (place - low).to(by_time).view(-1, 1, 1, 1))
+
 
 class NamedField(nn.Module):
     """The vector field of (h, a), or of (h,) if attention does not evolve. h is (B, V, k), a is (B, V, V)."""

@@ -15,14 +15,19 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from acenode.accelerate import dispatch
+from acenode.backend import ACCELERATED, Backend
 from acenode.data.named_batches import NamedBatch
+from acenode.data.named_midpoint import MidpointInputs
+from acenode.errors import SMALLER_STEPS, SolveError
 from acenode.models.named.encoder import OwnEncoder
-from acenode.models.named.field import Control, Embedding, NamedField, layers
+from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers
 from acenode.models.named.start import InitialAttention
 from acenode.node import Trajectory
-from acenode.ode.dense_output import solve_at
+from acenode.ode.dense_output import interpolate_between, solve_at
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.solve import Solver, solve
+from acenode.ode.stepping import fixed_grid
 
 ROUNDING = 0.01  # a step may be longer than its size by this share
 
@@ -42,11 +47,13 @@ class NamedODE(nn.Module):
     Args:
         attention: "evolving" integrates a; "fixed" keeps a(0); "none" exchanges nothing.
         pull: ρ, how fast attention returns to a(0).
+        backend: which implementations may take the steps.
     """
 
     def __init__(self, f: nn.Module, g: nn.Module | None, q: InitialAttention | None, embedding: Embedding,
-                 attention: str, pull: float, solver: Solver) -> None:
+                 attention: str, pull: float, solver: Solver, backend: Backend = ACCELERATED) -> None:
         super().__init__()
+        self.backend = backend
         self.f, self.embedding, self.attention, self.pull, self.solver = f, embedding, attention, pull, solver
         self.g = g if attention == "evolving" else None
         self.q = q if attention != "none" else None
@@ -67,6 +74,41 @@ class NamedODE(nn.Module):
         if a is None and field.a0 is not None:
             a = field.a0.expand(len(t), len(h0), *field.a0.shape)
         return Trajectory(torch.tensor(t, dtype=torch.float64), solution.states[0], a, solution.evaluations)
+
+    def states_at_steps(self, field: NamedField, h0: Tensor, grid: list[float], *,
+                        slopes: bool = False) -> MidpointSolution | None:
+        """Take midpoint steps between the times of the grid, if there is a faster version of `solve`; otherwise None.
+
+        With `slopes`, return dh/dt too.
+        """
+        solver, f, g = self.solver, field.f, field.g
+        if not (solver.native and solver.method == "midpoint" and isinstance(f, OwnRate)
+                and isinstance(g, BilinearRate | None)):
+            return None
+        control = None
+        if field.control is not None:
+            middle = [t for a, b in pairwise(grid) for t in (a, a + 0.5 * (b - a))]
+            control = field.control.at(torch.tensor([*middle, grid[-1]], dtype=h0.dtype, device=h0.device))
+        cost = Evaluations(2 * (len(grid) - 1) + slopes, step_sizes=[b - a for a, b in pairwise(grid)])
+        found = dispatch.named_midpoint(self.backend, MidpointInputs(
+            h0, field.a0, self.embedding.e, [(x.weight, x.bias) for x in f.layers if isinstance(x, nn.Linear)],
+            None if g is None else (g.u_and_w.weight, g.u_and_w.bias), 0 if g is None else g.rank, SPEED, self.pull,
+            field.detach_attention, control, grid, slopes, solver.gradient == "backprop", cost))
+        if found is None:
+            return None
+        if found.failed < cost.accepted:
+            raise SolveError("the state became NaN or infinite", grid[found.failed], cost.step_sizes[found.failed],
+                             SMALLER_STEPS)
+        return MidpointSolution(found.h, found.slopes, cost)
+
+
+@dataclass(frozen=True)
+class MidpointSolution:
+    """h, and dh/dt if wanted, at the ends of midpoint steps, (N + 1, B, V, k)."""
+
+    h: Tensor
+    slopes: Tensor | None
+    evaluations: Evaluations
 
 
 class NamedModel(nn.Module):
@@ -93,17 +135,36 @@ class NamedModel(nn.Module):
         h0, control = self.start(batch)
         field, state = self.ode.system(h0, control, detach_attention)
         if self.classifier is not None:
-            solution = solve(field, state, batch.span, self.ode.solver, per_sample=not self.training)
-            return NamedPredictions(None, self.classifier(solution.states[0][-1].flatten(1)), solution.evaluations)
-        if batch.times is not None:  # all series have the same targets, at which steps can end
-            grid, targets, solver = step_ends(batch.span[0], batch.times, self.ode.solver)
-            found = solve(field, state, grid, solver, per_sample=not self.training)
-            h, evaluations = found.states[0][targets].transpose(0, 1), found.evaluations
-        else:
-            sampled = solve_at(field, state, batch.span, batch.target.t, self.ode.solver,
-                               per_sample=not self.training)
-            h, evaluations = sampled.h, sampled.evaluations
+            end, evaluations = self._end(field, state, batch)
+            return NamedPredictions(None, self.classifier(end.flatten(1)), evaluations)
+        h, evaluations = self._at_targets(field, state, batch)
         return NamedPredictions(self.values(h, batch.reference), None, evaluations)
+
+    def _end(self, field: NamedField, state: State, batch: NamedBatch) -> tuple[Tensor, Evaluations]:
+        """Return h at the end of the span, (B, V, k)."""
+        solver = self.ode.solver
+        fast = self.ode.states_at_steps(field, state[0], fixed_grid([*batch.span], solver.step_size, solver.max_steps))
+        if fast is not None:
+            return fast.h[-1], fast.evaluations
+        solution = solve(field, state, batch.span, solver, per_sample=not self.training)
+        return solution.states[0][-1], solution.evaluations
+
+    def _at_targets(self, field: NamedField, state: State, batch: NamedBatch) -> tuple[Tensor, Evaluations]:
+        """Return h at the targets, (B, T, V, k)."""
+        solver = self.ode.solver
+        if batch.times is not None:  # all series have the same targets, at which steps can end
+            grid, targets, solver = step_ends(batch.span[0], batch.times, solver)
+            if (fast := self.ode.states_at_steps(field, state[0], grid)) is not None:
+                return fast.h[targets].transpose(0, 1), fast.evaluations
+            found = solve(field, state, grid, solver, per_sample=not self.training)
+            return found.states[0][targets].transpose(0, 1), found.evaluations
+        if solver.step_size is not None:
+            grid = fixed_grid([*batch.span], solver.step_size, solver.max_steps)
+            fast = self.ode.states_at_steps(field, state[0], grid, slopes=True)
+            if fast is not None and fast.slopes is not None:
+                return interpolate_between(grid, fast.h, fast.slopes, batch.target.t), fast.evaluations
+        sampled = solve_at(field, state, batch.span, batch.target.t, solver, per_sample=not self.training)
+        return sampled.h, sampled.evaluations
 
     def values(self, h: Tensor, reference: Tensor) -> Tensor:
         """Return the predicted values, (..., V), of states h (..., V, k) with references (..., V)."""

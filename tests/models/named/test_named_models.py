@@ -105,6 +105,8 @@ def test_a_control_is_linear_between_its_points():
     control = Control(values, (0.0, 1.0))
     assert control(torch.tensor(0.25)).tolist() == [[[1.0, 2.0]]]
     assert control(torch.tensor(1.0)).tolist() == control(torch.tensor([[[1.0]]])).tolist() == [[[4.0, 5.0]]]
+    times = torch.tensor([0.0, 0.3, 0.5, 1.0])
+    assert torch.equal(control.at(times), torch.stack([control(t) for t in times]))
 
 
 # Who can hear whom --------------------------------------------------------------------------------------------------

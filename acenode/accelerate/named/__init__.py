@@ -1,0 +1,1 @@
+"""Named variables: steps of the midpoint rule in C."""
