@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import threading
 from base64 import b64encode
 from dataclasses import dataclass, field
@@ -49,13 +50,20 @@ class PlayerRecording:
     basis: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))  # (D, 2)
 
 
+def _cache_bytes() -> int:
+    """Return the memory that all caches together may use: ACENODE_CACHE_MB, or 150 MB."""
+    given = os.environ.get("ACENODE_CACHE_MB", "")
+    return 1_000_000 * (int(given) if given.isascii() and given.isdigit() else 150)
+
+
 _LOCK = threading.RLock()  # of two requests at once the second waits and finds the result of the first
+_PART = _cache_bytes() // 10
 _LOADED: ByteCache[Snapshot | str] = ByteCache(
-    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, 48_000_000)
-_SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, 32_000_000)
-_RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, 16_000_000)
-_BLOCKS: ByteCache[bytes] = ByteCache(len, 48_000_000)
-_BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, 4_000_000)  # the last one of each run
+    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, 3 * _PART)
+_SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, 2 * _PART)
+_RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, _PART)
+_BLOCKS: ByteCache[bytes] = ByteCache(len, 3 * _PART)
+_BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, _PART)  # the last one of each run
 CACHES: tuple[ByteCache[Any], ...] = (_LOADED, _SUMMARIES, _RECORDINGS, _BLOCKS, _BASES)
 
 

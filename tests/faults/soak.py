@@ -37,6 +37,7 @@ METHODS: dict[str, tuple[str, ...]] = {"resnet": (), "odenet": QUICK, "ace": QUI
 SETTINGS = ("--epochs", "6", "--device", "cpu", "--set", "analysis=false", "--set", "snapshots=3", "--set",
             "batch_size=512")
 SMALL = 20_000  # bytes of a file, in place of a disk that is nearly full: less than a checkpoint has
+CACHE_MB = 20  # of the server: full after some minutes, so that memory grows afterwards only by a leak
 SAMPLE_SECONDS = 5.0
 END_SECONDS = 90.0  # for the server to end, and for a run to end when it is asked to
 COMMAND = (sys.executable, "-m", "acenode.cli")
@@ -49,7 +50,7 @@ class Soak:
         self.root, self.seconds, self.deadline, self.seed = folder / "runs", seconds, 0.0, seed
         self.store = RunStore(self.root)
         self.env = {**os.environ, "ACENODE_RUNS": str(self.root), "ACENODE_DATA": str(folder / "data"),
-                    "ACENODE_RECORDED": "", "OMP_NUM_THREADS": "1"}
+                    "ACENODE_RECORDED": "", "ACENODE_CACHE_MB": str(CACHE_MB), "OMP_NUM_THREADS": "1"}
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
         self.samples: list[tuple[float, int, int, int]] = []  # seconds, kB, threads, open files of the server
@@ -240,6 +241,10 @@ class Soak:
             parts = [self.samples[i:i + third] for i in (0, third, 2 * third)]
             means = [sum(s[column] for s in part) / max(1, len(part)) / scale for part in parts]
             print(f"{name + ', mean of each third':<40} " + " ".join(f"{mean:>8.0f}" for mean in means))
+        last = self.samples[2 * third:]
+        for name, part in (("first", last[:len(last) // 2]), ("second", last[len(last) // 2:])):
+            mean = sum(s[1] for s in part) / max(1, len(part)) / 1024
+            print(f"{f'memory (MB), {name} half of the last third':<40} {mean:>8.0f}")
         for line in self.faults[:50]:
             print(f"  {line}")
         return 1 if self.faults or unreadable else 0

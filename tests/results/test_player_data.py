@@ -365,6 +365,12 @@ def test_a_server_that_shows_every_run_needs_little_memory() -> None:
     assert sum(cache.limit for cache in player_data.CACHES) <= 150_000_000
 
 
+@pytest.mark.parametrize(("given", "megabytes"), [("20", 20), ("", 150), ("much", 150), ("-5", 150)])
+def test_a_variable_limits_that_memory(monkeypatch: pytest.MonkeyPatch, given: str, megabytes: int) -> None:
+    monkeypatch.setenv("ACENODE_CACHE_MB", given)
+    assert player_data._cache_bytes() == megabytes * 1_000_000
+
+
 def test_several_threads_read_each_snapshot_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
     read: list[str] = []
