@@ -17,7 +17,7 @@ from acenode.execution.iteration_time import time_aside
 from . import labels
 from .services import services
 
-DELAY = 2.0  # seconds before a timing starts, in which the page is drawn
+DELAY = 3.0  # seconds after the last request before a timing starts: a page is drawn, or the next one is opened
 REFRESH = "2s"  # while a timing runs
 
 
@@ -50,6 +50,8 @@ class TimeHere:
 _lock = threading.Lock()
 _timed: dict[Config, tuple[float | None, str]] = {}  # seconds, and what they are based on or why there are none
 _queued: set[Config] = set()
+_requests: list[list[Config]] = []  # not yet timed, the newest last
+_requested = 0.0  # when the newest request came
 
 
 def time_here(configs: Sequence[Config]) -> TimeHere:
@@ -101,24 +103,41 @@ def known_seconds() -> Callable[[Config], float | None]:
 
 
 def _time_in_background(configs: list[Config]) -> None:
+    global _requested
     with _lock:
         new = [config for config in configs if config not in _queued]
+        if not new:
+            return
+        starts = not _queued
         _queued.update(new)
-    if new:
-        threading.Thread(target=_time, args=(new,), name="acenode-estimate", daemon=True).start()
+        _requests.append(new)
+        _requested = time.monotonic()
+    if starts:
+        threading.Thread(target=_time_all, name="acenode-estimate", daemon=True).start()
 
 
-def _time(configs: list[Config]) -> None:
-    """Time configurations and keep the results."""
-    time.sleep(DELAY)
+def _time_all() -> None:
+    """Time what was asked for, one request at a time, and the newest first: it is of the page that is open."""
+    while True:
+        while (pause := _requested + DELAY - time.monotonic()) > 0:
+            time.sleep(pause)
+        with _lock:
+            configs = _requests.pop()
+        results = _time(configs)
+        with _lock:
+            _timed.update(results)
+            _queued.difference_update(configs)
+            if not _queued:
+                return
+
+
+def _time(configs: list[Config]) -> dict[Config, tuple[float | None, str]]:
+    """Return the seconds of each configuration, and what they are based on or why there are none."""
     try:
         found = estimate(configs, services().catalogue, services().data_root, time_aside)
-        results = {c: (found.seconds_each.get(c), found.basis) for c in configs}
+        return {c: (found.seconds_each.get(c), found.basis) for c in configs}
     except Exception as error:  # the page then says that the time is unknown
-        results = dict.fromkeys(configs, (None, f"it could not be timed: {error}"))
-    with _lock:
-        _timed.update(results)
-        _queued.difference_update(configs)
+        return dict.fromkeys(configs, (None, f"it could not be timed: {error}"))
 
 
 def wait(seconds: float) -> bool:

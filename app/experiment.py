@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from acenode import experiments
 from acenode.config import KEYS, Config, read_seeds
@@ -13,7 +14,6 @@ from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
-from acenode.runs.entry import Entry
 
 from . import ablations, estimates, form, full_data, labels, live_runs, messages, preset, study_links
 from .form import FormValues
@@ -41,18 +41,25 @@ def show(name: str) -> None:
     line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="form-line")
     open_key = f"unfolded/{experiment.name}/{start.name}"
     unfolded = st.session_state.get(open_key, bool(start.name) or _lacks_data(experiment))
-    with st.container(key="form-open" if unfolded else "form-folded"):  # page.css hides the folded form
-        request, ready = _show_form(experiment, start)
-    with heading:
-        _show_heading(experiment, shown, request.values.data)
+    folding = st.container(key="form-open" if unfolded else "form-folded")  # page.css hides the folded form
+    if shown:
+        with heading:
+            _show_heading(experiment, {entry.data for entry in shown})
     with line:
-        _show_line(experiment, request, ready, unfolded, open_key)
-    live_runs.show(experiment, shown)
+        sentence = st.empty()  # makes the line appear; page.css gives it its height, so that the player does not move
+    live_runs.show_player(experiment, shown)
+    with folding:
+        request, ready = _show_form(experiment, start)
+    if not shown:
+        with heading:
+            _show_heading(experiment, {request.values.data})
+    with line:
+        _show_line(sentence, experiment, request, ready, unfolded, open_key)
+    live_runs.show_results(experiment, shown)
 
 
-def _show_heading(experiment: Experiment, shown: list[Entry], data: str) -> None:
-    """Show the title, which says what the shown runs were trained on, or what Train uses if none is shown."""
-    used = {entry.data for entry in shown} or {data}
+def _show_heading(experiment: Experiment, used: set[str]) -> None:
+    """Show the title with the data used: what the shown runs were trained on, or what Train uses if none is shown."""
     kinds_of_data = [f"sample: {experiment.sample_title}"] * ("sample" in used) + ["full data"] * ("full" in used)
     if experiment.source is None:  # it has one data set, which is no sample
         kinds_of_data = [experiment.sample_title]
@@ -131,10 +138,11 @@ def _ask_seeds_and_device(experiment: Experiment, values: FormValues, start: pre
 # The line -----------------------------------------------------------------------------------------------------------
 
 
-def _show_line(experiment: Experiment, request: RequestedRuns, ready: bool, unfolded: bool, open_key: str) -> None:
-    """Show what Train would train and how long it takes, and the buttons that unfold the form and train."""
+def _show_line(place: DeltaGenerator, experiment: Experiment, request: RequestedRuns, ready: bool, unfolded: bool,
+               open_key: str) -> None:
+    """Show what Train would train and how long it takes, in `place`, and the buttons that unfold the form and train."""
     configs = request.configs
-    with st.container(width="stretch", key="form-sentence"):
+    with place.container(width="stretch", key="form-sentence"):
         if not configs:
             st.markdown("Correct the settings below to train")
         elif not ready:

@@ -14,7 +14,7 @@ from acenode.results import metric_format
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import components, labels, messages, navigation, recorded_choice, result_tabs, run_details
+from . import components, labels, messages, navigation, player_first, recorded_choice, result_tabs, run_details
 from .labels import for_charts as for_charts
 from .services import services
 from .url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
@@ -98,23 +98,28 @@ def _entries(experiment: Experiment) -> dict[str, Entry]:
     return {e.id: e for e in services().catalogue.entries() if e.experiment == experiment.name}
 
 
-def show(experiment: Experiment, shown: list[Entry]) -> None:
-    """Show runs: player, score with controls, curves, charts. Runs that train have their controls above the player."""
-    entries = _entries(experiment)
-    if not entries:
-        st.info("No runs of this experiment yet. Press **Train**: the sample needs no download. The player and curves "
-                "appear here during training.", icon=":material/play_arrow:")
-        return
-    runs = for_charts(shown)
+def show_player(experiment: Experiment, shown: list[Entry]) -> None:
+    """Show the player of runs, with the controls of those that train above it. The rest of a page waits for it."""
     with st.container():  # a container each: a run that ends then does not rebuild the player and the curves
         for entry in shown:
             if entry.busy:
                 _show_controls(experiment, entry)
     with st.container(key="run-player"):  # page.css shows it first on narrow pages
         if shown:
-            components.player("player", runs, START, scroll=st.session_state.pop("scroll", None))
-        else:
+            with player_first.before_the_rest(experiment.name, [entry.id for entry in shown]):
+                components.player("player", for_charts(shown), START, scroll=st.session_state.pop("scroll", None))
+        elif _entries(experiment):
             st.info("Choose a run to see its player, curves and results.", icon=":material/touch_app:")
+        else:
+            st.info("No runs of this experiment yet. Press **Train**: the sample needs no download. The player and "
+                    "curves appear here during training.", icon=":material/play_arrow:")
+
+
+def show_results(experiment: Experiment, shown: list[Entry]) -> None:
+    """Show scores, controls, curves and charts of runs."""
+    entries = _entries(experiment)
+    if not entries:
+        return
     with st.container():
         for entry in shown:
             if not entry.busy:
@@ -125,7 +130,7 @@ def show(experiment: Experiment, shown: list[Entry]) -> None:
     _choose(entries, _selection_key(experiment))
     if shown:
         metric = metric_format.of(experiment.metric.name, experiment.name)
-        components.curves("curves", runs, metric)
+        components.curves("curves", for_charts(shown), metric)
         result_tabs.show(shown, "watch")
 
 

@@ -28,7 +28,7 @@ from acenode.runs.stalled import within_limit
 from acenode.runs.store import NAME, Run
 
 from . import active as active_runs
-from . import asset_files, playground_routes
+from . import asset_files, player_first, playground_routes
 from .playground_routes import whole_number
 from .services import services
 
@@ -118,8 +118,10 @@ def player_description(request: Request) -> Response:
     run = services().store.find(request.path_params["run"])
     if run is None:
         return JSONResponse({"why": "This run was deleted"}, 404)
-    content = json.dumps(player_data.describe(run), allow_nan=False)
-    return Response(content, media_type="application/json", headers=NO_CACHE)
+    found = player_data.describe(run)
+    if not found["epochs"]:  # the player will not ask for more
+        player_first.data_sent(run.id)
+    return Response(json.dumps(found, allow_nan=False), media_type="application/json", headers=NO_CACHE)
 
 
 def player_epoch(request: Request) -> Response:
@@ -134,6 +136,8 @@ def player_epoch(request: Request) -> Response:
         content = player_data.epoch_block(run, epoch)
     except UserError as error:
         return JSONResponse({"error": str(error)}, 404)
+    finally:
+        player_first.data_sent(request.path_params["run"])
     return Response(content, media_type="application/octet-stream", headers=NO_CACHE)
 
 

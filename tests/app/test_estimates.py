@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from acenode_app import estimates
 from acenode_app.services import Services
 
 from acenode import experiments
+from acenode.config import Config
+from acenode.execution.estimate import Estimate
 from acenode.results.run_times import RunTime
 
 
@@ -20,3 +24,27 @@ def test_several_gpus_share_the_runs(services: Services, monkeypatch: pytest.Mon
     found = estimates.time_here(configs)
     assert found.text + found.order == "about 2 min here, on 5 GPUs"  # not less than one run takes
     assert estimates.time_here(configs[:1]).order == ""
+
+
+def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Services,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = [experiments.get("mnist").configure("ace", epochs=2, batch_size=size) for size in (10, 20, 30)]
+    timed: list[Config] = []
+    begun, release = threading.Event(), threading.Event()
+
+    def estimate(given: list[Config], *_: object) -> Estimate:
+        timed.extend(given)
+        begun.set()
+        assert release.wait(60)
+        return Estimate(1, 60.0, "timing", dict.fromkeys(given, 60.0))
+
+    monkeypatch.setattr(estimates, "estimate", estimate)
+    assert estimates.time_here(configs[:1]).pending
+    assert begun.wait(60)
+    for config in (*configs[1:], configs[1]):  # a page that is drawn again asks again
+        assert estimates.time_here([config]).pending
+    assert timed == configs[:1]
+    release.set()
+    assert estimates.wait(60)
+    assert timed == [configs[0], configs[2], configs[1]]
+    assert all(not estimates.time_here([config]).pending for config in configs)
