@@ -27,8 +27,9 @@ def start(experiment: Experiment, configs: list[Config]) -> None:
     """Queue runs and show them. If one cannot be started, those before it stay queued and are shown."""
     started: list[str] = []
     try:
-        for config in configs:
-            started.append(services().launcher.start(config).id)
+        with services().launcher.queue_together():
+            for config in configs:
+                started.append(services().launcher.start(config).id)
     except (UserError, OSError) as error:
         messages.error(error)
         if started:

@@ -129,12 +129,13 @@ def _queue(planned: list[PlannedRun]) -> None:
     """Start the runs, or continue those that were interrupted; an error ends it with a notice."""
     started = 0
     try:
-        for run in planned:
-            if run.resumes is None:
-                services().launcher.start(run.config)
-            else:
-                services().launcher.resume(services().store.open(run.resumes))
-            started += 1
+        with services().launcher.queue_together():
+            for run in planned:
+                if run.resumes is None:
+                    services().launcher.start(run.config)
+                else:
+                    services().launcher.resume(services().store.open(run.resumes))
+                started += 1
     except (UserError, OSError) as error:
         messages.notify(error)
     messages.notify(f"{_runs(started)} queued")

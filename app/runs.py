@@ -98,7 +98,8 @@ def _show_actions(chosen: list[Entry]) -> None:
         if own and st.button("Stop", icon=":material/stop:", disabled=not busy, key="runs/stop"):
             _for_each(busy, launcher.stop)
         if own and st.button("Resume", icon=":material/play_arrow:", disabled=not resumable, key="runs/resume"):
-            _for_each(resumable, launcher.resume)
+            with launcher.queue_together():
+                _for_each(resumable, launcher.resume)
         if st.button("Compare", icon=":material/compare_arrows:", disabled=not readable, key="runs/compare"):
             st.switch_page(navigation.compare(), query_params={"runs": ",".join(e.id for e in readable)})
         single = readable[0] if len(readable) == 1 and experiments.find(readable[0].experiment) else None

@@ -26,6 +26,13 @@ Layer = tuple["Tensor", "Tensor"]  # weight (outputs, inputs) and bias
 Layers = Sequence[Layer]  # of an MLP with tanh
 
 
+def _transformed() -> bool:
+    """Return whether this code runs inside vmap or another transform, which differentiates torch's operations only."""
+    from acenode.device.torch_private import transforms_active
+
+    return transforms_active()
+
+
 # Layers ---------------------------------------------------------------------------------------------------------------
 
 
@@ -40,7 +47,7 @@ def linear(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor 
 
 def convolution(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """Return the 3×3 convolution of x (B, C, H, W) with padding 1."""
-    if not backend.accelerated:
+    if not backend.accelerated or _transformed():
         return None
     from acenode.accelerate.convolution import Conv3x3Function
 
@@ -50,7 +57,7 @@ def convolution(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor | None
 def time_convolution(backend: Backend, x: Tensor, t: Tensor, weight: Tensor, time: Tensor, bias: Tensor,
                      inside: Tensor) -> Tensor | None:
     """Return the 3×3 convolution, with padding 1, of x (B, C, H, W) and one more channel that is t everywhere."""
-    if not backend.accelerated:
+    if not backend.accelerated or _transformed():
         return None
     from acenode.accelerate.convolution import TimeConvFunction
 

@@ -79,7 +79,8 @@ def _add_training(commands: _Commands) -> None:
     p.add_argument("--method", required=True, help="a name from `acenode methods EXPERIMENT`")
     p.add_argument("--data", choices=("sample", "full"), default="sample",
                    help="sample: bundled, no download (default); full: the paper's data set")
-    p.add_argument("--seed", type=integer, default=0, help="seed of parameters and data order (default: 0)")
+    p.add_argument("--seed", type=integer, help="seed of parameters and data order (default: 0)")
+    p.add_argument("--seeds", metavar="LIST", help="train several seeds at once, such as 0-2 or 0,1,5; a run for each")
     p.add_argument("--epochs", type=integer, help="default: the paper's on the full data, fewer on the sample")
     p.add_argument("--device", type=device, metavar="NAME", default="auto",
                    help="auto: a GPU if there is one (default); cpu; cuda: the least busy GPU; cuda:3: a certain one")

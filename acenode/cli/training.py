@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.cli.cluster_option import cluster_of
 from acenode.cli.common import print_json, run_store
+from acenode.cli.training_seeds import seeds_of, train_seeds
 from acenode.config import parse
 from acenode.config.presets import PRESET
 from acenode.errors import UserError
@@ -27,7 +28,10 @@ def train(options: Namespace) -> int:
 
     experiment = experiments.get(options.experiment)
     given = _given_settings(options, experiment.method(options.method).uses)
-    config = experiment.configure(options.method, options.data, seed=options.seed, device=options.device, **given)
+    config, *others = (experiment.configure(options.method, options.data, seed=seed, device=options.device, **given)
+                       for seed in seeds_of(options))
+    if others:
+        return train_seeds([config, *others], options)
     with _started(options) as cluster:
         run = create(run_store(options), config, elsewhere=cluster is not None)
         try:

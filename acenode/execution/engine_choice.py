@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import torch
 
+from acenode.accelerate.many_seeds.group import Seat, unstackable_reason
+from acenode.accelerate.many_seeds.group import fallback_line as seeds_fallback_line
 from acenode.backend import ACCELERATED, Backend
 from acenode.ode.options import Solver
 from acenode.training.passes import PassResult, PassSpec
@@ -54,13 +56,26 @@ def choose_engine(task: Task, device: torch.device, setting: str | None, backend
         return EngineChoice(None)
     fallback = None
     if setting == "graph" or device.type == "cuda":
-        from acenode.accelerate.cuda_graph.engine import fallback_line
+        from acenode.accelerate.cuda_graph import engine as graphs
 
-        fallback = fallback_line(reason)
+        fallback = graphs.fallback_line(reason)
         backend.log(fallback)
     solvers = (getattr(m, "solver", None) for m in task.model.modules())
     solver = next((s for s in solvers if isinstance(s, Solver)), None)
     return EngineChoice("reference" if solver is not None and not solver.native else "native", fallback=fallback)
+
+
+def take_seat(seat: Seat, task: Task, device: torch.device, backend: Backend) -> EngineChoice | None:
+    """Have a run's passes done together with those of other seeds; return None, with a log line, if they cannot be."""
+    reason = unstackable_reason(task, device)
+    if reason is not None:
+        backend.log(seeds_fallback_line(reason))
+        seat.close()
+        return None
+    assert isinstance(task, PiecewiseTask)
+    if (others := len(seat.group.present()) - 1) > 0:
+        backend.log(f"trained as one computation with {others} other seed{'s' if others > 1 else ''}")
+    return EngineChoice("native", seat.take(task, backend))
 
 
 def _graph_engine(task: Task, device: torch.device, backend: Backend,

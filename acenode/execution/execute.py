@@ -19,10 +19,11 @@ from typing import Any
 import torch
 
 from acenode import experiments
+from acenode.accelerate.many_seeds.group import Seat
 from acenode.backend import Backend
 from acenode.config import Config
 from acenode.errors import SolveError, UserError, is_out_of_memory
-from acenode.execution.engine_choice import choose_engine
+from acenode.execution.engine_choice import choose_engine, take_seat
 from acenode.execution.environment import describe, device_of, device_title, run_context, warnings_logged
 from acenode.execution.gpu_choice import chosen_device
 from acenode.execution.run_listener import Progress, RunListener
@@ -64,7 +65,7 @@ def create(store: RunStore, config: Config, extra: Mapping[str, Any] | None = No
 
 def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
             progress: Progress | None = None, process: dict[str, Any] | None = None,
-            device: str | None = None) -> Outcome:
+            device: str | None = None, seat: Seat | None = None) -> Outcome:
     """Train and test a run, and write the result to its directory.
 
     Args:
@@ -75,6 +76,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         process: the process that readers of the run should look for, if it trains the run by this one.
         device: cpu, cuda:0, …: where to train, if that was decided; otherwise the least busy device that the
             configuration allows.
+        seat: the run's place among runs of other seeds, with which its passes are one computation.
 
     Returns:
         the outcome; an error is in its `error` and in status.json.
@@ -99,7 +101,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
                               **{k: before[k] for k in KEPT_STATUS if k in before})
             if process is not None and not (run.path / "checkpoints" / "last.pt").exists():
                 writer.describe(environment=describe(place))
-            metrics, seconds = _train_and_test(place, writer, listener, config, data_root)
+            metrics, seconds = _train_and_test(place, writer, listener, config, data_root, seat)
             state = "stopped" if metrics is None else "finished"
         except KeyboardInterrupt:  # between iterations, where the trainer did not save
             state = "stopped"
@@ -119,10 +121,10 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
 
 
 def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None = None, *,
-            process: dict[str, Any] | None = None) -> str | None:
+            process: dict[str, Any] | None = None, seat: Seat | None = None) -> str | None:
     """Execute a run without raising: whatever ends it is in its status.json. Return the state in there, if any."""
     try:
-        execute(run, data_root, stop=stop, process=process, device=device)
+        execute(run, data_root, stop=stop, process=process, device=device, seat=seat)
     except UserError as error:  # already in status.json, unless the run never started
         with contextlib.suppress(UserError, OSError):
             if run.stored_state() == "queued":
@@ -130,13 +132,16 @@ def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None
     except BaseException as error:  # a bug must not leave the run in state `running`
         with contextlib.suppress(Exception):
             run.set_state("failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
+    finally:
+        if seat is not None:  # also if the run ended before it took its seat: others must not wait for it
+            seat.close()
     with contextlib.suppress(UserError, OSError):
         return run.stored_state()
     return None
 
 
 def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListener, config: Config,
-                    data_root: Path) -> tuple[dict[str, float] | None, float]:
+                    data_root: Path, seat: Seat | None) -> tuple[dict[str, float] | None, float]:
     """Return test metrics and training time; None if the run was stopped, and no metrics of the trial of a search.
 
     The model exists in `_train_on` only, so that its memory is unused when the context ends and frees it.
@@ -147,7 +152,7 @@ def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListen
                       lambda name: writer.describe(series_by=name)) as backend,
           contextlib.ExitStack() as at_end):
         at_end.callback(listener.end)
-        return _train_on(device, backend, writer, listener, config, data_root, at_end)
+        return _train_on(device, backend, writer, listener, config, data_root, at_end, seat)
 
 
 def _record_device(device: torch.device, writer: RunWriter) -> None:
@@ -158,7 +163,8 @@ def _record_device(device: torch.device, writer: RunWriter) -> None:
 
 
 def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener, config: Config,
-              data_root: Path, at_end: contextlib.ExitStack) -> tuple[dict[str, float] | None, float]:
+              data_root: Path, at_end: contextlib.ExitStack,
+              seat: Seat | None) -> tuple[dict[str, float] | None, float]:
     try:
         task = experiments.get(config.experiment).make(config, data_root, device, backend)
     except Exception as error:
@@ -171,9 +177,12 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
     if note := getattr(task, "data_note", ""):
         writer.describe(data_note=note)
     _keep_fingerprint(task, writer)
-    trainer = _make_trainer(task, device, backend, writer, listener, config, at_end)
+    trainer = _make_trainer(task, device, backend, writer, listener, config, at_end, seat)
     _restore(trainer, device, writer, listener)
-    if not trainer.run():
+    completed = trainer.run()
+    if seat is not None:
+        seat.close()  # other seeds do not wait for this run's test
+    if not completed:
         return None, trainer.seconds
     best = trainer.best
     if writer.run.is_trial:
@@ -202,10 +211,12 @@ def _keep_fingerprint(task: LabTask, writer: RunWriter) -> None:
 
 
 def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener,
-                  config: Config, at_end: contextlib.ExitStack) -> Trainer:
+                  config: Config, at_end: contextlib.ExitStack, seat: Seat | None) -> Trainer:
     """Return a trainer with the engine of the run, and record in config.json which engine that is."""
     recipe = task.recipe()
-    chosen = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs)
+    chosen = None if seat is None else take_seat(seat, task, device, backend)
+    if chosen is None:
+        chosen = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs)
     listener.fallback = chosen.fallback
     if chosen.engine is not None:
         at_end.callback(chosen.engine.close)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from acenode.accelerate.many_seeds.group import Seat, SeedGroup, fallback_line
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
@@ -25,6 +26,7 @@ from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, device_n
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
+from acenode.execution.seed_groups import MAX_SEEDS, separate_reason, without_seed
 from acenode.runs.heartbeat import RENEW_SECONDS, touch
 from acenode.runs.lock import is_locked
 from acenode.runs.process import identity
@@ -34,6 +36,7 @@ from acenode.runs.store import BUSY, Run, RunStore
 IDLE_SECONDS = 0.2  # between checks of the queue
 Place = Literal["auto", "thread", "process"]  # auto: processes where several runs are trained at a time
 MAX_WORKERS = 64  # runs at a time
+ALONE = -1  # the batch of runs that are trained by themselves
 ABANDONED = "training ended, but its last state could not be written"
 
 
@@ -43,9 +46,17 @@ class _Job:
 
     run: Run
     asked: str  # cpu, cuda or cuda:N
+    config: Config
+    batch: int  # runs that were queued together have equal numbers
     device: str = ""  # that trains it, once it runs
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
+    seat: Seat | None = None  # among seeds that are trained as one computation
+
+    @property
+    def slot(self) -> object:
+        """What takes up a worker: the group of seeds, or the run."""
+        return self.run.id if self.seat is None else self.seat.group
 
 
 class Launcher:
@@ -71,18 +82,31 @@ class Launcher:
         self.limits = dict.fromkeys(device_names() if cluster is None else [cluster.name], 1)
         self.limit_chosen = False  # otherwise a cluster trains as many runs at a time as fit
         self.closed = False
+        self.batch = self.depth = 0  # the number of the batch that is queued, and how many blocks queue it
         self.meter = CpuMeter()
         self.dispatcher = threading.Thread(target=self._dispatch, name="acenode-launcher", daemon=True)
         self.dispatcher.start()
 
     # Requests ---------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def queue_together(self) -> Iterator[None]:
+        """Start nothing before the end of the block: seeds of one configuration queued in it train as one computation,
+        where `separate_reason` gives no reason against it."""
+        with self.changed:
+            self.depth += 1
+            try:
+                yield
+            finally:
+                self.depth -= 1
+                self.batch += 1
+
     def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run:
         """Queue a new run; `extra` is added to its config.json."""
         with self.changed:  # until it is in the queue, others would see an abandoned run
             self._check_open()
             run = create(self.store, config, extra, elsewhere=self.cluster is not None)
-            self._enqueue(run, self._device(config))
+            self._enqueue(run, config)
         return run
 
     def resume(self, run: Run) -> None:
@@ -93,11 +117,12 @@ class Launcher:
             state = self._state(run)
             if state in ("finished", "running", "queued"):  # running or queued in another process
                 raise UserError(f"{run.id} is {state}: there is nothing to resume")
-            device = self._device(run.config())
+            config = run.config()
+            self._device(config)  # before the run changes: its device may be missing here
             self._check_open()
             run.cancel_stop()
             run.set_state("queued", error=None)
-            self._enqueue(run, device)
+            self._enqueue(run, config)
 
     def retry(self, run: Run) -> Run:
         """Queue a new run with the same configuration."""
@@ -163,6 +188,13 @@ class Launcher:
     def workers(self, device: str) -> int:
         """Return how many runs are trained at a time on the devices that `auto`, `cpu`, `cuda` or `cuda:N` allows."""
         return sum(self.limits[name] for name in self._allowed(device)) or 1
+
+    def trains_together(self, config: Config) -> bool:
+        """Return True if seeds of a configuration that are queued together become one computation."""
+        if self.cluster is not None:
+            return False
+        device = self._device(config)
+        return self._place(device) != "process" and separate_reason(config, device) is None
 
     def devices(self, device: str) -> int:
         """Return how many devices `auto`, `cpu`, `cuda` or `cuda:N` allows, at least 1."""
@@ -239,10 +271,12 @@ class Launcher:
         if self.closed:
             raise UserError("the launcher is closing: start the app again")
 
-    def _enqueue(self, run: Run, device: str) -> None:
+    def _enqueue(self, run: Run, config: Config) -> None:
         with self.changed:
             self._check_open()
-            self.waiting.append(_Job(run, device))
+            self.waiting.append(_Job(run, self._device(config), config, self.batch))
+            if not self.depth:
+                self.batch += 1
             self.changed.notify_all()
 
     def _device(self, config: Config) -> str:
@@ -269,13 +303,31 @@ class Launcher:
         """Yield queued jobs for which a device has a free worker, in order, with the device that is least busy."""
         if self.cluster is not None and not self.limit_chosen:
             self.limits[self.cluster.name] = min(MAX_WORKERS, self.cluster.slots())
-        busy = {name: sum(j.device == name for j in self.running.values()) for name in self.limits}
+        busy = {name: len({j.slot for j in self.running.values() if j.device == name}) for name in self.limits}
         for job in list(self.waiting):
+            if job not in self.waiting:  # it has started with another seed
+                continue
             free = [name for name in self.limits if matches(name, job.asked) and busy[name] < self.limits[name]]
             if free:
                 job.device = min(free, key=busy.__getitem__)
                 busy[job.device] += 1
-                yield job
+                yield from self._with_other_seeds(job)
+
+    def _with_other_seeds(self, job: _Job) -> list[_Job]:
+        """Return a job that starts and the queued ones that are trained as one computation with it."""
+        seeds = [job, *(other for other in self.waiting if other is not job and other.batch == job.batch
+                        and without_seed(other.config) == without_seed(job.config))][:MAX_SEEDS]
+        if len(seeds) == 1 or job.batch == ALONE or self.cluster is not None or self._place(job.device) == "process":
+            return [job]
+        if reason := separate_reason(job.config, job.device):
+            for each in seeds:
+                each.batch = ALONE
+                with contextlib.suppress(OSError):  # it says so itself if it cannot write
+                    each.run.log(fallback_line(reason))
+            return [job]
+        for each, seat in zip(seeds, SeedGroup(len(seeds)).seats, strict=True):
+            each.seat, each.device = seat, job.device
+        return seeds
 
     def _dispatch(self) -> None:
         renewed = time.monotonic()
@@ -307,10 +359,10 @@ class Launcher:
         try:
             if self.cluster is not None:
                 self.cluster.train(job.run, self.data_root, job.stop)
-            elif self._in_process(job.device):
+            elif job.seat is None and self._in_process(job.device):
                 self.pool.train(job.device, job.run, self.data_root, job.stop)
             else:
-                attempt(job.run, self.data_root, job.stop, job.device)
+                attempt(job.run, self.data_root, job.stop, job.device, seat=job.seat)
         except BaseException as error:  # no process could be started, or there is a bug: the run must not stay queued
             with contextlib.suppress(Exception):
                 job.run.set_state("failed", error=str(error))
@@ -319,10 +371,12 @@ class Launcher:
                 self.running.pop(job.run.id, None)
                 self.changed.notify_all()
 
+    def _place(self, device: str) -> Place:
+        return self.places.get(device, self.places.get(device.partition(":")[0], "auto"))
+
     def _in_process(self, device: str) -> bool:
         """Return True if a run that starts now gets a process of its own."""
-        kind = device.partition(":")[0]
-        place = self.places.get(device, self.places.get(kind, "auto"))
+        place, kind = self._place(device), device.partition(":")[0]
         if place != "auto":
             return place == "process"
         return sum(limit for name, limit in self.limits.items() if matches(name, kind)) > 1 and os.name == "posix"

@@ -10,11 +10,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from acenode.config import Config
 from acenode.errors import UserError
+from acenode.execution.seed_groups import without_seed
 from acenode.results.cells import trained_settings, unfinished
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import BUSY, Run
@@ -29,6 +31,8 @@ GPU_RUNS = 6  # at a time on each, where the processor has a core or two for eac
 class RunLauncher(Protocol):
     """What is used of the launcher."""
 
+    def queue_together(self) -> AbstractContextManager[None]: ...
+    def trains_together(self, config: Config) -> bool: ...
     def start(self, config: Config) -> Run: ...
     def resume(self, run: Run) -> None: ...
     def stop(self, run: Run) -> None: ...
@@ -108,25 +112,38 @@ class Reproduction:
         return self.outcomes
 
     def _start(self) -> None:
-        """Start the next runs while there are free workers and time."""
-        position = 0
-        while len(self.running) < self.workers and position < len(self.waiting):
-            planned = self.waiting[position]
-            if not self._worth_starting(planned):
-                position += 1  # a shorter one may still finish
-                continue
-            del self.waiting[position]
-            try:
-                run, kind = self._launch(planned)
-            except UserError as error:
-                self.outcomes.failed[planned.title] = str(error)
-                self.on_event(Event("failed", planned, detail=str(error)))
-                continue
-            if run is None:
-                self.outcomes.elsewhere.append(planned.title)
-            else:
-                self.running[run.id] = (run, planned)
-            self.on_event(Event(kind, planned, run))
+        """Start the next runs while there are free workers and time; seeds of one computation need one worker."""
+        with self.launcher.queue_together():
+            position, joined = 0, set[Config]()  # configurations whose other seeds start with the first one
+            while position < len(self.waiting):
+                planned = self.waiting[position]
+                joins = without_seed(planned.config) in joined
+                if not (joins or self._workers_used() < self.workers) or not self._worth_starting(planned):
+                    position += 1  # a shorter one may still finish, another seed may join
+                    continue
+                del self.waiting[position]
+                if self._begin(planned) and self.launcher.trains_together(planned.config):
+                    joined.add(without_seed(planned.config))
+
+    def _workers_used(self) -> int:
+        """Return how many workers the running runs need."""
+        configs = [planned.config for _, planned in self.running.values()]
+        return len({without_seed(config) if self.launcher.trains_together(config) else config for config in configs})
+
+    def _begin(self, planned: QueuedRun) -> bool:
+        """Start or continue a run; return True if it is queued now."""
+        try:
+            run, kind = self._launch(planned)
+        except UserError as error:
+            self.outcomes.failed[planned.title] = str(error)
+            self.on_event(Event("failed", planned, detail=str(error)))
+            return False
+        if run is None:
+            self.outcomes.elsewhere.append(planned.title)
+        else:
+            self.running[run.id] = (run, planned)
+        self.on_event(Event(kind, planned, run))
+        return run is not None
 
     def _worth_starting(self, planned: QueuedRun) -> bool:
         """Return True if the run can finish in time, or at least get far enough for a checkpoint."""

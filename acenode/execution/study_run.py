@@ -1,4 +1,4 @@
-"""Train a study: through a launcher that queues its runs, or from Python, one run after another."""
+"""Train a study: through a launcher that queues its runs, or from Python, one group of seeds after another."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acenode.data.folder import data_dir
-from acenode.errors import UserError
-from acenode.execution.execute import create, execute
+from acenode.execution.execute import create
 from acenode.execution.interrupt import stop_on_interrupt
 from acenode.execution.reproduce import RunLauncher
+from acenode.execution.seed_groups import without_seed
 from acenode.execution.study_plan import check_data, plan
+from acenode.execution.together import execute_together
 from acenode.results.cells import unfinished
 from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.catalogue import Catalogue, Entry
@@ -29,13 +30,14 @@ def queue_study(grid: StudyGrid, launcher: RunLauncher, entries: Sequence[Entry]
         device: auto, cpu or cuda.
     """
     queued = []
-    for planned in plan(grid, device):
-        before = unfinished(planned.config, entries)
-        if before is None:
-            queued.append(launcher.start(planned.config))
-        else:
-            launcher.resume(before.run)
-            queued.append(before.run)
+    with launcher.queue_together():
+        for planned in plan(grid, device):
+            before = unfinished(planned.config, entries)
+            if before is None:
+                queued.append(launcher.start(planned.config))
+            else:
+                launcher.resume(before.run)
+                queued.append(before.run)
     return queued
 
 
@@ -54,14 +56,15 @@ def train_study(study: Study, runs: Path | str = "runs", *, device: str = "auto"
     """
     root, catalogue = data_dir(), Catalogue(RunStore(runs, recorded=chosen_recorded_runs()))
     check_data(study, root)
+    left = plan(make_grid(study, catalogue.entries()), device)
     with stop_on_interrupt() as stop:
-        for planned in plan(make_grid(study, catalogue.entries()), device):
-            before = unfinished(planned.config, catalogue.entries())
-            run = before.run if before else create(catalogue.store, planned.config)
-            try:
-                execute(run, root, stop=stop)
-            except UserError as error:
-                print(f"{planned.title} failed: {error}")
-            if stop.is_set():
-                break
+        while left and not stop.is_set():
+            same = [planned for planned in left if without_seed(planned.config) == without_seed(left[0].config)]
+            left = [planned for planned in left if planned not in same]
+            before = [unfinished(planned.config, catalogue.entries()) for planned in same]
+            group = [one.run if one else create(catalogue.store, planned.config)
+                     for one, planned in zip(before, same, strict=True)]
+            for planned, outcome in zip(same, execute_together(group, root, stop=stop), strict=True):
+                if outcome.error is not None:
+                    print(f"{planned.title} failed: {outcome.error}")
     return make_grid(study, catalogue.entries())

@@ -7,6 +7,7 @@ sample whose step is rejected, or that has reached the end, keeps its state. Eac
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ class OutputPerSample:
 
 
 def solve_per_sample(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations,
-                     output: OutputPerSample | None = None) -> State:
+                     output: OutputPerSample | None = None, costs: Sequence[Evaluations] | None = None) -> State:
     """Return every block (T, B, ...) at the times.
 
     Args:
@@ -60,6 +61,7 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
         solver: an adaptive method and its tolerances.
         cost: counts evaluations of the whole batch and steps that any sample took.
         output: collects states at further times of every sample's own.
+        costs: one a sample; each counts what the sample would have cost if it had been solved alone.
 
     Raises:
         SolveError: for some sample the state or its slope is not finite, the step size underflows, or `max_steps` are
@@ -84,6 +86,8 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
     k2 = slope(t + sign * h0, _move(y, sign * h0, k1))
     change_norm = _error_ratio(tuple(b - a for a, b in zip(k1, k2, strict=True)), y, y, rtol, atol)
     size = first_step_size(h0, slope_norm, change_norm, tableau.order)
+    for each in costs or ():
+        each.forward += 2
     rows = [y] + [tuple(torch.zeros_like(b) for b in y) for _ in times[1:]]
     ratio, previous = torch.zeros_like(t), k1  # the error of the last step
     inner = torch.tensor(times[1:-1], dtype=t.dtype, device=t.device)[:, None]  # (T-2, 1)
@@ -130,11 +134,26 @@ def solve_per_sample(field: VectorField, y: State, times: list[float], solver: S
             cost.step_sizes.append(mean_size)
         else:
             cost.rejected += 1
+        if costs is not None:
+            _count_step(costs, active, accepted, dt, tableau)
         if all_finished:
             return tuple(torch.stack(block) for block in zip(*rows[:-1], y, strict=True))
         size = next_step_size(dt, ratio, accepted, tableau.order)
     raise SolveError(f"the step limit of {solver.max_steps} was reached", float((sign * t).min() * sign),
                      sign * float(size[sign * (end - t) > 0].min()), RAISE_LIMIT)
+
+
+def _count_step(costs: Sequence[Evaluations], active: Tensor, accepted: Tensor, dt: Tensor, tableau: Tableau) -> None:
+    """Count a step for the samples that had not reached the end before it."""
+    for each, is_active, is_accepted, size in zip(costs, active.tolist(), accepted.tolist(), dt.tolist(), strict=True):
+        if not is_active:
+            continue
+        each.forward += len(tableau.a)
+        if not is_accepted:
+            each.rejected += 1
+            continue
+        each.step_sizes.append(size)
+        each.forward += not tableau.fsal  # the slope at the end of the step
 
 
 def _per_sample(v: Tensor, like: Tensor) -> Tensor:

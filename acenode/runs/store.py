@@ -128,6 +128,11 @@ class Run:
         status = self._read("status.json") | {"state": state, "heartbeat": time.time(), "process": identity(), **values}
         write_json(self.path / "status.json", status, make_folder=False)  # a deleted run stays deleted
 
+    def log(self, line: str) -> None:
+        """Append a line with the current time to log.txt."""
+        with open(self.path / "log.txt", "a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
     def result(self) -> dict[str, Any] | None:
         """Read result.json; None if the run has not finished."""
         if not (self.path / "result.json").exists():

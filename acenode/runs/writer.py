@@ -120,8 +120,7 @@ class RunWriter:
     def log(self, line: str) -> None:
         """Append a line with the current time to log.txt."""
         self._check_exists()
-        with open(self.path / "log.txt", "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        self.run.log(line)
 
     def write_result(self, result: dict[str, Any]) -> int:
         """Write result.json and return its size in bytes."""
@@ -173,7 +172,8 @@ class RunWriter:
         self.save_best(state["best"])
         metrics = self.path / "metrics.jsonl"
         buffer = io.BytesIO()
-        torch.save({"trainer": state, "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0}, buffer)
+        torch.save({"trainer": own_memory(state), "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0},
+                   buffer)
         self._write("checkpoints", "last.pt", buffer.getvalue())
         self.checkpoint_time = time.monotonic()
 
@@ -200,6 +200,15 @@ def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # torch raises many kinds for incomplete and foreign files
         raise UserError(f"{path} cannot be read ({type(error).__name__}): delete it to start the run afresh") from None
+
+
+def own_memory(value: Any) -> Any:
+    """Copy tensors that are views of a larger one, such as of the parameters of several seeds: a file would hold it."""
+    if isinstance(value, torch.Tensor):
+        return value if value.untyped_storage().nbytes() == value.numel() * value.element_size() else value.clone()
+    if isinstance(value, dict):
+        return {k: own_memory(v) for k, v in value.items()}
+    return [own_memory(v) for v in value] if isinstance(value, list) else value
 
 
 def json_value(value: Any) -> Any:

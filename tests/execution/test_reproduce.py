@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,12 @@ class InstantLauncher:
         self.calls: list[tuple[str, int]] = []
         self.most = 0
         self.busy: dict[str, Run] = {}
+
+    def queue_together(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def trains_together(self, config: Config) -> bool:
+        return False
 
     def start(self, config: Config) -> Run:
         run = self.store.create(config, {})
@@ -95,6 +102,19 @@ def test_stopped_runs_are_resumed_and_trained_ones_left_alone(store: RunStore) -
     assert again.calls == [("resume", 0), ("resume", 1), ("resume", 2), ("start", 3)]
     assert len(found.finished) == 4
     assert len(list(store)) == 4
+
+
+def test_seeds_of_one_computation_start_together_and_need_one_worker(store: RunStore) -> None:
+    class Grouping(InstantLauncher):
+        def trains_together(self, config: Config) -> bool:
+            return config.get("learning_rate") == 0.1
+
+    launcher, stop = Grouping(store, lambda config: "running"), threading.Event()
+    plan = [planned(seed, learning_rate=rate) for seed in range(3) for rate in (0.1, 0.2)]
+    threading.Timer(0.2, stop.set).start()
+    Reproduction(plan, launcher, Catalogue(store), workers=2).run(stop)
+    assert [call for call in launcher.calls if call[0] == "start"] == [("start", 0), ("start", 0), ("start", 1),
+                                                                       ("start", 2)]
 
 
 def test_a_run_that_another_process_trained_meanwhile_is_skipped(store: RunStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ class StartedRuns:
 
     def __init__(self) -> None:
         self.resumed: list[Run] = []
+
+    def queue_together(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def trains_together(self, config: Config) -> bool:
+        return False
 
     def start(self, config: Config) -> Run:
         return Run(Path(f"new-{config.get('attention')}"))

@@ -64,7 +64,8 @@ class TimeConv(nn.Module):
         H, W = h.shape[-2:]
         inside = self.inside
         if inside is None or inside.shape[1] != H * W or inside.dtype != h.dtype or inside.device != h.device:
-            inside = self.inside = F.unfold(h.new_ones(1, 1, H, W), 3, padding=1)[0]
+            ones = torch.ones(1, 1, H, W, dtype=h.dtype, device=h.device)  # of no batch, also inside vmap
+            inside = self.inside = F.unfold(ones, 3, padding=1)[0]
         y = time_convolution(self.backend, h, t, self.weight, self.time, self.bias, inside)
         if y is not None:
             return y

@@ -1,0 +1,150 @@
+"""Runge–Kutta steps of the image models of several seeds in C (the folder `kernel`), for CPUs in single precision."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acenode.accelerate import c_compiler
+from acenode.accelerate.many_seeds.field_layout import CField, FieldLayout
+from acenode.attention import Elementwise
+from acenode.backend import Backend
+from acenode.node import ACENODE, NODE
+from acenode.ode.options import Solver
+from acenode.ode.tableaus import TABLEAUS
+
+SOURCE = Path(__file__).parent / "kernel" / "steps.c"
+MAX_STAGES = 16
+CHUNKS = 4  # of a seed's samples, whose gradients are summed apart
+MAX_BYTES = 1.5e9  # that the steps of several seeds keep for their gradient
+_lock = Lock()
+
+
+class CJob(ctypes.Structure):
+    """The struct `Job` of `kernel/steps.c`, field by field."""
+
+    _fields_ = [*((name, ctypes.c_int64) for name in ("count", "B", "height", "side", "blocks", "chunks", "threads",
+                                                      "detach", "stages", "parameter_size", "gradient_size",
+                                                      "kept_size")),
+                ("f", CField), ("g", CField), ("rtol", ctypes.c_double), ("atol", ctypes.c_double),
+                ("c", ctypes.c_double * MAX_STAGES), ("a", ctypes.c_double * MAX_STAGES * MAX_STAGES),
+                ("error", ctypes.c_double * (MAX_STAGES + 1)),
+                *((name, ctypes.c_void_p) for name in ("seed", "t", "dt", "end_used", "parameters", "y", "k", "y1",
+                                                       "k1", "kept", "squares", "dy", "dk", "gradients"))]
+
+
+def supports(layer: Any, backend: Backend) -> bool:
+    """Return True if the kernel can integrate a layer: convolutional fields, an adaptive method, and a C compiler."""
+    solver = getattr(layer, "solver", None)
+    if not isinstance(solver, Solver) or not backend.accelerated or not backend.compile_c:
+        return False
+    tableau = TABLEAUS.get(solver.method)
+    if tableau is None or not (tableau.adaptive and tableau.fsal and len(tableau.a) < MAX_STAGES):
+        return False
+    kernel = _kernel()
+    if kernel is None:
+        return False
+    fields = [layer.f]
+    if isinstance(layer, ACENODE):
+        if layer.attention == "fixed" or layer.g_reads_attention:
+            return False
+        if layer.attention == "evolving":
+            if type(layer.attend) is not Elementwise:
+                return False
+            fields.append(layer.g)
+    elif not isinstance(layer, NODE):
+        return False
+    return all(FieldLayout.supports(field, kernel.lanes()) for field in fields)
+
+
+def _kernel() -> ctypes.CDLL | None:
+    with _lock:
+        return _compiled()
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> ctypes.CDLL | None:
+    kernel = c_compiler.library(SOURCE)
+    for name in ("first", "attempt", "attempt_back", "first_back") if kernel is not None else ():
+        getattr(kernel, f"step_{name}").argtypes = [ctypes.POINTER(CJob)]
+    return kernel
+
+
+class KeptTooMuchError(Exception):
+    """The steps of several seeds keep more than MAX_BYTES for their gradient: solve one seed after another."""
+
+
+class KernelSteps:
+    """The kernel for layers of S seeds and states (S, B, blocks, P, C).
+
+    Args:
+        layers: one a seed, which `supports` accepts.
+        like: one block of one seed, (B, C, H, W), after augmentation.
+        kept: memory for what the gradient needs, one tensor an attempt, reused in every pass and filled up as needed.
+    """
+
+    def __init__(self, layers: Sequence[Any], like: Tensor, kept: list[Tensor]) -> None:
+        self.seeds, self.solver = len(layers), layers[0].solver
+        self.tableau = TABLEAUS[self.solver.method]
+        B, C, height, side = like.shape
+        evolving = getattr(layers[0], "attention", "none") == "evolving"
+        self.fields = [FieldLayout([layer.f for layer in layers], height, side)]
+        self.fields += [FieldLayout([layer.g for layer in layers], height, side)] if evolving else []
+        self.shape = (self.seeds, B, len(self.fields), height * side, C)
+        self.map = (height, side)
+        floats = len(self.fields) * height * side * C + sum(field.kept for field in self.fields)
+        self.kept_size = (floats + 15) // 16 * 16
+        self.kept = kept
+        self.first_kept = torch.empty(self.seeds, B, self.kept_size)
+        self.trial_kept = torch.empty(self.seeds, B, self.kept_size)
+        self.y1, self.k1 = torch.empty(self.shape), torch.empty(self.shape)
+        self.squares = torch.empty(self.shape[:3], dtype=torch.float64)
+
+    def kept_for(self, attempt: int) -> Tensor:
+        """Return the memory in which an attempt keeps what its gradient needs."""
+        if attempt == len(self.kept):
+            room = torch.empty(*self.shape[:2], len(self.tableau.a), self.kept_size)
+            if self.seeds > 1 and 4 * room.numel() * (attempt + 1) > MAX_BYTES:
+                raise KeptTooMuchError
+            self.kept.append(room)
+        return self.kept[attempt]
+
+    def begin(self, detach_attention: bool) -> None:
+        """Read the parameters, and clear their gradients."""
+        self.parameters = torch.cat([x for field in self.fields for x in field.pack()], dim=1)
+        size = sum(field.gradient_size for field in self.fields)
+        B, blocks = self.shape[1:3]
+        chunks = min(CHUNKS, B)
+        self.gradients = torch.zeros(self.seeds, chunks, size)
+        job = self.job = CJob(B=B, height=self.map[0], side=self.map[1], blocks=blocks, chunks=chunks,
+                              threads=torch.get_num_threads(), detach=int(detach_attention),
+                              stages=len(self.tableau.a), parameter_size=self.parameters.shape[1], gradient_size=size,
+                              kept_size=self.kept_size, rtol=self.solver.rtol, atol=self.solver.atol)
+        job.f, job.g = self.fields[0].to_c(), self.fields[-1].to_c()
+        for i, (c, row) in enumerate(zip(self.tableau.c, self.tableau.a, strict=True)):
+            job.c[i] = c
+            for j, weight in enumerate(row):
+                job.a[i][j] = weight
+        for i, weight in enumerate(self.tableau.error or ()):
+            job.error[i] = weight
+
+    def call(self, name: str, seeds: Sequence[int], t: Sequence[float], dt: Sequence[float] = (),
+             **tensors: Tensor) -> None:
+        """Run one function of the kernel for some of the seeds."""
+        numbers = {"seed": torch.tensor(seeds, dtype=torch.int64), "t": torch.tensor(t, dtype=torch.float64),
+                   "dt": torch.tensor(dt, dtype=torch.float64)}
+        self.job.count = len(seeds)
+        own = {"parameters": self.parameters, "gradients": self.gradients, "squares": self.squares}
+        for key, value in (own | numbers | tensors).items():
+            setattr(self.job, key, value.data_ptr())
+        kernel = _kernel()
+        assert kernel is not None
+        if getattr(kernel, f"step_{name}")(self.job):
+            raise MemoryError("there is no memory left for a step")
