@@ -15,7 +15,7 @@ def describe() -> dict[str, Any]:
     """Return running runs, queued runs in the order of the queue, and the state of the devices."""
     launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
     queue = {run: place for place, run in enumerate(launcher.queue(), 1)} if launcher else {}
-    busy = [entry for entry in services().catalogue.entries() if entry.busy]
+    busy = services().catalogue.busy_entries()
     names = _names(busy)
     runs: list[dict[str, Any]] = [
         {"id": entry.id, "name": names[entry.id], "state": entry.state, "experiment": entry.experiment,

@@ -18,7 +18,7 @@ st.html(ASSETS / "page.css")
 page = st.navigation(navigation.sections(), expanded=True)
 with st.sidebar:
     st.caption("Training")
-    components.active_runs("now", {entry.id: entry.state for entry in services().catalogue.entries() if entry.busy})
+    components.active_runs("now", {entry.id: entry.state for entry in services().catalogue.busy_entries()})
 if st.session_state.get("page") != page.url_path:
     forget_missing()
 st.session_state["page"] = page.url_path

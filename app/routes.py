@@ -4,7 +4,7 @@
     lab/plotly.js               plotly.js from the plotly package
     lab/live?runs=ID@OFFSET,…   each run's status, and its metrics from a byte offset on
     lab/active                  running and queued runs, and the devices
-    lab/film/ID, …/EPOCH        snapshots for the player
+    lab/film/ID?known=VERSION   description of the snapshots for the player, if it has changed; …/ID/EPOCH: one of them
     lab/playground/NAME         frames of a page's playground; its commands are posted there
     lab/study/NAME              the grid of a study: state, progress and value of each run, and the time left
     lab/search/NAME?since=…     the trials of a search that have changed since an earlier answer
@@ -114,13 +114,15 @@ def active(request: Request) -> Response:
 
 
 def player_description(request: Request) -> Response:
-    """Return the description of a run's snapshots."""
+    """Return the description of a run's snapshots, or status 204 if it is of the `known` version."""
     run = services().store.find(request.path_params["run"])
     if run is None:
         return JSONResponse({"why": "This run was deleted"}, 404)
     found = player_data.describe(run)
     if not found["epochs"]:  # the player will not ask for more
         player_first.data_sent(run.id)
+    if found["version"] and found["version"] == request.query_params.get("known"):
+        return Response(status_code=204, headers=NO_CACHE)
     return Response(json.dumps(found, allow_nan=False), media_type="application/json", headers=NO_CACHE)
 
 

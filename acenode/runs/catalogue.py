@@ -42,19 +42,20 @@ class Catalogue:
             entries = self._entries_of(list(recorded), recorded.__getitem__)
             to_index = []
             with suppress(OSError):  # the folder was removed, or does not answer
-                names = self.store.names()
-                if self._indexed is None:
-                    self._cache = read_index(self.store.root) | self._cache
-                    self._indexed = len(self._cache)
-                entries += self._entries_of(names, self.store.run_of)
+                entries += self._own_entries()
                 present = {entry.id for entry in entries}
                 self._cache = {name: cached for name, cached in self._cache.items() if name in present}
                 self._folders = {name: known for name, known in self._folders.items() if name in present}
                 to_index = self._to_index()
         if to_index:
             write_index(self.store.root, to_index)
-        newest_first = sorted(entries, key=lambda entry: (entry.created, entry.id), reverse=True)
-        return sorted(newest_first, key=lambda entry: entry.recorded)
+        return sorted(_newest_first(entries), key=lambda entry: entry.recorded)
+
+    def busy_entries(self) -> list[Entry]:
+        """List the running and queued runs, newest first. Open pages often ask for them: recorded runs are left out."""
+        with self._lock, suppress(OSError):
+            return _newest_first([entry for entry in self._own_entries() if entry.busy])
+        return []
 
     def entry(self, run_id: str) -> Entry | None:
         """Return the entry of exactly that id, or None if there is no such folder."""
@@ -69,6 +70,14 @@ class Catalogue:
         from acenode.runs.frame import entries_frame  # pandas takes longer to import than runs take to list
 
         return entries_frame(self.entries())
+
+    def _own_entries(self) -> list[Entry]:
+        """Return the entries of the folder. Raise an OSError if it was removed or does not answer."""
+        names = self.store.names()
+        if self._indexed is None:
+            self._cache = read_index(self.store.root) | self._cache
+            self._indexed = len(self._cache)
+        return self._entries_of(names, self.store.run_of)
 
     def _entries_of(self, names: list[str], run_of: Callable[[str], Run]) -> list[Entry]:
         """Return the entries of runs in one folder."""
@@ -114,3 +123,7 @@ class Catalogue:
             self._cache[name] = cached
             self._read_since.add(name)
         return cached.entry
+
+
+def _newest_first(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: (entry.created, entry.id), reverse=True)

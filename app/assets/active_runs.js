@@ -3,7 +3,7 @@ import { poll } from "./poll.js";
 import { mendSidebar } from "./sidebar_list.js";
 import { at, duration, make } from "./theme.js";
 
-const INTERVAL = 2000, IDLE_INTERVAL = 6000;  // milliseconds between two requests
+const INTERVAL = 3000, IDLE_INTERVAL = 6000;  // milliseconds between two requests
 const MAX_RUNS = 6;
 
 const plural = new Intl.PluralRules("en", { type: "ordinal" });

@@ -15,7 +15,7 @@ import { StatusStrips } from "./curves_status.js";
 import { plotly } from "./load_plotly.js";
 import { make } from "./theme.js";
 
-const THEME_INTERVAL = 500, RETRY = 2000;  // milliseconds: between checks of the page's colours, before loading Plotly again
+const THEME_INTERVAL = 1000, RETRY = 2000;  // milliseconds: between checks of the page's colours, before loading Plotly again
 
 export function mount(element, data, send) {
   const view = { runs: new Map(), series: [], hidden: new Set(), settings: initialSettings(data.settings), metric: "", title: "", theme: null };

@@ -1,7 +1,7 @@
 // Downsampling: each bucket of 2^k rows, counted from row 0, keeps its extremes. Points already drawn do not move.
 import { below } from "./curves_table.js";
 
-const IN_VIEW = 1500, OUTSIDE = 200;  // rows above which points in view, or on each side of it, are reduced
+const IN_VIEW = 900, OUTSIDE = 200;  // rows above which points in view, or on each side of it, are reduced
 
 // Calls each(from, to) for buckets of the visible rows, and for coarser buckets on both sides of them.
 function buckets(x, window, each) {

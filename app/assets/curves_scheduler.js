@@ -9,7 +9,7 @@ const GRACE = 100;  // milliseconds that a delayed update waits for a response d
 const INTERVAL_PER_COST = 8;  // an interval is this many times the cost of an update
 const BUDGET = 70;  // milliseconds that one update may cost
 const SMOOTHING = 0.7;  // of the moving average of the cost
-const IDLE_AFTER = 5000, IDLE_INTERVAL = 750;  // milliseconds without input, and between two updates from then on
+const IDLE_AFTER = 5000, IDLE_INTERVAL = 850;  // milliseconds without input, and between two updates from then on
 const CHEAP = 15;  // milliseconds: an idle page still updates all panels if they cost less together
 const TURN = 3;  // otherwise every third update draws a second panel
 const INPUTS = ["pointermove", "pointerdown", "wheel", "keydown"];

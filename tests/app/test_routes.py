@@ -115,6 +115,17 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert get("/lab/active").json()["devices"]
 
 
+def test_an_unchanged_description_is_not_sent_again(services: Services, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    found = get(f"/lab/film/{run.id}").json()
+    again = get(f"/lab/film/{run.id}?known={found['version']}")
+    assert (again.status, again.body) == (204, b"")
+    run.snapshots()[-1].unlink()
+    changed = get(f"/lab/film/{run.id}?known={found['version']}").json()
+    assert changed["epochs"] == found["epochs"][:-1]
+    assert get(f"/lab/film/{run.id}?known=").status == 200
+
+
 def test_running_runs_are_named_by_what_differs(services: Services, run_folder: RunFolder) -> None:
     assert services.launcher
     for attention in ("evolving", "fixed"):

@@ -204,6 +204,26 @@ def test_a_change_of_equal_length_within_a_clock_tick_is_noticed(tmp_path: Path)
     assert catalogue.entries()[0].state == "stopped"
 
 
+def test_busy_runs_are_listed_without_reading_others_again(tmp_path: Path, reads: list[str]) -> None:
+    recorded = RunStore(tmp_path / "recorded")
+    finished_runs(recorded.root, 3, experiment="svhn")
+    store = RunStore(tmp_path / "runs", recorded.root)
+    finished_runs(store.root, 3)
+    catalogue = Catalogue(store)
+    assert catalogue.busy_entries() == []
+    queued = [store.create(experiments.get("mnist").configure("odenet", **QUICK), {}).id for _ in range(2)]
+    everything = catalogue.entries()
+    assert len(everything) == 8
+    reads.clear()
+    busy = catalogue.busy_entries()
+    assert busy == [entry for entry in everything if entry.busy]
+    assert {entry.id for entry in busy} == set(queued)
+    assert catalogue.entries() == everything
+    assert reads == []
+    shutil.rmtree(store.root)
+    assert catalogue.busy_entries() == []
+
+
 def test_threads_may_list_while_runs_change(tmp_path: Path) -> None:
     made = finished_runs(tmp_path, 12)
     catalogue, troubles, stop = Catalogue(RunStore(tmp_path)), [], threading.Event()

@@ -20,7 +20,7 @@ import { PANELS, View } from "./player_view.js";
 import { clamp, make, setText } from "./theme.js";
 
 const PASS_SECONDS = 4;  // to play all of t at speed 1×
-const POLL_MS = 3000, ADDRESS_DELAY_MS = 400, WATCH_MS = 500, SAY_DELAY_MS = 700;
+const POLL_MS = 3000, ADDRESS_DELAY_MS = 400, WATCH_MS = 1000, SAY_DELAY_MS = 700;
 
 class Player {
   constructor(element, data) {
@@ -119,7 +119,7 @@ class Player {
     this.address.write({ t, epoch, probe });
   }
 
-  // Called twice a second: follow changes of the page's colours, and write the position again if it left the address.
+  // Called every second: follow changes of the page's colours, and write the position again if it left the address.
   checkPage() {
     if (!this.node.isConnected) return;
     const theme = readTheme(this.node, this.theme);

@@ -36,9 +36,10 @@ export class RunData {
     if (this.reading) return;
     this.reading = true;
     try {
-      const meta = await this.source.description(this.ended.signal);
+      const meta = await this.source.description(this.ended.signal, this.meta?.version);
+      if (!meta && this.problem === null) return;
       this.problem = null;
-      if (this.meta?.version !== meta.version) {
+      if (meta && this.meta?.version !== meta.version) {
         this.meta = meta;
         this.failed.clear();
         this.pixels = meta.image ? bytes(meta.image.pixels) : null;

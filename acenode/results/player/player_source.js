@@ -1,6 +1,6 @@
 // Where the snapshots of a run come from: routes of the app's server, or data inside the page.
 //
-//   description(signal) → what there is to play
+//   description(signal, known) → what there is to play; null if it is still of the version `known`
 //   block(epoch, version, signal) → the bytes of one epoch
 import { at } from "./theme.js";
 
@@ -8,10 +8,10 @@ export function servedBy(base, id) {
   const get = async (path, kind, signal) => {
     const answer = await fetch(at(`${base}film/${encodeURIComponent(id)}${path}`), { signal });
     if (!answer.ok) throw new Error(answer.status === 404 ? "not found" : `the server returned status ${answer.status}`);
-    return answer[kind]();
+    return answer.status === 204 ? null : answer[kind]();
   };
   return {
-    description: (signal) => get("", "json", signal),
+    description: (signal, known) => get(known ? `?known=${encodeURIComponent(known)}` : "", "json", signal),
     block: (epoch, version, signal) => get(`/${epoch}?v=${encodeURIComponent(version)}`, "arrayBuffer", signal),
   };
 }
