@@ -12,6 +12,7 @@ import traceback
 import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,10 @@ def end_process() -> None:
 
 
 def warm_up() -> None:
-    """Import torch and create the launcher, after the browser has had time to load the first page."""
+    """Import torch and the page of an experiment, and create the launcher, after the browser has had time to load the
+    first page."""
     time.sleep(FIRST_PAGE)
+    import_module(".experiment", __package__)
     services.services().launcher  # noqa: B018 - the access creates it
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
+import acenode_app
 import pytest
-from acenode_app import server
+from acenode_app import experiment, server
 from acenode_app import services as app_services
 from acenode_app.access import Guard
 from acenode_app.services import Services
@@ -18,6 +20,16 @@ def test_server_listens_on_localhost_only() -> None:
     settings = server.settings()
     assert settings["server.address"] == "127.0.0.1"
     assert settings["browser.gatherUsageStats"] is False
+
+
+def test_warming_up_loads_the_page_of_an_experiment_and_the_launcher(services: Services,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FIRST_PAGE", 0.0)
+    monkeypatch.setattr(acenode_app, "experiment", experiment)  # both are restored after the test
+    monkeypatch.delitem(sys.modules, "acenode_app.experiment")
+    server.warm_up()
+    assert "acenode_app.experiment" in sys.modules
+    assert services.launcher_ready
 
 
 @pytest.mark.parametrize("name", ["", "runs", "mnist", "studies"])
