@@ -43,6 +43,8 @@ BENCHMARKS = {
                         "by part", "1 minute", {"repeats": 3, "device": "auto"}),
     "ushcn": Benchmark("time of one USHCN-sized training batch on the CPU, against one time grid for the batch",
                        "2 minutes", {"repeats": 3}),
+    "named": Benchmark("time of one ACE training iteration on named variables, with and without C, and on a large set",
+                       "2 minutes", {"repeats": 3, "device": "auto"}),
     "search": Benchmark("seconds to list and show a search with 10,000 trials, as a command and on the page",
                         "1 minute", {}),
     "together": Benchmark("time, shares and memory of several runs one after another, in threads and in processes",

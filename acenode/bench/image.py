@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from acenode.bench.image_baseline import DirectACE
 from acenode.bench.interleave import split_parameters
+from acenode.bench.memory import peak_megabytes
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
@@ -149,48 +149,8 @@ def _timed(work: Callable[[], Any], device: torch.device) -> float:
 
 def _memory(model: nn.Module, batch: tuple[Tensor, Tensor], device: torch.device) -> float:
     """Return the peak memory of a forward and backward pass in MB, above what was allocated before."""
-    def work() -> None:
-        F.cross_entropy(model(batch[0]), batch[1]).backward()
-
     model.zero_grad(set_to_none=True)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        work()
-        return (torch.cuda.max_memory_allocated() - before) / 1e6
-    return _peak_rss(work)
-
-
-def _peak_rss(work: Callable[[], Any]) -> float:
-    """Estimate the growth of resident memory while the work runs, by sampling, to a few MB."""
-    import gc
-    import resource
-    from pathlib import Path
-
-    page = resource.getpagesize()
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        return float("nan")
-
-    def resident() -> int:
-        return int(statm.read_text().split()[1]) * page
-
-    gc.collect()
-    before, peak, done = resident(), 0, threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.005):
-            peak = max(peak, resident())
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        work()
-    finally:
-        done.set()
-        thread.join()
-    return max(0, peak - before) / 1e6
+    return peak_megabytes(lambda: F.cross_entropy(model(batch[0]), batch[1]).backward(), device)
 
 
 def _random_images(count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -142,16 +142,21 @@ class Control:
 
 
 class NamedField(nn.Module):
-    """The vector field of (h, a), or of (h,) if attention does not evolve. h is (B, V, k), a is (B, V, V)."""
+    """The vector field of (h, a), or of (h,) if attention does not evolve. h is (B, V, k), a is (B, V, V).
+
+    With `q`, a(0) is computed in every evaluation, so that gradients "checkpointed" and "adjoint" find its parameters.
+    """
 
     def __init__(self, f: nn.Module, g: nn.Module | None, embedding: Embedding, a0: Tensor | None, pull: float,
-                 control: Control | None = None, *, detach_attention: bool = False) -> None:
+                 control: Control | None = None, *, detach_attention: bool = False, q: nn.Module | None = None) -> None:
         super().__init__()
+        self.q = q
         self.f, self.g, self.embedding, self.a0, self.pull = f, g, embedding, a0, pull
         self.control, self.detach_attention = control, detach_attention
 
     def forward(self, t: Tensor, state: State) -> State:
-        h, a = state[0], state[1] if len(state) > 1 else self.a0
+        a0 = self.a0 if self.q is None else self.q()
+        h, a = state[0], state[1] if len(state) > 1 else a0
         c = None if self.control is None else self.control(t)
         if a is None:
             return (self.f(h, None, c, t, self.embedding),)
@@ -159,8 +164,8 @@ class NamedField(nn.Module):
         dh = self.f(h, m, c, t, self.embedding)
         if self.g is None:
             return (dh,)
-        assert self.a0 is not None
-        return dh, self.g(m, t, self.embedding) - self.pull * (a - self.a0)
+        assert a0 is not None
+        return dh, self.g(m, t, self.embedding) - self.pull * (a - a0)
 
     def weights(self, a: Tensor) -> Tensor:
         """Return softmax(a): row i is what variable i attends to."""

@@ -24,6 +24,7 @@ from acenode.models.named.encoder import OwnEncoder
 from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers
 from acenode.models.named.start import InitialAttention
 from acenode.node import Trajectory
+from acenode.ode.backprop_memory import within_memory
 from acenode.ode.dense_output import interpolate_between, solve_at
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.solve import Solver, solve
@@ -61,7 +62,8 @@ class NamedODE(nn.Module):
     def system(self, h0: Tensor, control: Control | None, detach_attention: bool = False) -> tuple[NamedField, State]:
         """Return the vector field and the state at the start."""
         a0 = None if self.q is None else self.q()
-        field = NamedField(self.f, self.g, self.embedding, a0, self.pull, control, detach_attention=detach_attention)
+        field = NamedField(self.f, self.g, self.embedding, a0, self.pull, control, detach_attention=detach_attention,
+                           q=self.q if self.solver.gradient != "backprop" else None)
         if self.g is None or a0 is None:
             return field, (h0,)
         return field, (h0, a0.expand(len(h0), *a0.shape))
@@ -156,6 +158,8 @@ class NamedModel(nn.Module):
             grid, targets, solver = step_ends(batch.span[0], batch.times, solver)
             if (fast := self.ode.states_at_steps(field, state[0], grid)) is not None:
                 return fast.h[targets].transpose(0, 1), fast.evaluations
+            solver = within_memory(solver, field, state, len(grid) - 1)
+            field.q = self.ode.q if solver.gradient != "backprop" else None
             found = solve(field, state, grid, solver, per_sample=not self.training)
             return found.states[0][targets].transpose(0, 1), found.evaluations
         if solver.step_size is not None:

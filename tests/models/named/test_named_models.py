@@ -12,6 +12,7 @@ from acenode.models.influence import influence
 from acenode.models.named.field import WRITTEN_OUT, Control, Embedding, NamedField, products
 from acenode.models.named.model import NamedODE, step_ends
 from acenode.models.named.start import InitialAttention
+from acenode.ode import backprop_memory
 from acenode.ode.solve import Solver, solve
 
 # The mathematics ----------------------------------------------------------------------------------------------------
@@ -84,6 +85,41 @@ def test_gradients_match_central_differences(task, method):
         assert (values[0] - values[1]) / 2e-5 == pytest.approx(p.grad[place].item(), rel=1e-4, abs=1e-7), name
         checked += 1
     assert checked > 10
+
+
+def gradients_of(task, gradient, **given):
+    model, batch = build(task=task, gradient=gradient, **given), batch_of(task, gaps=task != "forecast")
+    predicted = model(batch)
+    (predicted.logits if predicted.x is None else predicted.x * batch.target.m).square().sum().backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("task", ["forecast", "fill", "classify"])
+@pytest.mark.parametrize("given", [{}, {"attention": "fixed"}, {"method": "mixed"}])
+def test_checkpointed_gradients_equal_those_of_backprop(given, task):
+    exact, found = (gradients_of(task, gradient, **given) for gradient in ("backprop", "checkpointed"))
+    assert found.keys() == exact.keys()
+    for name, y in exact.items():
+        torch.testing.assert_close(found[name], y, rtol=1e-9, atol=1e-12)
+
+
+def test_adjoint_gradients_reach_the_initial_attention():
+    exact, found = (gradients_of("forecast", gradient, step_size=0.04) for gradient in ("backprop", "adjoint"))
+    assert found.keys() == exact.keys()
+    torch.testing.assert_close(found["ode.q.B"], exact["ode.q.B"], rtol=0.05, atol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["ace", "mixed"])
+def test_steps_that_would_fill_the_memory_are_taken_again(method, monkeypatch):
+    """A regular forecast of many points would save more than fits; its gradient does not change."""
+    kept = gradients_of("forecast", "backprop", method=method)
+    monkeypatch.setattr(backprop_memory, "LIMIT", 10_000)
+    model, batch = build(method), batch_of(gaps=False)
+    predicted = model(batch)
+    (predicted.x * batch.target.m).square().sum().backward()
+    assert predicted.evaluations.backward == predicted.evaluations.forward > 0
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.grad, kept[name], rtol=1e-9, atol=1e-12)
 
 
 def test_the_same_steps_whether_times_are_common_or_not():
