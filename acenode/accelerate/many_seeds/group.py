@@ -17,7 +17,6 @@ from torch import Tensor
 
 from acenode.accelerate.many_seeds import kernel_steps
 from acenode.accelerate.many_seeds.kernel_pass import KernelPasses
-from acenode.accelerate.many_seeds.stacked_pass import StackedPasses
 from acenode.backend import ACCELERATED, Backend
 from acenode.errors import SolveError
 from acenode.ode.options import Solver
@@ -28,6 +27,7 @@ ON_A_GPU = "on a GPU each seed has recorded CUDA graphs of its own"
 NOT_PIECEWISE = "this model is not an encoder, an ODE layer and a read-out"
 NO_LAYER = "this method has no ODE layer between an encoder and a read-out"
 OTHER_STEPS = "it needs our own Runge–Kutta steps with gradient=backprop"
+NO_KERNEL = "the C kernel does not support this model or solver, or there is no C compiler"
 RUNNING_AVERAGES = "the model keeps running averages, which belong to one seed"
 
 
@@ -58,14 +58,13 @@ MakePasses = Callable[[Sequence[PiecewiseTask], Backend], Passes | None]
 
 
 def make_passes(tasks: Sequence[PiecewiseTask], backend: Backend) -> Passes | None:
-    """Return the fastest implementation that supports the tasks, which are of one configuration.
+    """Return what does the passes of tasks of one configuration, or None if each seed does them alone.
 
     A single seed whose companions have left keeps the kernel, so that its numbers do not depend on when they left.
-    Without the kernel, it returns None: the run trains alone.
+    Stacked tensors (`StackedPasses`) take longer on a processor than one seed after another: they are the plain version
+    that the kernel is tested against.
     """
-    if kernel_steps.supports(tasks[0].layer, backend):
-        return KernelPasses(tasks)
-    return StackedPasses(tasks) if len(tasks) > 1 else None
+    return KernelPasses(tasks) if kernel_steps.supports(tasks[0].layer, backend) else None
 
 
 @dataclass
@@ -117,6 +116,7 @@ class SeedGroup:
             self.passes = self.make([seat.task for seat in seats if seat.task is not None], seats[0].backend)
             self.made = True
         if self.passes is None:
+            self.disable(NO_KERNEL)
             return [None] * len(seats)
         return self.passes.run([r.spec for r in requests], [r.batch for r in requests])
 

@@ -12,6 +12,7 @@ from seed_groups import digit_trainer, iterate, iterate_together
 
 from acenode import SolveError
 from acenode.accelerate.many_seeds.group import make_passes, unstackable_reason
+from acenode.backend import Backend
 from acenode.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -73,6 +74,17 @@ def test_an_unexpected_error_disables_the_group_with_a_log_line() -> None:
     for one, other in zip(alone, together, strict=True):
         assert all(torch.equal(p, q) for p, q in zip(one.task.model.parameters(), other.task.model.parameters(),
                                                      strict=True))
+
+
+def test_without_the_kernel_seeds_train_by_themselves_and_say_why() -> None:
+    trainers, log = [digit_trainer("odenet", seed) for seed in range(2)], list[str]()
+    tasks: list[Any] = [trainer.task for trainer in trainers]
+    assert make_passes(tasks, Backend(compile_c=False)) is None
+    group, found = iterate_together(trainers, [1, 1], lambda tasks, backend: None, log)
+    assert log == 2 * ["not trained as one computation with other seeds: the C kernel does not support this model or "
+                       "solver, or there is no C compiler"]
+    assert group.disabled
+    assert not any(isinstance(each, Exception) for each in found.values())
 
 
 @pytest.mark.parametrize(("method", "given", "reason"), [
