@@ -20,6 +20,7 @@ from .services import services
 from .url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
 
 MAX_RUNS = 8  # on one page
+TRIALS = "shown/trials"  # session key: trials of searches can be chosen as well
 START = 0.6  # of the time that the player shows at first: attention has moved by then
 
 
@@ -80,15 +81,16 @@ def first_choice(entries: list[Entry]) -> list[str]:
 
     In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
     newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, the
-    one that `recorded_choice` puts first.
+    one that `recorded_choice` puts first. Trials of a search are shown only if there is nothing else.
     """
+    entries = [e for e in entries if not e.search] or entries
     running = [e.id for e in entries if e.state == "running" and not e.recorded]
     queued = [e.id for e in entries if e.state == "queued" and not e.recorded]
     own = [e for e in entries if not e.recorded and e.state != "unreadable"]
     if running or queued:
         return running[:MAX_RUNS] or queued[-1:]
     if own:
-        return [next((e for e in own if e.state == "finished" and not e.search), own[0]).id]
+        return [next((e for e in own if e.state == "finished"), own[0]).id]
     recorded = [e for e in entries if e.recorded]
     best = min(recorded, default=None, key=lambda e: (
         e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving", recorded_choice.rank(e)))
@@ -137,9 +139,14 @@ def show_results(experiment: Experiment, shown: list[Entry]) -> None:
 
 def _choose(entries: dict[str, Entry], key: str) -> None:
     """Ask which runs to show, which the URL keeps."""
+    trials, chosen = sum(bool(entry.search) for entry in entries.values()), st.session_state[key]
+    with_trials = trials and st.session_state.get(TRIALS, False)
+    offered = [n for n, entry in entries.items() if with_trials or not entry.search or n in chosen]
     # the labels do not contain the state: Streamlit would lose the selection when it changes
-    keep_in_url(st.multiselect("Runs shown", list(entries), key=key, max_selections=MAX_RUNS,
-                               on_change=forget_missing, format_func=lambda n: labels.label(entries[n])))
+    keep_in_url(st.multiselect("Runs shown", offered, key=key, max_selections=MAX_RUNS, on_change=forget_missing,
+                               format_func=lambda n: labels.label(entries[n])))
+    if trials:
+        st.checkbox(f"Offer trials of searches as well ({trials:,})", key=TRIALS)
 
 
 def _show_controls(experiment: Experiment, entry: Entry) -> None:

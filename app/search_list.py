@@ -29,7 +29,7 @@ def show() -> None:
         st.info("No searches yet. Choose an experiment below, say which settings to try, then press **Start**: the "
                 "trials are trained one after the other.", icon=":material/manage_search:")
     st.header("New search", anchor=False)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="search-new"):
         name = st.selectbox("Experiment", study_links.experiment_names(), key="searches/experiment", width=260,
                             format_func=lambda n: experiments.get(n).title)
         search_links.show_new(name or "mnist", "Choose the settings")

@@ -55,6 +55,30 @@ def test_own_runs_come_before_recorded_ones(run_folder: RunFolder) -> None:
     assert live_runs.first_choice([]) == []
 
 
+def trial_of(services: Services, seed: int) -> str:
+    run = services.store.create(config(seed=seed), {"search": "rates", "trial": seed})
+    run.set_state("finished")
+    return run.id
+
+
+def test_trials_of_a_search_are_offered_on_demand(page: Page, services: Services, run_folder: RunFolder) -> None:
+    trials = [trial_of(services, seed) for seed in range(3)]
+    assert shown(no_exception(page("mnist"))) == trials[-1:]  # there is nothing else
+    run_folder.finished()
+    newest = next(e.id for e in services.catalogue.entries() if e.state == "finished" and not e.search)
+    later = trial_of(services, 3)
+    app = no_exception(page("mnist"))
+    assert shown(app) == [newest]
+    chooser = next(w for w in app.multiselect if w.label == "Runs shown")
+    assert not {labels.label(e) for e in services.catalogue.entries() if e.search} & set(chooser.options)
+    box = next(one for one in app.checkbox if one.label == "Offer trials of searches as well (4)")
+    app = no_exception(box.check().run())
+    assert shown(app) == [newest]
+    assert len(next(w for w in app.multiselect if w.label == "Runs shown").options) == len(chooser.options) + 4
+    app = no_exception(page("mnist", runs=later))  # a link to a trial
+    assert shown(app) == [later]
+
+
 def test_the_first_of_many_started_runs_are_shown(page: Page, services: Services) -> None:
     app = page("mnist", method="ODE-Net")
     app.text_input(key="seeds/").set_value("0-9").run()

@@ -34,6 +34,18 @@ def served(chrome: Any, root: Path) -> Iterator[Served]:
         yield found
 
 
+MIDDLE = "(e => e.getBoundingClientRect().top + e.getBoundingClientRect().height / 2)"
+
+
+def test_the_link_to_the_form_is_beside_the_choice(chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served).open("searches")
+    tab.page.get_by_text("Choose the settings").wait_for()
+    choice, link = (tab.evaluate(f"{MIDDLE}(document.querySelector('.st-key-search-new {part}'))")
+                    for part in ("[role=group]", "a"))
+    assert abs(choice - link) < 2
+    tab.close()
+
+
 def test_a_search_from_the_form_to_its_end(chrome: Any, served: Served, root: Path) -> None:
     store = SearchStore(RunStore(root))
     tab = Tab(chrome, served).open("searches?experiment=mnist")
