@@ -13,6 +13,7 @@ from typing import Any
 from acenode.errors import UserError
 
 FAMILY_NAMES = "images,baselines,series,sporadic"
+PART_NAMES = "rates,head,search,trials"  # of bench scale
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,14 @@ BENCHMARKS = {
                        "2 minutes", {"repeats": 3, "device": "auto"}),
     "search": Benchmark("seconds to list and show a search with 10,000 trials, as a command and on the page",
                         "1 minute", {}),
+    "scale": Benchmark("runs an hour in threads and on a local Ray, the cost of the head, a search of 200 trials, and "
+                       "10,000 trials without training", "15 minutes", {"parts": PART_NAMES}),
     "together": Benchmark("time, shares and memory of several runs one after another, in threads and in processes",
                           "4 minutes", {"train": "physionet/ace:1,physionet/latent-ode:2", "each": 1, "data": "sample",
                                         "jobs": None, "ways": None, "device": "auto"}),
 }
 OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs", "train", "each", "data",
-           "ways")
+           "ways", "parts")
 
 
 def settle(options: Namespace) -> None:

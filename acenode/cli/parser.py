@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from acenode.bench import BENCHMARKS, FAMILY_NAMES, summary
+from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES, summary
 from acenode.cli import (
     data,
     data_import,
@@ -234,6 +234,7 @@ def _add_programs(commands: _Commands) -> None:
     p.add_argument("--data", choices=("sample", "full"), help="together (default: sample)")
     p.add_argument("--ways", metavar="NAMES", help="together: some of one,threads,processes,mps; mps starts CUDA's "
                                                    "multi-process service for this measurement")
+    p.add_argument("--parts", metavar="NAMES", help=f"scale: some of {PART_NAMES} (default: all)")
     p = commands.add("app", programs.app, "open the lab in the browser", runs=True)
     p.add_argument("--port", type=integer, metavar="N", help="default: 8501, or the next free port")
     p.add_argument("--headless", action="store_true", help="do not open a browser window")

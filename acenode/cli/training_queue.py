@@ -66,7 +66,7 @@ def open_launcher(options: Namespace, device_name: str, store: RunStore, root: P
     """Return a launcher for several runs, on this machine or on the cluster of --on, and how many train at a time."""
     from acenode.execution.devices import device_names, matches
     from acenode.execution.environment import device_of
-    from acenode.execution.launcher import MAX_WORKERS, Launcher
+    from acenode.execution.launcher import MAX_CLUSTER_WORKERS, Launcher
     from acenode.execution.reproduce import default_workers
 
     cluster = cluster_of(options, workers=options.workers, several=True)
@@ -77,7 +77,7 @@ def open_launcher(options: Namespace, device_name: str, store: RunStore, root: P
         if name == "cpu":
             _share_threads(workers)
     else:
-        name, count, workers = cluster.name, 1, options.workers or min(MAX_WORKERS, cluster.start().runs)
+        name, count, workers = cluster.name, 1, options.workers or min(MAX_CLUSTER_WORKERS, cluster.start().runs)
     launcher = Launcher(store, root, cluster=cluster)
     launcher.set_workers(name, -(-workers // count))
     return launcher, workers

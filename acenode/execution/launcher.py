@@ -35,7 +35,8 @@ from acenode.runs.store import BUSY, Run, RunStore
 
 IDLE_SECONDS = 0.2  # between checks of the queue
 Place = Literal["auto", "thread", "process"]  # auto: processes where several runs are trained at a time
-MAX_WORKERS = 64  # runs at a time
+MAX_WORKERS = 64  # runs at a time on a device of this machine,
+MAX_CLUSTER_WORKERS = 500  # and on a cluster: a thread for each, which wakes ten times a second
 ALONE = -1  # the batch of runs that are trained by themselves
 ABANDONED = "training ended, but its last state could not be written"
 
@@ -178,12 +179,17 @@ class Launcher:
         names = [name for name in self.limits if matches(name, device)]
         if not names:
             raise UserError(f"there is no device {device!r}: choose one of {', '.join(self.limits)}")
-        if not 1 <= count <= MAX_WORKERS:
-            raise UserError(f"a device takes 1 to {MAX_WORKERS} runs at a time, not {count}")
+        if not 1 <= count <= self.most_workers:
+            raise UserError(f"a device takes 1 to {self.most_workers} runs at a time, not {count}")
         with self.changed:
             self.limits |= dict.fromkeys(names, count)
             self.limit_chosen = True
             self.changed.notify_all()
+
+    @property
+    def most_workers(self) -> int:
+        """How many runs a device, or the cluster, can train at a time."""
+        return MAX_WORKERS if self.cluster is None else MAX_CLUSTER_WORKERS
 
     def workers(self, device: str) -> int:
         """Return how many runs are trained at a time on the devices that `auto`, `cpu`, `cuda` or `cuda:N` allows."""
@@ -302,7 +308,7 @@ class Launcher:
     def _ready(self) -> Iterator[_Job]:
         """Yield queued jobs for which a device has a free worker, in order, with the device that is least busy."""
         if self.cluster is not None and not self.limit_chosen:
-            self.limits[self.cluster.name] = min(MAX_WORKERS, self.cluster.slots())
+            self.limits[self.cluster.name] = min(self.most_workers, self.cluster.slots())
         busy = {name: len({j.slot for j in self.running.values() if j.device == name}) for name in self.limits}
         for job in list(self.waiting):
             if job not in self.waiting:  # it has started with another seed

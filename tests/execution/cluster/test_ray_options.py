@@ -116,3 +116,12 @@ def test_a_launcher_with_a_cluster_trains_everything_there(tmp_path: Path) -> No
     assert launcher.device_states()[0].workers == 1
     launcher.close()
     assert cluster.closed
+
+
+def test_a_cluster_trains_more_runs_at_a_time_than_a_machine(tmp_path: Path) -> None:
+    launcher = Launcher(RunStore(tmp_path / "runs"), tmp_path, cluster=RayCluster())
+    launcher.set_workers("ray", 100)
+    assert launcher.workers("auto") == 100
+    with pytest.raises(UserError, match="1 to 500 runs at a time"):
+        launcher.set_workers("ray", 501)
+    launcher.close()
