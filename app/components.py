@@ -101,9 +101,9 @@ def tour_picture(key: str, kind: str, data: dict[str, Any], start_at: float) -> 
     return _mount("tour", key, {"kind": kind, "startAt": start_at, **data})
 
 
-def tour_top(key: str, step: int) -> Any:
-    """Scroll to the top of the page whenever the step changes."""
-    return _mount("tour_top", key, {"step": step})
+def page_top(key: str, shown: int | str) -> Any:
+    """Scroll to the top of the page whenever something else is shown there."""
+    return _mount("page_top", key, {"shown": shown})
 
 
 def playground(key: str, texts: dict[str, Any]) -> Any:

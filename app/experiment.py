@@ -15,7 +15,7 @@ from acenode.errors import UserError
 from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
 
-from . import ablations, estimates, form, full_data, labels, live_runs, messages, preset, study_links
+from . import ablations, components, estimates, form, full_data, labels, live_runs, messages, preset, study_links
 from .form import FormValues
 
 METHODS_PER_ROW = 5
@@ -56,6 +56,7 @@ def show(name: str) -> None:
     with line:
         _show_line(sentence, experiment, request, ready, unfolded, open_key)
     live_runs.show_results(experiment, shown)
+    components.page_top("form-top", f"{start.name} {st.session_state.get(preset.COPIES, 0)}" if start.name else "")
 
 
 def _show_heading(experiment: Experiment, used: set[str]) -> None:

@@ -14,7 +14,7 @@ from acenode.results import metric_format
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import components, labels, messages, navigation, player_first, recorded_choice, result_tabs, run_details
+from . import components, labels, messages, navigation, player_first, preset, recorded_choice, result_tabs, run_details
 from .labels import for_charts as for_charts
 from .services import services
 from .url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
@@ -165,6 +165,7 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
                     "Starts a new run with the same configuration")
         if not entry.busy and st.button("Repeat with changes", key=f"Repeat/{entry.id}", icon=":material/edit:",
                                         help="Copies the settings into the form above"):
+            st.session_state[preset.COPIES] = st.session_state.get(preset.COPIES, 0) + 1
             st.switch_page(navigation.experiment(entry.experiment), query_params={"from": entry.id})
     if entry.data_note:
         st.caption(messages.escape(f"Data: {entry.data_note}"))

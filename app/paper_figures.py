@@ -29,6 +29,7 @@ MAIN = {"ace": labels.PALETTE[1], "augmented": labels.PALETTE[2],
         **dict.fromkeys(("latent-ode", "gru-ode-bayes"), labels.PALETTE[0])}
 MAP_WIDTH = 170  # pixels
 ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
+TABLE_COUNTS = {"USHCN": "The table counts the first three observations after the cut; these curves go on to the end. "}
 
 
 def show(measured: Values) -> None:
@@ -52,8 +53,9 @@ def show_errors(measured: Values) -> None:
                 "train what is missing.", icon=":material/show_chart:")
         return
     note = next((line.unit_note for line in lines if line.unit_note), "")
+    counted = TABLE_COUNTS.get(name, "")
     st.caption("Mean squared error by the time of the predicted value, over all predicted points. Lines: mean over the "
-               f"runs. Bands: smallest to largest. {messages.escape(time_note(note))}")
+               f"runs. Bands: smallest to largest. {counted}{messages.escape(time_note(note))}")
     st.plotly_chart(errors(lines), key=f"paper/errors/{name}", config=CONFIG)
     drawn = {line.cell.key for line in lines}
     without = [cell.title for cell in cells if cell.key not in drawn]

@@ -16,6 +16,8 @@ from acenode.runs.catalogue import Entry
 from . import messages
 from .services import services
 
+COPIES = "preset/copies"  # how often a run's settings were copied into the form
+
 
 @dataclass(frozen=True)
 class Preset:

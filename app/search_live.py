@@ -109,7 +109,7 @@ def _now(trial: TrialRecord, measure: MetricFormat) -> str:
     entry = services().catalogue.entry(trial.run) if trial.run else None
     stage = "starting"
     if entry is not None and entry.state != "running":
-        stage = entry.state
+        stage = "waits for a worker" if entry.state == "queued" else entry.state
     elif entry is not None and entry.epochs:
         best = f", validation {measure.text(entry.best)}" if entry.best is not None else ""
         stage = f"epoch {min(entry.epoch + 1, entry.epochs)} of {entry.epochs}{best}"

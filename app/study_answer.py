@@ -28,7 +28,7 @@ def show(grid: StudyGrid) -> StudyReport | None:
         return None
     with st.spinner("Computing trivial references"):
         found = report(grid, study_references(grid, services().data_root))
-    for compared in found.answer.comparisons:
+    for compared in found.answer.findings:
         text = messages.escape(f"{compared.text[:1].upper()}{compared.text[1:]}")
         st.markdown(f":{COLOURS[compared.effect]}-badge[{WORDS[compared.effect]}] {text}")
     for note in found.answer.notes:

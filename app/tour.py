@@ -29,7 +29,7 @@ def show() -> None:
             _show_words(number, STEPS[number - 1])
         with picture, st.container(key=f"tour-step-{number}"):
             (_show_flow, _show_swap, _show_attended, _show_player, _show_kinds)[number - 1]()
-    components.tour_top("tour-top", number)
+    components.page_top("tour-top", number)
 
 
 def current() -> int:

@@ -29,7 +29,7 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
     st.header("Answer", anchor=False)
     with st.spinner("Computing last value, mean and regression"):
         evaluated = report(grid, study_references(grid, services().data_root))
-    for comparison in evaluated.answer.comparisons:
+    for comparison in evaluated.answer.findings:
         st.markdown(messages.escape(f"{comparison.text[:1].upper()}{comparison.text[1:]}."))
     for note in evaluated.answer.notes:
         st.markdown(messages.escape(note))

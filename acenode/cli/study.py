@@ -111,7 +111,7 @@ def show(options: Namespace) -> int:
     for line in lines:
         print("  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip())
     print()
-    for comparison in found.answer.comparisons:
+    for comparison in found.answer.findings:
         print(f"{comparison.text}.")
     for note in found.answer.notes:
         print(note)

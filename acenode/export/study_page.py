@@ -64,7 +64,7 @@ def played_runs(found: StudyReport) -> tuple[Repeat | None, dict[str, Entry]]:
 
 
 def _answer(found: StudyReport) -> str:
-    texts = [*(f"{compared.text}." for compared in found.answer.comparisons), *found.answer.notes]
+    texts = [*(f"{compared.text}." for compared in found.answer.findings), *found.answer.notes]
     return "".join(f"<p>{escape(text[:1].upper() + text[1:])}</p>" for text in texts)
 
 

@@ -56,5 +56,5 @@ def to_latex(found: StudyReport) -> str:
 
 def _sentences(found: StudyReport) -> list[str]:
     """Return the answer, a sentence for each group and each note."""
-    return [*(f"{compared.text[:1].upper()}{compared.text[1:]}." for compared in found.answer.comparisons),
+    return [*(f"{compared.text[:1].upper()}{compared.text[1:]}." for compared in found.answer.findings),
             *found.answer.notes]

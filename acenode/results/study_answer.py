@@ -48,26 +48,34 @@ class StudyAnswer:
     """What a study shows so far."""
 
     comparisons: tuple[Comparison, ...]  # of all groups but the baseline, in order
+    between: Comparison | None  # of the other two groups with each other, in a study of three
     best: str | None  # the group that is better than every other one; None if that cannot be told
     notes: tuple[str, ...]  # groups that are no better than a trivial reference, runs that are missing
     text: str  # all of it as sentences
 
+    @property
+    def findings(self) -> tuple[Comparison, ...]:
+        """All comparisons: those with the baseline first."""
+        return self.comparisons if self.between is None else (*self.comparisons, self.between)
+
     def comparison(self, name: str) -> Comparison | None:
-        """Return the comparison of a group, None for the baseline."""
+        """Return the comparison of a group with the baseline, None for the baseline."""
         return next((found for found in self.comparisons if found.name == name), None)
 
 
 def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> StudyAnswer:
     """Answer the question of a study with the runs that are finished."""
-    comparisons = tuple(compare(grid, row) for row in grid.rows if row is not grid.baseline)
+    others = [row for row in grid.rows if row is not grid.baseline]
+    comparisons = tuple(compare(grid, row, grid.baseline) for row in others)
+    between = compare(grid, *others) if len(others) == 2 and all(row.values for row in others) else None
     notes = [*_against_references(grid, references), *_missing(grid)]
-    sentences = [f"{_capital(found.text)}." for found in comparisons]
-    return StudyAnswer(comparisons, best_group(grid), tuple(notes), " ".join([*sentences, *notes]))
+    sentences = [f"{_capital(found.text)}." for found in (*comparisons, between) if found is not None]
+    return StudyAnswer(comparisons, between, best_group(grid), tuple(notes), " ".join([*sentences, *notes]))
 
 
-def compare(grid: StudyGrid, row: GridRow) -> Comparison:
-    """Compare a group with the baseline by the seeds and folds that both have."""
-    return compare_values(row, grid.baseline, grid.measure, grid.study.repeats,
+def compare(grid: StudyGrid, row: GridRow, other: GridRow) -> Comparison:
+    """Compare two groups by the seeds and folds that both have."""
+    return compare_values(row, other, grid.measure, grid.study.repeats,
                           lambda n: repeats_word(grid.study, n), folds=bool(grid.study.folds))
 
 
@@ -104,6 +112,9 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
     if not any(differences):
         return Comparison(name, "unknown", n, difference, interval,
                           text=f"{name} makes no difference: equal to {baseline.name} in {seeds}")
+    if n < MIN_RUNS and (interval[0] > 0 or interval[1] < 0):
+        text = f"{name}: cannot be told with {seeds}: at least {MIN_RUNS} are required, whatever the interval ({size})"
+        return Comparison(name, "unknown", n, difference, interval, MIN_RUNS - n, text)
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
     words = f"more than {MOST_PAIRS:,}" if more is None else f"about {more} more"

@@ -98,3 +98,18 @@ def test_a_recorded_run_of_ace_opens_with_little_to_load(entry: Any, chrome: Any
     assert sum(sizes) < MAX_BYTES
     assert "recorded" in tab.page.inner_text(".ace-player header")
     tab.close()
+
+
+@pytest.mark.long
+def test_the_form_comes_into_view_when_a_runs_settings_are_copied(chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served).open("mnist")
+    wait_for_player(tab.page)
+    button = tab.page.get_by_role("button", name="Repeat with changes").first
+    for _ in range(2):  # the second time the form is open already
+        button.scroll_into_view_if_needed()
+        tab.page.mouse.wheel(0, 600)
+        tab.until("document.querySelector('h1').getBoundingClientRect().top < 0")
+        button.click()
+        tab.page.get_by_text("The form has the settings of").wait_for()
+        tab.until("document.querySelector('h1').getBoundingClientRect().top >= 0")
+    tab.close()

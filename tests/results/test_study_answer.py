@@ -74,12 +74,22 @@ def test_two_seeds_never_suffice_and_the_answer_says_how_many_would() -> None:
     assert found.best is None
     clear = answer(grid({0: [0.90, 0.90], 2: [0.10, 0.11]})).comparisons[0]
     assert (clear.effect, clear.more) == ("unknown", 1)
-    assert "cannot be told with 2 seeds: about 1 more would be needed" in clear.text
+    assert "cannot be told with 2 seeds: at least 3 are required, whatever the interval (accuracy" in clear.text
     # differences 0.02 and 0.00: mean 0.01, deviation 0.01·√2; |d| > t(n−1)·√2·|d|/√n first at n = 11
     open_ = answer(grid({0: [0.92, 0.90], 2: [0.90, 0.90]})).comparisons[0]
     assert open_.more == 9
     assert open_.text == ("evolving attention: cannot be told with 2 seeds: about 9 more would be needed (accuracy "
                           "+1.00 point against no attention, 95% interval −11.71 to +13.71)")
+
+
+def test_in_a_study_of_three_groups_the_two_others_are_compared_too() -> None:
+    found = answer(grid({0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}))
+    assert found.between is not None
+    assert found.between.difference == pytest.approx((0.06 + 0.06 + 0.05) / 3)
+    assert found.between.text.startswith("evolving attention helps: accuracy +5.67 points against fixed attention")
+    assert found.between.text[1:] in found.text
+    assert found.findings == (*found.comparisons, found.between)
+    assert answer(grid({0: [0.91], 2: [0.90]})).between is None  # fixed attention is not measured
 
 
 def test_one_seed_and_no_seed_have_no_interval() -> None:

@@ -1,14 +1,15 @@
-// Scroll to the top of the page when the tour shows another step, unless its title is in view already.
+// Scroll to the top of the page when something else is shown there, unless its title is in view already.
 //
 //   mount(element, data) → { update(data), destroy() }
-//   data = { step }
+//   data = { shown }, any text or number; an empty one never scrolls
 
 export function mount(element, data) {
-  let { step } = data;
+  let { shown } = data;
   return {
     update(next) {
-      if (next.step === step) return;
-      step = next.step;
+      if (next.shown === shown) return;
+      shown = next.shown;
+      if (!shown) return;
       const title = document.querySelector(".stMain h1");
       if (title && title.getBoundingClientRect().top < 0) document.querySelector(".stMain").scrollTo({ top: 0 });
     },
