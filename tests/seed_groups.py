@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from acenode import experiments
-from acenode.accelerate.many_seeds.group import SeedGroup, make_passes
 from acenode.backend import Backend
+from acenode.execution.seed_group import SeedGroup, make_passes
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import torch
 
-from acenode.accelerate.many_seeds.group import Seat, unstackable_reason
-from acenode.accelerate.many_seeds.group import fallback_line as seeds_fallback_line
 from acenode.backend import ACCELERATED, Backend
+from acenode.execution.seed_group import Seat, unstackable_reason
+from acenode.execution.seed_group import fallback_line as seeds_fallback_line
 from acenode.ode.options import Solver
 from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask, Task

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from acenode import experiments
-from acenode.accelerate.many_seeds.group import Seat
 from acenode.backend import Backend
 from acenode.config import Config
 from acenode.errors import SolveError, UserError, is_out_of_memory
@@ -27,6 +26,7 @@ from acenode.execution.engine_choice import choose_engine, take_seat
 from acenode.execution.environment import describe, device_of, device_title, run_context, warnings_logged
 from acenode.execution.gpu_choice import chosen_device
 from acenode.execution.run_listener import Progress, RunListener
+from acenode.execution.seed_group import Seat
 from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
 from acenode.runs.store import Run, RunStore

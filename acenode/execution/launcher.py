@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from acenode.accelerate.many_seeds.group import Seat, SeedGroup, fallback_line
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
@@ -26,6 +25,7 @@ from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, device_n
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
+from acenode.execution.seed_group import Seat, SeedGroup, fallback_line
 from acenode.execution.seed_groups import MAX_SEEDS, separate_reason, without_seed
 from acenode.runs.heartbeat import RENEW_SECONDS, touch
 from acenode.runs.lock import is_locked

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from acenode import experiments
-from acenode.accelerate.many_seeds.group import NO_LAYER, NOT_PIECEWISE, ON_A_GPU, OTHER_STEPS, RUNNING_AVERAGES
 from acenode.config import Config
 from acenode.config.groups import ImageNetwork, SolverSettings
+from acenode.execution.seed_group import NO_LAYER, NOT_PIECEWISE, ON_A_GPU, OTHER_STEPS, RUNNING_AVERAGES
 
 MAX_SEEDS = 8  # in one computation; their models and optimisers are in memory at the same time
 

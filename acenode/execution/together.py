@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from acenode.accelerate.many_seeds.group import Seat, SeedGroup, fallback_line
 from acenode.errors import UserError
 from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, execute
+from acenode.execution.seed_group import Seat, SeedGroup, fallback_line
 from acenode.execution.seed_groups import MAX_SEEDS, separate_reason
 from acenode.runs.store import Run
 

@@ -12,11 +12,11 @@ from quick_settings import quick_settings
 from seed_groups import digit_trainer
 
 from acenode import experiments
-from acenode.accelerate.many_seeds.group import Seat, fallback_line, unstackable_reason
 from acenode.config import Config
 from acenode.execution import launcher as launcher_module
 from acenode.execution.environment import device_of
 from acenode.execution.launcher import Launcher
+from acenode.execution.seed_group import Seat, fallback_line, unstackable_reason
 from acenode.execution.seed_groups import separate_reason
 from acenode.runs.store import Run, RunStore
 

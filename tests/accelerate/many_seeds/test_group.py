@@ -11,8 +11,8 @@ from problems import relative
 from seed_groups import digit_trainer, iterate, iterate_together
 
 from acenode import SolveError
-from acenode.accelerate.many_seeds.group import make_passes, unstackable_reason
 from acenode.backend import Backend
+from acenode.execution.seed_group import make_passes, unstackable_reason
 from acenode.training.trainer import Trainer
 
 CPU = torch.device("cpu")

@@ -15,8 +15,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from acenode.accelerate.many_seeds import kernel_steps
-from acenode.accelerate.many_seeds.kernel_pass import KernelPasses
 from acenode.backend import ACCELERATED, Backend
 from acenode.errors import SolveError
 from acenode.ode.options import Solver
@@ -64,6 +62,9 @@ def make_passes(tasks: Sequence[PiecewiseTask], backend: Backend) -> Passes | No
     Stacked tensors (`StackedPasses`) take longer on a processor than one seed after another: they are the plain version
     that the kernel is tested against.
     """
+    from acenode.accelerate.many_seeds import kernel_steps
+    from acenode.accelerate.many_seeds.kernel_pass import KernelPasses
+
     return KernelPasses(tasks) if kernel_steps.supports(tasks[0].layer, backend) else None
 
 
