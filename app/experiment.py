@@ -15,7 +15,19 @@ from acenode.errors import UserError
 from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
 
-from . import ablations, components, estimates, form, full_data, labels, live_runs, messages, preset, study_links
+from . import (
+    ablations,
+    components,
+    estimates,
+    form,
+    full_data,
+    labels,
+    live_runs,
+    messages,
+    preset,
+    shown_runs,
+    study_links,
+)
 from .form import FormValues
 
 METHODS_PER_ROW = 5
@@ -36,7 +48,7 @@ def show(name: str) -> None:
     experiment = experiments.get(name)
     heading = st.container(gap="xsmall")
     with st.container():  # a container each, so that a notice that comes or goes does not rebuild the player
-        shown = live_runs.chosen(experiment)
+        shown = shown_runs.chosen(experiment)
         start = preset.read(experiment)
     line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="form-line")
     open_key = f"unfolded/{experiment.name}/{start.name}"

@@ -14,13 +14,10 @@ from acenode.results import metric_format
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import components, labels, messages, navigation, player_first, preset, recorded_choice, result_tabs, run_details
+from . import components, labels, messages, navigation, player_first, preset, result_tabs, run_details, shown_runs
 from .labels import for_charts as for_charts
 from .services import services
-from .url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
 
-MAX_RUNS = 8  # on one page
-TRIALS = "shown/trials"  # session key: trials of searches can be chosen as well
 START = 0.6  # of the time that the player shows at first: attention has moved by then
 
 
@@ -43,62 +40,8 @@ def start(experiment: Experiment, configs: list[Config]) -> None:
 
 def select(experiment: Experiment, ids: list[str]) -> None:
     """Show these runs at the page's next rerun, and scroll to them."""
-    counter = f"asked/{experiment.name}"
-    st.session_state[counter] = st.session_state.get(counter, 0) + 1
-    st.session_state[_selection_key(experiment)] = ids[:MAX_RUNS]  # these train first
+    shown_runs.ask_for(experiment, ids)
     st.session_state["scroll"] = ",".join(ids)
-
-
-def _selection_key(experiment: Experiment) -> str:
-    """Return the key of the widget that holds the shown runs.
-
-    The key changes whenever the page selects runs itself. Otherwise a value of the old widget that the browser has
-    already sent would undo the selection.
-    """
-    count = st.session_state.get(f"asked/{experiment.name}", 0)
-    return f"shown/{experiment.name}" + (f"/{count}" if count else "")
-
-
-def chosen(experiment: Experiment) -> list[Entry]:
-    """Return the runs to show: those of the selection or of the URL, or else `first_choice`.
-
-    Runs in the URL that do not exist here are named in a warning.
-    """
-    entries = _entries(experiment)
-    key = _selection_key(experiment)
-    wanted = [] if key in st.session_state else linked_runs()
-    warn_about_missing(wanted, entries, f"among the runs of {experiment.title} here")
-    if key not in st.session_state:
-        st.session_state[key] = [n for n in wanted if n in entries][:MAX_RUNS] or first_choice(list(entries.values()))
-    elif deleted := [n for n in st.session_state[key] if n not in entries]:
-        st.caption(f"Deleted: {messages.escape(', '.join(deleted))[:300]}")
-        st.session_state[key] = [n for n in st.session_state[key] if n in entries]
-    return [entries[n] for n in st.session_state[key]]
-
-
-def first_choice(entries: list[Entry]) -> list[str]:
-    """Return the runs that a page opens with, newest entries first.
-
-    In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
-    newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, the
-    one that `recorded_choice` puts first. Trials of a search are shown only if there is nothing else.
-    """
-    entries = [e for e in entries if not e.search] or entries
-    running = [e.id for e in entries if e.state == "running" and not e.recorded]
-    queued = [e.id for e in entries if e.state == "queued" and not e.recorded]
-    own = [e for e in entries if not e.recorded and e.state != "unreadable"]
-    if running or queued:
-        return running[:MAX_RUNS] or queued[-1:]
-    if own:
-        return [next((e for e in own if e.state == "finished"), own[0]).id]
-    recorded = [e for e in entries if e.recorded]
-    best = min(recorded, default=None, key=lambda e: (
-        e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving", recorded_choice.rank(e)))
-    return [best.id] if best else []
-
-
-def _entries(experiment: Experiment) -> dict[str, Entry]:
-    return {e.id: e for e in services().catalogue.entries() if e.experiment == experiment.name}
 
 
 def show_player(experiment: Experiment, shown: list[Entry]) -> None:
@@ -111,7 +54,7 @@ def show_player(experiment: Experiment, shown: list[Entry]) -> None:
         if shown:
             with player_first.before_the_rest(experiment.name, [entry.id for entry in shown]):
                 components.player("player", for_charts(shown), START, scroll=st.session_state.pop("scroll", None))
-        elif _entries(experiment):
+        elif shown_runs.entries_of(experiment):
             st.info("Choose a run to see its player, curves and results.", icon=":material/touch_app:")
         else:
             st.info("No runs of this experiment yet. Press **Train**: the sample needs no download. The player and "
@@ -120,7 +63,7 @@ def show_player(experiment: Experiment, shown: list[Entry]) -> None:
 
 def show_results(experiment: Experiment, shown: list[Entry]) -> None:
     """Show scores, controls, curves and charts of runs."""
-    entries = _entries(experiment)
+    entries = shown_runs.entries_of(experiment)
     if not entries:
         return
     with st.container():
@@ -130,23 +73,11 @@ def show_results(experiment: Experiment, shown: list[Entry]) -> None:
                     _show_controls(experiment, entry)
                     result_tabs.show_numbers(entry)
                     run_details.warn_if_changed(entry)
-    _choose(entries, _selection_key(experiment))
+    shown_runs.show_choice(experiment, entries)
     if shown:
         metric = metric_format.of(experiment.metric.name, experiment.name)
         components.curves("curves", for_charts(shown), metric)
         result_tabs.show(shown, "watch")
-
-
-def _choose(entries: dict[str, Entry], key: str) -> None:
-    """Ask which runs to show, which the URL keeps."""
-    trials, chosen = sum(bool(entry.search) for entry in entries.values()), st.session_state[key]
-    with_trials = trials and st.session_state.get(TRIALS, False)
-    offered = [n for n, entry in entries.items() if with_trials or not entry.search or n in chosen]
-    # the labels do not contain the state: Streamlit would lose the selection when it changes
-    keep_in_url(st.multiselect("Runs shown", offered, key=key, max_selections=MAX_RUNS, on_change=forget_missing,
-                               format_func=lambda n: labels.label(entries[n])))
-    if trials:
-        st.checkbox(f"Offer trials of searches as well ({trials:,})", key=TRIALS)
 
 
 def _show_controls(experiment: Experiment, entry: Entry) -> None:
@@ -186,7 +117,7 @@ def _state(entry: Entry) -> str:
 
 
 def _run_again(experiment: Experiment, run: Run) -> None:
-    select(experiment, [*st.session_state.get(_selection_key(experiment), []), services().launcher.retry(run).id])
+    select(experiment, [*shown_runs.selected(experiment), services().launcher.retry(run).id])
 
 
 def _button(title: str, icon: str, entry: Entry, action: Callable[[Run], None], help: str) -> None:

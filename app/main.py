@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import streamlit as st
-from acenode_app import components, messages, navigation
+from acenode_app import components, messages, navigation, shown_runs
 from acenode_app.services import refuse_unguarded, services
 from acenode_app.url_state import forget_missing
 
@@ -21,6 +21,7 @@ with st.sidebar:
     components.active_runs("now", {entry.id: entry.state for entry in services().catalogue.busy_entries()})
 if st.session_state.get("page") != page.url_path:
     forget_missing()
+    shown_runs.forget_others(page.url_path)
 st.session_state["page"] = page.url_path
 try:
     services().store.check_readable()

@@ -59,28 +59,33 @@ def _show_recorded(entry: Entry) -> None:
 
 def _show_annotations(entry: Entry) -> None:
     """Show notes and tags, to edit."""
-    _load_annotations(entry)
+    notes_key, tags_key = _annotation_keys(entry)
     known = sorted({t for e in services().catalogue.entries() for t in e.tags})
-    st.text_area("Notes", key=f"notes/{entry.id}", max_chars=notes.MAX_NOTES, on_change=_save_annotations,
-                 args=(entry.id,))
-    st.multiselect("Tags", known, accept_new_options=True, key=f"tags/{entry.id}", on_change=_save_annotations,
-                   args=(entry.id,), placeholder="Choose or type a tag")
+    args = (entry.id, notes_key, tags_key)
+    st.text_area("Notes", entry.notes, key=notes_key, max_chars=notes.MAX_NOTES, on_change=_save_annotations, args=args)
+    st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key, on_change=_save_annotations,
+                   args=args, placeholder="Choose or type a tag")
 
 
-def _load_annotations(entry: Entry) -> None:
-    """Fill the widgets from the run's folder when they are new, or when another session has changed the notes."""
-    is_new = f"notes/{entry.id}" not in st.session_state  # Streamlit drops the state of widgets that were not shown
-    if is_new or st.session_state.get(f"loaded/{entry.id}") != (entry.notes, entry.tags):
-        st.session_state[f"loaded/{entry.id}"] = (entry.notes, entry.tags)
-        st.session_state[f"notes/{entry.id}"] = entry.notes
-        st.session_state[f"tags/{entry.id}"] = list(entry.tags)
+def _annotation_keys(entry: Entry) -> tuple[str, str]:
+    """Return the keys of the widgets for notes and tags. They change, and so the widgets start anew with the content
+    of the run's folder, when that is something else: another session has changed it, or it could not be saved.
+
+    The content is the widgets' default and not set in the session, since Streamlit sends a set value once: a page that
+    is rerun meanwhile would take the empty widgets for an edit and save that.
+    """
+    count = st.session_state.setdefault(f"annotations/{entry.id}", 0)
+    notes_key, tags_key = f"notes/{entry.id}/{count}", f"tags/{entry.id}/{count}"
+    shown = st.session_state.get(notes_key, entry.notes), tuple(st.session_state.get(tags_key, entry.tags))
+    if shown == (entry.notes, tuple(entry.tags)):
+        return notes_key, tags_key
+    st.session_state[f"annotations/{entry.id}"] = count + 1
+    return f"notes/{entry.id}/{count + 1}", f"tags/{entry.id}/{count + 1}"
 
 
-def _save_annotations(run_id: str) -> None:
+def _save_annotations(run_id: str, notes_key: str, tags_key: str) -> None:
     """Write notes and tags to the run's folder. Only an edit writes: sessions do not overwrite each other."""
     try:
-        notes.write_notes(services().store.open(run_id), st.session_state[f"notes/{run_id}"],
-                          st.session_state[f"tags/{run_id}"])
+        notes.write_notes(services().store.open(run_id), st.session_state[notes_key], st.session_state[tags_key])
     except (UserError, OSError) as error:
         messages.notify(error)
-    st.session_state.pop(f"loaded/{run_id}", None)

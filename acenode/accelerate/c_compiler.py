@@ -13,8 +13,11 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 
 from acenode import files
 from acenode.files import user_cache
@@ -27,6 +30,32 @@ FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-tra
 # the first set that the compiler accepts is used
 OPTIONAL_FLAGS: list[list[str]] = [["-march=native", "-fopenmp"], ["-fopenmp"], ["-march=native"], []]
 TIMEOUT = 120.0  # seconds for the compiler
+
+
+class Kernel:
+    """A C file that is compiled and loaded when it is first needed. Threads may share one.
+
+    Args:
+        source: the file.
+        job: the struct to which its functions take a pointer.
+        functions: their names.
+    """
+
+    def __init__(self, source: Path, job: type[ctypes.Structure], functions: Sequence[str]) -> None:
+        self.source, self.job, self.functions = source, job, functions
+        self._lock = Lock()
+
+    def load(self) -> ctypes.CDLL | None:
+        """Return the library, or None if there is no compiler that can compile it."""
+        with self._lock:
+            return self._library
+
+    @cached_property
+    def _library(self) -> ctypes.CDLL | None:
+        found = library(self.source)
+        for name in self.functions if found is not None else ():
+            getattr(found, name).argtypes = [ctypes.POINTER(self.job)]
+        return found
 
 
 def library(source: Path) -> ctypes.CDLL | None:

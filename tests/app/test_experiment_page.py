@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from acenode_app import estimates, labels, live_runs
+from acenode_app import estimates, labels, shown_runs
 from acenode_app.services import Services
 from conftest import RunFolder, config
 from streamlit.testing.v1 import AppTest
@@ -50,9 +50,9 @@ def test_own_runs_come_before_recorded_ones(run_folder: RunFolder) -> None:
     run_folder.finished()
     entries = run_folder.services.catalogue.entries()
     recorded = [replace(e, id=f"recorded-{e.seed}", recorded=True, created=9e9) for e in entries if e.method == "ace"]
-    assert live_runs.first_choice([*recorded, *entries]) == [entries[0].id]
-    assert live_runs.first_choice(recorded) == ["recorded-0"]
-    assert live_runs.first_choice([]) == []
+    assert shown_runs.first_choice([*recorded, *entries]) == [entries[0].id]
+    assert shown_runs.first_choice(recorded) == ["recorded-0"]
+    assert shown_runs.first_choice([]) == []
 
 
 def trial_of(services: Services, seed: int) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from acenode_app import live_runs, recorded_player, recorded_results
+from acenode_app import recorded_player, recorded_results, shown_runs
 from catalogue_entries import entry
 
 from acenode.results.paper_tables import CELLS
@@ -55,8 +55,8 @@ def test_default_settings_are_played_rather_than_changed_ones(tmp_path: Path) ->
     short, long = (recorded(tmp_path, "physionet", seed=seed, snapshots=n) for seed, n in ((0, 1), (1, 6)))
     entries = [changed, short, long]
     assert recorded_player.examples(entries)[0].runs["evolving"] == long
-    assert live_runs.first_choice(entries) == [long.id]
-    assert live_runs.first_choice([changed, short]) == [short.id]
+    assert shown_runs.first_choice(entries) == [long.id]
+    assert shown_runs.first_choice([changed, short]) == [short.id]
 
 
 @pytest.mark.parametrize("partial", [False, True])

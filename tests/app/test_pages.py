@@ -238,7 +238,7 @@ def test_notes_are_saved_and_never_interpreted(page: Page, run_folder: RunFolder
     run = run_folder.finished()[0]
     evil = "<script>alert(1)</script> **x** ![i](http://nowhere)"
     app = page("runs", runs=run.id)
-    app.text_area(key=f"notes/{run.id}").set_value(evil).run()
+    app.text_area(key=f"notes/{run.id}/0").set_value(evil).run()
     no_exception(app)
     entry = services.catalogue.entry(run.id)
     assert entry is not None

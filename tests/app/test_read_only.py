@@ -89,5 +89,5 @@ def test_training_and_changes_are_refused_in_words(runs: list[Run], services: Se
     assert main(["resume", runs[-1].id, "--runs", str(services.store.root)]) == 2
     assert "Read-only file system" in capsys.readouterr().err
     app = page("runs", runs=runs[0].id)
-    app.text_area(key=f"notes/{runs[0].id}").set_value("new").run()
+    app.text_area(key=f"notes/{runs[0].id}/0").set_value("new").run()
     no_exception(app)

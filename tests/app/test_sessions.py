@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from acenode_app.labels import label
 from acenode_app.services import Services
 from conftest import RunFolder, config
 from streamlit.testing.v1 import AppTest
@@ -13,6 +14,7 @@ from test_pages import field, no_exception, page_text
 from acenode import experiments
 from acenode.bench.synthetic_runs import finished_runs
 from acenode.execution.execute import create
+from acenode.runs.notes import write_notes
 
 Page = Callable[..., AppTest]
 
@@ -29,18 +31,18 @@ def go(app: AppTest, name: str, **query: str) -> AppTest:
 def test_sessions_share_notes(page: Page, run_folder: RunFolder, services: Services) -> None:
     run = run_folder.finished()[0]
     first, second = page("runs", runs=run.id), page("runs", runs=run.id)
-    second.text_area(key=f"notes/{run.id}").set_value("seen by both").run()
+    second.text_area(key=f"notes/{run.id}/0").set_value("seen by both").run()
     no_exception(first.run())  # as when any run changes its state
     entry = services.catalogue.entry(run.id)
     assert entry is not None
     assert entry.notes == "seen by both"
-    assert first.text_area(key=f"notes/{run.id}").value == "seen by both"
+    assert first.text_area(key=f"notes/{run.id}/1").value == "seen by both"
 
 
 def test_tags_are_stripped(page: Page, run_folder: RunFolder, services: Services) -> None:
     run = run_folder.finished()[0]
     app = page("runs", runs=run.id)
-    app.multiselect(key=f"tags/{run.id}").set_value([" good "]).run()
+    app.multiselect(key=f"tags/{run.id}/0").set_value([" good "]).run()
     no_exception(app)
     entry = services.catalogue.entry(run.id)
     assert entry is not None
@@ -110,10 +112,10 @@ def test_metric_name_is_never_interpreted_as_markup(page: Page, run_folder: RunF
 def test_notes_are_shown_again_after_visiting_another_page(page: Page, run_folder: RunFolder) -> None:
     first, second = run_folder.finished()[:2]
     app = page("runs", runs=first.id)
-    app.text_area(key=f"notes/{first.id}").set_value("keep me").run()
+    app.text_area(key=f"notes/{first.id}/0").set_value("keep me").run()
     app = go(app, "compare")
     app = go(app, "runs", runs=first.id)
-    assert app.text_area(key=f"notes/{first.id}").value == "keep me"
+    assert app.text_area(key=f"notes/{first.id}/0").value == "keep me"
     assert second.path.exists()
 
 
@@ -124,3 +126,19 @@ def test_training_settings_survive_a_change_of_method(page: Page) -> None:
     no_exception(app.run())
     assert field(app, "number_input", "epochs").value == 2  # type: ignore[attr-defined]
     assert not [w for w in app.text_input if "/penalty_weight/" in (w.key or "")]
+
+
+def test_widgets_are_sent_with_their_content_each_time(page: Page, run_folder: RunFolder, services: Services) -> None:
+    """A browser that missed a message, since the page was rerun meanwhile, must not take a widget for empty."""
+    run = run_folder.finished()[0]
+    write_notes(run, "keep me", ["good"])
+    entry = services.catalogue.entry(run.id)
+    assert entry is not None
+    shown, details = page("mnist", runs=run.id), page("runs", runs=run.id)
+    for _ in range(2):
+        selection = shown.multiselect(key="shown/mnist").proto
+        assert [selection.options[i] for i in selection.default] == [label(entry)]
+        assert details.text_area(key=f"notes/{run.id}/0").proto.default == "keep me"
+        tags = details.multiselect(key=f"tags/{run.id}/0").proto
+        assert [tags.options[i] for i in tags.default] == ["good"]
+        shown, details = no_exception(shown.run()), no_exception(details.run())

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from acenode.accelerate import c_compiler
+from acenode.accelerate.c_compiler import Kernel
 from acenode.accelerate.gru_ode_bayes.packed import PackedWeights, PassPlan
 from acenode.backend import Backend
 from acenode.data.schedule import ScheduledPoints
 
-SOURCE = Path(__file__).parent / "kernel" / "jump.c"
 WEIGHTS, WEIGHTS_WITH_ATTENTION = 11, 15  # number of packed weights
 BLOCK, BLOCK_WITH_ATTENTION = 16, 8  # series that advance together
 WINDOW = 16  # rows, without attention
 SAVE_LIMIT = 2.5e9  # bytes of g's gates that are saved; beyond it the backward pass recomputes them
 MAX_LANES = 8  # floats of a vector register, at most
-_lock = Lock()
 
 
 class CPoints(ctypes.Structure):
@@ -46,9 +42,12 @@ class CPass(ctypes.Structure):
                 ("d_weights", ctypes.c_void_p * WEIGHTS_WITH_ATTENTION)]
 
 
+KERNEL = Kernel(Path(__file__).parent / "kernel" / "jump.c", CPass, ("pass_forward", "pass_backward"))
+
+
 def available(backend: Backend) -> bool:
     """Return True if the compiled pass can be used; compiles it the first time."""
-    return backend.accelerated and backend.compile_c and _kernel() is not None
+    return backend.accelerated and backend.compile_c and KERNEL.load() is not None
 
 
 def supports(plan: PassPlan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor | None, ...]) -> bool:
@@ -57,19 +56,6 @@ def supports(plan: PassPlan, h0: Tensor, a0: Tensor | None, weights: tuple[Tenso
     return (len(weights) == (WEIGHTS if a0 is None else WEIGHTS_WITH_ATTENTION) and plan.x.shape[1] > 0
             and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in tensors)
             and available(plan.backend))
-
-
-def _kernel() -> ctypes.CDLL | None:
-    with _lock:
-        return _compiled()
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> ctypes.CDLL | None:
-    kernel = c_compiler.library(SOURCE)
-    for name in ("pass_forward", "pass_backward") if kernel is not None else ():
-        getattr(kernel, name).argtypes = [ctypes.POINTER(CPass)]
-    return kernel
 
 
 class CompiledPass:
@@ -128,7 +114,7 @@ class CompiledPass:
             if d is not None:
                 job.needed |= 1 << i
                 job.d_weights[i] = d.data_ptr()
-        if getattr(_kernel(), name)(job):
+        if getattr(KERNEL.load(), name)(job):
             raise MemoryError("there is no memory left for a pass over the series")
 
 

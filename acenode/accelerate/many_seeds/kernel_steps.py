@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from acenode.accelerate import c_compiler
+from acenode.accelerate.c_compiler import Kernel
 from acenode.accelerate.many_seeds.field_layout import CField, FieldLayout
 from acenode.attention import Elementwise
 from acenode.backend import Backend
@@ -20,11 +18,9 @@ from acenode.node import ACENODE, NODE
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
 
-SOURCE = Path(__file__).parent / "kernel" / "steps.c"
 MAX_STAGES = 16
 CHUNKS = 4  # of a seed's samples, whose gradients are summed apart
 MAX_BYTES = 1.5e9  # that the steps of several seeds keep for their gradient
-_lock = Lock()
 
 
 class CJob(ctypes.Structure):
@@ -40,6 +36,10 @@ class CJob(ctypes.Structure):
                                                        "k1", "kept", "squares", "dy", "dk", "gradients"))]
 
 
+KERNEL = Kernel(Path(__file__).parent / "kernel" / "steps.c", CJob,
+                ("step_first", "step_attempt", "step_attempt_back", "step_first_back"))
+
+
 def supports(layer: Any, backend: Backend) -> bool:
     """Return True if the kernel can integrate a layer: convolutional fields, an adaptive method, and a C compiler."""
     solver = getattr(layer, "solver", None)
@@ -48,7 +48,7 @@ def supports(layer: Any, backend: Backend) -> bool:
     tableau = TABLEAUS.get(solver.method)
     if tableau is None or not (tableau.adaptive and tableau.fsal and len(tableau.a) < MAX_STAGES):
         return False
-    kernel = _kernel()
+    kernel = KERNEL.load()
     if kernel is None:
         return False
     fields = [layer.f]
@@ -62,19 +62,6 @@ def supports(layer: Any, backend: Backend) -> bool:
     elif not isinstance(layer, NODE):
         return False
     return all(FieldLayout.supports(field, kernel.lanes()) for field in fields)
-
-
-def _kernel() -> ctypes.CDLL | None:
-    with _lock:
-        return _compiled()
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> ctypes.CDLL | None:
-    kernel = c_compiler.library(SOURCE)
-    for name in ("first", "attempt", "attempt_back", "first_back") if kernel is not None else ():
-        getattr(kernel, f"step_{name}").argtypes = [ctypes.POINTER(CJob)]
-    return kernel
 
 
 class KeptTooMuchError(Exception):
@@ -144,7 +131,7 @@ class KernelSteps:
         own = {"parameters": self.parameters, "gradients": self.gradients, "squares": self.squares}
         for key, value in (own | numbers | tensors).items():
             setattr(self.job, key, value.data_ptr())
-        kernel = _kernel()
+        kernel = KERNEL.load()
         assert kernel is not None
         if getattr(kernel, f"step_{name}")(self.job):
             raise MemoryError("there is no memory left for a step")

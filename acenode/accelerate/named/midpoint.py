@@ -9,29 +9,25 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate import c_compiler
+from acenode.accelerate.c_compiler import Kernel
 from acenode.backend import COMPILED_C, Backend
 from acenode.data.named_midpoint import MidpointInputs, MidpointStates
 from acenode.device.torch_private import transforms_active
 
-SOURCE = Path(__file__).parent / "kernel" / "midpoint.c"
 WEIGHTS = 14
 WEIGHTS_OF_F = 7  # the first of them
 BLOCK_ROWS = 32  # rows of h, a row for each variable, that advance together
 SAVE_LIMIT = 1e9  # bytes of hidden layers that are saved; beyond it the backward pass recomputes them
 LEAST = -1e30  # entries that pad the rows of a
 NO_ATTENTION, FIXED, EVOLVING = range(3)
-_lock = Lock()
 
 
 class CSolve(ctypes.Structure):
@@ -44,6 +40,9 @@ class CSolve(ctypes.Structure):
                 *((name, ctypes.c_void_p) for name in ("h", "k", "a_saved", "z1_saved", "z2_saved", "failed", "d_h",
                                                        "d_k", "d_h0")),
                 ("d_weights", ctypes.c_void_p * WEIGHTS)]
+
+
+KERNEL = Kernel(Path(__file__).parent / "kernel" / "midpoint.c", CSolve, ("solve_forward", "solve_backward"))
 
 
 @dataclass(frozen=True)
@@ -90,18 +89,7 @@ def _supports(inputs: MidpointInputs) -> bool:
 
 
 def _kernel(backend: Backend) -> ctypes.CDLL | None:
-    if not (backend.accelerated and backend.compile_c):
-        return None
-    with _lock:
-        return _compiled()
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> ctypes.CDLL | None:
-    kernel = c_compiler.library(SOURCE)
-    for name in ("solve_forward", "solve_backward") if kernel is not None else ():
-        getattr(kernel, name).argtypes = [ctypes.POINTER(CSolve)]
-    return kernel
+    return KERNEL.load() if backend.accelerated and backend.compile_c else None
 
 
 def _up(n: int, lanes: int) -> int:

@@ -148,7 +148,7 @@ def test_a_run_knows_that_c_integrates_its_series():
 
 @pytest.mark.parametrize("backend", [Backend(compile_c=False), ACCELERATED])
 def test_without_a_compiler_the_plain_model_is_used(backend, monkeypatch):
-    monkeypatch.setattr(midpoint, "_compiled", lambda: None)
+    monkeypatch.setattr(midpoint.KERNEL, "load", lambda: None)
     batch = batch_of(dtype=torch.float32)
     expected = build(dtype=torch.float32)(batch).x
     assert torch.equal(build(dtype=torch.float32, backend=backend)(batch).x, expected)
