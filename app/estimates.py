@@ -13,6 +13,7 @@ import streamlit as st
 from acenode.config import Config
 from acenode.execution.estimate import estimate, measured
 from acenode.execution.iteration_time import time_aside
+from acenode.runs.store import Run
 
 from . import labels
 from .services import services
@@ -100,6 +101,18 @@ def known_seconds() -> Callable[[Config], float | None]:
         return found.seconds(config) if found else _timed.get(config, (None, ""))[0]
 
     return lambda config: seconds(replace(config, seed=0))
+
+
+def seconds_until_start(run: Run) -> float | None:
+    """Return in how many seconds a queued run starts, or None if a run before it has no known time."""
+    launcher, known = services().launcher, known_seconds()
+    busy = {entry.id: entry for entry in services().catalogue.busy_entries()}
+    left = [busy[name].seconds_left for name in launcher.active() if name in busy]
+    queue = launcher.queue()
+    before = queue[:queue.index(run.id)] if run.id in queue else []
+    times = [*left, *(known(busy[name].run.config()) for name in before if name in busy)]
+    found = [seconds for seconds in times if seconds is not None]
+    return sum(found) / launcher.workers(run.config().device) if len(found) == len(times) else None
 
 
 def _time_in_background(configs: list[Config]) -> None:

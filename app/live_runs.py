@@ -14,7 +14,18 @@ from acenode.results import metric_format
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import components, labels, messages, navigation, player_first, preset, result_tabs, run_details, shown_runs
+from . import (
+    components,
+    estimates,
+    labels,
+    messages,
+    navigation,
+    player_first,
+    preset,
+    result_tabs,
+    run_details,
+    shown_runs,
+)
 from .labels import for_charts as for_charts
 from .services import services
 
@@ -88,6 +99,9 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
         if entry.busy:
             _button("Stop", "stop", entry, services().launcher.stop,
                     "Writes a checkpoint after the current iteration")
+        if _place(entry):
+            _button("Run next", "vertical_align_top", entry, lambda run: services().launcher.move(run, 0),
+                    "Puts it before the other queued runs")
         if entry.state in ("stopped", "failed", "interrupted") and not entry.recorded:
             _button("Resume", "play_arrow", entry, services().launcher.resume,
                     "Continues from the last good checkpoint")
@@ -111,9 +125,18 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
 
 
 def _state(entry: Entry) -> str:
-    """Return the state, of a queued run its place in the queue."""
-    queue = services().launcher.queue() if entry.state == "queued" and services().launcher_ready else []
-    return f"{labels.ordinal(queue.index(entry.id) + 1)} in queue" if entry.id in queue else entry.state
+    """Return the state, of a queued run its place in the queue and when it starts, as far as that is known."""
+    place = _place(entry)
+    if place is None:
+        return entry.state
+    seconds = estimates.seconds_until_start(entry.run)
+    when = f", starts in about {labels.duration(seconds)}" if seconds else ""
+    return f"{labels.ordinal(place + 1)} in queue{when}"
+
+
+def _place(entry: Entry) -> int | None:
+    """Return the place of a run in the queue, counted from 0."""
+    return services().launcher.position(entry.id) if entry.state == "queued" and services().launcher_ready else None
 
 
 def _run_again(experiment: Experiment, run: Run) -> None:

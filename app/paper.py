@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
 import streamlit as st
 
 from acenode.export import paper_tables as export
 from acenode.results import cell_text
 from acenode.results.cells import Measured
 from acenode.results.contests import contests, measure_all
-from acenode.results.evidence import judge, paragraph
+from acenode.results.evidence import count_sentence, judge, summary, table
 from acenode.results.paper_tables import CELLS, TABLES, PaperTable
 from acenode.runs.entry import Entry
 
@@ -60,8 +61,7 @@ def show() -> None:
     entries = services().catalogue.entries()
     measured = measure_all(entries)
     st.caption(f"Every table of {PAPER}, with the values measured here beside the printed ones")
-    marks = map(cell_text.shown_mark, measured.values())
-    st.markdown(messages.escape(paragraph(map(judge, contests(measured)), marks)))
+    _show_answer(measured)
     st.caption(messages.escape(cell_text.legend()) + " Values are mean ± sample standard deviation. Click one to see "
                "its runs.")
     _show_downloads(measured)
@@ -74,6 +74,21 @@ def show() -> None:
         _show_section(section, measured, entries, chosen, opened)
     st.header("Figures", anchor="figures")
     paper_figures.show(measured)
+
+
+def _show_answer(measured: dict[str, Measured]) -> None:
+    """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
+    findings = [judge(contest) for contest in contests(measured)]
+    st.markdown(f"**{messages.escape(summary(findings))}** "
+                f"{messages.escape(count_sentence(map(cell_text.shown_mark, measured.values())))}")
+    box = st.expander(f"The {len(findings)} comparisons, with their intervals", icon=":material/balance:",
+                      key="paper/comparisons", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        st.table(pd.DataFrame(table(findings)).map(messages.escape), hide_index=True, border="horizontal")
+        st.caption("Difference: ACE minus the method that it extends, on the test set. Pairs have the same seed and "
+                   "fold. A comparison is decided when the 95% interval leaves out zero.")
 
 
 def _show_section(section: Section, measured: dict[str, Measured], entries: list[Entry], chosen: str | None,

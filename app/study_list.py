@@ -59,5 +59,6 @@ def progress_text(grid: StudyGrid) -> str:
     """Say what a study is about and how far it is."""
     study, busy = grid.study, len(grid.running)
     training = f", {busy} queued or running" if busy else ""
-    return (f"{study.name}: {experiments.get(study.experiment).title} ({study.data}), "
-            f"{', '.join(row.name for row in grid.rows)}; {grid.finished} of {len(grid.cells)} runs finished{training}")
+    groups = " · ".join(row.name for row in grid.rows)
+    return (f"{study.name}: {experiments.get(study.experiment).title} ({study.data}), {groups}; "
+            f"{grid.finished} of {len(grid.cells)} runs finished{training}")

@@ -54,7 +54,7 @@ def _show_words(number: int, step: TourStep) -> None:
     st.header(f"{number}. {step.heading}", anchor=False)
     st.markdown(step.text)
     st.code(step.formula, language=None, wrap_lines=True)
-    st.caption(f"{step.equation} of [the paper]({PAPER}) · “{step.section}” in docs/concepts.md")
+    st.caption(f"{step.equation} of [the paper]({PAPER}) · “{step.section}” under Concepts in the documentation")
     with st.container(horizontal=True, gap="medium", key="tour-turn"):
         if number > 1:
             st.button("Back", icon=":material/arrow_back:", key="tour/back", on_click=go, args=(number - 1,))
@@ -77,7 +77,7 @@ def _show_swap() -> None:
 
 def _show_attended() -> None:
     entry = tour_data.pairwise_run(services().catalogue.entries())
-    found = tour_data.attended(entry) if entry else None
+    found = tour_data.attended(entry, recorded_player.START) if entry else None
     if entry is None or found is None:
         st.info(NO_RUN, icon=":material/info:")
         return

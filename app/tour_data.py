@@ -18,6 +18,7 @@ from . import recorded_choice
 from .tour_texts import SWAPS
 
 FLOWS = Path(__file__).parent / "assets" / "tour_flows.json"  # made by docs/make_tour.py
+MIXING = 0.8  # largest weight of a row that mixes several coordinates
 PREFERRED = ("physionet", "ushcn")  # experiments with pairwise attention; others follow
 
 
@@ -58,8 +59,13 @@ def _last(entry: Entry) -> dict[str, np.ndarray] | None:
     return found.arrays if is_pairwise else None
 
 
-def attended(entry: Entry) -> dict[str, Any] | None:
-    """Return what the picture of step 3 draws of a run: h, softmax(a) and h′ of all samples over time."""
+def attended(entry: Entry, start_at: float) -> dict[str, Any] | None:
+    """Return what the picture of step 3 draws of a run: h, softmax(a) and h′ of all samples over time.
+
+    Args:
+        start_at: the share of the time at which the picture starts. The row that is marked then is one of the first
+            sample that mixes several coordinates, and of these the one that attention changes most.
+    """
     arrays = _last(entry)
     if arrays is None:
         return None
@@ -68,8 +74,10 @@ def attended(entry: Entry) -> dict[str, Any] | None:
     mixed = mix(weights, h)
     top = float(weights.max())
     frames, samples, size = h.shape
-    clearest = int(weights[-1, 0].max(-1).argmax())  # the row of the first sample that concentrates most
-    return {"row": clearest, "attend": {
+    start = round(start_at * (frames - 1))
+    mixes = weights[start, 0].max(-1) < MIXING
+    row = np.abs(mixed - h)[start, 0] * (mixes if mixes.any() else 1)
+    return {"row": int(row.argmax()), "attend": {
         "frames": frames, "samples": samples, "size": size, "top": top,
         "reach": float(max(np.abs(h).max(), np.abs(mixed).max())),
         "h": snapshots.to_base64(h.astype("<f4")), "attended": snapshots.to_base64(mixed.astype("<f4")),

@@ -60,7 +60,8 @@ def _show_coupling(found: FoundCoupling) -> None:
                    "pairs apart")
     st.plotly_chart(coupling_figure(found), key="your-data/coupling", config=CONFIG)
     st.caption("Row i, column j: how much variable i draws on variable j. Attention: softmax(a(t)), rows sum to one. "
-               "Influence: |∂ḣᵢ/∂hⱼ| as a share of the row.")
+               "Influence: |∂ḣᵢ/∂hⱼ| as a share of the row. This is what the model uses, not what causes what: "
+               "variables that move together can stand in for each other.")
 
 
 def coupling_figure(found: FoundCoupling) -> go.Figure:

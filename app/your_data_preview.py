@@ -59,7 +59,7 @@ def task_text(found: NamedSet) -> str:
 
 def variables_table(summary: SetSummary) -> list[dict[str, object]]:
     """Return a row for each variable."""
-    return [{"Variable": f"{v.name} ({v.unit})" if v.unit else v.name, "Values": f"{v.observed:,}",
+    return [{"Variable": f"{v.name} ({v.unit})" if v.unit else v.name, "Values in all series": f"{v.observed:,}",
              "Gaps": f"{100 * v.gaps:.1f}%", "Lowest": f"{v.low:.4g}", "Mean": f"{v.mean:.4g}",
              "Highest": f"{v.high:.4g}"} for v in summary.variables]
 

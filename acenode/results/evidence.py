@@ -1,4 +1,4 @@
-"""Where ACE is ahead of its host method, as far as the measured numbers can tell, in one paragraph.
+"""Where ACE is ahead of its host method, as far as the measured numbers can tell, in a sentence and a table.
 
 The host method is the one that ACE extends: ODE-Net, Latent-ODE or GRU-ODE-Bayes. Nothing here knows a result: the
 words follow from the numbers that are passed in.
@@ -76,33 +76,28 @@ def judge(contest: Contest) -> Finding:
     return Finding(contest, "open", "the interval of the difference includes zero", pairs, advantage, interval)
 
 
-def paragraph(findings: Iterable[Finding], marks: Iterable[str]) -> str:
-    """Write the findings and the number of cells with each mark as one paragraph of plain sentences.
+def summary(findings: Iterable[Finding]) -> str:
+    """Say in one sentence where ACE is ahead of its host method and where behind.
 
     Args:
         findings: one for each column that has a row of ACE and one of its host method.
-        marks: the mark of every cell of the tables: within, better, worse, single, partial or missing.
     """
     found = list(findings)
-    sentences = []
-    ahead, behind = ([f for f in found if f.verdict == v] for v in ("ahead", "behind"))
-    undecided = [f for f in found if f.verdict == "open"]
-    if ahead:
-        sentences.append(f"ACE is ahead of its host method in {_listed(_with_numbers(f) for f in ahead)}.")
-    if behind:
-        sentences.append(f"It is behind in {_listed(_with_numbers(f) for f in behind)}."
-                         if ahead else f"ACE is behind its host method in {_listed(map(_with_numbers, behind))}.")
+    ahead, behind = ([_name(f) for f in found if f.verdict == v] for v in ("ahead", "behind"))
     if not ahead and not behind:
-        sentences.append("In no table do the measured runs show ACE ahead of its host method or behind it.")
-    elif not ahead:
-        sentences.append("It is ahead in no table.")
-    if undecided:
-        reasons: dict[str, list[str]] = {}
-        for f in undecided:
-            reasons.setdefault(_grouped_reason(f), []).append(_with_numbers(f) if f.interval else _name(f))
-        sentences.append("It cannot be told " + "; ".join(
-            f"where {reason}: {_listed(names)}" for reason, names in reasons.items()) + ".")
-    return " ".join([*sentences, count_sentence(marks)])
+        return (f"In none of {len(found)} comparisons do the measured runs show ACE ahead of the method it extends, or "
+                "behind it.")
+    parts = [f"ahead of the method it extends in {len(ahead)} of {len(found)} comparisons" + _named(ahead),
+             (f"behind in {len(behind)}" if behind else "behind in none") + _named(behind)]
+    undecided = len(found) - len(ahead) - len(behind)
+    rest = f"; {undecided} cannot be told" if undecided else ""
+    return f"Here ACE is {' and '.join(parts)}{rest}."
+
+
+def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
+    """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
+    return [{"Compared": _name(f), "ACE extends": f.contest.host, **_numbers(f),
+             "ACE is": f.verdict if f.verdict != "open" else f"cannot be told: {f.reason}"} for f in findings]
 
 
 def count_sentence(marks: Iterable[str]) -> str:
@@ -111,39 +106,44 @@ def count_sentence(marks: Iterable[str]) -> str:
     total, missing = sum(counts.values()), counts["missing"]
     words = [f"{counts['within']} within the paper's spread", f"{counts['better']} better", f"{counts['worse']} worse"]
     if counts["single"]:
-        words.append(f"{counts['single']} from one run, which is not compared")
+        words.append(f"{counts['single']} from a single run")
     if counts["partial"]:
-        words.append(f"{counts['partial']} on partial data, which the paper's values are not compared with")
-    return f"Of the paper's {total} table cells {total - missing} are measured: {_listed(words)}."
-
-
-def _grouped_reason(finding: Finding) -> str:
-    """Return the reason in words that several findings can share."""
-    if finding.reason.endswith("of a method"):
-        return f"a method has fewer than {MIN_RUNS} runs"
-    return finding.reason.replace(finding.contest.host, "the host method")
+        words.append(f"{counts['partial']} on partial data")
+    text = f"Of the paper's {total} table cells {total - missing} are measured: {_listed(words)}."
+    return text + " The last two kinds are not compared." * bool(counts["single"] and counts["partial"])
 
 
 def _name(finding: Finding) -> str:
     return finding.contest.title + " on a part of the data" * finding.contest.partial
 
 
-def _with_numbers(finding: Finding) -> str:
-    """Name the column, the host method, and the difference with its interval."""
-    contest, (low, high) = finding.contest, finding.interval or (math.nan, math.nan)
-    n = finding.pairs or min(len(contest.ace), len(contest.other))
-    kind = "pairs" if finding.pairs else "runs each"
-    sign = 1 if contest.higher_is_better else -1
-    places = _decimals(high - low)
-    first, *ends = (f"{value:+.{places}f}".replace("-", "−")
-                    for value in (sign * (finding.advantage or 0.0), *sorted((sign * low, sign * high))))
-    return (f"{_name(finding)} ({first}{contest.unit} against {contest.host}, 95% interval {' to '.join(ends)}, "
-            f"{n} {kind})")
+def _named(names: list[str]) -> str:
+    return f" ({_listed(names)})" if names else ""
+
+
+def _numbers(finding: Finding) -> dict[str, str]:
+    """Return ACE's difference to its host method, the interval and the number of runs; empty texts if unknown."""
+    contest, sign = finding.contest, 1 if finding.contest.higher_is_better else -1
+    difference, interval, runs = "", "", ""
+    if finding.advantage is not None and finding.interval is None:
+        difference = _signed(sign * finding.advantage, _decimals(finding.advantage)) + contest.unit
+    elif finding.advantage is not None and finding.interval is not None:
+        low, high = sorted(sign * end for end in finding.interval)
+        places = _decimals(high - low)
+        difference = _signed(sign * finding.advantage, places) + contest.unit
+        interval = f"{_signed(low, places)} to {_signed(high, places)}"
+    if contest.ace and contest.other:
+        runs = f"{finding.pairs} pairs" if finding.pairs else f"{len(contest.ace)} and {len(contest.other)} runs"
+    return {"Difference": difference, "95% interval": interval, "Runs": runs}
+
+
+def _signed(value: float, places: int) -> str:
+    return f"{value:+.{places}f}".replace("-", "−")
 
 
 def _decimals(width: float) -> int:
     """Return the decimals with which half an interval of this width has two significant digits."""
-    return max(0, 1 - math.floor(math.log10(width / 2))) if 0 < width < math.inf else 2
+    return max(0, 1 - math.floor(math.log10(abs(width) / 2))) if 0 < abs(width) < math.inf else 2
 
 
 def _listed(words: Iterable[str]) -> str:

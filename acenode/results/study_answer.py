@@ -168,7 +168,11 @@ def _against_references(grid: StudyGrid, references: Sequence[TrivialReference])
     poor = [row.name for row in grid.rows if row.mean is not None and sign * row.mean <= sign * best.value]
     if not poor:
         return []
-    return [f"Not better than the {best.name} ({grid.measure.text(best.value)}): {', '.join(poor)}."]
+    reference = f"the {best.name} ({grid.measure.text(best.value)})"
+    if len(poor) == len(grid.rows) > 1:
+        return [f"No group is better than {reference}."]
+    names = "; ".join(poor)
+    return [f"{names[:1].upper()}{names[1:]} {'is' if len(poor) == 1 else 'are'} not better than {reference}."]
 
 
 def _missing(grid: StudyGrid) -> list[str]:

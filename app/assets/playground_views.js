@@ -120,6 +120,7 @@ function plane(g, w, h, scene) {
   for (let s = 0; s < seen; s++) for (let n = 0; n < count; n++) fastest = Math.max(fastest, Math.hypot(value(picture.rates, s, k, n, 0), value(picture.rates, s, k, n, 1)));
   const places = Array.from({ length: count }, (_, n) => ({ x: X(value(picture.places, n, 0)), y: Y(value(picture.places, n, 1)),
     moves: Array.from({ length: seen }, (_, s) => [0, 1].map((i) => (i ? -1 : 1) * value(picture.rates, s, k, n, i) / fastest * ARROW * gap)) }));
+  const rings = [];  // around the goals, drawn whole also at the edge
   clipped(g, box, () => {
     arrows(g, places, fieldColours(scene), seen > 1 ? 0.75 : 0.45);
     if (!problem.targets) line(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.9, [6, 5]);
@@ -128,13 +129,14 @@ function plane(g, w, h, scene) {
       if (problem.targets) {
         const goals = Array.from({ length: problem.targets.shape[0] }, (_, n) => [X(value(problem.targets, n, p, 0)), Y(value(problem.targets, n, p, 1))]);
         line(g, [[X(value(picture.h, 0, p, 0)), Y(value(picture.h, 0, p, 1))], ...goals], colour, 2, 0.5, [2, 5]);
-        dot(g, ...goals.at(-1), 8, null, colour, 2);
+        rings.push([...goals.at(-1), colour]);
       }
     }
     paths(g, scene, (s, p) => [X(atTime(picture.h, s, p, 0)), Y(atTime(picture.h, s, p, 1))], crowded(problem) ? 1 : 2.5, crowded(problem) ? 0.35 : 0.9);
     for (const [p, c] of inFront(problem)) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
     if (seen > 1) for (const p of problem.probes) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), 7.5, null, theme.ink, 1.5);
   });
+  for (const [x, y, colour] of rings) dot(g, x, y, 8, null, colour, 2);
 }
 
 // The largest absolute value of one coordinate, at least `least`.

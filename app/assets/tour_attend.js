@@ -100,7 +100,7 @@ export const ATTEND = {
     const { size, samples, top } = attend, own = arrays(attend), start = (frameOf(attend, t) * samples + choice) * size;
     const weights = [...own.weights.subarray((start + row) * size, (start + row + 1) * size)].map((v) => v / 255 * top);
     const most = weights.map((v, j) => [v, j]).sort((a, b) => b[0] - a[0]).slice(0, 3).map(([v, j]) => `${Math.round(100 * v)}% h${sub(j + 1)}`);
-    const signed = (v) => v.toFixed(2).replace("-", "−");
+    const signed = (v) => (Math.abs(v) < 0.005 ? 0 : v).toFixed(2).replace("-", "−");
     return `At t = ${t.toFixed(2)}, coordinate ${row + 1} is ${signed(own.h[start + row])} in h and ${signed(own.attended[start + row])} in h′, which is ${most.join(" + ")} + the rest.`;
   },
 };

@@ -17,7 +17,7 @@ export const FLOW = {
   height: (width) => Math.min(540, Math.max(320, 0.72 * width)),
 
   draw(g, w, h, { flow }, { t }, theme) {
-    const box = { x: 52, y: 8, w: w - 62, h: h - 52 }, [xs, ys] = [ends(flow.h, 0), ends(flow.h, 1)];
+    const box = { x: 58, y: 8, w: w - 68, h: h - 52 }, [xs, ys] = [ends(flow.h, 0), ends(flow.h, 1)];
     const { X, Y } = axes(g, box, xs, ys, theme, ["First coordinate of the state (h₁)", "Second coordinate (h₂)"]);
     g.save();
     g.beginPath();

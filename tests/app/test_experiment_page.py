@@ -16,6 +16,7 @@ from test_pages import field, no_exception, page_text
 from acenode import experiments
 from acenode.config import SETTINGS
 from acenode.experiments import EXPERIMENTS
+from acenode.results.run_times import RunTime
 
 Page = Callable[..., AppTest]
 SYMBOLS = "θλσ∇Δ"
@@ -216,6 +217,24 @@ def test_a_queued_run_moves_earlier_and_later(page: Page, services: Services) ->
     assert services.launcher.queue() == [first, second, third]
     no_exception(app).button(key="runs/first").click().run()
     assert services.launcher.queue() == [third, first, second]
+    for run in reversed(runs):
+        services.launcher.stop(run)
+    assert services.launcher.wait(60)
+
+
+def test_a_queued_run_says_when_it_starts_and_can_be_next(page: Page, services: Services,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
+    slow = experiments.get("mnist").configure("ace", device="cpu")
+    runs = [services.launcher.start(slow) for _ in range(4)]
+    monkeypatch.setattr(services.launcher, "active", lambda: [])  # how long the first still takes changes
+    first, second, third = (run.id for run in runs[1:])
+    app = no_exception(page("mnist", runs=third))
+    seconds = RunTime(60.0).seconds(slow)
+    assert f"3rd in queue, starts in about {labels.duration(2 * seconds)}" in page_text(app)
+    app.button(key=f"Run next/{third}").click().run()
+    assert services.launcher.queue() == [third, first, second]
+    assert f"Run next/{third}" not in {button.key for button in no_exception(app).button}
     for run in reversed(runs):
         services.launcher.stop(run)
     assert services.launcher.wait(60)

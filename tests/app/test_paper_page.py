@@ -170,6 +170,18 @@ def test_time_of_recorded_runs(services: Services) -> None:
     assert paper_queue.recorded_time([config, unknown], only).startswith("at least ")
 
 
+def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) -> None:
+    app = page("paper")
+    (answer,) = (m.value for m in app.markdown if "comparisons" in m.value)
+    assert answer.startswith(("**Here ACE is", "**In none of"))
+    assert "table cells" in answer
+    app.session_state["paper/comparisons"] = True
+    (table,) = app.run().table
+    assert list(table.value.columns)[:3] == ["Compared", "ACE extends", "Difference"]
+    assert len(table.value) == len({(c.experiment, c.metric, str(c.settings)) for c in CELLS.values()
+                                    if c.method == "ace" and not c.ablation})
+
+
 def test_results_of_other_papers_are_in_every_section_but_the_last(page: Page) -> None:
     app = page("paper")
     boxes = [box for box in app.expander if box.label.startswith("Later and elsewhere")]

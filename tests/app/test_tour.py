@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from acenode_app import recorded_player, tour_data, tour_scores, tour_texts
 from acenode_app import services as app_services
-from acenode_app import tour_data, tour_scores, tour_texts
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
@@ -114,15 +114,18 @@ def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
     assert entry.experiment == "physionet"
     assert group_settings(entry.config) == {}  # the words speak of the default: attention starts from the correlation
     assert len(entry.run.snapshots()) > 1  # step 4 asks to drag the epoch
-    found = tour_data.attended(entry)
+    found = tour_data.attended(entry, recorded_player.START)
     assert found is not None
-    own = found["attend"]
+    own, row = found["attend"], found["row"]
     shape = own["frames"], own["samples"], own["size"]
     arrays = entry.run.snapshot(entry.run.snapshots()[-1])
     expected = Pairwise()(*(torch.tensor(arrays[k], dtype=torch.float32) for k in ("h", "a")))
     assert np.allclose(_decoded(own["attended"], "<f4", shape), expected.numpy(), atol=1e-3)
     weights = _decoded(own["weights"], "u1", (*shape, shape[-1])) * (own["top"] / 255)
     assert np.allclose(weights.sum(-1), 1, atol=0.05)
+    start = round(recorded_player.START * (own["frames"] - 1))
+    assert weights[start, 0, row].max() < 0.8  # attention mixes there, and changes the coordinate
+    assert abs(expected.numpy()[start, 0, row] - arrays["h"][start, 0, row]) > 0.2 * own["reach"]
     assert len(own["names"]) == own["samples"]
     assert tour_data.pairwise_run([]) is None
 

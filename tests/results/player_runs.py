@@ -68,3 +68,7 @@ def decoded(block: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def values(levels: np.ndarray, scale: dict[str, float]) -> np.ndarray:
     return np.asarray(scale["low"] + levels * (scale["high"] - scale["low"]) / 255)
+
+
+def sigmoid(a: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-a.astype(np.float64))))

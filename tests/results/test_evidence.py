@@ -1,4 +1,4 @@
-"""The paragraph about ACE and its host methods, on made-up numbers."""
+"""The sentence and the table about ACE and its host methods, on made-up numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from acenode.results.evidence import Contest, count_sentence, judge, paragraph
+from acenode.results.evidence import Contest, count_sentence, judge, summary, table
 
 
 def values(*numbers: float) -> dict[tuple[int, int], float]:
@@ -71,44 +71,38 @@ def test_equal_differences_without_spread_are_decided() -> None:
     assert judge(contest(values(1.0, 2.0, 3.0), values(1.0, 2.0, 3.0))).verdict == "open"
 
 
-def test_paragraph_names_the_columns_under_their_verdicts() -> None:
+def test_the_summary_names_what_is_decided() -> None:
     ahead = judge(Contest("A accuracy", "ODE-Net", values(3.0, 3.1, 3.2), values(1.0, 1.1, 1.25)))
     behind = judge(Contest("B MSE", "Latent-ODE", values(3.0, 3.1, 3.2), values(1.0, 1.1, 1.25), False))
     few = judge(Contest("C AUC", "Latent-ODE", values(3.0), values(1.0)))
-    also_few = judge(Contest("D AUC", "Latent-ODE", values(3.0, 2.0), values(1.0), partial=True))
-    text = paragraph([ahead, behind, few, also_few], ["within", "worse", "missing"])
-    assert text.startswith("ACE is ahead of its host method in A accuracy (+1.983 against ODE-Net, 95% interval "
-                           "+1.912 to +2.055, 3 pairs).")
-    assert "It is behind in B MSE (+1.983 against Latent-ODE" in text
-    assert "It cannot be told where a method has fewer than 3 runs: C AUC and D AUC on a part of the data." in text
-    assert text.endswith("Of the paper's 3 table cells 2 are measured: 1 within the paper's spread, 0 better and "
-                         "1 worse.")
+    assert summary([ahead, behind, few]) == ("Here ACE is ahead of the method it extends in 1 of 3 comparisons (A "
+                                             "accuracy) and behind in 1 (B MSE); 1 cannot be told.")
+    assert summary([behind]) == ("Here ACE is ahead of the method it extends in 0 of 1 comparisons and behind in 1 "
+                                 "(B MSE).")
+    assert summary([ahead, few]).endswith("(A accuracy) and behind in none; 1 cannot be told.")
+    assert summary([few, few]).startswith("In none of 2 comparisons do the measured runs show ACE ahead")
 
 
-def test_paragraph_gives_the_numbers_of_what_is_open() -> None:
-    ace, other = values(3.0, 5.0, 7.0), values(2.0, 3.0, 4.0)
-    near = judge(Contest("E NegLL", "GRU-ODE-Bayes", ace, other, False, unit=" nats"))
+def test_the_table_gives_difference_interval_and_verdict() -> None:
+    ahead = judge(Contest("A accuracy", "ODE-Net", values(3.0, 3.1, 3.2), values(1.0, 1.1, 1.25)))
+    near = judge(Contest("E NegLL", "GRU-ODE-Bayes", values(3.0, 5.0, 7.0), values(2.0, 3.0, 4.0), False,
+                         unit=" nats"))
+    few = judge(Contest("D AUC", "Latent-ODE", values(0.75, 0.25), values(0.25), partial=True))
     none = judge(Contest("F MSE", "GRU-ODE-Bayes", values(1.0), {}))
-    text = paragraph([near, none], [])
-    assert ("It cannot be told where the interval of the difference includes zero: E NegLL (+2.0 nats against "
-            "GRU-ODE-Bayes, 95% interval −0.5 to +4.5, 3 pairs); where the host method is not measured: F "
-            "MSE.") in text
+    assert [list(row.values()) for row in table([ahead, near, few, none])] == [
+        ["A accuracy", "ODE-Net", "+1.983", "+1.912 to +2.055", "3 pairs", "ahead"],
+        ["E NegLL", "GRU-ODE-Bayes", "+2.0 nats", "−0.5 to +4.5", "3 pairs",
+         "cannot be told: the interval of the difference includes zero"],
+        ["D AUC on a part of the data", "Latent-ODE", "+0.25", "", "2 and 1 runs", "cannot be told: 1 run of a method"],
+        ["F MSE", "GRU-ODE-Bayes", "", "", "", "cannot be told: GRU-ODE-Bayes is not measured"]]
 
 
 def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
-    text = paragraph([judge(contest(values(99.55, 99.62, 99.49), values(99.50, 99.60, 99.56)))], ["within"])
-    assert "(+0.00 against ODE-Net, 95% interval −0.16 to +0.16, 3 pairs)" in text
+    (row,) = table([judge(contest(values(99.55, 99.62, 99.49), values(99.50, 99.60, 99.56)))])
+    assert (row["Difference"], row["95% interval"]) == ("+0.00", "−0.16 to +0.16")
 
 
-def test_paragraph_without_any_decision() -> None:
-    text = paragraph([judge(contest(values(3.0), values(1.0)))], [])
-    assert text.startswith("In no table do the measured runs show ACE ahead of its host method or behind it.")
-    only_behind = paragraph([judge(contest(values(1.0, 1.1, 1.2), values(2.0, 2.1, 2.25)))], [])
-    assert only_behind.startswith("ACE is behind its host method in SVHN accuracy")
-    assert "It is ahead in no table." in only_behind
-
-
-def test_partial_cells_are_counted_apart() -> None:
-    text = count_sentence(["within", "better", "better", "worse", "partial", "missing", "missing"])
-    assert text == ("Of the paper's 7 table cells 5 are measured: 1 within the paper's spread, 2 better, 1 worse and 1 "
-                    "on partial data, which the paper's values are not compared with.")
+def test_cells_that_are_not_compared_are_counted_apart() -> None:
+    text = count_sentence(["within", "better", "better", "worse", "partial", "single", "missing", "missing"])
+    assert text == ("Of the paper's 8 table cells 6 are measured: 1 within the paper's spread, 2 better, 1 worse, 1 "
+                    "from a single run and 1 on partial data. The last two kinds are not compared.")

@@ -133,5 +133,5 @@ def test_more_folds_than_there_are_are_asked_for_as_seeds() -> None:
 
 def test_groups_that_do_not_beat_the_trivial_reference_are_named() -> None:
     found = answer(grid({0: [0.9, 0.9, 0.9], 2: [0.1, 0.1, 0.1]}), [TrivialReference("majority class", 0.1)])
-    assert found.notes == ("Not better than the majority class (10.00%): no attention.", "6 of 9 runs are finished.")
+    assert found.notes == ("No attention is not better than the majority class (10.00%).", "6 of 9 runs are finished.")
     assert found.text.endswith("6 of 9 runs are finished.")

@@ -103,6 +103,8 @@ export class Bar {
   pick(run) {
     const { meta } = run, key = `${run.spec.id}/${meta.probes}/${meta.image?.pixels.length}/${meta.labels}/${meta.classes}/${meta.names}/${meta.subject}`;
     this.run = run;
+    // as wide as its longest text, so that the slider keeps its width
+    this.timeText.style.minWidth = meta.time ? `${Math.max(...meta.t.map((t) => run.timeText(t).length))}ch` : "";
     if (key === this.picked) return;
     this.picked = key;
     setText(this.subject, meta.subject[0].toUpperCase() + meta.subject.slice(1));

@@ -75,7 +75,7 @@ export function axes(g, box, xs, ys, theme, labels, written = number) {
   }
   g.stroke();
   text(g, labels[0], box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
-  if (labels[1]) text(g, labels[1], 12, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+  if (labels[1]) text(g, labels[1], 8, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
   return { X, Y };
 }
 

@@ -22,7 +22,7 @@ export const PLANE = {
 
   baseKey: (view, state) => `${state.probe}/${state.fitEpoch}`,
   base(g, w, h, view, state, theme) {
-    const { run, block } = view, { data, shape: [T, P] } = block.arrays.pca, box = { x: 52, y: 8, w: w - 62, h: h - 48 };
+    const { run, block } = view, { data, shape: [T, P] } = block.arrays.pca, box = { x: 58, y: 8, w: w - 68, h: h - 48 };
     const [xs, ys] = this.range(view, state), share = (i) => `Component ${i + 1} (${percent(run.meta.pca.shares[i])} of variance)`;
     const { X, Y } = axes(g, box, xs, ys, theme, [share(0), share(1)]);
     g.lineJoin = "round";
