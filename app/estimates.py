@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from acenode.config import Config
-from acenode.execution.estimate import estimate, measured
+from acenode.execution.estimate import estimate, measured, trains_now
 from acenode.execution.iteration_time import time_aside
 from acenode.runs.store import Run
 
@@ -19,7 +19,7 @@ from . import labels
 from .services import services
 
 DELAY = 3.0  # seconds after the last request before a timing starts: a page is drawn, or the next one is opened
-REFRESH = "2s"  # while a timing runs
+REFRESH = "3s"  # while a timing runs
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def time_here(configs: Sequence[Config]) -> TimeHere:
             bases[timed[1]] = None
         total, longest = total + count * each, max(longest, each)
     if missing:
-        _time_in_background(missing)
+        _time_in_background([config for config in missing if not trains_now(config, entries)])
         return TimeHere(None, "some iterations are being timed", pending=True)
     devices = _devices(configs)
     return TimeHere(max(total / devices, longest), " and ".join(bases), runs=len(configs), devices=devices)
@@ -136,7 +136,8 @@ def _time_all() -> None:
             time.sleep(pause)
         with _lock:
             configs = _requests.pop()
-        results = _time(configs)
+        entries = services().catalogue.busy_entries()  # a run may have been started meanwhile
+        results = _time([config for config in configs if not trains_now(config, entries)])
         with _lock:
             _timed.update(results)
             _queued.difference_update(configs)

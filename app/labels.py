@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from acenode.config.ranges import SearchRange
 from acenode.results import run_groups
 from acenode.results.run_groups import data_title as data_title
 from acenode.results.run_groups import measure_of as measure_of
@@ -31,6 +32,12 @@ def setting_value(value: Any) -> str:
 def settings_words(settings: Mapping[str, Any]) -> str:
     """Write settings with the names that the forms give them: `how attention starts: conv`."""
     return ", ".join(f"{plain(key)}: {setting_value(value)}" for key, value in settings.items())
+
+
+def ranges_words(ranges: Sequence[SearchRange]) -> str:
+    """Write what a search tries: `learning rate from 0.015 to 1.5, attention: evolving or none`."""
+    return ", ".join(f"{plain(one.key)}: {' or '.join(setting_value(v) for v in one.values)}" if one.values else
+                     f"{plain(one.key)} from {one.low:g} to {one.high:g}" for one in ranges)
 
 
 def settings(entry: Entry) -> dict[str, Any]:

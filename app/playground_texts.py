@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 TITLE = "Playground"
-LINK = "Playground: train three tiny networks and watch them"
+LINK = "Playground: watch tiny networks train"
 INTRO = ("Three tiny networks learn the same problem side by side, on this computer, while you watch: a **neural ODE** "
          "(NODE), an **augmented NODE**, which has one more coordinate, and **ACE-NODE**, whose attention has an ODE "
          "of its own. They start from the same seed and have the same settings.")

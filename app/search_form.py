@@ -8,7 +8,8 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.config import KEYS, SETTINGS
-from acenode.config.ranges import SearchRange, ranges_text, read_range
+from acenode.config.groups import Training
+from acenode.config.ranges import SearchRange, read_range
 from acenode.errors import UserError
 from acenode.execution.devices import device_choices
 from acenode.execution.search_plan import base_config, check_search, defaults_outside
@@ -31,7 +32,7 @@ from .services import services
 
 PRUNING = {"median": "Median", "halving": "Halving", "hyperband": "Hyperband", "none": "None"}
 TIMED = 200  # trials whose time is added up
-SCALES = {"log": "Logarithmic", "linear": "Linear", "list": "List of values"}
+SCALES = {"log": "Logarithmic", "linear": "Linear", "list": "List"}
 
 
 def show(experiment_name: str) -> None:
@@ -67,7 +68,7 @@ def _ask(experiment: Experiment) -> tuple[Search | None, bool]:
         ranges = _ask_ranges(experiment, method, data)
         how = _ask_how(experiment, method, data)
     st.subheader("Settings that all trials share", anchor=False)
-    st.caption("Those that are searched are ignored here.")
+    st.caption("Those that are searched are ignored here. Epochs and batch size are among the hyperparameters.")
     values = form.show(experiment, method, data, {}, "search")
     if values.errors or not ranges:
         return None, ready  # the field says what is wrong
@@ -171,7 +172,9 @@ def _show_start(search: Search, ready: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study-line"):
         with st.container(width="stretch", key="study-sentence"):
             if ready:
-                what = f"**{search.trials} trials** over {messages.escape(ranges_text(search.ranges))}"
+                epochs = base_config(search).part(Training).epochs
+                over = messages.escape(labels.ranges_words(search.ranges))
+                what = f"**{search.trials} trials** of {epochs} epoch{'s' * (epochs > 1)} over {over}"
                 upto = "up to " * (search.pruner != "none")
                 if search.trials <= TIMED:
                     estimates.show(f"{what}, {upto}{{time}}, one after the other",

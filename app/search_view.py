@@ -6,9 +6,8 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.config import read_seeds
-from acenode.config.ranges import ranges_text
 from acenode.errors import UserError
-from acenode.results.search_results import SearchReport, params_text
+from acenode.results.search_results import SearchReport
 from acenode.runs.searches import MAX_TRIALS, PRUNERS, SAMPLERS
 
 from . import components, labels, messages, navigation, search_actions, search_links, search_live, study_links
@@ -28,9 +27,10 @@ def show(name: str) -> None:
     search = report.search
     st.title(messages.escape(name), anchor=False)
     title = f"{labels.method_title(search.experiment, search.method)} on {experiments.get(search.experiment).title}"
-    held = f", with {params_text(search.held)}" if search.held else ""
+    held = f", with {labels.settings_words(search.held)}" if search.held else ""
+    over = labels.ranges_words(search.ranges)
     st.caption(messages.escape(
-        f"{title} ({search.data}) over {ranges_text(search.ranges)}{held}. Sampler: {SAMPLERS[search.sampler]}, "
+        f"{title} ({search.data}) over {over}{held}. Sampler: {SAMPLERS[search.sampler]}, "
         f"pruning: {PRUNERS[search.pruner]}, seed {search.seed}. {NOTE}"))
     with st.container(key="search-controls"):  # a container each: what comes or goes does not rebuild the rest
         _show_controls(report)

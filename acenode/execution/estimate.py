@@ -19,7 +19,7 @@ from acenode.results.run_times import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.runs.catalogue import Catalogue, Entry
 
 MAX_TIMED = 4  # kinds of run that a call times at most
-MIN_PROGRESS = 0.03  # of a running run before its speed is used
+MIN_PROGRESS = 0.03  # of a running run before its speed is used, if it has no whole epoch yet
 
 
 class RunKind(NamedTuple):
@@ -106,8 +106,19 @@ def measured(config: Config, entries: Iterable[Entry]) -> RunTime | None:
     return time_of(config, here) or time_of(config, (_projected(e) for e in here if _projectable(e)))
 
 
+def trains_now(config: Config, entries: Iterable[Entry]) -> bool:
+    """Return True if a similar run trains on this device now: after its first epoch, `measured` knows the time."""
+    try:
+        kind = _kind(config)
+    except UserError:
+        return False
+    running = (entry for entry in entries if entry.state == "running" and _same_device(entry, kind))
+    return time_of(config, (replace(entry, state="finished", seconds=1.0, epochs=1) for entry in running)) is not None
+
+
 def _projectable(entry: Entry) -> bool:
-    return entry.state == "running" and entry.progress >= MIN_PROGRESS and bool(entry.seconds)
+    known = entry.progress >= MIN_PROGRESS or (entry.epoch >= 1 and entry.progress > 0)
+    return entry.state == "running" and known and bool(entry.seconds)
 
 
 def _projected(entry: Entry) -> Entry:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from acenode_app import estimates
 from acenode_app.services import Services
+from conftest import RunFolder
 
 from acenode import experiments
 from acenode.config import Config
@@ -48,3 +50,14 @@ def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Service
     assert estimates.wait(60)
     assert timed == [configs[0], configs[2], configs[1]]
     assert all(not estimates.time_here([config]).pending for config in configs)
+
+
+def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_folder: RunFolder,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "estimate", lambda *_: pytest.fail("the cores are busy"))
+    run = run_folder.running(progress=0.001)
+    asked = replace(run.config(), seed=5)
+    assert estimates.time_here([asked]).pending
+    assert estimates.wait(10)
+    run_folder.running(progress=0.01, epoch=1, epochs=100)  # after an epoch of it
+    assert not estimates.time_here([asked]).pending

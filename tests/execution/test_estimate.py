@@ -228,7 +228,15 @@ def test_a_running_run_is_projected_to_its_end(catalogue: Catalogue) -> None:
     found = estimate.measured(config(epochs=8), [running])
     assert found is not None
     assert found.seconds(config(epochs=8)) == pytest.approx(40.0)
-    assert estimate.measured(config(epochs=8), [replace(running, progress=0.001)]) is None  # too early to tell
+    early = replace(running, progress=0.001, epoch=0)
+    assert estimate.measured(config(epochs=8), [early]) is None  # too early to tell,
+    assert estimate.trains_now(config(epochs=8), [early])  # but not for long
+    assert not estimate.trains_now(config(epochs=8), [finished])
+    assert not estimate.trains_now(config("odenet"), [early])
+    one_epoch = replace(running, progress=0.01, epoch=1, epochs=100)
+    found = estimate.measured(config(epochs=100), [one_epoch])
+    assert found is not None
+    assert found.seconds(config(epochs=100)) == pytest.approx(1000.0)
 
 
 class BusyMachine:
