@@ -42,11 +42,10 @@ def list_runs(options: Namespace) -> int:
         print_json(lines)
         return 0
     width = max((len(x["run"]) for x in lines), default=0)
-    if lines:
-        print(f"{'run':<{width}}  {'state':<11}  {'data':<18}  {'seed':<6}  {'test':<16}  settings")
+    written = [f"{'run':<{width}}  {'state':<11}  {'data':<18}  {'seed':<6}  {'test':<16}  settings"] if lines else []
     for x in lines:
         if x["state"] == "unreadable":
-            print(f"{x['run']:<{width}}  unreadable   {x['error']}")
+            written.append(f"{x['run']:<{width}}  unreadable   {x['error']}")
             continue
         value = (f"{x['metric_name']} {brief(x['metric'])}" if x["metric"] is not None
                  else f"{100 * (x['progress'] or 0):.0f}% done")
@@ -56,10 +55,11 @@ def list_runs(options: Namespace) -> int:
             when = time.strftime("%Y-%m-%d", time.localtime(x["created"]))
             changed += f"  ({', '.join(filter(None, (x['device'], when, x['code'])))})"
         state = "recorded" if "recorded" in x else x["state"]
-        print(f"{x['run']:<{width}}  {state:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {changed}"
-              .rstrip() + (f"  {x['error']}" if x["error"] else ""))
+        written.append(f"{x['run']:<{width}}  {state:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {changed}"
+                       .rstrip() + (f"  {x['error']}" if x["error"] else ""))
     if all("recorded" in x for x in lines) and not store.only_recorded:
-        print(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
+        written.append(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
+    print("\n".join(written))
     return 0
 
 

@@ -62,7 +62,9 @@ def shared_config(config: Mapping[str, Any]) -> Config:
 
 def _key(config: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], tuple[type, ...]]:
     """Return what identifies a configuration but for seed and device; with types, since 1 and True are equal."""
-    given = {k: v for k, v in config.items() if k not in NOT_SETTINGS}
+    given = dict(config)  # copied and reduced, which is faster than a comprehension: pages do it for thousands of runs
+    for name in NOT_SETTINGS:
+        given.pop(name, None)
     return tuple(given.items()), tuple(map(type, given.values()))
 
 
