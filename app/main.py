@@ -16,17 +16,18 @@ st.set_page_config(page_title="ACE-NODE Lab", page_icon=ASSETS / "icon.png", lay
 refuse_unguarded()
 st.html(ASSETS / "page.css")
 page = st.navigation(navigation.sections(), expanded=True)
-with st.sidebar:
-    st.caption("Training")
-    components.active_runs("now", {entry.id: entry.state for entry in services().catalogue.busy_entries()})
-if st.session_state.get("page") != page.url_path:
-    forget_missing()
-    shown_runs.forget_others(page.url_path)
-st.session_state["page"] = page.url_path
-try:
-    services().store.check_readable()
-except UserError as error:
-    messages.error(error)
-    if page.url_path not in WITHOUT_RUNS:
-        st.stop()
-page.run()
+with services().catalogue.one_look():
+    with st.sidebar:
+        st.caption("Training")
+        components.active_runs("now", {entry.id: entry.state for entry in services().catalogue.busy_entries()})
+    if st.session_state.get("page") != page.url_path:
+        forget_missing()
+        shown_runs.forget_others(page.url_path)
+    st.session_state["page"] = page.url_path
+    try:
+        services().store.check_readable()
+    except UserError as error:
+        messages.error(error)
+        if page.url_path not in WITHOUT_RUNS:
+            st.stop()
+    page.run()

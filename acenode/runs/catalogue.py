@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from acenode.files import Stamp, stamp
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INDEXED_AFTER = 200  # runs read that the index lacks, before it is written again
 MANY = 2000  # runs from which on files are not looked at while their folder is unchanged,
-TRUSTED = 5.0  # for this many seconds: the lab replaces files, which changes their folder, but an editor may not
+TRUSTED = 20.0  # for this many seconds: the lab replaces files, which changes their folder, but an editor may not
 SETTLED = 2e9  # nanoseconds after which a further change of a folder has another time
 
 
@@ -34,9 +34,26 @@ class Catalogue:
         self._indexed: int | None = None  # entries in the index on disk; None: not read yet
         self._read_since: set[str] = set()  # runs read since the index was read or written
         self._folders: dict[str, tuple[Stamp, float]] = {}  # stamps of folders, and until when they are trusted
+        self._looks = threading.local()  # what a thread has seen within `one_look`
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Look at the runs once in the block, however often this thread lists them: a page shows one moment."""
+        self._looks.entries, self._looks.active = None, True
+        try:
+            yield
+        finally:
+            self._looks.entries, self._looks.active = None, False
 
     def entries(self) -> list[Entry]:
         """List the runs of the folder, newest first and unreadable ones last; then the recorded runs, newest first."""
+        if not getattr(self._looks, "active", False):
+            return self._look()
+        if self._looks.entries is None:
+            self._looks.entries = self._look()
+        return list(self._looks.entries)
+
+    def _look(self) -> list[Entry]:
         with self._lock:
             recorded = {run.id: run for run in self.store.recorded_runs()}
             entries = self._entries_of(list(recorded), recorded.__getitem__)
@@ -53,6 +70,8 @@ class Catalogue:
 
     def busy_entries(self) -> list[Entry]:
         """List the running and queued runs, newest first. Open pages often ask for them: recorded runs are left out."""
+        if getattr(self._looks, "active", False):
+            return [entry for entry in self.entries() if entry.busy and not entry.recorded]
         with self._lock, suppress(OSError):
             return _newest_first([entry for entry in self._own_entries() if entry.busy])
         return []

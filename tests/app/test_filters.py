@@ -1,9 +1,15 @@
-"""The search field of the lists of runs."""
+"""The lists of runs: their search field, and tables of many runs."""
 
 from __future__ import annotations
 
-from acenode_app import filters
+from pathlib import Path
+
+from acenode_app import filters, run_tables, runs
 from catalogue_entries import entry
+
+from acenode.bench.synthetic_runs import finished_runs
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import RunStore
 
 
 def test_search_matches_settings_and_experiments() -> None:
@@ -11,3 +17,13 @@ def test_search_matches_settings_and_experiments() -> None:
     assert filters.matches(one, "")
     assert filters.matches(one, "schedule=joint MNIST")
     assert not filters.matches(one, "schedule=joint svhn")
+
+
+def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
+    finished_runs(tmp_path, run_tables.MANY)
+    entries = Catalogue(RunStore(tmp_path)).entries()[:run_tables.MANY]
+    made = run_tables.run_table(entries, runs.COLUMNS)
+    assert made["Run"].dtype == "category"
+    assert made["Id"].dtype != "category"
+    few = run_tables.run_table(entries[:20], runs.COLUMNS)
+    assert made[:20].astype(few.dtypes).equals(few)

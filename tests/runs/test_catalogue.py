@@ -273,3 +273,20 @@ def test_a_resumed_run_keeps_its_progress_and_gets_a_new_start_time(tmp_path: Pa
     assert again.began is not None
     assert stopped.began is not None
     assert again.began > stopped.began
+
+
+def test_a_page_looks_once(tmp_path: Path) -> None:
+    finished_runs(tmp_path, 2)
+    catalogue = Catalogue(RunStore(tmp_path, recorded=tmp_path / "none"))
+    with catalogue.one_look():
+        before = catalogue.entries()
+        before.pop()  # a caller may change its list
+        shutil.copytree(tmp_path / "mnist-ace-00000", tmp_path / "mnist-ace-new")
+        assert len(catalogue.entries()) == 2
+        assert catalogue.busy_entries() == []
+        elsewhere: list[int] = []
+        other = threading.Thread(target=lambda: elsewhere.append(len(catalogue.entries())))
+        other.start()
+        other.join()
+        assert elsewhere == [3]  # other threads look for themselves
+    assert len(catalogue.entries()) == 3
