@@ -85,7 +85,7 @@ class CommandLines:
                 os.environ[name] = value
 
 
-def _not_trained(run: Any, options: argparse.Namespace) -> int:
+def _not_trained(run: Any, options: argparse.Namespace, cluster: Any = None) -> int:
     print("{}")
     return 0
 
