@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from acenode.config import Config
+from acenode.execution import queue_time
 from acenode.execution.estimate import estimate, measured, trains_now
 from acenode.execution.iteration_time import time_aside
 from acenode.runs.store import Run
@@ -30,6 +31,7 @@ class TimeHere:
     seconds: float | None
     basis: str
     pending: bool = False
+    after_epoch: bool = False  # a similar run trains, and will tell after its first epoch
     runs: int = 0
     devices: int = 1  # that train them
 
@@ -37,6 +39,8 @@ class TimeHere:
     def text(self) -> str:
         """The time in words."""
         if self.seconds is None:
+            if self.after_epoch:
+                return "time known after the first epoch of the run that trains"
             return "estimating the time…" if self.pending else "time unknown"
         return f"about {labels.duration(self.seconds)} here"
 
@@ -78,8 +82,9 @@ def time_here(configs: Sequence[Config]) -> TimeHere:
             bases[timed[1]] = None
         total, longest = total + count * each, max(longest, each)
     if missing:
-        _time_in_background([config for config in missing if not trains_now(config, entries)])
-        return TimeHere(None, "some iterations are being timed", pending=True)
+        to_time = [config for config in missing if not trains_now(config, entries)]
+        _time_in_background(to_time)
+        return TimeHere(None, "some iterations are being timed", pending=True, after_epoch=not to_time)
     devices = _devices(configs)
     return TimeHere(max(total / devices, longest), " and ".join(bases), runs=len(configs), devices=devices)
 
@@ -106,13 +111,10 @@ def known_seconds() -> Callable[[Config], float | None]:
 def seconds_until_start(run: Run) -> float | None:
     """Return in how many seconds a queued run starts, or None if a run before it has no known time."""
     launcher, known = services().launcher, known_seconds()
-    busy = {entry.id: entry for entry in services().catalogue.busy_entries()}
-    left = [busy[name].seconds_left for name in launcher.active() if name in busy]
-    queue = launcher.queue()
-    before = queue[:queue.index(run.id)] if run.id in queue else []
-    times = [*left, *(known(busy[name].run.config()) for name in before if name in busy)]
-    found = [seconds for seconds in times if seconds is not None]
-    return sum(found) / launcher.workers(run.config().device) if len(found) == len(times) else None
+    left = {entry.id: entry.seconds_left for entry in services().catalogue.busy_entries()}
+    return queue_time.seconds_until_start(
+        run.id, launcher.jobs(), launcher.limits,
+        lambda job: left.get(job.run) if job.running else known(job.config))
 
 
 def _time_in_background(configs: list[Config]) -> None:
@@ -136,8 +138,7 @@ def _time_all() -> None:
             time.sleep(pause)
         with _lock:
             configs = _requests.pop()
-        entries = services().catalogue.busy_entries()  # a run may have been started meanwhile
-        results = _time([config for config in configs if not trains_now(config, entries)])
+        results = _time(configs)
         with _lock:
             _timed.update(results)
             _queued.difference_update(configs)
@@ -148,6 +149,8 @@ def _time_all() -> None:
 def _time(configs: list[Config]) -> dict[Config, tuple[float | None, str]]:
     """Return the seconds of each configuration, and what they are based on or why there are none."""
     try:
+        running = services().catalogue.busy_entries()  # a run may have been started since the request
+        configs = [config for config in configs if not trains_now(config, running)]
         found = estimate(configs, services().catalogue, services().data_root, time_aside)
         return {c: (found.seconds_each.get(c), found.basis) for c in configs}
     except Exception as error:  # the page then says that the time is unknown

@@ -40,11 +40,10 @@ def start(experiment: Experiment, configs: list[Config]) -> None:
             for config in configs:
                 started.append(services().launcher.start(config).id)
     except (UserError, OSError) as error:
-        messages.error(error)
-        if started:
-            messages.notify(f"{len(started)} of {len(configs)} runs were queued before that")
-            select(experiment, started)
-        return
+        if not started:
+            messages.error(error)
+            return
+        messages.notify(f"{len(started)} of {len(configs)} runs were queued. {error}")
     select(experiment, started)
     st.rerun()
 
@@ -140,7 +139,7 @@ def _place(entry: Entry) -> int | None:
 
 
 def _run_again(experiment: Experiment, run: Run) -> None:
-    select(experiment, [*shown_runs.selected(experiment), services().launcher.retry(run).id])
+    select(experiment, [services().launcher.retry(run).id, *shown_runs.selected(experiment)])
 
 
 def _button(title: str, icon: str, entry: Entry, action: Callable[[Run], None], help: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import lru_cache
 
 import streamlit as st
@@ -61,10 +62,10 @@ def _show_annotations(entry: Entry) -> None:
     """Show notes and tags, to edit."""
     notes_key, tags_key = _annotation_keys(entry)
     known = sorted({t for e in services().catalogue.entries() for t in e.tags})
-    args = (entry.id, notes_key, tags_key)
-    st.text_area("Notes", entry.notes, key=notes_key, max_chars=notes.MAX_NOTES, on_change=_save_annotations, args=args)
-    st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key, on_change=_save_annotations,
-                   args=args, placeholder="Choose or type a tag")
+    st.text_area("Notes", entry.notes, key=notes_key, max_chars=notes.MAX_NOTES, on_change=_save_annotation,
+                 args=(entry.id, "notes", notes_key))
+    st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key, on_change=_save_annotation,
+                   args=(entry.id, "tags", tags_key), placeholder="Choose or type a tag")
 
 
 def _annotation_keys(entry: Entry) -> tuple[str, str]:
@@ -83,9 +84,11 @@ def _annotation_keys(entry: Entry) -> tuple[str, str]:
     return f"notes/{entry.id}/{count + 1}", f"tags/{entry.id}/{count + 1}"
 
 
-def _save_annotations(run_id: str, notes_key: str, tags_key: str) -> None:
-    """Write notes and tags to the run's folder. Only an edit writes: sessions do not overwrite each other."""
+def _save_annotation(run_id: str, field: str, key: str) -> None:
+    """Write the edited notes or tags to the run's folder, and leave the other as another session may have set it."""
     try:
-        notes.write_notes(services().store.open(run_id), st.session_state[notes_key], st.session_state[tags_key])
+        run = services().store.open(run_id)
+        new = replace(notes.read_notes(run), **{field: st.session_state[key]})
+        notes.write_notes(run, new.notes, new.tags)
     except (UserError, OSError) as error:
         messages.notify(error)

@@ -174,7 +174,8 @@ def _show_start(search: Search, ready: bool) -> None:
             if ready:
                 epochs = base_config(search).part(Training).epochs
                 over = messages.escape(labels.ranges_words(search.ranges))
-                what = f"**{search.trials} trials** of {epochs} epoch{'s' * (epochs > 1)} over {over}"
+                length = f" of {epochs} epoch{'s' * (epochs > 1)}" * all(one.key != "epochs" for one in search.ranges)
+                what = f"**{search.trials} trials**{length} over {over}"
                 upto = "up to " * (search.pruner != "none")
                 if search.trials <= TIMED:
                     estimates.show(f"{what}, {upto}{{time}}, one after the other",

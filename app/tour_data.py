@@ -76,8 +76,8 @@ def attended(entry: Entry, start_at: float) -> dict[str, Any] | None:
     frames, samples, size = h.shape
     start = round(start_at * (frames - 1))
     mixes = weights[start, 0].max(-1) < MIXING
-    row = np.abs(mixed - h)[start, 0] * (mixes if mixes.any() else 1)
-    return {"row": int(row.argmax()), "attend": {
+    changes = np.abs(mixed - h)[start, 0] * (mixes if mixes.any() else 1)
+    return {"row": int(changes.argmax()), "attend": {
         "frames": frames, "samples": samples, "size": size, "top": top,
         "reach": float(max(np.abs(h).max(), np.abs(mixed).max())),
         "h": snapshots.to_base64(h.astype("<f4")), "attended": snapshots.to_base64(mixed.astype("<f4")),

@@ -67,7 +67,7 @@ def words(finding: Finding) -> str:
     """Say whether evolving attention is better than none, as far as the runs can tell."""
     contest = finding.contest
     if finding.interval is None:
-        few = finding.reason.endswith("of a method")
+        few = finding.reason.startswith("only ")
         reason = f"at least {MIN_RUNS} runs of each are needed" if few else finding.reason
         return f"Whether evolving attention is better than none cannot be told: {reason}."
     sign = 1 if contest.higher_is_better else -1

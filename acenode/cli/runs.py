@@ -59,7 +59,8 @@ def list_runs(options: Namespace) -> int:
                        .rstrip() + (f"  {x['error']}" if x["error"] else ""))
     if all("recorded" in x for x in lines) and not store.only_recorded:
         written.append(f"no runs in {store.root} yet: start one with `acenode train mnist --method ace`")
-    print("\n".join(written))
+    if written:
+        print("\n".join(written))
     return 0
 
 

@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, device_n
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
+from acenode.execution.queue_time import Job
 from acenode.execution.seed_group import Seat, SeedGroup, fallback_line
 from acenode.execution.seed_groups import MAX_SEEDS, separate_reason, without_seed
 from acenode.runs.heartbeat import RENEW_SECONDS, touch
@@ -55,7 +56,7 @@ class _Job:
     seat: Seat | None = None  # among seeds that are trained as one computation
 
     @property
-    def slot(self) -> object:
+    def slot(self) -> Hashable:
         """What takes up a worker: the group of seeds, or the run."""
         return self.run.id if self.seat is None else self.seat.group
 
@@ -92,8 +93,7 @@ class Launcher:
 
     @contextlib.contextmanager
     def queue_together(self) -> Iterator[None]:
-        """Start nothing before the end of the block: seeds of one configuration queued in it train as one computation,
-        where `separate_reason` gives no reason against it."""
+        """Start nothing before the end of the block: seeds of one configuration in it can train as one computation."""
         with self.changed:
             self.depth += 1
             try:
@@ -215,6 +215,18 @@ class Launcher:
         """Return the position of a run in the queue, counted from 0, or None if it is not queued."""
         with self.changed:
             return next((i for i, job in enumerate(self.waiting) if job.run.id == run_id), None)
+
+    def jobs(self) -> list[Job]:
+        """Return the running runs, then the queued ones in their order."""
+        with self.changed:
+            running = [Job(j.run.id, j.config, (j.device,), j.slot, running=True) for j in self.running.values()]
+            return running + [Job(j.run.id, j.config, tuple(n for n in self.limits if matches(n, j.asked)),
+                                  self._slot(j), running=False) for j in self.waiting]
+
+    def _slot(self, job: _Job) -> Hashable:
+        """Return what a queued job will share with the seeds that are trained as one computation with it."""
+        together = job.batch != ALONE and self.trains_together(job.config)
+        return (job.batch, without_seed(job.config)) if together else job.run.id
 
     def active(self) -> list[str]:
         """Return the ids of the runs that this process trains."""

@@ -35,7 +35,8 @@ def contests(measured: Mapping[str, Measured]) -> list[Contest]:
             found.append(Contest(
                 _title(ace), method_title(ace.experiment, host), _values(ace, ours), _values(other, theirs),
                 ace.format.higher_is_better, _epochs(ours), _epochs(theirs),
-                "partial" in (ours.mark, theirs.mark), " points" if ace.format.unit == "%" else ace.format.unit))
+                "partial" in (ours.mark, theirs.mark), unit=" points" if ace.format.unit == "%" else ace.format.unit,
+                same_data=(ours.mark == "partial") == (theirs.mark == "partial")))
     return found
 
 

@@ -32,6 +32,7 @@ class Contest:
     other_epochs: frozenset[int] = frozenset()
     partial: bool = False  # measured on a part of the full data
     unit: str = ""  # of a difference
+    same_data: bool = True  # both methods on all of the data, or both on a part of it
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ def judge(contest: Contest) -> Finding:
     if not ace or not other:
         missing = "ACE" if not ace else contest.host
         return Finding(contest, "open", f"{missing} is not measured", pairs)
+    if not contest.same_data:
+        return Finding(contest, "open", "one of the methods was measured on a part of the data", pairs)
     if contest.ace_epochs and contest.other_epochs and contest.ace_epochs != contest.other_epochs:
         reason = "the methods were trained for different numbers of epochs"
         return Finding(contest, "open", reason, pairs, sign * (mean(ace) - mean(other)))
@@ -68,8 +71,9 @@ def judge(contest: Contest) -> Finding:
     else:
         advantage = sign * (mean(ace) - mean(other))
         if min(len(ace), len(other)) < MIN_RUNS:
-            few = min(len(ace), len(other))
-            return Finding(contest, "open", f"{few} run{'s' * (few > 1)} of a method", 0, advantage)
+            few, method = min((len(ace), "ACE"), (len(other), contest.host), key=lambda pair: pair[0])
+            runs = f"only {few} run{'s' * (few > 1)} of {method}, {MIN_RUNS} are needed"
+            return Finding(contest, "open", runs, 0, advantage)
         interval = welch_interval([sign * v for v in ace], [sign * v for v in other])
     if interval[0] > 0 or interval[1] < 0:
         return Finding(contest, "ahead" if interval[0] > 0 else "behind", "", pairs, advantage, interval)
@@ -85,8 +89,9 @@ def summary(findings: Iterable[Finding]) -> str:
     found = list(findings)
     ahead, behind = ([_name(f) for f in found if f.verdict == v] for v in ("ahead", "behind"))
     if not ahead and not behind:
-        return (f"In none of {len(found)} comparisons do the measured runs show ACE ahead of the method it extends, or "
-                "behind it.")
+        compared = sum(f.interval is not None for f in found)
+        return (f"{compared} of {len(found)} comparisons have enough runs; in none of these is ACE clearly ahead of "
+                "the method it extends, or behind it.")
     parts = [f"ahead of the method it extends in {len(ahead)} of {len(found)} comparisons" + _named(ahead),
              (f"behind in {len(behind)}" if behind else "behind in none") + _named(behind)]
     undecided = len(found) - len(ahead) - len(behind)
@@ -96,8 +101,10 @@ def summary(findings: Iterable[Finding]) -> str:
 
 def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
     """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
-    return [{"Compared": _name(f), "ACE extends": f.contest.host, **_numbers(f),
-             "ACE is": f.verdict if f.verdict != "open" else f"cannot be told: {f.reason}"} for f in findings]
+    return [{"Compared": f"{_name(f)}, {'higher' if f.contest.higher_is_better else 'lower'} is better",
+             "ACE extends": f.contest.host, **_numbers(f),
+             "Verdict": f"ACE is {f.verdict}" if f.verdict != "open" else f"cannot be told: {f.reason}"}
+            for f in findings]
 
 
 def count_sentence(marks: Iterable[str]) -> str:
@@ -110,7 +117,8 @@ def count_sentence(marks: Iterable[str]) -> str:
     if counts["partial"]:
         words.append(f"{counts['partial']} on partial data")
     text = f"Of the paper's {total} table cells {total - missing} are measured: {_listed(words)}."
-    return text + " The last two kinds are not compared." * bool(counts["single"] and counts["partial"])
+    kinds = ["single runs"] * bool(counts["single"]) + ["values on partial data"] * bool(counts["partial"])
+    return text + (f" {_listed(kinds).capitalize()} are not compared with the paper's." if kinds else "")
 
 
 def _name(finding: Finding) -> str:
@@ -126,7 +134,7 @@ def _numbers(finding: Finding) -> dict[str, str]:
     contest, sign = finding.contest, 1 if finding.contest.higher_is_better else -1
     difference, interval, runs = "", "", ""
     if finding.advantage is not None and finding.interval is None:
-        difference = _signed(sign * finding.advantage, _decimals(finding.advantage)) + contest.unit
+        difference = _signed(sign * finding.advantage, _decimals(2 * finding.advantage)) + contest.unit
     elif finding.advantage is not None and finding.interval is not None:
         low, high = sorted(sign * end for end in finding.interval)
         places = _decimals(high - low)

@@ -34,7 +34,7 @@ class Catalogue:
         self._indexed: int | None = None  # entries in the index on disk; None: not read yet
         self._read_since: set[str] = set()  # runs read since the index was read or written
         self._folders: dict[str, tuple[Stamp, float]] = {}  # stamps of folders, and until when they are trusted
-        self._looks = threading.local()  # what a thread has seen within `one_look`
+        self._looks = threading.local()  # the entries that a thread has listed within `one_look`
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
@@ -48,12 +48,12 @@ class Catalogue:
     def entries(self) -> list[Entry]:
         """List the runs of the folder, newest first and unreadable ones last; then the recorded runs, newest first."""
         if not getattr(self._looks, "active", False):
-            return self._look()
+            return self._list_now()
         if self._looks.entries is None:
-            self._looks.entries = self._look()
+            self._looks.entries = self._list_now()
         return list(self._looks.entries)
 
-    def _look(self) -> list[Entry]:
+    def _list_now(self) -> list[Entry]:
         with self._lock:
             recorded = {run.id: run for run in self.store.recorded_runs()}
             entries = self._entries_of(list(recorded), recorded.__getitem__)

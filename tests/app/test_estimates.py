@@ -54,10 +54,19 @@ def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Service
 
 def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_folder: RunFolder,
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimates, "estimate", lambda *_: pytest.fail("the cores are busy"))
+    timed: list[Config] = []
+
+    def estimate(given: list[Config], *_: object) -> Estimate:
+        timed.extend(given)
+        return Estimate(len(given), 0.0, "timing")
+
+    monkeypatch.setattr(estimates, "estimate", estimate)
     run = run_folder.running(progress=0.001)
     asked = replace(run.config(), seed=5)
+    assert "after the first epoch" in estimates.time_here([asked]).text
+    estimates._time_in_background([asked])  # asked for before the run was started
+    assert estimates.wait(60)
+    assert timed == []
     assert estimates.time_here([asked]).pending
-    assert estimates.wait(10)
     run_folder.running(progress=0.01, epoch=1, epochs=100)  # after an epoch of it
     assert not estimates.time_here([asked]).pending

@@ -14,9 +14,12 @@ from streamlit.testing.v1 import AppTest
 from test_pages import field, no_exception, page_text
 
 from acenode import experiments
-from acenode.config import SETTINGS
+from acenode.bench.synthetic_runs import finished_runs
+from acenode.config import SETTINGS, Config
+from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
 from acenode.results.run_times import RunTime
+from acenode.runs.store import Run
 
 Page = Callable[..., AppTest]
 SYMBOLS = "θλσ∇Δ"
@@ -227,7 +230,8 @@ def test_a_queued_run_says_when_it_starts_and_can_be_next(page: Page, services: 
     monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
     slow = experiments.get("mnist").configure("ace", device="cpu")
     runs = [services.launcher.start(slow) for _ in range(4)]
-    monkeypatch.setattr(services.launcher, "active", lambda: [])  # how long the first still takes changes
+    queued = services.launcher.jobs
+    monkeypatch.setattr(services.launcher, "jobs", lambda: [job for job in queued() if not job.running])
     first, second, third = (run.id for run in runs[1:])
     app = no_exception(page("mnist", runs=third))
     seconds = RunTime(60.0).seconds(slow)
@@ -237,4 +241,36 @@ def test_a_queued_run_says_when_it_starts_and_can_be_next(page: Page, services: 
     assert f"Run next/{third}" not in {button.key for button in no_exception(app).button}
     for run in reversed(runs):
         services.launcher.stop(run)
+    assert services.launcher.wait(60)
+
+
+def test_runs_queued_before_an_error_are_shown(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = services.launcher.start, list[str]()
+
+    def refused_twice(given: Config) -> Run:
+        if started:
+            raise UserError("the disk is full")
+        run = start(given)
+        started.append(run.id)
+        return run
+
+    monkeypatch.setattr(services.launcher, "start", refused_twice)
+    app = page("mnist")
+    app.text_input(key="seeds/").set_value("0 1").run()
+    app.button(key="train").click().run()
+    assert shown(no_exception(app)) == started
+    assert shown(app.run()) == started
+    services.launcher.stop(services.store.open(started[0]))
+    assert services.launcher.wait(60)
+
+
+def test_a_run_that_is_run_again_is_shown_beside_seven_others(page: Page, run_folder: RunFolder,
+                                                              services: Services) -> None:
+    finished_runs(services.store.root, shown_runs.MAX_RUNS)
+    old = [e.id for e in services.catalogue.entries() if not e.recorded][:shown_runs.MAX_RUNS]
+    app = no_exception(page("mnist", runs=",".join(old)))
+    app.button(key=f"Run again/{old[0]}").click().run()
+    (new,) = {e.id for e in services.catalogue.busy_entries()}
+    assert shown(no_exception(app)) == [new, *old[:-1]]
+    services.launcher.stop(services.store.open(new))
     assert services.launcher.wait(60)

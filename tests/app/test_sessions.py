@@ -39,6 +39,18 @@ def test_sessions_share_notes(page: Page, run_folder: RunFolder, services: Servi
     assert first.text_area(key=f"notes/{run.id}/1").value == "seen by both"
 
 
+def test_an_edit_of_notes_keeps_the_tags_of_another_session(page: Page, run_folder: RunFolder,
+                                                            services: Services) -> None:
+    run = run_folder.finished()[0]
+    first, second = page("runs", runs=run.id), page("runs", runs=run.id)
+    second.multiselect(key=f"tags/{run.id}/0").set_value(["good"]).run()
+    first.text_area(key=f"notes/{run.id}/0").set_value("seen").run()
+    entry = services.catalogue.entry(run.id)
+    assert entry is not None
+    assert (entry.notes, entry.tags) == ("seen", ("good",))
+    assert no_exception(first).multiselect(key=f"tags/{run.id}/1").value == ["good"]
+
+
 def test_tags_are_stripped(page: Page, run_folder: RunFolder, services: Services) -> None:
     run = run_folder.finished()[0]
     app = page("runs", runs=run.id)

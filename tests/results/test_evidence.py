@@ -54,8 +54,8 @@ def test_welch_interval_has_its_closed_form() -> None:
 
 def test_too_few_runs_decide_nothing() -> None:
     found = judge(contest(values(9.0, 9.0), values(1.0, 1.0, 1.0)))
-    assert (found.verdict, found.reason) == ("open", "2 runs of a method")
-    assert judge(contest(values(9.0), values(1.0, 1.0, 1.0))).reason == "1 run of a method"
+    assert (found.verdict, found.reason) == ("open", "only 2 runs of ACE, 3 are needed")
+    assert judge(contest(values(9.0), values(1.0, 1.0, 1.0))).reason == "only 1 run of ACE, 3 are needed"
     assert judge(contest({}, values(1.0))).reason == "ACE is not measured"
     assert judge(contest(values(1.0), {})).reason == "ODE-Net is not measured"
 
@@ -80,7 +80,9 @@ def test_the_summary_names_what_is_decided() -> None:
     assert summary([behind]) == ("Here ACE is ahead of the method it extends in 0 of 1 comparisons and behind in 1 "
                                  "(B MSE).")
     assert summary([ahead, few]).endswith("(A accuracy) and behind in none; 1 cannot be told.")
-    assert summary([few, few]).startswith("In none of 2 comparisons do the measured runs show ACE ahead")
+    near = judge(contest(values(3.0, 5.0, 7.0), values(2.0, 3.0, 4.0)))
+    assert summary([few, near]) == ("1 of 2 comparisons have enough runs; in none of these is ACE clearly ahead of the "
+                                    "method it extends, or behind it.")
 
 
 def test_the_table_gives_difference_interval_and_verdict() -> None:
@@ -90,11 +92,12 @@ def test_the_table_gives_difference_interval_and_verdict() -> None:
     few = judge(Contest("D AUC", "Latent-ODE", values(0.75, 0.25), values(0.25), partial=True))
     none = judge(Contest("F MSE", "GRU-ODE-Bayes", values(1.0), {}))
     assert [list(row.values()) for row in table([ahead, near, few, none])] == [
-        ["A accuracy", "ODE-Net", "+1.983", "+1.912 to +2.055", "3 pairs", "ahead"],
-        ["E NegLL", "GRU-ODE-Bayes", "+2.0 nats", "−0.5 to +4.5", "3 pairs",
+        ["A accuracy, higher is better", "ODE-Net", "+1.983", "+1.912 to +2.055", "3 pairs", "ACE is ahead"],
+        ["E NegLL, lower is better", "GRU-ODE-Bayes", "+2.0 nats", "−0.5 to +4.5", "3 pairs",
          "cannot be told: the interval of the difference includes zero"],
-        ["D AUC on a part of the data", "Latent-ODE", "+0.25", "", "2 and 1 runs", "cannot be told: 1 run of a method"],
-        ["F MSE", "GRU-ODE-Bayes", "", "", "", "cannot be told: GRU-ODE-Bayes is not measured"]]
+        ["D AUC on a part of the data, higher is better", "Latent-ODE", "+0.25", "", "2 and 1 runs",
+         "cannot be told: only 1 run of Latent-ODE, 3 are needed"],
+        ["F MSE, higher is better", "GRU-ODE-Bayes", "", "", "", "cannot be told: GRU-ODE-Bayes is not measured"]]
 
 
 def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
@@ -105,4 +108,12 @@ def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
 def test_cells_that_are_not_compared_are_counted_apart() -> None:
     text = count_sentence(["within", "better", "better", "worse", "partial", "single", "missing", "missing"])
     assert text == ("Of the paper's 8 table cells 6 are measured: 1 within the paper's spread, 2 better, 1 worse, 1 "
-                    "from a single run and 1 on partial data. The last two kinds are not compared.")
+                    "from a single run and 1 on partial data. Single runs and values on partial data are not compared "
+                    "with the paper's.")
+    assert count_sentence(["within", "single"]).endswith("Single runs are not compared with the paper's.")
+    assert count_sentence(["within"]).endswith("0 better and 0 worse.")
+
+
+def test_all_of_the_data_is_not_compared_with_a_part() -> None:
+    found = judge(contest(values(9.0, 9.1, 9.2), values(1.0, 1.1, 1.2), partial=True, same_data=False))
+    assert (found.verdict, found.reason) == ("open", "one of the methods was measured on a part of the data")
