@@ -29,6 +29,7 @@ from . import (
 from .labels import for_charts as for_charts
 from .services import services
 
+RESUMABLE = ("stopped", "failed", "interrupted")
 START = 0.6  # of the time that the player shows at first: attention has moved by then
 
 
@@ -55,10 +56,11 @@ def select(experiment: Experiment, ids: list[str]) -> None:
 
 
 def show_player(experiment: Experiment, shown: list[Entry]) -> None:
-    """Show the player of runs, with the controls of those that train above it. The rest of a page waits for it."""
+    """Show the player of runs, with the controls of those that train or can be resumed above it. The rest of a page
+    waits for it."""
     with st.container():  # a container each: a run that ends then does not rebuild the player and the curves
         for entry in shown:
-            if entry.busy:
+            if _above(entry):
                 _show_controls(experiment, entry)
     with st.container(key="run-player"):  # page.css shows it first on narrow pages
         if shown:
@@ -71,6 +73,11 @@ def show_player(experiment: Experiment, shown: list[Entry]) -> None:
                     "curves appear here during training.", icon=":material/play_arrow:")
 
 
+def _above(entry: Entry) -> bool:
+    """Return True for a run whose controls stand above the player: it trains, or it can be resumed."""
+    return entry.busy or (entry.state in RESUMABLE and not entry.recorded)
+
+
 def show_results(experiment: Experiment, shown: list[Entry]) -> None:
     """Show scores, controls, curves and charts of runs."""
     entries = shown_runs.entries_of(experiment)
@@ -78,11 +85,13 @@ def show_results(experiment: Experiment, shown: list[Entry]) -> None:
         return
     with st.container():
         for entry in shown:
-            if not entry.busy:
+            if not _above(entry):
                 with st.container(border=True):
                     _show_controls(experiment, entry)
                     result_tabs.show_numbers(entry)
                     run_details.warn_if_changed(entry)
+            elif not entry.busy:
+                run_details.warn_if_changed(entry)
     shown_runs.show_choice(experiment, entries)
     if shown:
         metric = metric_format.of(experiment.metric.name, experiment.name)
@@ -101,7 +110,7 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
         if _place(entry):
             _button("Run next", "vertical_align_top", entry, lambda run: services().launcher.move(run, 0),
                     "Puts it before the other queued runs")
-        if entry.state in ("stopped", "failed", "interrupted") and not entry.recorded:
+        if entry.state in RESUMABLE and not entry.recorded:
             _button("Resume", "play_arrow", entry, services().launcher.resume,
                     "Continues from the last good checkpoint")
         if entry.state in ("failed", "finished"):

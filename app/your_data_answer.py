@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from html import escape
 
 import numpy as np
@@ -95,4 +96,5 @@ def _show_links(grid: StudyGrid) -> None:
                      icon=":material/science:")
     best = next((cell.entry.id for cell in grid.rows[0].cells if cell.value is not None and cell.entry), None)
     if best is not None:
-        st.caption(f"Apply a model to new rows with `acenode predict {best} FILE --out predicted.csv`")
+        where = shlex.quote(str(services().store.root))
+        st.caption(f"Apply a model to new rows with `acenode predict {best} FILE --out predicted.csv --runs {where}`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acenode.results.cell_text import shown_mark
 from acenode.results.reproduction import WORTH, CellPlan, PlannedRun
 from acenode.results.run_times import duration
 
@@ -36,7 +37,7 @@ def _row(plan: CellPlan, seconds: Sequence[float | None]) -> tuple[str, ...]:
         found.mean / cell.format.scale, None if found.std is None else found.std / cell.format.scale)
     task = f" {cell.settings['task']}" if "task" in cell.settings else ""
     return (cell.table, cell.experiment, cell.title, f"{cell.format.title}{task}", str(cell.printed), value,
-            str(found.n), str(found.epochs or "-"), found.mark, str(len(plan.missing)),
+            str(found.n), str(found.epochs or "-"), shown_mark(found), str(len(plan.missing)),
             _times(seconds) if seconds else "-")
 
 
@@ -73,7 +74,7 @@ def _cell(plan: CellPlan, seconds: Sequence[float | None]) -> dict[str, Any]:
         "metric": cell.metric, "settings": dict(cell.settings), "unit": cell.format.unit.strip(),
         "paper": {"mean": cell.printed.mean, "std": cell.printed.std, "text": str(cell.printed)},
         "mean": found.mean, "std": found.std, "n": found.n, "seeds": list(found.seeds), "folds": list(found.folds),
-        "epochs": found.epochs, "difference": found.difference, "mark": found.mark, "note": found.note,
+        "epochs": found.epochs, "difference": found.difference, "mark": shown_mark(found), "note": found.note,
         "runs": [entry.id for entry in found.entries], "missing": len(plan.missing),
         "seconds": sum(known) if len(known) == len(seconds) else None,
     }

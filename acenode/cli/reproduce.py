@@ -80,6 +80,8 @@ def _train(options: Namespace, plan: Plan, catalogue: Catalogue, root: Path) -> 
     lines = ProgressLines(_result, "`acenode reproduce --list` shows the cells", quiet=options.json)
     for experiment, command in plan.no_data.items():
         lines.write(f"{experiment} is skipped, its data is missing: {command}")
+    if {cell.cell.experiment for cell in plan.cells} <= set(plan.no_data) and not options.json:
+        raise UserError("there is nothing to train without data: get it with the commands above")
     if not runs:
         lines.write("nothing to train: every cell with data is measured")
         if options.json:

@@ -146,10 +146,11 @@ def demo(options: Namespace) -> int:
 
     mnist = experiments.get("mnist")
     print("ACE-ODE-Net on scikit-learn's digits: h(t) and its attention a(t) evolve together and train in turns.")
-    code = _execute(create(run_store(options), mnist.configure("ace")), Namespace(json=False, runs=options.runs))
+    run = create(run_store(options), mnist.configure("ace"))
+    code = _execute(run, Namespace(json=False, runs=options.runs))
     if code == 0:
         print()
         table(Namespace(experiment="mnist", runs=options.runs, json=False))
         folder = f" --runs {options.runs}" if options.runs is not None else ""
-        print(f"\nCreate a report of this run with `acenode export last --to html{folder}`.")
+        print(f"\nCreate a report of this run with `acenode export {run.id} --to html{folder}`.")
     return code

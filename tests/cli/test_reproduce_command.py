@@ -49,7 +49,7 @@ def test_the_list_as_json_has_configurations_to_train(tmp_path: Path, capsys: py
     assert main(["reproduce", "mnist", "--list", "--json", "--seeds", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
     cell = next(c for c in found["cells"] if c["key"] == "mnist/ace/accuracy")
-    assert (cell["mean"], cell["n"], cell["mark"], cell["missing"]) == (pytest.approx(99.68), 1, "within", 1)
+    assert (cell["mean"], cell["n"], cell["mark"], cell["missing"]) == (pytest.approx(99.68), 1, "single", 1)
     assert found["totals"] | {"device": "", "seconds": 0, "unknown": 0} == {
         "cells": 5, "measured": 1, "missing": 9, "seconds": 0, "unknown": 0, "device": ""}
     assert [run["rank"] for run in found["queue"]] == list(range(9))
@@ -94,6 +94,10 @@ def test_nothing_is_trained_without_data(tmp_path: Path, monkeypatch: pytest.Mon
     captured = capsys.readouterr()
     assert json.loads(captured.out)["left"] == 0
     assert "acenode data get mnist" in captured.err
+    assert main(["reproduce", "mnist"]) == 2
+    captured = capsys.readouterr()
+    assert "acenode data get mnist" in captured.out
+    assert "nothing to train without data" in captured.err
     assert not (tmp_path / "runs").exists()
 
 

@@ -59,7 +59,7 @@ export const ATTENTION = {
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
     if (about.kind === "influence") for (const i of span(rows)) cells[i * columns + i] = 0;  // transparent: its own influence is not shown
     const picture = put(), pairwise = about.kind === "pairwise" || about.kind === "influence", over = !pairwise && run.pixels !== null;
-    const left = about.names ? 70 : 44, room = pairwise ? { x: left, y: 8, w: w - left - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
+    const left = about.names ? 84 : 44, room = pairwise ? { x: left, y: 8, w: w - left - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
     const tiles = tiling(over ? 2 : 1, columns / rows, room.w, room.h, 14, over ? 20 : 0);
     g.imageSmoothingEnabled = false;
     for (const i of span(over ? 2 : 1)) {
@@ -80,7 +80,7 @@ export const ATTENTION = {
         countTicks(g, box, columns, true, theme, about.full[1], about.names);
         countTicks(g, box, rows, false, theme, about.full[0], about.names);
         text(g, about.names ? "From" : `${about.columns} (from)`, box.x + box.w / 2, box.y + box.h + 22, { align: "center", base: "top", colour: theme.ink });
-        text(g, about.names ? "Into" : `${about.rows} (into)`, box.x - left + 12, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+        text(g, about.names ? "Into" : `${about.rows} (into)`, box.x - left + 8, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
       }
       view.maps.push(box);
     }

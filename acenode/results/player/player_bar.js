@@ -125,7 +125,7 @@ export class Bar {
   // Show the player's position.
   showPosition({ t, epoch, probe }, epochs, playing, following) {
     setText(this.play, playing ? "❚❚ Pause" : "▶ Play");
-    const when = this.run?.meta.time ? this.run.timeText(t) : t.toFixed(2), which = epoch === null ? "–" : `${epoch}${epochs.length ? ` of ${epochs.at(-1)}` : ""}`;
+    const when = this.run?.meta.time ? this.run.timeText(t) : t.toFixed(2), which = epoch === null ? "–" : String(epoch);
     setText(this.timeText, when);
     setText(this.epochText, which);
     if (this.spoken !== `${when}/${which}`) {
