@@ -7,7 +7,7 @@ variable and one for the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from acenode.data.importing import cells, times
@@ -119,8 +119,19 @@ def checked_columns(columns: Columns, head: TableHead) -> Columns:
     if not variable and len(kept) < 2:
         found = f"only {kept[0]!r}" if kept else "none"
         raise UserError(f"attention needs two variables or more, and {found} was chosen or found: choose columns with "
-                        "numbers (--variables)")
+                        f"numbers (--variables){_text_among_numbers(head, used)}")
     return Columns(time, kept, id, label, variable, value, columns.form or _form(head, time))
+
+
+def _text_among_numbers(head: TableHead, used: Container[str]) -> str:
+    """Name the first cell that keeps an unused column from being one of numbers; empty if there is none."""
+    for i, column in enumerate(head.columns):
+        filled = [(row, line[i]) for row, line in head.rows if line[i] and not cells.is_gap(line[i])]
+        wrong = [(row, text) for row, text in filled if not _fits(text, "number")]
+        if column not in used and 0 < len(wrong) < len(filled):
+            row, text = wrong[0]
+            return f". Row {row}, column {column!r}: {cells.shown(text)} is not a number"
+    return ""
 
 
 def _form(head: TableHead, time: str) -> TimeForm:

@@ -90,3 +90,9 @@ def test_a_table_is_read_from_a_path_or_a_file(tmp_path) -> None:
     (tmp_path / "a.csv").write_text(long())
     assert list(TableFile(tmp_path / "a.csv").rows()) == list(table(long()).rows())
     assert next(table(long()).rows()) == (2, ["p0", "0", "pulse", "60.0"])
+
+
+def test_text_in_a_short_column_of_numbers_is_named() -> None:
+    head = table(csv([("time", "a", "b"), (0, "x", 1), (1, 2, 3), (2, 4, 5)])).head()
+    with pytest.raises(UserError, match=r"only 'b' was chosen or found.* Row 2, column 'a': 'x' is not a number"):
+        checked_columns(guess_columns(head), head)
