@@ -14,19 +14,21 @@ from acenode.config import Config
 from acenode.execution import queue_time
 from acenode.execution.estimate import estimate, measured, trains_now
 from acenode.execution.iteration_time import time_aside
+from acenode.execution.seed_groups import MAX_SEEDS
 from acenode.runs.store import Run
 
 from . import labels
 from .services import services
 
 DELAY = 3.0  # seconds after the last request before a timing starts: a page is drawn, or the next one is opened
+SHARE = 0.15  # of one seed's time that a further seed in the same computation takes
 REFRESH = "3s"  # while a timing runs
 
 
 @dataclass(frozen=True)
 class TimeHere:
-    """Seconds of some runs, one after the other on each device; None while they are being timed (`pending`) or if they
-    are unknown."""
+    """Seconds of some runs, seeds that become one computation together and the rest one after the other on each device;
+    None while they are being timed (`pending`) or if they are unknown."""
 
     seconds: float | None
     basis: str
@@ -34,6 +36,7 @@ class TimeHere:
     after_epoch: bool = False  # a similar run trains, and will tell after its first epoch
     runs: int = 0
     devices: int = 1  # that train them
+    together: bool = False  # seeds of a configuration become one computation
 
     @property
     def text(self) -> str:
@@ -49,6 +52,8 @@ class TimeHere:
         """How several runs are trained, to follow the time."""
         if self.seconds is None or self.runs < 2:
             return ""
+        if self.together:
+            return ", seeds of the same settings together"
         return f", on {self.devices} GPUs" if self.devices > 1 else ", one after the other"
 
 
@@ -62,12 +67,12 @@ _requested = 0.0  # when the newest request came
 def time_here(configs: Sequence[Config]) -> TimeHere:
     """Return the time of runs without waiting: what no similar run tells is timed in the background."""
     entries = services().catalogue.entries()
-    alike: dict[Config, int] = {}
+    alike: dict[Config, list[int]] = {}
     for config in configs:
-        one = replace(config, seed=0)
-        alike[one] = alike.get(one, 0) + 1
+        alike.setdefault(replace(config, seed=0), []).append(config.seed)
+    devices, together = _devices(configs), False
     total, longest, bases, missing = 0.0, 0.0, dict[str, None](), list[Config]()
-    for config, count in alike.items():
+    for config, seeds in alike.items():
         found = measured(config, entries)
         if found is not None:
             each = found.seconds(config)
@@ -80,13 +85,27 @@ def time_here(configs: Sequence[Config]) -> TimeHere:
         else:
             each = timed[0]
             bases[timed[1]] = None
-        total, longest = total + count * each, max(longest, each)
+        one_computation = devices == 1 and _together(config, seeds)
+        total += each * (_shared_cost(len(seeds)) if one_computation else len(seeds))
+        longest, together = max(longest, each), together or one_computation
     if missing:
         to_time = [config for config in missing if not trains_now(config, entries)]
         _time_in_background(to_time)
         return TimeHere(None, "some iterations are being timed", pending=True, after_epoch=not to_time)
-    devices = _devices(configs)
-    return TimeHere(max(total / devices, longest), " and ".join(bases), runs=len(configs), devices=devices)
+    return TimeHere(max(total / devices, longest), " and ".join(bases), runs=len(configs), devices=devices,
+                    together=together)
+
+
+def _together(config: Config, seeds: Sequence[int]) -> bool:
+    """Return True if these seeds become one computation; trials of a search, which share a seed, do not."""
+    several = len(set(seeds)) == len(seeds) > 1
+    return several and services().launcher_ready and services().launcher.trains_together(config)
+
+
+def _shared_cost(seeds: int) -> float:
+    """Return how many times as long as one seed several take that are trained as one computation."""
+    whole, rest = divmod(seeds, MAX_SEEDS)
+    return whole * (1 + SHARE * (MAX_SEEDS - 1)) + (1 + SHARE * (rest - 1) if rest else 0.0)
 
 
 def _devices(configs: Sequence[Config]) -> int:

@@ -19,9 +19,10 @@ from acenode.results.run_times import RunTime
 def test_several_gpus_share_the_runs(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
     configs = [experiments.get("mnist").configure("ace", epochs=2, seed=seed) for seed in range(5)]
+    assert services.launcher
+    monkeypatch.setattr(services.launcher, "trains_together", lambda config: False)
     found = estimates.time_here(configs)
     assert found.text + found.order == "about 10 min here, one after the other"
-    assert services.launcher
     monkeypatch.setattr(services.launcher, "devices", lambda device: 8)
     found = estimates.time_here(configs)
     assert found.text + found.order == "about 2 min here, on 5 GPUs"  # not less than one run takes
@@ -47,7 +48,7 @@ def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Service
         assert estimates.time_here([config]).pending
     assert timed == configs[:1]
     release.set()
-    assert estimates.wait(60)
+    assert estimates.wait(300)
     assert timed == [configs[0], configs[2], configs[1]]
     assert all(not estimates.time_here([config]).pending for config in configs)
 
@@ -65,8 +66,23 @@ def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_fol
     asked = replace(run.config(), seed=5)
     assert "after the first epoch" in estimates.time_here([asked]).text
     estimates._time_in_background([asked])  # asked for before the run was started
-    assert estimates.wait(60)
+    assert estimates.wait(300)
     assert timed == []
     assert estimates.time_here([asked]).pending
     run_folder.running(progress=0.01, epoch=1, epochs=100)  # after an epoch of it
     assert not estimates.time_here([asked]).pending
+
+
+def test_seeds_that_become_one_computation_take_little_more_than_one(services: Services,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
+    assert services.launcher
+    monkeypatch.setattr(services.launcher, "trains_together", lambda config: True)
+    config = experiments.get("mnist").configure("ace", epochs=10)
+    three = estimates.time_here([replace(config, seed=seed) for seed in range(3)])
+    assert three.seconds == pytest.approx(1.3 * 600)
+    assert three.order == ", seeds of the same settings together"
+    nine = estimates.time_here([replace(config, seed=seed) for seed in range(9)])  # eight, and one by itself
+    assert nine.seconds == pytest.approx((1 + 0.15 * 7 + 1) * 600)
+    trials = estimates.time_here([config] * 3)  # of a search
+    assert (trials.seconds, trials.order) == (pytest.approx(1800), ", one after the other")

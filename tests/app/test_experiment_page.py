@@ -178,7 +178,7 @@ def test_tables_leave_missing_values_empty(page: Page, run_folder: RunFolder) ->
 
 def test_time_is_estimated_in_the_background(page: Page, services: Services) -> None:
     app = no_exception(page("mnist"))
-    assert estimates.wait(30)
+    assert estimates.wait(300)
     assert line(no_exception(app.run())).endswith("seed 0, about 60 s here")
     app.text_input(key="seeds/").set_value("0-4").run()
     assert line(no_exception(app)).endswith("5 seeds, about 5 min here")
@@ -199,7 +199,7 @@ def test_unknown_time_does_not_prevent_training(page: Page, monkeypatch: pytest.
 
     monkeypatch.setattr(estimates, "estimate", fail)
     app = no_exception(page("mnist"))
-    assert estimates.wait(30)
+    assert estimates.wait(300)
     assert line(no_exception(app.run())).endswith("time unknown")
     assert not app.button(key="train").disabled
 

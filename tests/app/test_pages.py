@@ -178,7 +178,7 @@ def test_ablation_set_shows_count_and_time_before_queueing(page: Page, services:
     no_exception(app)
     assert len([w for w in app.text_input if w.label == "Seeds"]) == 1
     assert "**8 runs**, " in page_text(app)  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
-    assert estimates.wait(60)
+    assert estimates.wait(300)
     no_exception(app.run())
     assert "**8 runs**, about 8 min here, one after the other" in page_text(app)
     app.button(key="grid/queue").click().run()

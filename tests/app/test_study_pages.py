@@ -64,7 +64,7 @@ def test_the_list_offers_questions_and_shows_how_far_studies_are(page: Page, ser
 
 def test_the_form_says_time_and_fairness_before_it_queues(page: Page, services: Services) -> None:
     app = page("studies", experiment="mnist", preset="attention")
-    assert estimates.wait(30)
+    assert estimates.wait(300)
     no_exception(app.run())
     text = page_text(app).replace("\\", "")
     assert "**9 runs**, about 9 min here, one after the other" in text

@@ -71,7 +71,7 @@ def test_the_plan_stands_above_the_data_before_training(page: Page, services: Se
     import_set(services.data_root, "wind")
     app = page("your-data", set="wind")
     assert not app.exception
-    estimates.wait(10)
+    estimates.wait(300)
     seen = texts(app.run())
     assert "**6 runs**, about 6 min here, one after the other" in seen
     assert "same data, split, epochs and three seeds" in seen
