@@ -32,7 +32,8 @@ _last: tuple[list[str], list[Entry], pd.DataFrame] = [], [], pd.DataFrame()
 def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
     """Return these columns of the runs, one row for each run. The last table of many runs is made once.
 
-    "Test" and "Validation" are numbers, which sort; "Test result" and "Best validation" are text with the unit.
+    "Test" and "Validation" are numbers, which sort, in the unit of "Metric and unit"; "Test result" and "Best
+    validation" are text with the unit.
     """
     global _last
     if len(entries) < MANY:
@@ -60,8 +61,9 @@ def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
         "Seed": lambda: [e.seed for e in entries],
         "Progress": lambda: [e.progress for e in entries],
         "Metric": lambda: [labels.measure_of(e).title for e in entries],
-        "Test": lambda: np.array([e.value for e in entries], dtype=float),
-        "Validation": lambda: np.array([e.best for e in entries], dtype=float),
+        "Metric and unit": lambda: [labels.measure_of(e).heading for e in entries],
+        "Test": lambda: np.array([e.value for e in entries], dtype=float) * _scales(entries),
+        "Validation": lambda: np.array([e.best for e in entries], dtype=float) * _scales(entries),
         "Test result": lambda: [labels.value(e, e.value) for e in entries],
         "Best validation": lambda: [labels.value(e, e.best) for e in entries],
         "Training time": lambda: [labels.duration(e.seconds) for e in entries],
@@ -95,6 +97,10 @@ def select(name: str, entries: list[Entry], columns: list[str], preselected: lis
         on_select="rerun", selection_mode="multi-row", key=f"{name}/{hash(tuple(ids))}", column_config=_config(columns),
         selection_default=initial_selection(name, ids, preselected), placeholder="")
     return [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
+
+
+def _scales(entries: list[Entry]) -> np.ndarray:
+    return np.array([labels.measure_of(e).scale for e in entries])
 
 
 def _config(columns: list[str]) -> dict[str, Any]:

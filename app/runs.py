@@ -16,7 +16,7 @@ from .services import services
 from .url_state import keep_in_url, linked_runs, warn_about_missing
 
 TABLE_HEIGHT = 480  # pixels
-COLUMNS = ["Open", "State", "Experiment", "Run", "Data", "Seed", "Progress", "Metric", "Test", "Validation",
+COLUMNS = ["Open", "State", "Experiment", "Run", "Data", "Seed", "Progress", "Metric and unit", "Test", "Validation",
            "Training time (s)", "Created", "Device", "Code", "Tags", "Notes", "Id"]
 RESUMABLE = ("stopped", "failed", "interrupted")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from acenode_app import filters, run_tables, runs
@@ -27,3 +28,9 @@ def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
     assert made["Id"].dtype != "category"
     few = run_tables.run_table(entries[:20], runs.COLUMNS)
     assert made[:20].astype(few.dtypes).equals(few)
+
+
+def test_percentages_are_percentages_in_every_table() -> None:
+    one = replace(entry(), value=0.9805, best=0.97, metric="accuracy")
+    table = run_tables.run_table([one], ["Metric and unit", "Test", "Validation", "Test result", "Best validation"])
+    assert table.iloc[0].tolist() == ["accuracy (%)", 98.05, 97.0, "98.05%", "97.00%"]
