@@ -157,11 +157,15 @@ def test_symbols_follow_a_plain_name(name: str, page: Page) -> None:
         assert len(outside.split()[0]) > 1, widget.label  # not z, h or q
 
 
-def test_unclear_settings_are_explained() -> None:
+def test_unclear_settings_are_explained(page: Page, run_folder: RunFolder) -> None:
     for name, words in {"latent": "latent state", "detach_attention": "gradients", "at_jump": "observation",
                         "penalty_weight": "weight", "initial": "start", "f_layers": "derivative"}.items():
         assert words in SETTINGS[name].help
     assert labels.setting("initial") == "How attention starts (q)"
+    assert labels.setting("penalty") == "Penalty on the attention's parameters (θ_g)"
+    (nfe,) = (m for m in page("mnist", runs=run_folder.finished()[0].id).metric if "NFE" in m.label)
+    assert nfe.label == "Function evaluations (NFE)"
+    assert "evaluates the derivative of the state" in nfe.help
 
 
 def test_tables_leave_missing_values_empty(page: Page, run_folder: RunFolder) -> None:

@@ -85,7 +85,7 @@ def test_it_says_what_it_shows_and_is_labelled(page: Any, ace: Run, tmp_path: Pa
         || !document.getElementById(canvas.getAttribute('aria-describedby')).textContent).length""")
     assert unlabelled == 0
     assert page.get_by_label("Time (t)").get_attribute("aria-valuetext") == "1.00"
-    assert page.get_by_label("Training epoch").get_attribute("aria-valuetext") == "epoch 2 of 2"
+    assert page.get_by_label("Training epoch").get_attribute("aria-valuetext") == "epoch 2"
 
 
 def test_a_narrow_page_shows_one_panel_at_a_time(page: Any, ace: Run, tmp_path: Path) -> None:
