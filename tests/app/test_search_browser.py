@@ -52,7 +52,7 @@ def test_a_search_from_the_form_to_its_end(chrome: Any, served: Served, root: Pa
     tab.page.get_by_role("button", name="Start", exact=True).wait_for()
     tab.page.get_by_label("Method").click()
     tab.page.get_by_role("option", name="ResNet", exact=True).click()
-    tab.page.get_by_text("Hyperparameters").click()
+    tab.page.get_by_text("Hyperparameters", exact=True).click()
     for label, value in (("Epochs", "1"), ("Batch size", "512"), ("Trials", "4")):
         field = tab.page.get_by_label(label, exact=True)
         field.fill(value)
