@@ -29,7 +29,6 @@ from . import (
 from .labels import for_charts as for_charts
 from .services import services
 
-RESUMABLE = ("stopped", "failed", "interrupted")
 START = 0.6  # of the time that the player shows at first: attention has moved by then
 
 
@@ -75,7 +74,7 @@ def show_player(experiment: Experiment, shown: list[Entry]) -> None:
 
 def _above(entry: Entry) -> bool:
     """Return True for a run whose controls stand above the player: it trains, or it can be resumed."""
-    return entry.busy or (entry.state in RESUMABLE and not entry.recorded)
+    return entry.busy or entry.resumable
 
 
 def show_results(experiment: Experiment, shown: list[Entry]) -> None:
@@ -110,7 +109,7 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
         if _place(entry):
             _button("Run next", "vertical_align_top", entry, lambda run: services().launcher.move(run, 0),
                     "Puts it before the other queued runs")
-        if entry.state in RESUMABLE and not entry.recorded:
+        if entry.resumable:
             _button("Resume", "play_arrow", entry, services().launcher.resume,
                     "Continues from the last good checkpoint")
         if entry.state in ("failed", "finished"):

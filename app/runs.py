@@ -18,7 +18,6 @@ from .url_state import keep_in_url, linked_runs, warn_about_missing
 TABLE_HEIGHT = 480  # pixels
 COLUMNS = ["Open", "State", "Experiment", "Run", "Data", "Seed", "Progress", "Metric and unit", "Test", "Validation",
            "Training time (s)", "Created", "Device", "Code", "Tags", "Notes", "Id"]
-RESUMABLE = ("stopped", "failed", "interrupted")
 
 
 def show() -> None:
@@ -93,7 +92,7 @@ def _show_actions(chosen: list[Entry]) -> None:
     with st.container(horizontal=True, gap="small"):
         own = [e for e in chosen if not e.recorded]
         busy = [e for e in own if e.busy]
-        resumable = [e for e in own if e.state in RESUMABLE]
+        resumable = [e for e in own if e.resumable]
         readable = [e for e in chosen if e.state != "unreadable"]
         if own and st.button("Stop", icon=":material/stop:", disabled=not busy, key="runs/stop"):
             _for_each(busy, launcher.stop)

@@ -98,22 +98,23 @@ def measured(config: Config, entries: Iterable[Entry]) -> RunTime | None:
 
     Takes a millisecond, trains nothing. None if no run is similar or there is no such device.
     """
-    try:
-        kind = _kind(config)
-    except UserError:
-        return None
-    here = [entry for entry in entries if _same_device(entry, kind)]
+    here = _trained_here(config, entries)
     return time_of(config, here) or time_of(config, (_projected(e) for e in here if _projectable(e)))
 
 
 def trains_now(config: Config, entries: Iterable[Entry]) -> bool:
     """Return True if a similar run trains on this device now: after its first epoch, `measured` knows the time."""
+    running = (entry for entry in _trained_here(config, entries) if entry.state == "running")
+    return time_of(config, (replace(entry, state="finished", seconds=1.0, epochs=1) for entry in running)) is not None
+
+
+def _trained_here(config: Config, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the runs on the device that a configuration asks for; none if there is no such device."""
     try:
         kind = _kind(config)
     except UserError:
-        return False
-    running = (entry for entry in entries if entry.state == "running" and _same_device(entry, kind))
-    return time_of(config, (replace(entry, state="finished", seconds=1.0, epochs=1) for entry in running)) is not None
+        return []
+    return [entry for entry in entries if _same_device(entry, kind)]
 
 
 def _projectable(entry: Entry) -> bool:

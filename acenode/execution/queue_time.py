@@ -21,7 +21,9 @@ class Job:
 
 def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int],
                         seconds: Callable[[Job], float | None]) -> float | None:
-    """Return in how many seconds a queued run starts, or None if it is not queued or a time before it is unknown.
+    """Return in how many seconds a queued run starts, or None if it is not queued or that is unknown.
+
+    A job whose time is unknown keeps its worker for ever.
 
     Args:
         run: its id.
@@ -40,18 +42,14 @@ def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int
         free[device] += [max(known)] if len(known) == len(times) else []
     starts: dict[Hashable, float] = {}
     for job in (job for job in jobs if not job.running):
-        places = [(min(free[device]), device) for device in job.devices if free.get(device)]
-        if job.slot not in starts and not places:
-            return None
-        start, device = (starts[job.slot], "") if job.slot in starts else min(places)
+        if job.slot not in starts:
+            places = [(min(free[device]), device) for device in job.devices if free.get(device)]
+            if not places:
+                return None
+            starts[job.slot], device = min(places)
+            free[device].remove(starts[job.slot])
+            took = seconds(job)
+            free[device] += [starts[job.slot] + took] if took is not None else []
         if job.run == run:
-            return start
-        if job.slot in starts:
-            continue
-        took = seconds(job)
-        if took is None:
-            return None
-        starts[job.slot] = start
-        free[device].remove(start)
-        free[device].append(start + took)
+            return starts[job.slot]
     return None

@@ -35,7 +35,6 @@ SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
 PAPER_SEEDS = 5
 CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
 REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which it uses
-RESUMABLE = frozenset({"stopped", "interrupted", "failed"})
 EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
 
 
@@ -155,7 +154,7 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
 def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
     """Return the run of this configuration that can be resumed and has the least left to do, or None."""
     wanted = trained_settings(config.to_dict())
-    found = [e for e in entries if e.state in RESUMABLE and not e.recorded and not e.search
+    found = [e for e in entries if e.resumable and not e.search
              and trained_settings(e.config) == wanted]
     return max(found, key=lambda e: (e.progress, e.created), default=None)
 

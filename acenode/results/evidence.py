@@ -133,13 +133,11 @@ def _numbers(finding: Finding) -> dict[str, str]:
     """Return ACE's difference to its host method, the interval and the number of runs; empty texts if unknown."""
     contest, sign = finding.contest, 1 if finding.contest.higher_is_better else -1
     difference, interval, runs = "", "", ""
-    if finding.advantage is not None and finding.interval is None:
-        difference = _signed(sign * finding.advantage, _decimals(2 * finding.advantage)) + contest.unit
-    elif finding.advantage is not None and finding.interval is not None:
-        low, high = sorted(sign * end for end in finding.interval)
+    if finding.advantage is not None:
+        low, high = sorted(sign * end for end in finding.interval or (0.0, 2 * finding.advantage))
         places = _decimals(high - low)
         difference = _signed(sign * finding.advantage, places) + contest.unit
-        interval = f"{_signed(low, places)} to {_signed(high, places)}"
+        interval = f"{_signed(low, places)} to {_signed(high, places)}" if finding.interval else ""
     if contest.ace and contest.other:
         runs = f"{finding.pairs} pairs" if finding.pairs else f"{len(contest.ace)} and {len(contest.other)} runs"
     return {"Difference": difference, "95% interval": interval, "Runs": runs}
@@ -150,8 +148,8 @@ def _signed(value: float, places: int) -> str:
 
 
 def _decimals(width: float) -> int:
-    """Return the decimals with which half an interval of this width has two significant digits."""
-    return max(0, 1 - math.floor(math.log10(abs(width) / 2))) if 0 < abs(width) < math.inf else 2
+    """Return the decimals with which half of this width has two significant digits."""
+    return max(0, 1 - math.floor(math.log10(width / 2))) if 0 < width < math.inf else 2
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from acenode.config import Config
 from acenode.results import study_configs
-from acenode.results.cells import RESUMABLE
 from acenode.results.metric_format import MetricFormat
 from acenode.runs.entry import Entry
 from acenode.runs.studies import Repeat, Study
@@ -160,5 +159,5 @@ def _choose(config: Config, metric: str, entries: Sequence[Entry]) -> Entry | No
         resumable = 0.0 if measured or entry.busy else entry.progress
         return measured, measured and not entry.partial, entry.busy, resumable, entry.created
 
-    usable = [e for e in same if e.test.get(metric) is not None or e.busy or (e.state in RESUMABLE and not e.recorded)]
+    usable = [e for e in same if e.test.get(metric) is not None or e.busy or e.resumable]
     return max(usable, key=order, default=None)

@@ -18,6 +18,7 @@ from acenode.runs.store import Run
 
 FILES = ("config.json", "status.json", "result.json", "notes.json")  # that an entry is read from
 UNREADABLE = "unreadable"
+RESUMABLE = frozenset({"stopped", "failed", "interrupted"})
 
 Stamps = tuple[Stamp | None, ...]
 Values = dict[str, float | None]
@@ -70,6 +71,11 @@ class Entry:
     def busy(self) -> bool:
         """True if the run is queued or running."""
         return self.state in store.BUSY
+
+    @property
+    def resumable(self) -> bool:
+        """True if the run ended early and can continue from its last checkpoint."""
+        return self.state in RESUMABLE and not self.recorded
 
     @property
     def last_value(self) -> float | None:

@@ -40,6 +40,11 @@ def epochs(run: Run) -> int:
     return sum(record["kind"] == "epoch" for record in run.metrics()[0])
 
 
+def saved(run: Run) -> bool:
+    """Return whether the run has a checkpoint. That of an epoch is written after the epoch was reported."""
+    return (run.path / "checkpoints" / "last.pt").exists()
+
+
 def numbers(run: Run) -> list[dict[str, Any]]:
     """Return all metrics but times."""
     return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ray_runs import PATIENCE, config, epochs, forever, same, trained_here, until, worker_pid
+from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_here, until, worker_pid
 
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
@@ -125,7 +125,7 @@ def test_a_run_that_waits_for_a_worker_can_be_stopped(launcher: Launcher) -> Non
 def test_a_killed_worker_is_replaced_and_the_run_continues_from_its_checkpoint(launcher: Launcher,
                                                                                unbroken: Run) -> None:
     run = launcher.start(config())
-    until(lambda: epochs(run) >= 1 and worker_pid(run) is not None)
+    until(lambda: saved(run) and worker_pid(run) is not None)
     pid = worker_pid(run)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -139,7 +139,7 @@ def test_a_killed_worker_is_replaced_and_the_run_continues_from_its_checkpoint(l
 def test_a_killed_ray_is_started_again_and_the_run_continues(launcher: Launcher, cluster: RayCluster,
                                                              unbroken: Run) -> None:
     run = launcher.start(config())
-    until(lambda: epochs(run) >= 1)
+    until(lambda: saved(run))
     assert cluster._driver is not None
     cluster._driver.process.kill()
     assert launcher.wait(PATIENCE)
@@ -157,7 +157,7 @@ def test_a_command_that_was_killed_is_resumed(launcher: Launcher, unbroken: Run)
     process = subprocess.Popen([sys.executable, "-m", "acenode.cli", "train", "mnist", "--method", "odenet", "--epochs",
                                 str(settings["epochs"]), "--device", "cpu", *given, "--on", "ray", "--threads", "1",
                                 "--runs", str(store.root)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until(lambda: any((store.root / name / "checkpoints" / "last.pt").exists() for name in {*store.names()} - before))
+    until(lambda: any(saved(store.open(name)) for name in {*store.names()} - before))
     process.kill()
     process.wait()
     (name,) = {*store.names()} - before

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_runs import PATIENCE, config, epochs, forever, same, trained_here, until, worker_pid
+from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_here, until, worker_pid
 
 from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.launcher import Launcher
@@ -62,13 +62,13 @@ def test_a_run_of_another_machine_streams_and_stops_and_resumes(launcher: Launch
     launcher.stop(run)
     assert launcher.wait(PATIENCE)
     assert run.status()["state"] == "stopped"
-    assert (run.path / "checkpoints" / "last.pt").exists()
+    assert saved(run)
     assert not is_locked(run)
 
 
 def test_a_killed_worker_gets_the_checkpoint_back(launcher: Launcher, unbroken: Run) -> None:
     run = launcher.start(config())
-    until(lambda: (run.path / "checkpoints" / "last.pt").exists())
+    until(lambda: saved(run))
     pid = worker_pid(run)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_a_killed_worker_gets_the_checkpoint_back(launcher: Launcher, unbroken: 
 
 def test_a_node_that_vanishes_is_replaced_by_another(launcher: Launcher, nodes: Any, unbroken: Run) -> None:
     run = launcher.start(config())
-    until(lambda: (run.path / "checkpoints" / "last.pt").exists())
+    until(lambda: saved(run))
     pid = worker_pid(run)
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)  # not to finish before the other node is there
