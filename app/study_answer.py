@@ -28,6 +28,8 @@ def show(grid: StudyGrid) -> StudyReport | None:
         return None
     with st.spinner("Computing trivial references"):
         found = report(grid, study_references(grid, services().data_root))
+    if found.answer.warning:
+        messages.warning(found.answer.warning)
     for compared in found.answer.findings:
         text = messages.escape(f"{compared.text[:1].upper()}{compared.text[1:]}")
         st.markdown(f":{COLOURS[compared.effect]}-badge[{WORDS[compared.effect]}] {text}")

@@ -30,6 +30,8 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
     st.header("Answer", anchor=False)
     with st.spinner("Computing last value, mean and regression"):
         evaluated = report(grid, study_references(grid, services().data_root))
+    if evaluated.answer.warning:
+        messages.warning(evaluated.answer.warning)
     for comparison in evaluated.answer.findings:
         st.markdown(messages.escape(f"{comparison.text[:1].upper()}{comparison.text[1:]}."))
     for note in evaluated.answer.notes:

@@ -111,10 +111,8 @@ def show(options: Namespace) -> int:
     for line in lines:
         print("  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip())
     print()
-    for comparison in found.answer.findings:
-        print(f"{comparison.text}.")
-    for note in found.answer.notes:
-        print(note)
+    for sentence in found.answer.sentences:
+        print(sentence)
     _print_notes(found)
     if left.runs:
         print(f"left: {left.text}; train with `acenode study run {study.name}`")

@@ -64,8 +64,7 @@ def played_runs(found: StudyReport) -> tuple[Repeat | None, dict[str, Entry]]:
 
 
 def _answer(found: StudyReport) -> str:
-    texts = [*(f"{compared.text}." for compared in found.answer.findings), *found.answer.notes]
-    return "".join(f"<p>{escape(text[:1].upper() + text[1:])}</p>" for text in texts)
+    return "".join(f"<p>{escape(text)}</p>" for text in found.answer.sentences)
 
 
 def _figures(found: StudyReport) -> str:

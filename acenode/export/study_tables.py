@@ -39,7 +39,7 @@ def to_markdown(found: StudyReport) -> str:
     """Write the question, the table with every seed, the answer, and what is not equal."""
     table, study = study_table(found), found.grid.study
     parts = [f"## {study.question or study.name}", f"{table.caption}.", markdown_table(table.heads, table.rows)]
-    parts += [*_sentences(found), *(f"Not equal: {note.text}." for note in found.notes)]
+    parts += [*found.answer.sentences, *(f"Not equal: {note.text}." for note in found.notes)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -50,11 +50,5 @@ def to_latex(found: StudyReport) -> str:
     runs = f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
     runs += " run" if longest == 1 else " runs"
     caption = f"{study.question + ' ' if study.question else ''}{table.caption}; {runs} in each group."
-    notes = [*_sentences(found), *(f"Not equal: {note.text}." for note in found.notes)]
+    notes = [*found.answer.sentences, *(f"Not equal: {note.text}." for note in found.notes)]
     return "\n".join([PACKAGES, latex_table(caption, table.heads, table.rows), *(f"% {note}" for note in notes)]) + "\n"
-
-
-def _sentences(found: StudyReport) -> list[str]:
-    """Return the answer, a sentence for each group and each note."""
-    return [*(f"{compared.text[:1].upper()}{compared.text[1:]}." for compared in found.answer.findings),
-            *found.answer.notes]

@@ -11,11 +11,14 @@ from acenode.data.folds import FOLDS
 from acenode.results.intervals import MIN_RUNS, MOST_PAIRS, Interval, paired_interval, pairs_needed
 from acenode.results.metric_format import MetricFormat
 from acenode.results.study_grid import GridRow, StudyGrid, repeats_word
-from acenode.results.study_references import TrivialReference
+from acenode.results.study_references import LAST, MAJORITY, MEAN, TrivialReference
 from acenode.runs.studies import Repeat
 
 Effect = Literal["helps", "hurts", "unknown"]
 DECIMALS = 12  # of differences: smaller ones are rounding errors
+# References that use no input but the last value: a model that does not beat them has learned nothing, or too little.
+WITHOUT_LEARNING = {MAJORITY: "always answering the most frequent class", MEAN: "always answering the mean",
+                    LAST: "repeating the last value"}
 
 
 class MeasuredGroup(Protocol):
@@ -51,12 +54,23 @@ class StudyAnswer:
     between: Comparison | None  # of the other two groups with each other, in a study of three
     best: str | None  # the group that is better than every other one; None if that cannot be told
     notes: tuple[str, ...]  # groups that are no better than a trivial reference, runs that are missing
-    text: str  # all of it as sentences
+    warning: str = ""  # if no group has learned enough for its differences to mean something
 
     @property
     def findings(self) -> tuple[Comparison, ...]:
         """All comparisons: those with the baseline first."""
         return self.comparisons if self.between is None else (*self.comparisons, self.between)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All of it: the warning first, then a sentence for each comparison, then the notes."""
+        compared = (f"{found.text[:1].upper()}{found.text[1:]}." for found in self.findings)
+        return (*([self.warning] if self.warning else []), *compared, *self.notes)
+
+    @property
+    def text(self) -> str:
+        """All sentences in one line."""
+        return " ".join(self.sentences)
 
     def comparison(self, name: str) -> Comparison | None:
         """Return the comparison of a group with the baseline, None for the baseline."""
@@ -68,9 +82,9 @@ def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> Stud
     others = [row for row in grid.rows if row is not grid.baseline]
     comparisons = tuple(compare(grid, row, grid.baseline) for row in others)
     between = compare(grid, *others) if len(others) == 2 and all(row.values for row in others) else None
-    notes = [*_against_references(grid, references), *_missing(grid)]
-    sentences = [f"{_capital(found.text)}." for found in (*comparisons, between) if found is not None]
-    return StudyAnswer(comparisons, between, best_group(grid), tuple(notes), " ".join([*sentences, *notes]))
+    warning = _warning(grid, references)
+    notes = [*([] if warning else _against_references(grid, references)), *_missing(grid)]
+    return StudyAnswer(comparisons, between, best_group(grid), tuple(notes), warning)
 
 
 def compare(grid: StudyGrid, row: GridRow, other: GridRow) -> Comparison:
@@ -159,6 +173,22 @@ def change(measure: MetricFormat, difference: float) -> str:
     return text.replace("-", "−")
 
 
+def _warning(grid: StudyGrid, references: Sequence[TrivialReference]) -> str:
+    """Say that no group beats a reference without learning; nothing if one does, or nothing is measured."""
+    trivial = [reference for reference in references if reference.name in WITHOUT_LEARNING]
+    measured = [row.mean for row in grid.rows if row.mean is not None]
+    if not trivial or not measured:
+        return ""
+    sign = 1 if grid.measure.higher_is_better else -1
+    trivial.sort(key=lambda reference: sign * reference.value)
+    reached = max(sign * value for value in measured)
+    if reached > sign * trivial[-1].value:
+        return ""
+    learned = "nothing" if reached <= sign * trivial[0].value else "too little"
+    best = f"{WITHOUT_LEARNING[trivial[-1].name]} ({grid.measure.text(trivial[-1].value)})"
+    return f"No group beats {best}: the runs learned {learned} yet, train longer."
+
+
 def _against_references(grid: StudyGrid, references: Sequence[TrivialReference]) -> list[str]:
     """Say which groups are no better than the best trivial reference."""
     if not references:
@@ -178,7 +208,3 @@ def _against_references(grid: StudyGrid, references: Sequence[TrivialReference])
 def _missing(grid: StudyGrid) -> list[str]:
     left = len(grid.cells) - grid.finished
     return [f"{grid.finished} of {len(grid.cells)} runs are finished."] if left else []
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

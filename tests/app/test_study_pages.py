@@ -142,6 +142,13 @@ def test_a_study_answers_in_words_and_offers_its_exports(page: Page, services: S
     assert {"index.html", "attention.html", "runs/run-0-0.html"} <= set(names)
 
 
+def test_a_study_that_learned_nothing_says_so_first(page: Page, services: Services, study: Study) -> None:
+    for entry in finished(study, {0: [0.10, 0.10, 0.10], 1: [0.09, 0.09, 0.09], 2: [0.08, 0.08, 0.08]}):
+        write(services, entry)
+    text = page_text(no_exception(page("studies", study="attention"))).replace("\\", "")
+    assert "No group beats always answering the most frequent class (10.03%): the runs learned nothing yet" in text
+
+
 def test_the_grid_follows_the_runs(services: Services, study: Study) -> None:
     here = {"process": identity(), "heartbeat": 4e9}
     write(services, one(study, 0, 0, 0.9))

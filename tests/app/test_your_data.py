@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
 
 from acenode.data.importing.store import ImportedSets
+from acenode.results.study_references import TrivialReference
 from acenode.runs.studies import StudyStore
 
 Page = Callable[..., AppTest]
@@ -145,8 +146,11 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     assert StudyStore(services.store).exists("wind-ace")
     for method in ("ace", "no-attention"):
         trained(services.data_root, services.store.root, "wind", method)
+    monkeypatch.setattr("acenode_app.your_data_answer.study_references", lambda *given: [
+        TrivialReference("last value", 0.0)])
     app = page("your-data", set="wind")
     assert not app.exception
+    assert "No group beats repeating the last value" in app.warning[0].value
     assert "cannot be told with 1 seed" in texts(app)
     assert "Strongest influences" in texts(app)
     assert app.dataframe[0].value["Group"].tolist()[:2] == ["ACE", "No attention"]

@@ -52,6 +52,7 @@ def test_trained_runs_answer_it(root: Path, tmp_path: Path) -> None:
     assert grid.finished == 2
     found = report(grid, study_references(grid, root))
     assert {"mean", "last value", "ridge"} <= {reference.name for reference in found.references}
+    assert found.answer.text.startswith("No group beats repeating the last value (")  # one epoch
     assert "your data (Imported from mine.csv" in caption(grid)
     coupling = found_coupling(grid.rows[0])
     assert coupling is not None

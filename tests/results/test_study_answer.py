@@ -135,3 +135,29 @@ def test_groups_that_do_not_beat_the_trivial_reference_are_named() -> None:
     found = answer(grid({0: [0.9, 0.9, 0.9], 2: [0.1, 0.1, 0.1]}), [TrivialReference("majority class", 0.1)])
     assert found.notes == ("No attention is not better than the majority class (10.00%).", "6 of 9 runs are finished.")
     assert found.text.endswith("6 of 9 runs are finished.")
+
+
+def test_the_answer_starts_by_saying_that_no_group_learned_anything() -> None:
+    majority = [TrivialReference("majority class", 0.1003)]
+    found = answer(grid({0: [0.10, 0.10, 0.10], 1: [0.09, 0.09, 0.09], 2: [0.08, 0.08, 0.08]}), majority)
+    assert found.comparisons[0].effect == "helps"
+    assert found.text.startswith("No group beats always answering the most frequent class (10.03%): the runs learned "
+                                 "nothing yet, train longer. Evolving attention helps")
+    assert found.sentences[0] == found.warning
+    assert found.notes == ()  # the warning says it already
+    assert answer(grid({0: [0.10], 1: [0.5], 2: [0.08]}), majority).warning == ""
+    assert answer(grid({}), majority).warning == ""
+
+
+def test_runs_between_two_trivial_references_learned_too_little() -> None:
+    study = Study("host", "ushcn", (StudyGroup("ace"), StudyGroup("gru-ode-bayes")), seeds=(), folds=(0, 1),
+                  data="full", baseline=1)
+    trivial = [TrivialReference("mean", 1.0), TrivialReference("last value", 0.5)]
+
+    def warning(ace: float, *more: TrivialReference) -> str:
+        return answer(make_grid(study, finished(study, {0: [ace, ace], 1: [1.1, 1.2]})), [*trivial, *more]).warning
+
+    nothing = "No group beats repeating the last value (0.500): the runs learned nothing yet, train longer."
+    assert warning(1.0) == nothing
+    assert warning(0.7) == nothing.replace("nothing", "too little")
+    assert warning(0.4, TrivialReference("ridge", 0.3)) == ""  # a regression has learned too
