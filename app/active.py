@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acenode import experiments
-from acenode.results.run_groups import method_title
+from acenode.results.run_groups import experiment_title, method_title
 from acenode.runs.entry import Entry
 
 from .services import services
@@ -31,17 +30,11 @@ def describe() -> dict[str, Any]:
 def _names(entries: list[Entry]) -> dict[str, str]:
     """Name runs by experiment, method, settings and seed; what differs between them comes first."""
     settings = _settings(entries)
-    parts = {entry.id: (_title(entry.experiment), method_title(entry.experiment, entry.method),
+    parts = {entry.id: (experiment_title(entry.experiment), method_title(entry.experiment, entry.method),
                         settings.get(entry.id, ""), f"seed {entry.seed}") for entry in entries}
     differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
     return {run: " · ".join(text for first in (True, False) for text, differing in zip(texts, differs, strict=True)
                             if text and differing is first) for run, texts in parts.items()}
-
-
-def _title(experiment: str) -> str:
-    """Return the title of an experiment, or its name if there is none of that name any more."""
-    found = experiments.find(experiment)
-    return found.title if found else experiment
 
 
 def _settings(entries: list[Entry]) -> dict[str, str]:

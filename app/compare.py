@@ -72,18 +72,19 @@ def _choose(entries: list[Entry]) -> list[Entry]:
     if not entries:
         st.caption("No run matches these filters.")
         return []
-    first = _first(entries)
+    first, reason = _first(entries)
     place = {run_id: i for i, run_id in enumerate(first)}
     ordered = sorted(entries, key=lambda e: place.get(e.id, len(first)))  # what is selected at first stands at the top
     chosen = run_tables.select("chosen", ordered, COLUMNS, list(range(len(first))), TABLE_HEIGHT)
-    st.caption(f"{len(chosen)} of {len(entries)} runs selected")
+    why = f". {messages.escape(reason)}" if reason and {e.id for e in chosen} == set(first) else ""
+    st.caption(f"{len(chosen)} of {len(entries)} runs selected{why}")
     if chosen:
         keep_in_url([e.id for e in chosen])
     return chosen
 
 
-def _first(entries: list[Entry]) -> list[str]:
-    """Return the runs that are selected at first: those of the URL, or a comparison of ACE with its baselines.
+def _first(entries: list[Entry]) -> tuple[list[str], str]:
+    """Return the runs that are selected at first, those of the URL or the ones that Compare opens with, and why.
 
     The answer stays the same while the filters leave the same runs, so that the rows keep their places.
     """
@@ -91,7 +92,9 @@ def _first(entries: list[Entry]) -> list[str]:
     key = f"compare/first/{hash(frozenset(ids))}"
     if key not in st.session_state:
         linked = [n for n in linked_runs() if n in ids]
-        st.session_state[key] = linked or [e.id for e in first_comparison.choose(entries)]
+        usual = first_comparison.choose(entries)
+        is_usual = not linked or set(linked) == {e.id for e in usual}  # the URL of a reloaded page has its runs
+        st.session_state[key] = (linked or [e.id for e in usual], first_comparison.reason(usual) if is_usual else "")
     return st.session_state[key]
 
 

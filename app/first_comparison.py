@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from acenode.results.paper_tables import HOSTS
-from acenode.results.run_groups import REPEATED, group_settings, question_of
+from acenode.results.run_groups import REPEATED, data_title, experiment_title, group_settings, question_of
 from acenode.runs.entry import Entry
 
 MAX_RUNS = 15
@@ -18,8 +18,10 @@ def choose(entries: list[Entry]) -> list[Entry]:
 
     Your newest finished runs that can be compared with each other, if they form at least two groups; else the recorded
     runs of the experiment in which ACE and its host method share most seeds, or your own if nothing is recorded. If
-    there are too many, each group keeps as many seeds as the others.
+    there are too many, each group keeps as many seeds as the others. Trials of searches are chosen only if there is
+    nothing else.
     """
+    entries = [e for e in entries if not e.search] or entries
     finished = [e for e in entries if e.state == "finished"] or entries
     own = _own([e for e in finished if not e.recorded])
     recorded = [e for e in finished if e.recorded]
@@ -29,13 +31,45 @@ def choose(entries: list[Entry]) -> list[Entry]:
     return [entry for group in ordered for _, entry in sorted(group.items(), key=lambda item: str(item[0]))[:each]]
 
 
+def reason(chosen: list[Entry]) -> str:
+    """Say in one line why Compare opens with these runs; empty if they cannot be compared with each other."""
+    lengths = {_epochs(e) for e in chosen}
+    if len({question_of(e) for e in chosen}) != 1 or len(lengths) != 1 or any(
+            e.search or e.state != "finished" for e in chosen):
+        return ""
+    whose = "recorded runs" if chosen[0].recorded else "runs of yours"
+    (epochs,) = lengths
+    length = f", {epochs} epoch{'s' * (epochs != 1)} each" if epochs else ""
+    return (f"Selected at first: {whose} that can be compared ({experiment_title(chosen[0].experiment)}, "
+            f"data: {data_title(chosen[0])}{length}). Only finished runs, no trials of searches")
+
+
 def _own(entries: list[Entry]) -> list[Repeats]:
-    """Return the groups of the newest question that two groups answer, or else of the newest one."""
+    """Return the groups of the newest question that two groups of the same length answer, or else of the newest one.
+
+    Of several lengths the longest is chosen, and a single epoch, which is a first try, only if there is nothing else.
+    """
     questions: dict[object, list[Entry]] = {}
     for e in sorted(entries, key=lambda e: -e.created):
         questions.setdefault(question_of(e), []).append(e)
-    found = [_groups(runs) for runs in questions.values()]
-    return next((groups for groups in found if len(groups) > 1), found[0] if found else [])
+    lengths = [length for runs in questions.values() for length in _lengths(runs)]
+    lengths.sort(key=lambda runs: _epochs(runs[0]) == 1)  # stable: otherwise they stay in this order
+    found = (_groups(runs) for runs in lengths)
+    return next((groups for groups in found if len(groups) > 1), _groups(lengths[0]) if lengths else [])
+
+
+def _lengths(entries: list[Entry]) -> list[list[Entry]]:
+    """Sort runs by their number of epochs, most first."""
+    found: dict[int, list[Entry]] = {}
+    for e in entries:
+        found.setdefault(_epochs(e), []).append(e)
+    return [found[epochs] for epochs in sorted(found, reverse=True)]
+
+
+def _epochs(entry: Entry) -> int:
+    """Return for how many epochs a run was to be trained."""
+    epochs = entry.config.get("epochs")
+    return epochs if isinstance(epochs, int) else 0
 
 
 def _recorded(entries: list[Entry]) -> list[Repeats]:
@@ -43,7 +77,7 @@ def _recorded(entries: list[Entry]) -> list[Repeats]:
     kinds: dict[object, list[Entry]] = {}
     for e in entries:
         if e.method in ("ace", "augmented", HOSTS.get(e.experiment)):
-            kinds.setdefault((question_of(e), str(group_settings(e.config))), []).append(e)
+            kinds.setdefault((question_of(e), _epochs(e), str(group_settings(e.config))), []).append(e)
     found = [_groups(kind) for kind in kinds.values()]
     return max(found, key=_shared, default=[]) if any(map(_shared, found)) else _groups(entries)
 

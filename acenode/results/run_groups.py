@@ -92,6 +92,15 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{k}={v}" for k, v in settings.items())
 
 
+def experiment_title(name: str) -> str:
+    """Return the title of an experiment, or its name if it cannot be found or read."""
+    try:
+        found = experiments.find(name)
+    except UserError:
+        found = None
+    return found.title if found else name
+
+
 def method_title(experiment: str, method: str) -> str:
     """Return the method's title, or its name if this version does not know it."""
     try:

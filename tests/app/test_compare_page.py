@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from acenode_app import first_comparison, labels
 from acenode_app.services import Services
@@ -29,7 +30,7 @@ def methods(entries: list[Entry]) -> dict[str, list[int]]:
     return found
 
 
-def recorded(method: str, seed: int, created: float, **given: str) -> Entry:
+def recorded(method: str, seed: int, created: float, **given: Any) -> Entry:
     return replace(entry(method, seed=seed, created=created, data="full", **given), recorded=True)
 
 
@@ -63,6 +64,37 @@ def test_the_projects_recorded_runs_open_on_ace(tmp_path: Path) -> None:
     assert len(methods(chosen)) >= 2
     assert len({(e.experiment, e.data) for e in chosen}) == 1
     assert min(len(seeds) for seeds in methods(chosen).values()) >= 3
+
+
+def test_trials_of_searches_are_left_out() -> None:
+    full = [entry(method, seed=n, created=float(n)) for method in ("odenet", "ace") for n in range(2)]
+    trials = [replace(entry("ace", seed=n, created=50.0 + n, learning_rate=0.01 * (n + 1)), search="rates")
+              for n in range(4)]
+    assert not any(e.search for e in first_comparison.choose([*trials, *full]))
+    kept = [recorded(method, 0, 1.0) for method in ("ace", "odenet")]
+    assert {e.id for e in first_comparison.choose([*trials, *kept])} == {e.id for e in kept}
+    assert {e.id for e in first_comparison.choose(trials)} == {e.id for e in trials}  # if a filter leaves nothing else
+
+
+def test_first_tries_stand_behind_full_runs() -> None:
+    full = [entry(method, created=1.0, epochs=10) for method in ("odenet", "ace")]
+    short = [entry(method, created=9.0, epochs=3) for method in ("odenet", "ace", "augmented")]
+    tries = [entry(method, created=20.0, epochs=1, experiment=name) for method in ("odenet", "ace")
+             for name in ("mnist", "svhn")]
+    lonely = [entry("ace", created=30.0, epochs=40)]
+    assert {e.config["epochs"] for e in first_comparison.choose([*lonely, *tries, *short, *full])} == {10}
+    assert {(e.experiment, e.config["epochs"]) for e in first_comparison.choose(tries)} == {("mnist", 1)}
+
+
+def test_the_reason_names_what_the_runs_share() -> None:
+    own = [entry(method, epochs=10) for method in ("odenet", "ace")]
+    assert first_comparison.reason(own) == (
+        "Selected at first: runs of yours that can be compared (MNIST, data: sample, 10 epochs each). "
+        "Only finished runs, no trials of searches")
+    kept = [recorded(method, 0, 1.0, epochs=1) for method in ("odenet", "ace")]
+    assert "recorded runs that can be compared (MNIST, data: full, 1 epoch each)" in first_comparison.reason(kept)
+    assert first_comparison.reason([*own, *kept]) == ""
+    assert first_comparison.reason([]) == ""
 
 
 def test_nothing_to_choose_from() -> None:
@@ -103,6 +135,7 @@ def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder, se
     assert [b.label for b in app.get("download_button")] == ["CSV", "Markdown", "LaTeX"]
     assert app.selectbox(key="by").options[:2] == ["All settings but the seed", "Method"]
     assert "3 of 3 runs selected" in page_text(app)
+    assert "runs of yours that can be compared" in page_text(app)
     groups = [group.removesuffix(" (baseline)") for group in app.dataframe[1].value["Group"]]
     assert list(app.dataframe[2].value.columns) == ["Setting", *groups]
 
@@ -112,6 +145,7 @@ def test_linked_runs_stand_at_the_top_of_the_table(page: Page, run_folder: RunFo
     app = no_exception(page("compare", runs=oldest))
     assert app.dataframe[0].value["Id"].iloc[0] == oldest
     assert "1 of 3 runs selected" in page_text(app)
+    assert "Selected at first" not in page_text(app)
     assert "Choose runs of at least two groups" in page_text(app)
 
 
