@@ -34,7 +34,8 @@ class FormValues:
         return experiment.configure(self.method, self.data, **{**self.changed, **more})
 
 
-def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], preset_name: str) -> FormValues:
+def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], preset_name: str, *,
+         carry: bool = True) -> FormValues:
     """Show the settings of a method and return what was entered.
 
     Settings are asked in the order of the configuration, so that a setting follows those it depends on; one that does
@@ -43,11 +44,13 @@ def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, An
     Args:
         preset: values to start with, instead of the defaults.
         preset_name: part of the widgets' keys, so that another preset gets new widgets.
+        carry: start with what was entered for another method or other data; False if the caller does this by `preset`.
     """
     values = FormValues(method, data)
     training_key = f"carried/{experiment.name}/{data}"  # training settings survive a change of method
     open_key = f"carried/{experiment.name}"  # settings of the open groups survive a change of data as well
-    preset = {**st.session_state.get(open_key, {}), **st.session_state.get(training_key, {}), **preset}
+    if carry:
+        preset = {**st.session_state.get(open_key, {}), **st.session_state.get(training_key, {}), **preset}
     names = [name for name in SETTINGS if name in experiment.methods[method].uses]
     for group, title in OPEN.items():
         members = [name for name in names if _group(name) == group]
@@ -68,6 +71,8 @@ def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, An
                 for name in names:
                     if _group(name) == group:
                         _ask(experiment, values, name, preset, preset_name)
+    if not carry:
+        return values
     if any(_group(name) == "attention" for name in names):
         st.session_state[open_key] = {k: v for k, v in values.changed.items() if _group(k) in OPEN}
     st.session_state[training_key] = {k: v for k, v in values.changed.items() if is_shared(k)}

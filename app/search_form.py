@@ -18,12 +18,12 @@ from acenode.runs.searches import MAX_TRIALS, SAMPLERS, Search, SearchStore
 
 from . import (
     estimates,
-    form,
     full_data,
     labels,
     messages,
     search_actions,
     search_draft,
+    search_edits,
     search_links,
     study_links,
 )
@@ -69,7 +69,7 @@ def _ask(experiment: Experiment) -> tuple[Search | None, bool]:
         how = _ask_how(experiment, method, data)
     st.subheader("Settings that all trials share", anchor=False)
     st.caption("Those that are searched are ignored here. Epochs and batch size are among the hyperparameters.")
-    values = form.show(experiment, method, data, {}, "search")
+    values = search_edits.ask_shared(experiment, method, data)
     if values.errors or not ranges:
         return None, ready  # the field says what is wrong
     try:
@@ -95,7 +95,11 @@ def _ask_ranges(experiment: Experiment, method: str, data: str) -> tuple[SearchR
     key = f"search/{experiment.name}/{method}/{data}"
     names = search_draft.settings_to_search(experiment, method)
     usual = [name for name in search_draft.USUAL if name in names]
-    chosen = st.multiselect("Settings to search", names, usual, key=f"{key}/settings", format_func=labels.setting)
+    edited = search_edits.of(experiment)
+    start = edited.get("settings", usual)
+    chosen = st.multiselect("Settings to search", names, [name for name in start if name in names],
+                            key=f"{key}/settings", format_func=labels.setting)
+    search_edits.keep(edited, "settings", [*chosen, *(name for name in start if name not in names)], usual)
     if not chosen:
         messages.invalid("Choose at least one setting to search")
     base, found = experiment.configure(method, data), list[SearchRange | None]()
@@ -112,24 +116,27 @@ def _ask_ranges(experiment: Experiment, method: str, data: str) -> tuple[SearchR
 
 def _ask_range(experiment: Experiment, name: str, default: Any, key: str) -> SearchRange:
     """Ask for the values of one setting."""
-    setting = SETTINGS[name]
+    setting, edited = SETTINGS[name], search_edits.of(experiment)
     if setting.choices or setting.type is bool:
         choices = list(experiment.choices(name)) if setting.choices else ["false", "true"]
-        values = st.multiselect(labels.setting(name), choices, choices, key=f"{key}/values", help=setting.help)
+        values = search_edits.ask(edited, f"{name}/values", choices, lambda start: st.multiselect(
+            labels.setting(name), choices, start, key=f"{key}/values", help=setting.help))
         if len(values) < 2:
             raise UserError("choose at least two values")
         return read_range(name, ",".join(values))
-    start = search_draft.usual_range(name, default)
-    scale = st.segmented_control(labels.setting(name), list(SCALES), default="log" if start.log else "linear",
-                                 format_func=lambda kind: SCALES[kind], key=f"{key}/scale", required=True,
-                                 help=setting.help) or "log"
+    usual = search_draft.usual_range(name, default)
+    scale = search_edits.ask(edited, f"{name}/scale", "log" if usual.log else "linear", lambda start: (
+        st.segmented_control(labels.setting(name), list(SCALES), default=start, format_func=lambda kind: SCALES[kind],
+                             key=f"{key}/scale", required=True, help=setting.help) or "log"))
     if scale == "list":
-        text = st.text_input("Values", search_draft.usual_values(start, default), key=f"{key}/values",
-                             help="Separated by commas: 0, 0.0001, 0.001")
+        text = search_edits.ask(edited, f"{name}/values", search_draft.usual_values(usual, default), lambda start: (
+            st.text_input("Values", start, key=f"{key}/values", help="Separated by commas: 0, 0.0001, 0.001")))
         return read_range(name, text)
     with st.container(horizontal=True, gap="small"):
-        low = st.text_input("From", f"{start.low:g}", key=f"{key}/low", width=120)
-        high = st.text_input("To", f"{start.high:g}", key=f"{key}/high", width=120)
+        low = search_edits.ask(edited, f"{name}/low", f"{usual.low:g}", lambda start: (
+            st.text_input("From", start, key=f"{key}/low", width=120)))
+        high = search_edits.ask(edited, f"{name}/high", f"{usual.high:g}", lambda start: (
+            st.text_input("To", start, key=f"{key}/high", width=120)))
     st.caption(f"Default: {messages.escape(labels.setting_value(default))}" if default is not None else
                "Applies to some trials only")
     return read_range(name, f"{'log:' if scale == 'log' else ''}{low.strip()}..{high.strip()}")
@@ -154,8 +161,9 @@ def _ask_how(experiment: Experiment, method: str, data: str) -> dict[str, Any]:
         if len(known := device_choices()) > 1:
             device = st.selectbox("Device", known, key="search/device", width=120,
                                   help=KEYS["device"].help)
-        name = st.text_input("Name", f"{experiment.name}-{method}", key=f"search/{experiment.name}/{method}/name",
-                             width=220, help="Of the search's folder in runs/searches/")
+        name = search_edits.ask(search_edits.of(experiment), "name", f"{experiment.name}-{method}", lambda start: (
+            st.text_input("Name", start, key=f"search/{experiment.name}/{method}/name", width=220,
+                          help="Of the search's folder in runs/searches/")))
     return {"trials": int(trials), "sampler": sampler or "tpe", "pruner": pruner or "median", "seed": int(seed),
             "device": device, "name": name.strip(), "data": data}
 
@@ -195,5 +203,6 @@ def _show_start(search: Search, ready: bool) -> None:
         except (UserError, OSError) as error:
             messages.error(error)
             return
+        search_edits.forget(search.experiment)
         search_links.go_to(search.name)
         st.rerun()

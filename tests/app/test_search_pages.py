@@ -53,6 +53,47 @@ def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
     assert "The first trial is not the default" in page_text(app)
 
 
+def test_edited_fields_survive_another_choice_of_data_and_method(page: Page) -> None:
+    app = no_exception(page("searches", experiment="mnist"))
+    app.number_input(key="search/trials").set_value(7).run()
+    labelled(app.multiselect, "Settings to search").set_value(["learning_rate", "attention", "penalty_weight"]).run()
+    ends(app)[0].set_value("0.02").run()
+    labelled(app.multiselect, "Attention (a)").set_value(["evolving", "fixed"]).run()
+    labelled(app.text_input, "Name").set_value("mine").run()
+    labelled(app.number_input, "Epochs").set_value(9).run()
+    usual = ends(app)[1].value
+
+    def edited() -> list[Any]:
+        return [app.number_input(key="search/trials").value, ends(app)[0].value, labelled(app.text_input, "Name").value,
+                labelled(app.number_input, "Epochs").value]
+
+    for value in ("full", "sample"):
+        no_exception(app.segmented_control(key="search/data").set_value(value).run())
+        assert edited() == [7, "0.02", "mine", 9]
+        assert ends(app)[1].value == ("0.1" if value == "full" else usual)  # not edited: the default of the data
+        assert labelled(app.multiselect, "Attention (a)").value == ["evolving", "fixed"]
+    no_exception(app.selectbox(key="search/mnist/method").set_value("odenet").run())
+    assert edited() == [7, "0.02", "mine", 9]
+    assert labelled(app.multiselect, "Settings to search").value == ["learning_rate"]  # this method has no attention
+    no_exception(app.selectbox(key="search/mnist/method").set_value("ace").run())
+    assert labelled(app.multiselect, "Settings to search").value == ["learning_rate", "attention", "penalty_weight"]
+    assert labelled(app.multiselect, "Attention (a)").value == ["evolving", "fixed"]
+    labelled(app.number_input, "Epochs").set_value(12).run()
+    ends(app)[0].set_value("0.015").run()  # the defaults again
+    no_exception(app.segmented_control(key="search/data").set_value("full").run())
+    assert labelled(app.number_input, "Epochs").value == 160
+    assert ends(app)[0].value == "0.001"
+
+
+def labelled(fields: Any, label: str) -> Any:
+    return next(field for field in fields if field.label == label)
+
+
+def ends(app: AppTest) -> tuple[Any, Any]:
+    """Return the fields of the first range."""
+    return labelled(app.text_input, "From"), labelled(app.text_input, "To")
+
+
 @pytest.mark.parametrize("name", ["mnist", "physionet", "ushcn", "oscillators"])
 def test_every_number_has_a_usual_range(name: str) -> None:
     from acenode.config import SETTINGS
