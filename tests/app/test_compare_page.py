@@ -115,7 +115,7 @@ def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolde
     run_folder.finished()
     app = no_exception(page("compare"))
     assert app.selectbox(key="base").value.startswith("ODE-Net")
-    app.multiselect(key="methods").set_value(["ace"]).run()  # the baseline has no run any more
+    app.multiselect(key="methods").set_value(["ACE-ODE-Net"]).run()  # the baseline has no run any more
     box = no_exception(app).selectbox(key="base").value
     assert box.startswith("ACE-ODE-Net")
     assert f"{box} (baseline)" in list(app.dataframe[1].value["Group"])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from acenode_app import filters, run_tables, runs
 from catalogue_entries import entry
+from conftest import RunFolder
+from streamlit.testing.v1 import AppTest
+from test_pages import no_exception, page_text
 
 from acenode.bench.synthetic_runs import finished_runs
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
+
+Page = Callable[..., AppTest]
 
 
 def test_search_matches_settings_and_experiments() -> None:
@@ -18,6 +25,31 @@ def test_search_matches_settings_and_experiments() -> None:
     assert filters.matches(one, "")
     assert filters.matches(one, "schedule=joint MNIST")
     assert not filters.matches(one, "schedule=joint svhn")
+
+
+def test_search_matches_the_names_that_pages_show() -> None:
+    assert filters.matches(entry("odenet", experiment="cifar10"), "ode-net")
+    assert filters.matches(entry("latent-ode", experiment="physionet"), "PhysioNet mortality enc.")
+
+
+def test_filters_offer_names_instead_of_ids(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    app = no_exception(page("runs"))
+    assert app.multiselect(key="experiment").options[:4] == ["MNIST", "SVHN", "CIFAR10", "USHCN climate"]
+    assert app.multiselect(key="methods").options == ["ACE-ODE-Net", "ODE-Net"]
+    app.multiselect(key="methods").set_value(["ODE-Net"]).run()
+    assert "1 of 3 runs" in page_text(no_exception(app))
+    app.multiselect(key="experiment").set_value(["SVHN"]).run()
+    assert "0 of 3 runs" in page_text(no_exception(app))
+
+
+@pytest.mark.parametrize("name", ["runs", "compare"])
+def test_links_may_have_ids(name: str, page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    app = no_exception(page(name, methods="odenet", experiment="mnist"))
+    assert app.multiselect(key="methods").value == ["ODE-Net"]
+    assert app.multiselect(key="experiment").value == ["MNIST"]
+    assert len(app.dataframe[0].value) == 1
 
 
 def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
