@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acenode.config import Config
 from acenode.results.cell_text import shown_mark
 from acenode.results.reproduction import WORTH, CellPlan, PlannedRun
 from acenode.results.run_times import duration
@@ -12,41 +13,64 @@ from acenode.results.run_times import duration
 HEADS = ("table", "data", "method", "metric", "paper", "measured", "runs", "epochs", "mark", "missing", "time")
 
 
-def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Mapping[str, str], device: str) -> str:
-    """Write one line a cell, the totals, and the runs that are worth most."""
-    seconds = {run.config: run.seconds for run in queue}
-    rows = [HEADS, *(_row(plan, [seconds[config] for config in plan.missing]) for plan in cells)]
+def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Mapping[str, str], device: str,
+            gpu: str = "", on_gpu: Mapping[Config, float | None] | None = None) -> str:
+    """Write one line a cell, the totals, and the runs that are worth most.
+
+    Args:
+        cells: the cells.
+        queue: their missing runs.
+        no_data: the commands that get missing data, by experiment.
+        device: `cpu` or `cuda`.
+        gpu: the name of another device.
+        on_gpu: how many seconds runs take there. It is named where no time is known here.
+    """
+    here, there = {run.config: run.seconds for run in queue}, on_gpu or {}
+    place = "a GPU" if device == "cuda" else "this processor"
+
+    def times(configs: Sequence[Config], ending: str = "", own_ending: str = "") -> str:
+        """Write the time on this device; without one, that on the other device; empty if no time is known."""
+        own, other = _times([here[c] for c in configs]), _times([there.get(c) for c in configs])
+        return f"{own}{ending}{own_ending}" if own else f"{other}{ending} on {gpu}" if other else ""
+
+    rows = [HEADS, *(_row(plan, times(plan.missing)) for plan in cells)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
     lines = ["  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     measured = sum(plan.measured.n > 0 for plan in cells)
-    times = [run.seconds for run in queue]
-    lines += ["", f"{measured} of {len(cells)} cells measured; {len(queue)} runs missing, {_times(times)} one after "
-                  f"another on {'a GPU' if device == 'cuda' else 'this processor'}"]
+    whole = times([run.config for run in queue], " one after another", f" on {place}")
+    lines += ["", f"{measured} of {len(cells)} cells measured; {_with_time(f'{len(queue)} runs missing', whole)}"]
+    if None in here.values():
+        lines.append(f"times without a device are for {place}; one becomes known when a similar run is finished there")
     lines += [f"the data of {experiment} is missing: {command}" for experiment, command in no_data.items()]
     for worth in sorted({run.worth for run in queue}):
         own = [run for run in queue if run.worth == worth]
         names = list(dict.fromkeys(f"{run.config.experiment} {run.config.method}" for run in own))
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        lines.append(f"{WORTH[worth]}: {len(own)} runs, {_times([run.seconds for run in own])} ({shown})")
+        time = times([run.config for run in own])
+        lines.append(f"{WORTH[worth]}: {_with_time(f'{len(own)} runs', time)} ({shown})")
     return "\n".join(lines)
 
 
-def _row(plan: CellPlan, seconds: Sequence[float | None]) -> tuple[str, ...]:
+def _with_time(runs: str, time: str) -> str:
+    return f"{runs}, {time}" if time else runs
+
+
+def _row(plan: CellPlan, time: str) -> tuple[str, ...]:
     cell, found = plan.cell, plan.measured
     value = "-" if found.mean is None else cell.format.text(
         found.mean / cell.format.scale, None if found.std is None else found.std / cell.format.scale)
     task = f" {cell.settings['task']}" if "task" in cell.settings else ""
     return (cell.table, cell.experiment, cell.title, f"{cell.format.title}{task}", str(cell.printed), value,
             str(found.n), str(found.epochs or "-"), shown_mark(found), str(len(plan.missing)),
-            _times(seconds) if seconds else "-")
+            time if plan.missing else "-")
 
 
 def _times(seconds: Sequence[float | None]) -> str:
-    """Write the sum of the known times, and how many are unknown."""
+    """Write the sum of the known times, and how many are unknown; empty if all are."""
     known = [s for s in seconds if s is not None]
     unknown = len(seconds) - len(known)
-    if not known:
-        return "time unknown" if seconds else "0 s"
+    if not known and seconds:
+        return ""
     return duration(sum(known)) + (f" + {unknown} unknown" if unknown else "")
 
 

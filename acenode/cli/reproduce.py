@@ -12,6 +12,7 @@ from acenode.cli.training_queue import ProgressLines, check_limits, train_queue
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.config import Config
     from acenode.execution.reproduce import Event
     from acenode.results.reproduction import CellPlan, PlannedRun
     from acenode.runs.catalogue import Catalogue
@@ -25,6 +26,8 @@ class Plan:
     queue: list[PlannedRun]
     no_data: dict[str, str]  # experiment -> the command that gets its data
     device: str
+    gpu: str  # of the recorded runs
+    on_gpu: dict[Config, float | None]  # seconds that the missing runs would take there
 
 
 def reproduce(options: Namespace) -> int:
@@ -41,7 +44,7 @@ def reproduce(options: Namespace) -> int:
         if options.json:
             print_json(as_json(plan.cells, plan.queue, plan.no_data, plan.device))
         else:
-            print(as_text(plan.cells, plan.queue, plan.no_data, plan.device))
+            print(as_text(plan.cells, plan.queue, plan.no_data, plan.device, plan.gpu, plan.on_gpu))
         return 0
     return _train(options, plan, catalogue, root)
 
@@ -62,6 +65,7 @@ def _plan(options: Namespace, catalogue: Catalogue, root: Path) -> Plan:
         missing_data,
         partial_data,
         queue,
+        recorded_gpu,
         select,
     )
 
@@ -71,7 +75,10 @@ def _plan(options: Namespace, catalogue: Catalogue, root: Path) -> Plan:
     plans = cell_plans(cells, entries, wanted, partial)
     device, title = quick_device(options.device)
     runs = queue(plans, entries, wanted, partial, measured_seconds(entries, device, title))
-    return Plan(plans, runs, missing_data(cells, root), device)
+    gpu = recorded_gpu(entries)
+    there = measured_seconds([entry for entry in entries if entry.device == gpu], "cuda", gpu)
+    on_gpu = {run.config: run.seconds for run in queue(plans, entries, wanted, partial, there)}
+    return Plan(plans, runs, missing_data(cells, root), device, gpu, on_gpu)
 
 
 def _train(options: Namespace, plan: Plan, catalogue: Catalogue, root: Path) -> int:

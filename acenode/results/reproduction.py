@@ -8,6 +8,7 @@ those on complete data come first, then the shortest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,6 +164,12 @@ def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Callable[
     before, whole = unfinished(run.config, entries), seconds(run.config)
     left = whole if before is None or whole is None else whole * (1 - before.progress)
     return replace(run, resumes=before.id if before else None, seconds=left)
+
+
+def recorded_gpu(entries: Iterable[Entry]) -> str:
+    """Return the name of the GPU that most recorded runs were trained on; empty if there is none."""
+    found = Counter(entry.device for entry in entries if entry.recorded and not entry.device.startswith("cpu"))
+    return found.most_common(1)[0][0] if found else ""
 
 
 def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Callable[

@@ -21,9 +21,10 @@ from acenode.results.reproduction import PlannedRun
 from acenode.runs.store import RunStore
 
 
-def finished(store: RunStore, experiment: str, method: str, values: dict[str, float], **given: Any) -> None:
+def finished(store: RunStore, experiment: str, method: str, values: dict[str, float], device: str = "cpu (x86_64)",
+             **given: Any) -> None:
     config = experiments.get(experiment).configure(method, "full", **given)
-    run = store.create(config, {"params": 1, "environment": {"device": "cpu (x86_64)"}})
+    run = store.create(config, {"params": 1, "environment": {"device": device}})
     write_json(run.path / "result.json", {"test": values, "metric": experiments.get(experiment).metric.name})
     run.set_state("finished", seconds=400.0, epochs=config.get("epochs"))
 
@@ -42,6 +43,24 @@ def test_every_cell_is_listed_with_what_is_measured_and_missing(tmp_path: Path,
     assert any("2 of 79 cells measured" in x for x in lines)
     assert "the data of svhn is missing: acenode data get svhn" in lines
     assert any(x.startswith("first seeds of the main methods: ") for x in lines)
+
+
+def test_a_time_that_is_unknown_here_is_that_of_the_recorded_runs(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path / "paper"))
+    recorded = RunStore(tmp_path / "paper")
+    for experiment, method in (("svhn", "ace"), ("mnist", "resnet")):
+        finished(recorded, experiment, method, {"accuracy": 0.99}, "NVIDIA H200", seed=0)
+    finished(RunStore(tmp_path / "runs"), "mnist", "resnet", {"accuracy": 0.99}, seed=1)
+    assert main(["reproduce", "mnist", "svhn", "size", "--list", "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not any("time unknown" in line for line in lines)
+    resnet, ace, never = (next(line for line in lines if line.split()[:3] == words) for words in (
+        ["mnist", "mnist", "ResNet"], ["svhn", "svhn", "ACE-ODE-Net"], ["size", "svhn", "ACE-ODE-Net"]))
+    assert resnet.endswith("  7 min")  # measured here
+    assert ace.endswith("  13 min on NVIDIA H200")  # two seeds are missing
+    assert never.endswith(" 3")  # no run of this size is recorded: no time
+    assert any(line.startswith("times without a device are for this processor; one becomes known") for line in lines)
 
 
 def test_the_list_as_json_has_configurations_to_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
