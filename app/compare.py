@@ -19,8 +19,8 @@ from .url_state import current_values, keep_in_url, linked_runs, options, warn_a
 MAX_PLAYERS = 4  # side by side
 MAX_CURVES = 40
 TABLE_HEIGHT = 320  # pixels
-COLUMNS = ["Run", "Experiment", "Seed", "Data", "State", "Test result", "Best validation", "Created", "Device", "Code",
-           "Tags", "Id"]
+COLUMNS = ["Method", "Seed", "Created", "Experiment", "Test result", "Settings", "Best validation", "Data", "State",
+           "Device", "Code", "Tags", "Id"]
 DOWNLOADS = {"csv": ("CSV", "text/csv"), "md": ("Markdown", "text/markdown"), "tex": ("LaTeX", "text/plain")}
 WANTED = "base/wanted"  # session key of a chosen baseline that is not among the groups at present
 STATES = ("finished", "running", "stopped", "failed", "interrupted")

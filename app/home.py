@@ -12,7 +12,8 @@ from . import messages, navigation, playground_texts, recorded_player, recorded_
 from .services import services
 
 LATEST = 8  # results in the table
-COLUMNS = ["Open", "Experiment", "Run", "Metric", "Test result", "Data", "Seed", "Training time"]
+COLUMNS = ["Method", "Seed", "Test result", "Experiment", "Open", "Metric", "Created", "Settings", "Data",
+           "Training time"]
 
 
 def show() -> None:

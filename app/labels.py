@@ -69,13 +69,14 @@ def code_version(entry: Entry) -> str:
 
 
 def group(entry: Entry) -> str:
-    """Return the method and the changed settings, which are equal for runs that differ only in the seed.
+    """Return the method and the changed settings, which are equal for runs that differ only in the seed."""
+    return ", ".join(filter(None, (method_title(entry.experiment, entry.method), changes(entry))))
 
-    The trial of a search, which is not tested, names the search too.
-    """
+
+def changes(entry: Entry) -> str:
+    """Return the changed settings in words. The trial of a search, which is not tested, names the search too."""
     trial = f"trial of {entry.search}" if entry.search else ""
-    return ", ".join(filter(None, (method_title(entry.experiment, entry.method), settings_words(settings(entry)),
-                                   trial)))
+    return ", ".join(filter(None, (settings_words(settings(entry)), trial)))
 
 
 def label(entry: Entry) -> str:

@@ -18,12 +18,14 @@ from .url_state import initial_selection
 
 COLUMN_CONFIG = {
     "Open": st.column_config.LinkColumn("", display_text="Open"),
-    "Run": st.column_config.TextColumn(width="medium"),
     "Progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent", width="small"),
     "Test": st.column_config.NumberColumn(format="%.4g"),
     "Validation": st.column_config.NumberColumn(format="%.4g"),
     "Training time (s)": st.column_config.NumberColumn(format="%.0f"),
 }
+
+FITTED = ("Experiment", "Method", "Settings", "Id")  # as wide as their longest text, which tells runs apart
+CHARACTER, PADDING, WIDEST = 7, 18, 700  # pixels
 
 MANY = 1000  # runs
 _last: tuple[list[str], list[Entry], pd.DataFrame] = [], [], pd.DataFrame()
@@ -55,8 +57,10 @@ def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
     made: dict[str, Callable[[], Any]] = {  # only those that are asked for: there may be thousands of runs
         "Open": lambda: [f"/{e.experiment}?runs={e.id}" for e in entries],
         "State": lambda: [labels.state(e) for e in entries],
-        "Experiment": lambda: [e.experiment for e in entries],
-        "Run": lambda: [labels.group(e) if e.state != "unreadable" else e.error or "" for e in entries],
+        "Experiment": lambda: _titles(entries, lambda e: e.experiment, lambda e: labels.experiment_title(e.experiment)),
+        "Method": lambda: _titles(entries, lambda e: (e.experiment, e.method),
+                                  lambda e: labels.method_title(e.experiment, e.method)),
+        "Settings": lambda: [labels.changes(e) if e.state != "unreadable" else e.error or "" for e in entries],
         "Data": lambda: [labels.data_title(e) for e in entries],
         "Seed": lambda: [e.seed for e in entries],
         "Progress": lambda: [e.progress for e in entries],
@@ -81,7 +85,8 @@ def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
 
 def show(entries: list[Entry], columns: list[str]) -> None:
     """Show runs in a table."""
-    st.dataframe(run_table(entries, columns), hide_index=True, column_config=_config(columns), placeholder="")
+    table = run_table(entries, columns)
+    st.dataframe(table, hide_index=True, column_config=column_config(table), placeholder="")
 
 
 def select(name: str, entries: list[Entry], columns: list[str], preselected: list[int], height: int) -> list[Entry]:
@@ -91,11 +96,11 @@ def select(name: str, entries: list[Entry], columns: list[str], preselected: lis
         name: prefix of the table's session key.
         height: the largest height in pixels.
     """
-    ids = [e.id for e in entries]
+    ids, table = [e.id for e in entries], run_table(entries, columns)
     state = st.dataframe(
-        run_table(entries, columns), hide_index=True, height=min(38 + 35 * max(len(entries), 1), height),
-        on_select="rerun", selection_mode="multi-row", key=f"{name}/{hash(tuple(ids))}", column_config=_config(columns),
-        selection_default=initial_selection(name, ids, preselected), placeholder="")
+        table, hide_index=True, height=min(38 + 35 * max(len(entries), 1), height),
+        on_select="rerun", selection_mode="multi-row", key=f"{name}/{hash(tuple(ids))}",
+        column_config=column_config(table), selection_default=initial_selection(name, ids, preselected), placeholder="")
     return [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
 
 
@@ -103,5 +108,19 @@ def _scales(entries: list[Entry]) -> np.ndarray:
     return np.array([labels.measure_of(e).scale for e in entries])
 
 
-def _config(columns: list[str]) -> dict[str, Any]:
-    return {name: config for name, config in COLUMN_CONFIG.items() if name in columns}
+def _titles(entries: list[Entry], key: Callable[[Entry], Any], title: Callable[[Entry], str]) -> list[str]:
+    """Return a title for each run; runs with equal keys share one, which is looked up once."""
+    known = {key(e): e for e in entries}
+    titles = {found: title(e) for found, e in known.items()}
+    return [titles[key(e)] for e in entries]
+
+
+def column_config(table: pd.DataFrame) -> dict[str, Any]:
+    """Return the formats and widths of a table's columns. A browser would fit widths to the first few rows only."""
+    fitted = {name: st.column_config.TextColumn(width=_width(table[name])) for name in FITTED if name in table}
+    return {name: config for name, config in COLUMN_CONFIG.items() if name in table} | fitted
+
+
+def _width(texts: pd.Series) -> int:
+    longest = max((len(text) for text in texts.unique()), default=0)
+    return min(PADDING + CHARACTER * max(longest, 8), WIDEST)

@@ -16,8 +16,8 @@ from .services import services
 from .url_state import keep_in_url, linked_runs, warn_about_missing
 
 TABLE_HEIGHT = 480  # pixels
-COLUMNS = ["Open", "State", "Experiment", "Run", "Data", "Seed", "Progress", "Metric and unit", "Test", "Validation",
-           "Training time (s)", "Created", "Device", "Code", "Tags", "Notes", "Id"]
+COLUMNS = ["Method", "Seed", "Created", "Experiment", "Open", "State", "Test", "Metric and unit", "Settings",
+           "Progress", "Validation", "Data", "Training time (s)", "Device", "Code", "Tags", "Notes", "Id"]
 
 
 def show() -> None:

@@ -57,7 +57,7 @@ def test_pages_show_the_others(name: str, page: Page, good: Run) -> None:
         table = app.dataframe[0].value
         bad = table[table["State"].str.contains("unreadable")]
         assert set(bad["Id"]) == NAMES
-        assert all(len(reason) > 20 for reason in bad["Run"])
+        assert all(len(reason) > 20 for reason in bad["Settings"])
     if name in ("", "compare"):
         assert "ACE-ODE-Net" in app.dataframe[0].value.to_csv()
 

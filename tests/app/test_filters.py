@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
     finished_runs(tmp_path, run_tables.MANY)
     entries = Catalogue(RunStore(tmp_path)).entries()[:run_tables.MANY]
     made = run_tables.run_table(entries, runs.COLUMNS)
-    assert made["Run"].dtype == "category"
+    assert made["Settings"].dtype == "category"
     assert made["Id"].dtype != "category"
     few = run_tables.run_table(entries[:20], runs.COLUMNS)
     assert made[:20].astype(few.dtypes).equals(few)
@@ -66,3 +67,22 @@ def test_percentages_are_percentages_in_every_table() -> None:
     one = replace(entry(), value=0.9805, best=0.97, metric="accuracy")
     table = run_tables.run_table([one], ["Metric and unit", "Test", "Validation", "Test result", "Best validation"])
     assert table.iloc[0].tolist() == ["accuracy (%)", 98.05, 97.0, "98.05%", "97.00%"]
+
+
+@pytest.mark.parametrize("name", ["runs", "compare"])
+def test_what_tells_runs_apart_comes_first_and_is_not_cut(name: str, page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    table = no_exception(page(name)).dataframe[0]
+    assert list(table.value.columns[:4]) == ["Method", "Seed", "Created", "Experiment"]
+    assert set(table.value["Experiment"]) == {"MNIST"}
+    assert set(table.value["Method"]) == {"ACE-ODE-Net", "ODE-Net"}
+    config = json.loads(table.proto.columns)
+    for column in ("Method", "Settings", "Id"):
+        assert config[column]["width"] >= 7 * table.value[column].str.len().max()
+
+
+def test_widths_follow_the_longest_row_of_many() -> None:
+    many = [*(entry("odenet", seed=n) for n in range(40)), replace(entry("ace"), search="a-search-with-a-long-name")]
+    assert "trial of a-search-with-a-long-name" in run_tables.run_table(many, ["Settings"])["Settings"].iloc[-1]
+    config = run_tables.column_config(run_tables.run_table(many, ["Settings"]))
+    assert config["Settings"]["width"] >= 7 * len("trial of a-search-with-a-long-name")
