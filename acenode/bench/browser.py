@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +33,11 @@ class Served:
 
 
 @contextmanager
-def server(root: Path, port: int | None = None, **environment: str) -> Iterator[Served]:
+def server(root: Path, port: int | None = None, options: Sequence[str] = (), **environment: str) -> Iterator[Served]:
     """Run the app on a folder of runs, on a free port unless one is given; terminate it at the end."""
     port = port or _free_port()
     command = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--no-token", "--port", str(port),
-               "--runs", str(root)]
+               *options, "--runs", str(root)]
     log = open(Path(root).parent / f"server-{port}.log", "ab")  # noqa: SIM115 - the process writes to it
     process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
     served = Served(f"http://127.0.0.1:{port}", port, process)
