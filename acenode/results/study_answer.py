@@ -174,19 +174,22 @@ def change(measure: MetricFormat, difference: float) -> str:
 
 
 def _warning(grid: StudyGrid, references: Sequence[TrivialReference]) -> str:
-    """Say that no group beats a reference without learning; nothing if one does, or nothing is measured."""
+    """Say that no group beats a reference without learning by more than its spread; empty if one does."""
     trivial = [reference for reference in references if reference.name in WITHOUT_LEARNING]
-    measured = [row.mean for row in grid.rows if row.mean is not None]
+    sign = 1 if grid.measure.higher_is_better else -1
+    measured = [(sign * row.mean, row.std or 0.0) for row in grid.rows if row.mean is not None]
     if not trivial or not measured:
         return ""
-    sign = 1 if grid.measure.higher_is_better else -1
     trivial.sort(key=lambda reference: sign * reference.value)
-    reached = max(sign * value for value in measured)
-    if reached > sign * trivial[-1].value:
+    weakest, best = (sign * reference.value for reference in (trivial[0], trivial[-1]))
+    reached = max(value - spread for value, spread in measured)
+    if reached > best:
         return ""
-    learned = "nothing" if reached <= sign * trivial[0].value else "too little"
-    best = f"{WITHOUT_LEARNING[trivial[-1].name]} ({grid.measure.text(trivial[-1].value)})"
-    return f"No group beats {best}: the runs learned {learned} yet, train longer."
+    clearly = "clearly " * any(value > best for value, _ in measured)
+    learned = ("nothing yet, train longer" if reached <= weakest else
+               "too little to compare them, train longer if validation still improves")
+    return (f"No group {clearly}beats {WITHOUT_LEARNING[trivial[-1].name]} ({grid.measure.text(trivial[-1].value)}): "
+            f"the runs learned {learned}.")
 
 
 def _against_references(grid: StudyGrid, references: Sequence[TrivialReference]) -> list[str]:
