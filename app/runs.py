@@ -11,7 +11,7 @@ from acenode.errors import UserError
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from . import filters, labels, messages, navigation, run_details, run_tables
+from . import commands, filters, labels, messages, navigation, run_details, run_tables
 from .services import services
 from .url_state import keep_in_url, linked_runs, warn_about_missing
 
@@ -27,8 +27,8 @@ def show() -> None:
     entries = services().catalogue.entries()
     if not any(not e.recorded for e in entries):
         own = " of your own" * bool(entries)
-        st.info(f"No runs{own} yet. A run appears here as soon as it is started, in the app or with `acenode train`.",
-                icon=":material/list:")
+        st.info(f"No runs{own} yet. A run appears here as soon as it is started, in the app or with "
+                f"`{commands.program()} train`.", icon=":material/list:")
         st.page_link(navigation.home(), label="Train the demo", icon=":material/play_arrow:")
     if not entries:
         return

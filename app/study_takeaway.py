@@ -11,10 +11,10 @@ from acenode.export.study_formats import TEXTS
 from acenode.results.study_table import StudyReport
 from acenode.runs.studies import Study
 
-from . import study_site
+from . import commands, study_site
 
 TABLES = {"tex": ("LaTeX", "text/plain"), "md": ("Markdown", "text/markdown"), "csv": ("CSV", "text/csv")}
-CODES = {"Commands": study_code.to_commands, "Python": study_code.to_python}
+CODES = {"Commands": lambda study: commands.here(study_code.to_commands(study)), "Python": study_code.to_python}
 
 
 def show(study: Study, found: StudyReport | None) -> None:

@@ -17,7 +17,7 @@ from acenode.results.study_references import study_references
 from acenode.results.study_table import report, study_table
 from acenode.runs.studies import StudyStore
 
-from . import messages, navigation, study_links, your_data_forecast
+from . import commands, messages, navigation, study_links, your_data_forecast
 from .charts import CONFIG, NEUTRAL
 from .services import services
 
@@ -99,4 +99,5 @@ def _show_links(grid: StudyGrid) -> None:
     best = next((cell.entry.id for cell in grid.rows[0].cells if cell.value is not None and cell.entry), None)
     if best is not None:
         where = shlex.quote(str(services().store.root))
-        st.caption(f"Apply a model to new rows with `acenode predict {best} FILE --out predicted.csv --runs {where}`")
+        command = f"{commands.program()} predict {best} FILE --out predicted.csv --runs {where}"
+        st.caption(f"Apply a model to new rows with `{command}`")

@@ -142,6 +142,14 @@ def test_a_study_answers_in_words_and_offers_its_exports(page: Page, services: S
     assert {"index.html", "attention.html", "runs/run-0-0.html"} <= set(names)
 
 
+def test_the_commands_of_a_study_work_in_the_terminal(page: Page, study: Study,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode_app.commands.program", lambda: ".venv/bin/acenode")
+    app = no_exception(page("studies", study="attention"))
+    lines = app.code[0].value.splitlines()  # before a run has finished, the commands come first
+    assert lines[1:] == [".venv/bin/acenode study run attention", ".venv/bin/acenode study show attention"]
+
+
 def test_a_study_that_learned_nothing_says_so_first(page: Page, services: Services, study: Study) -> None:
     for entry in finished(study, {0: [0.10, 0.10, 0.10], 1: [0.09, 0.09, 0.09], 2: [0.08, 0.08, 0.08]}):
         write(services, entry)
