@@ -8,7 +8,6 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
-from plotly.subplots import make_subplots
 
 from acenode.data.named_set import NamedSet
 from acenode.results.set_study import FoundCoupling, coupling_text, found_coupling, is_uniform, own_unit_errors
@@ -17,12 +16,16 @@ from acenode.results.study_references import study_references
 from acenode.results.study_table import report, study_table
 from acenode.runs.studies import StudyStore
 
-from . import commands, messages, navigation, study_links, your_data_forecast
-from .charts import CONFIG, NEUTRAL
+from . import commands, messages, navigation, study_links, text_table, your_data_forecast
+from .charts import CONFIG
 from .services import services
 
+MAP = 480  # pixels, the width of a coupling map
 WRITTEN = 10  # variables up to which cells have numbers
-SCALE = [[0.0, "rgba(43,98,217,0.03)"], [1.0, "rgba(43,98,217,1)"]]
+BLUE, FAINTEST = (43, 98, 217), 0.03  # the colour of the largest share, and the opacity of the smallest
+SCALE = [[opacity, f"rgba{(*BLUE, opacity or FAINTEST)}"] for opacity in (0.0, 1.0)]
+EVEN = 0.179  # the luminance on which black and white are equally readable
+PAGES = {False: (255, 255, 255), True: (15, 20, 29)}  # the backgrounds of light and dark pages, as in config.toml
 
 
 def show(found: NamedSet, grid: StudyGrid) -> None:
@@ -37,13 +40,12 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
     for note in evaluated.answer.notes:
         st.markdown(messages.escape(note))
     table = study_table(evaluated, cells=False)
-    st.dataframe([dict(zip(table.heads, row, strict=True)) for row in table.rows], hide_index=True, placeholder="",
-                 key="your-data/table")
+    text_table.show([dict(zip(table.heads, row, strict=True)) for row in table.rows], "Results of all methods")
     st.caption(messages.escape(f"{table.caption}. Errors are of standardised values; below, they are in own units."
                                if found.task != "classify" else f"{table.caption}."))
     if errors := own_unit_errors(grid.rows):
         st.markdown("**Typical error of each variable, in its own unit** (root mean squared error on the test part)")
-        st.dataframe(errors, hide_index=True, placeholder="", key="your-data/errors")
+        text_table.show(errors, "Typical error of each variable")
     if grid.running:  # reading models takes time that training needs
         st.caption("The coupling and predictions appear when training has finished or was stopped.")
         return
@@ -61,32 +63,40 @@ def _show_coupling(found: FoundCoupling) -> None:
     if found.attention is not None and is_uniform(found.attention):
         st.caption(":material/info: All rows of the attention are nearly equal: it averages the variables and tells no "
                    "pairs apart")
-    st.plotly_chart(coupling_figure(found), key="your-data/coupling", config=CONFIG)
+    with st.container(horizontal=True, gap="small"):  # on narrow pages, one below the other
+        for title, figure in coupling_figures(found, dark=st.context.theme.type == "dark").items():
+            st.plotly_chart(figure, key=f"your-data/coupling/{title}", config=CONFIG, width=MAP)
     st.caption("Row i, column j: how much variable i draws on variable j. Attention: softmax(a(t)), rows sum to one. "
                "Influence: |∂ḣᵢ/∂hⱼ| as a share of the row. This is what the model uses, not what causes what: "
                "variables that move together can stand in for each other.")
 
 
-def coupling_figure(found: FoundCoupling) -> go.Figure:
-    """Draw attention and influence side by side."""
-    sides = [(title, z) for title, z in (("Attention", found.attention), ("Influence", found.influence))
-             if z is not None]
-    names = [escape(name) for name in found.names]
-    drawn = make_subplots(1, len(sides), subplot_titles=[title for title, _ in sides], horizontal_spacing=0.08)
-    for i, (_, z) in enumerate(sides, 1):
-        drawn.add_heatmap(z=np.round(z, 4), x=names, y=names, zmin=0, zmax=float(z.max()) or 1.0, colorscale=SCALE,
-                          xgap=1, ygap=1, showscale=False, hovertemplate="%{y} ← %{x}: %{z:.1%}<extra></extra>", row=1,
-                          col=i)
-        for (row, column), share in np.ndenumerate(z if len(names) <= WRITTEN else np.zeros((0, 0))):
-            colour = "white" if share > 0.4 * z.max() else NEUTRAL  # readable on light and dark pages
-            drawn.add_annotation(x=column, y=row, text=f"{share:.0%}", showarrow=False,
-                                 font={"color": colour, "size": 12}, row=1, col=i)
-    drawn.update_layout(height=min(220 + 30 * len(names), 640), margin={"l": 10, "r": 10, "t": 34, "b": 10})
+def coupling_figures(found: FoundCoupling, *, dark: bool = False) -> dict[str, go.Figure]:
+    """Draw attention and influence, as far as there are, for a dark page or a light one."""
+    return {title: _heatmap(title, [escape(name) for name in found.names], z, dark)
+            for title, z in (("Attention", found.attention), ("Influence", found.influence)) if z is not None}
+
+
+def _heatmap(title: str, names: list[str], z: np.ndarray, dark: bool) -> go.Figure:
+    largest = float(z.max()) or 1.0
+    drawn = go.Figure(go.Heatmap(z=np.round(z, 4), x=names, y=names, zmin=0, zmax=largest, colorscale=SCALE, xgap=1,
+                                 ygap=1, showscale=False, hovertemplate="%{y} ← %{x}: %{z:.1%}<extra></extra>"))
+    numbers = [{"x": column, "y": row, "text": f"{share:.0%}", "showarrow": False,
+                "font": {"color": "white" if _luminance(share / largest, dark) < EVEN else "black", "size": 12}}
+               for (row, column), share in np.ndenumerate(z)] if len(names) <= WRITTEN else []
+    drawn.update_layout(annotations=numbers, height=min(220 + 30 * len(names), 640),
+                        margin={"l": 10, "r": 10, "t": 40, "b": 10}, title={"text": title, "font": {"size": 16}})
     drawn.update_xaxes(type="category", showgrid=False, zeroline=False)
     drawn.update_yaxes(type="category", showgrid=False, zeroline=False, autorange="reversed")
-    if len(sides) > 1:
-        drawn.update_yaxes(showticklabels=False, ticks="", col=2)
     return drawn
+
+
+def _luminance(share: float, dark: bool) -> float:
+    """Return the relative luminance, as WCAG defines it, of a cell with this share of the largest value."""
+    opacity = FAINTEST + (1 - FAINTEST) * share
+    mixed = [(opacity * blue + (1 - opacity) * page) / 255 for blue, page in zip(BLUE, PAGES[dark], strict=True)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in mixed]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
 def _show_links(grid: StudyGrid) -> None:

@@ -14,7 +14,7 @@ from acenode.results.predict import PredictedSeries, Predictor
 from acenode.results.study_grid import StudyGrid
 from acenode.runs.entry import Entry
 
-from . import messages
+from . import messages, text_table
 from .charts import CONFIG, NEUTRAL
 from .labels import PALETTE
 from .services import services
@@ -69,7 +69,7 @@ def _show_classes(found: NamedSet, index: int, predictors: dict[str, Predictor])
     rows = [{"Model": name, **{f"Probability of {label}": f"{p:.1%}" for label, p in
                                zip(found.classes, predictor.classes_of(index), strict=True)}}
             for name, predictor in predictors.items()]
-    st.dataframe(rows, hide_index=True, placeholder="", key="your-data/classes")
+    text_table.show(rows, "Probabilities of the classes")
     st.caption(f"The class of this series is {found.classes[int(found.labels[index])]}")
 
 

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from acenode.data.importing.preview import SetSummary, split_text, summarise, summary_text, windows_text
 from acenode.data.named_set import NamedSet
 
-from . import messages
+from . import messages, text_table
 from .charts import CONFIG, NEUTRAL
 from .labels import PALETTE
 
@@ -41,12 +41,9 @@ def show_counts(found: NamedSet, window: float | None) -> None:
 def show_variables(found: NamedSet, key: str) -> None:
     """Show gaps and ranges of the variables, and some series."""
     summary = summarise(found)
-    left, right = st.columns([2, 3], gap="medium")
-    with left:
-        st.dataframe(variables_table(summary), hide_index=True, placeholder="", key=f"{key}/variables")
-    with right:
-        st.plotly_chart(figure(found, summary), key=f"{key}/plot", config=CONFIG)
-        st.caption(f"{len(summary.examples)} of {len(found):,} series, in their own units; gaps are left out")
+    text_table.show(variables_table(summary), "Gaps and range of each variable")
+    st.plotly_chart(figure(found, summary), key=f"{key}/plot", config=CONFIG)
+    st.caption(f"{len(summary.examples)} of {len(found):,} series, in their own units; gaps are left out")
 
 
 def task_text(found: NamedSet) -> str:

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from acenode_app import estimates
+from acenode_app import estimates, your_data_answer
 from acenode_app.services import Services
 from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
 
 from acenode.data.importing.store import ImportedSets
+from acenode.results.set_study import FoundCoupling
 from acenode.results.study_references import TrivialReference
 from acenode.runs.studies import StudyStore
 
@@ -41,13 +43,18 @@ def by_key(elements: Any, end: str) -> Any:
     return next(element for element in elements if element.key.endswith(end))
 
 
+def cells(app: AppTest, place: int, head: str) -> list[str]:
+    """Return a column of a table, as it is read."""
+    return [text.replace("\\", "") for text in app.table[place].value[head]]
+
+
 def test_a_wide_file_is_previewed_and_imported(page: Page, sets: ImportedSets) -> None:
     app = uploaded(page, "Wind park.csv", wide())
     assert not app.exception
     assert by_key(app.selectbox, "/time").value == "time"
     assert "2 variables, 7% gaps" in texts(app)
-    assert app.dataframe[0].value["Variable"].tolist() == ["wind (m/s)", "power (kW)"]
-    assert app.dataframe[0].value["Gaps"].tolist()[0] == "0.0%"
+    assert cells(app, 0, "Variable") == ["wind (m/s)", "power (kW)"]
+    assert cells(app, 0, "Gaps")[0] == "0.0%"
     by_key(app.button, "/import").click().run()
     assert sets.names() == ["wind-park"]
     assert not app.exception
@@ -153,10 +160,32 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     assert "No group beats repeating the last value" in app.warning[0].value
     assert "cannot be told with 1 seed" in texts(app)
     assert "Strongest influences" in texts(app)
-    assert app.dataframe[0].value["Group"].tolist()[:2] == ["ACE", "No attention"]
-    assert "power (kW)" in app.dataframe[1].value["Variable"].tolist()
+    assert cells(app, 0, "Group")[:2] == ["ACE", "No attention"]
+    assert "power (kW)" in cells(app, 1, "Variable")
+    assert not app.dataframe  # which cuts what does not fit, while tables wrap
     assert by_key(app.selectbox, "/series").value in range(67)
     own = page("wind")  # the set has the page of an experiment too
     assert not own.exception
     assert "your data" in own.title[0].value
     assert "the sample" not in texts(own)
+
+
+@pytest.mark.parametrize(("dark", "page_colour"), [(False, (255, 255, 255)), (True, (15, 20, 29))])
+def test_numbers_of_the_coupling_map_are_readable(dark: bool, page_colour: tuple[int, ...]) -> None:
+    """Every number has a contrast of at least 4.5 to its cell, as WCAG asks for."""
+    shares = np.linspace(0, 0.56, 81).reshape(9, 9)
+    found = FoundCoupling(tuple("abcdefghi"), shares, shares.T, 3)
+    for title, figure in your_data_answer.coupling_figures(found, dark=dark).items():
+        z, numbers = np.array(figure.data[0].z), figure.layout.annotations
+        assert len(numbers) == z.size, title
+        for number in numbers:
+            opacity = 0.03 + 0.97 * z[number.y, number.x] / z.max()
+            cell = [opacity * blue + (1 - opacity) * page
+                    for blue, page in zip((43, 98, 217), page_colour, strict=True)]
+            levels = sorted([luminance(cell), {"white": 1.0, "black": 0.0}[number.font.color]])
+            assert (levels[1] + 0.05) / (levels[0] + 0.05) >= 4.5
+
+
+def luminance(colour: list[float]) -> float:
+    linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
