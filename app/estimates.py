@@ -193,15 +193,22 @@ def forget() -> None:
 def show(sentence: str, configs: Sequence[Config]) -> None:
     """Show a sentence in which `{time}` is the time of the runs, as soon as it is known, and `{order}` how they are
     trained."""
-    if time_here(configs).pending:
-        _show_pending(sentence, tuple(configs))
+    found = time_here(configs)
+    if found.pending:
+        _show_pending(sentence, tuple(configs), [found])
     else:
-        _write(sentence, time_here(configs))
+        _write(sentence, found)
 
 
 @st.fragment(run_every=REFRESH)
-def _show_pending(sentence: str, configs: tuple[Config, ...]) -> None:
-    found = time_here(configs)
+def _show_pending(sentence: str, configs: tuple[Config, ...], drawn: list[TimeHere]) -> None:
+    """Show the sentence and look again until the time is known.
+
+    Args:
+        drawn: what to show when the whole page is drawn; empty later. Looking again at once could find the time known
+            and rerun the page, which loses a click that the page has not come to.
+    """
+    found = drawn.pop() if drawn else time_here(configs)
     _write(sentence, found)
     if not found.pending:
         st.rerun(scope="app")  # ends the refreshing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from acenode.data.background_fetch import FetchState
 from acenode.experiments import Experiment
 
 from . import messages
@@ -30,7 +31,7 @@ def show(experiment: Experiment, key: str = "download") -> bool:
         st.caption(f":material/database: {experiment.title}, {state.data.detail}, in {path}")
         return True
     if state.phase == "running":
-        _show_progress(source)
+        _show_progress(source, [state])
         return False
     with st.container(border=True):
         if state.phase == "failed" and state.error:
@@ -47,8 +48,10 @@ def show(experiment: Experiment, key: str = "download") -> bool:
 
 
 @st.fragment(run_every=REFRESH)
-def _show_progress(name: str) -> None:
-    state = services().fetcher.state(name)
+def _show_progress(name: str, drawn: list[FetchState]) -> None:
+    """Show the download. `drawn` holds its state when the whole page is drawn, which is not rerun then: a click on it
+    would be lost."""
+    state = drawn.pop() if drawn else services().fetcher.state(name)
     if state.phase != "running":
         st.rerun(scope="app")
     share = min(1.0, state.done / state.total) if state.total else 0.0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from acenode_app import estimates
 from acenode_app.services import Services
 from conftest import RunFolder
+from streamlit.testing.v1 import AppTest
 
 from acenode import experiments
 from acenode.config import Config
@@ -51,6 +53,18 @@ def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Service
     assert estimates.wait(300)
     assert timed == [configs[0], configs[2], configs[1]]
     assert all(not estimates.time_here([config]).pending for config in configs)
+
+
+def test_no_click_is_lost_when_the_time_becomes_known_while_the_page_is_drawn(
+        page: Callable[..., AppTest], services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = page("mnist", method="ODE-Net")
+    pending, known = estimates.TimeHere(None, "", pending=True), estimates.TimeHere(60.0, "timing")
+    answers = iter([pending])
+    monkeypatch.setattr(estimates, "time_here", lambda configs: next(answers, known))
+    app.button(key="train").click().run()
+    assert len(services.catalogue.entries()) == 1
+    services.launcher.stop(services.store.open("last"))
+    assert services.launcher.wait(60)
 
 
 def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_folder: RunFolder,

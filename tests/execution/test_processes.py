@@ -260,16 +260,24 @@ def test_processes_are_kept_for_a_while_and_never_more_than_were_needed_at_once(
 
 
 @pytest.mark.usefixtures("stub")
-def test_a_process_that_outlasts_the_pool_ends_after_its_run(tmp_path: Path) -> None:
+def test_a_process_that_outlasts_the_pool_ends_after_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when closing the launcher timed out."""
-    pool = processes.ProcessPool()
+    pool, started = processes.ProcessPool(), list[processes.WorkerProcess]()
+
+    class Noted(processes.WorkerProcess):
+        def __init__(self, device: str) -> None:
+            super().__init__(device)
+            started.append(self)
+
+    monkeypatch.setattr(processes, "WorkerProcess", Noted)
     thread, stop = begin(pool, RunStore(tmp_path).create(forever(), {}))
-    time.sleep(0.1)
+    until(lambda: len(started) == 1)
     pool.close()
     assert thread.is_alive()
     stop.set()
     thread.join(10)
-    until(lambda: [worker.process.poll() for worker in pool.ending] == [0])
+    assert started[0].process.wait(10) == 0
+    assert pool.idle == []
 
 
 @pytest.mark.usefixtures("stub")
