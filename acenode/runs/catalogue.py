@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 INDEXED_AFTER = 200  # runs read that the index lacks, before it is written again
-MANY = 2000  # runs from which on files are not looked at while their folder is unchanged,
-TRUSTED = 20.0  # for this many seconds: the lab replaces files, which changes their folder, but an editor may not
+# In a folder of many runs, the files of a run are looked at if its folder has changed, as it does when the lab replaces
+# a file. An editor may write a file in place, so that each run gets its turn in one of so many listings.
+MANY = 2000
+TURNS = 20
 SETTLED = 2e9  # nanoseconds after which a further change of a folder has another time
 
 
@@ -33,7 +35,8 @@ class Catalogue:
         self._lock = threading.Lock()
         self._indexed: int | None = None  # entries in the index on disk; None: not read yet
         self._read_since: set[str] = set()  # runs read since the index was read or written
-        self._folders: dict[str, tuple[Stamp, float]] = {}  # stamps of folders, and until when they are trusted
+        self._folders: dict[str, Stamp] = {}  # stamps of folders whose files were looked at
+        self._turn = 0
         self._looks = threading.local()  # the entries that a thread has listed within `one_look`
 
     @contextmanager
@@ -93,6 +96,7 @@ class Catalogue:
     def _own_entries(self) -> list[Entry]:
         """Return the entries of the folder. Raise an OSError if it was removed or does not answer."""
         names = self.store.names()
+        self._turn += 1
         if self._indexed is None:
             self._cache = read_index(self.store.root) | self._cache
             self._indexed = len(self._cache)
@@ -103,9 +107,9 @@ class Catalogue:
         if not names:
             return []
         start = os.fspath(run_of(names[0]).path).removesuffix(names[0])
-        now = time.monotonic() if len(names) >= MANY else None
+        many = len(names) >= MANY
         read = each_within_limit([start + name for name in names],
-                                 lambda place: self._current(place, place[len(start):], run_of, now))
+                                 lambda place: self._current(place, place[len(start):], run_of, many))
         found = []
         for name, cached in zip(names, read, strict=True):
             if cached is None:
@@ -125,15 +129,16 @@ class Catalogue:
         self._indexed = len(kept)
         return kept
 
-    def _current(self, place: str, name: str, run_of: Callable[[str], Run], now: float | None) -> CachedEntry:
-        """Return the entry of a run as its files are now; if the time is given, as they were seconds ago."""
+    def _current(self, place: str, name: str, run_of: Callable[[str], Run], many: bool) -> CachedEntry:
+        """Return the entry of a run as its files are now; of one of many runs, as they were some listings ago."""
         cached = self._cache.get(name)
-        if now is not None:
-            folder, known = stamp(place), self._folders.get(name)
-            if cached and known and known[0] == folder and now < known[1] and not cached.entry.busy:
+        if many:
+            folder = stamp(place)
+            unchanged = folder is not None and folder == self._folders.get(name)
+            if cached and unchanged and not cached.entry.busy and hash(name) % TURNS != self._turn % TURNS:
                 return cached
             if folder is not None and time.time_ns() - folder[0] > SETTLED:
-                self._folders[name] = folder, now + TRUSTED
+                self._folders[name] = folder
         stamps = stamps_of(place)  # before reading, so that a change during reading is read next time
         return cached if cached and cached.is_valid(stamps) else read_entry(run_of(name), stamps)
 

@@ -191,3 +191,27 @@ def test_recovery_looks_only_at_the_given_runs(runs: list[Run], tmp_path: Path, 
     assert set(reads) == {runs[2].id}
     assert runs[2].stored_state() == "interrupted"
     launcher.close()
+
+
+def test_files_of_many_runs_are_looked_at_in_turns(runs: list[Run], tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replaced file is noticed at once, since its folder changes; one written in place within some listings."""
+    looked: list[str] = []
+    whole = catalogue_module.stamps_of
+    monkeypatch.setattr(catalogue_module, "stamps_of", lambda place: (looked.append(place), whole(place))[1])
+    monkeypatch.setattr(catalogue_module, "MANY", COUNT)
+    monkeypatch.setattr(catalogue_module, "SETTLED", -1)
+    catalogue = Catalogue(RunStore(tmp_path))
+    catalogue.entries()
+    assert len(looked) == COUNT
+    looked.clear()
+    for _ in range(catalogue_module.TURNS):
+        catalogue.entries()
+    assert sorted(looked) == sorted(str(run.path) for run in runs)  # each once
+    write_notes(runs[3], "replaced", [])
+    assert "replaced" in {entry.notes for entry in catalogue.entries()}
+    path = runs[5].path / "status.json"
+    path.write_text(path.read_text().replace('"finished"', '"stopped"'))
+    for _ in range(catalogue_module.TURNS):
+        states = {entry.id: entry.state for entry in catalogue.entries()}
+    assert states[runs[5].id] == "stopped"
