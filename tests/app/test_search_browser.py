@@ -20,6 +20,7 @@ pytestmark = pytest.mark.long  # the app in a browser, with runs that train
 FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 CHARTS = "[...document.querySelectorAll('div')].find(e => e.__search)"
 SIZES = {1400: "light", 390: "dark"}
+QUIET = "document.querySelector('.stApp')?.dataset.testScriptState === 'notRunning'"
 SUMMARY = "document.querySelector('.search-charts .summary')?.textContent ?? ''"
 
 
@@ -52,13 +53,19 @@ def test_a_search_from_the_form_to_its_end(chrome: Any, served: Served, root: Pa
     tab.page.get_by_role("button", name="Start", exact=True).wait_for()
     tab.page.get_by_label("Method").click()
     tab.page.get_by_role("option", name="ResNet", exact=True).click()
+    tab.until(f"document.querySelector('[aria-label=Name]').value === 'mnist-resnet' && {QUIET}")  # drawn for ResNet
     tab.page.get_by_text("Hyperparameters", exact=True).click()
-    for label, value in (("Epochs", "1"), ("Batch size", "512"), ("Trials", "4")):
-        field = tab.page.get_by_label(label, exact=True)
-        field.fill(value)
+    values = {"Epochs": "1", "Batch size": "512", "From": "0.001", "Trials": "4"}
+    fields = {label: tab.page.get_by_label(label, exact=True).first for label in values}
+    for label, field in fields.items():
+        field.evaluate("e => { e.__kept = true; }")
+        field.fill(values[label])
         field.press("Enter")
-        tab.until("document.querySelector('.stApp').dataset.testScriptState === 'notRunning'")
+        tab.until(QUIET)
     tab.page.get_by_text("4 trials").first.wait_for()
+    tab.until(QUIET)
+    assert {label: field.input_value() for label, field in fields.items()} == values
+    assert all(field.evaluate("e => e.__kept") for field in fields.values())  # a replaced field would lose the focus
     tab.press("Start")
     tab.until("location.search === '?search=mnist-resnet'")
     tab.until(f"{CHARTS}?.__search.trials() >= 1")
