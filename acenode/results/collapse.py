@@ -24,7 +24,7 @@ def row_distance(weights: np.ndarray) -> np.ndarray:
     d = weights.shape[-1]
     ordered = np.sort(weights, axis=-2)  # Σ over pairs |x_i − x_j| = Σ_k (2k − d + 1) x_(k) with x sorted, in d log d
     ranks = 2 * np.arange(d, dtype=weights.dtype)[:, None] - (d - 1)
-    return np.asarray((ordered * ranks).sum((-1, -2)) / (d * (d - 1)))
+    return np.maximum((ordered * ranks).sum((-1, -2)) / (d * (d - 1)), 0.0)  # rounding can make it negative
 
 
 def note(distance: float | None, what: str = "coordinate", when: str = "") -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Literal, Protocol
 
+from acenode import experiments
 from acenode.data.folds import FOLDS
 from acenode.results.intervals import MIN_RUNS, MOST_PAIRS, Interval, paired_interval, pairs_needed
 from acenode.results.metric_format import MetricFormat
@@ -54,7 +55,7 @@ class StudyAnswer:
     between: Comparison | None  # of the other two groups with each other, in a study of three
     best: str | None  # the group that is better than every other one; None if that cannot be told
     notes: tuple[str, ...]  # groups that are no better than a trivial reference, runs that are missing
-    warning: str = ""  # if no group has learned enough for its differences to mean something
+    warning: str = ""  # if no group has learned enough for its differences to mean something, or runs are short
 
     @property
     def findings(self) -> tuple[Comparison, ...]:
@@ -82,9 +83,9 @@ def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> Stud
     others = [row for row in grid.rows if row is not grid.baseline]
     comparisons = tuple(compare(grid, row, grid.baseline) for row in others)
     between = compare(grid, *others) if len(others) == 2 and all(row.values for row in others) else None
-    warning = _warning(grid, references)
-    notes = [*([] if warning else _against_references(grid, references)), *_missing(grid)]
-    return StudyAnswer(comparisons, between, best_group(grid), tuple(notes), warning)
+    nothing_learned = _nothing_learned(grid, references)
+    notes = [*([] if nothing_learned else _against_references(grid, references)), *_missing(grid)]
+    return StudyAnswer(comparisons, between, best_group(grid), tuple(notes), nothing_learned or _too_short(grid))
 
 
 def compare(grid: StudyGrid, row: GridRow, other: GridRow) -> Comparison:
@@ -173,7 +174,7 @@ def change(measure: MetricFormat, difference: float) -> str:
     return text.replace("-", "−")
 
 
-def _warning(grid: StudyGrid, references: Sequence[TrivialReference]) -> str:
+def _nothing_learned(grid: StudyGrid, references: Sequence[TrivialReference]) -> str:
     """Say that no group beats a reference without learning by more than its spread; empty if one does."""
     trivial = [reference for reference in references if reference.name in WITHOUT_LEARNING]
     sign = 1 if grid.measure.higher_is_better else -1
@@ -190,6 +191,20 @@ def _warning(grid: StudyGrid, references: Sequence[TrivialReference]) -> str:
                "too little to compare them, train longer if validation still improves")
     return (f"No group {clearly}beats {WITHOUT_LEARNING[trivial[-1].name]} ({grid.measure.text(trivial[-1].value)}): "
             f"the runs learned {learned}.")
+
+
+def _too_short(grid: StudyGrid) -> str:
+    """Say that the shortest runs have less than half of the usual epochs; empty if they have more."""
+    configs = [cell.config for cell in grid.cells if cell.value is not None]
+    if not configs:
+        return ""
+    shortest = min(configs, key=lambda config: int(config.get("epochs")))
+    epochs = int(shortest.get("epochs"))
+    usual = int(experiments.get(shortest.experiment).configure(shortest.method, shortest.data).get("epochs"))
+    if 2 * epochs >= usual:
+        return ""
+    return (f"Trained for {epochs} epoch{'s' * (epochs > 1)}, where the default is {usual}: longer training may change "
+            "the answer.")
 
 
 def _against_references(grid: StudyGrid, references: Sequence[TrivialReference]) -> list[str]:

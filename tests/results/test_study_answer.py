@@ -166,3 +166,13 @@ def test_runs_between_two_trivial_references_learned_too_little() -> None:
     assert warning(0.7) == nothing.replace("nothing yet, train longer", "too little to compare them, train longer if "
                                            "validation still improves")
     assert warning(0.4, TrivialReference("ridge", 0.3)) == ""  # a regression has learned too
+
+
+def test_an_answer_of_short_runs_says_so_first() -> None:
+    values = {0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}
+    found = answer(grid(values, held={"epochs": 1}))
+    assert found.sentences[0] == "Trained for 1 epoch, where the default is 12: longer training may change the answer."
+    assert found.comparisons[0].effect == "helps"
+    assert answer(grid(values, held={"epochs": 5})).warning.startswith("Trained for 5 epochs")
+    assert answer(grid(values, held={"epochs": 6})).warning == ""
+    assert answer(grid({}, held={"epochs": 1})).warning == ""
