@@ -36,7 +36,7 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
     if evaluated.answer.warning:
         messages.warning(evaluated.answer.warning)
     for comparison in evaluated.answer.findings:
-        st.markdown(messages.escape(f"{comparison.text[:1].upper()}{comparison.text[1:]}."))
+        st.markdown(messages.escape(comparison.sentence))
     for note in evaluated.answer.notes:
         st.markdown(messages.escape(note))
     table = study_table(evaluated, cells=False)

@@ -154,8 +154,7 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
 def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
     """Return the run of this configuration that can be resumed and has the least left to do, or None."""
     wanted = trained_settings(config.to_dict())
-    found = [e for e in entries if e.resumable and not e.search
-             and trained_settings(e.config) == wanted]
+    found = [e for e in entries if e.resumable and not e.search and trained_settings(e.config) == wanted]
     return max(found, key=lambda e: (e.progress, e.created), default=None)
 
 

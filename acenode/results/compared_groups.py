@@ -28,7 +28,7 @@ class ComparedGroups:
     @property
     def sentences(self) -> list[str]:
         """The answer, a sentence for each group."""
-        texts = [f"{found.text[:1].upper()}{found.text[1:]}." for found in self.comparisons.values()]
+        texts = [found.sentence for found in self.comparisons.values()]
         best = [str(name) for name in self.groups.index[self.groups["best"]]]
         texts += [f"{name} is better than every other group." for name in best if len(self.comparisons) > 1]
         if texts and self.column.startswith("validation"):

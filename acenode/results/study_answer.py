@@ -46,6 +46,11 @@ class Comparison:
     more: int | None = None  # pairs that are still needed at this difference and spread; None if unknown or not needed
     text: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """The text with a capital and a full stop."""
+        return f"{self.text[:1].upper()}{self.text[1:]}."
+
 
 @dataclass(frozen=True)
 class StudyAnswer:
@@ -65,8 +70,7 @@ class StudyAnswer:
     @property
     def sentences(self) -> tuple[str, ...]:
         """All of it: the warning first, then a sentence for each comparison, then the notes."""
-        compared = (f"{found.text[:1].upper()}{found.text[1:]}." for found in self.findings)
-        return (*([self.warning] if self.warning else []), *compared, *self.notes)
+        return (*([self.warning] if self.warning else []), *(found.sentence for found in self.findings), *self.notes)
 
     @property
     def text(self) -> str:
