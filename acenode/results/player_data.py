@@ -200,10 +200,10 @@ def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray
 
 
 def _range_of_all(found: list[Range]) -> Range:
-    """Return the range of all epochs, never empty."""
+    """Return the range of all epochs, never empty, and below 0 only where values are."""
     low, high = min(f[0] for f in found), max(f[1] for f in found)
     if high - low < 1e-6:
-        low, high = low - 0.005, high + 0.005
+        low, high = low - 0.005 if low < 0 else max(0.0, low - 0.005), high + 0.005
     return low, high, max(f[2] for f in found) or (high - low) / 255
 
 

@@ -16,7 +16,7 @@ from acenode.results.player_snapshot import Arrays, Range, SnapshotSummary
 from acenode.results.time_axis import TimeAxis
 
 INFLUENCE = ("Influence (|∂ḣ_i/∂h_j|), row i: how strongly the state of each other variable j changes the derivative "
-             "of variable i")
+             "of variable i. A variable's influence on itself is left out")
 NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
 

@@ -156,6 +156,18 @@ def test_influence_of_named_variables_is_a_second_map(tmp_path: Path) -> None:
     assert embedded["influence"]["shape"] == [5, 5]
 
 
+def test_influence_without_attention_is_drawn_from_zero_on(tmp_path: Path) -> None:
+    """Variables act on themselves alone then: there is no influence of others to take a range from."""
+    alone = named() | {"influence": np.broadcast_to(3 * np.eye(5), (9, 4, 5, 5)).astype(np.float16)}
+    del alone["a"]
+    run = run_of(tmp_path / "run", {0: alone})
+    found = player_data.describe(run)["influence"]
+    assert found["low"] == 0 < found["high"]
+    assert "influence on itself is left out" in found["title"]
+    shown = values(decoded(player_data.epoch_block(run, 0))[1]["influence"], found)
+    assert not shown[..., ~np.eye(5, dtype=bool)].any()
+
+
 def test_influence_that_was_not_kept_is_missing(tmp_path: Path) -> None:
     broken = named() | {"influence": np.full((9, 4, 5, 5), np.inf, np.float16)}
     for name, snaps in {"none": {0: named(influence=False)}, "some": {0: named(influence=False), 1: named(1)},

@@ -11,7 +11,7 @@ const SHORT = {
   pairwise: "Attention from j into i (softmax(a))",
   elementwise: "Attention, mean over channels (sigmoid(a))",
   coordinates: "Attention over time (sigmoid(a))",
-  influence: "Influence from j on i (|∂ḣ/∂h|)",
+  influence: "Influence from j on i (|∂ḣ/∂h|), on itself left out",
 };
 const NOT_KEPT = "No influence in these snapshots";
 
