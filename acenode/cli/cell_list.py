@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acenode.config import Config
-from acenode.results.cell_text import shown_mark
+from acenode.results.cell_text import shown_mark, terminal_legend
 from acenode.results.reproduction import WORTH, CellPlan, PlannedRun
 from acenode.results.run_times import duration
 
@@ -15,7 +15,7 @@ HEADS = ("table", "data", "method", "metric", "paper", "measured", "runs", "epoc
 
 def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Mapping[str, str], device: str,
             gpu: str = "", on_gpu: Mapping[Config, float | None] | None = None) -> str:
-    """Write one line a cell, the totals, and the runs that are worth most.
+    """Write one line a cell, the totals, the runs that are worth most, and what the marks mean.
 
     Args:
         cells: the cells.
@@ -48,7 +48,7 @@ def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Map
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         time = times([run.config for run in own])
         lines.append(f"{WORTH[worth]}: {_with_time(f'{len(own)} runs', time)} ({shown})")
-    return "\n".join(lines)
+    return "\n".join([*lines, terminal_legend()])
 
 
 def _with_time(runs: str, time: str) -> str:

@@ -18,11 +18,14 @@ class MarkText:
     meaning: str
 
 
+# The rule of `cells.mark`
+MARGIN = ("our mean differs from the paper's by at most the paper's standard deviation, or by at most the standard "
+          "error of the difference, which includes the spread of our own runs, if that is larger")
 ShownMark = Mark | Literal["single"]
 MARKS: dict[ShownMark, MarkText] = {
-    "within": MarkText("≈", "within", "our mean is within the paper's spread"),
-    "better": MarkText("▲", "better", "outside it on the better side"),
-    "worse": MarkText("▼", "worse", "outside it on the worse side"),
+    "within": MarkText("≈", "within", MARGIN),
+    "better": MarkText("▲", "better", "differs by more, on the better side"),
+    "worse": MarkText("▼", "worse", "differs by more, on the worse side"),
     "single": MarkText("◇", "one run", "a single run has no spread and is not compared"),
     "partial": MarkText("◐", "partial data", "from a part of the data, not compared"),
     "missing": MarkText("○", "not measured", "no run yet"),
@@ -41,8 +44,13 @@ def mark(measured: Measured) -> str:
 
 
 def legend() -> str:
-    """Explain all marks in one line."""
+    """Explain all marks in one line, with symbols and words as in tables."""
     return "Marks: " + "; ".join(f"{m.symbol} {m.word}: {m.meaning}" for m in MARKS.values()) + "."
+
+
+def terminal_legend() -> str:
+    """Explain all marks in one line, by the names that lists in the terminal have."""
+    return "marks: " + "; ".join(f"{name}: {m.meaning}" for name, m in MARKS.items())
 
 
 def printed(cell: PaperCell) -> str:

@@ -111,7 +111,7 @@ def count_sentence(marks: Iterable[str]) -> str:
     """Say how many cells are measured and how they compare with the printed values."""
     counts = Counter(marks)
     total, missing = sum(counts.values()), counts["missing"]
-    words = [f"{counts['within']} within the paper's spread", f"{counts['better']} better", f"{counts['worse']} worse"]
+    words = [f"{counts['within']} within the margin of error", f"{counts['better']} better", f"{counts['worse']} worse"]
     if counts["single"]:
         words.append(f"{counts['single']} from a single run")
     if counts["partial"]:

@@ -15,7 +15,7 @@ from quick_settings import QUICK
 from acenode import experiments
 from acenode.cli import main
 from acenode.files import write_json
-from acenode.results import reproduction
+from acenode.results import cell_text, reproduction
 from acenode.results.cells import CELLS
 from acenode.results.reproduction import PlannedRun
 from acenode.runs.store import RunStore
@@ -43,6 +43,9 @@ def test_every_cell_is_listed_with_what_is_measured_and_missing(tmp_path: Path,
     assert any("2 of 79 cells measured" in x for x in lines)
     assert "the data of svhn is missing: acenode data get svhn" in lines
     assert any(x.startswith("first seeds of the main methods: ") for x in lines)
+    assert lines[-1] == cell_text.terminal_legend()
+    shown = {"within", "better", "worse", "single", "partial", "missing"}
+    assert all(f" {name}: " in lines[-1] for name in shown)
 
 
 def test_a_time_that_is_unknown_here_is_that_of_the_recorded_runs(

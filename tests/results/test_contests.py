@@ -9,7 +9,7 @@ import pytest
 from catalogue_entries import entry
 
 from acenode.results import cell_text
-from acenode.results.cells import CELLS, Measured
+from acenode.results.cells import CELLS, Measured, mark
 from acenode.results.contests import contests, measure_all
 from acenode.results.evidence import judge
 from acenode.runs.catalogue import Entry
@@ -77,3 +77,15 @@ def test_texts_of_a_cell() -> None:
 def test_marks_are_told_apart_without_colours() -> None:
     assert len({m.symbol for m in cell_text.MARKS.values()}) == len({m.word for m in cell_text.MARKS.values()}) == 6
     assert all(f"{m.symbol} {m.word}" in cell_text.legend() for m in cell_text.MARKS.values())
+
+
+def test_the_legend_states_the_whole_rule_of_the_marks() -> None:
+    """A mean outside the paper's deviation is still within, if the standard error with our own runs is larger."""
+    cell = CELLS["mnist/ace/accuracy"]
+    assert cell.printed.std is not None
+    outside = cell.printed.mean + 2 * cell.printed.std
+    assert mark(cell, outside, 10 * cell.printed.std, 3) == "within"
+    assert mark(cell, outside, cell.printed.std, 3) == "better"
+    for legend in (cell_text.legend(), cell_text.terminal_legend()):
+        assert "the paper's standard deviation, or by at most the standard error of the difference" in legend
+        assert "our own runs" in legend

@@ -107,7 +107,7 @@ def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
 
 def test_cells_that_are_not_compared_are_counted_apart() -> None:
     text = count_sentence(["within", "better", "better", "worse", "partial", "single", "missing", "missing"])
-    assert text == ("Of the paper's 8 table cells 6 are measured: 1 within the paper's spread, 2 better, 1 worse, 1 "
+    assert text == ("Of the paper's 8 table cells 6 are measured: 1 within the margin of error, 2 better, 1 worse, 1 "
                     "from a single run and 1 on partial data. Single runs and values on partial data are not compared "
                     "with the paper's.")
     assert count_sentence(["within", "single"]).endswith("Single runs are not compared with the paper's.")
