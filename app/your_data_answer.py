@@ -10,7 +10,15 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from acenode.data.named_set import NamedSet
-from acenode.results.set_study import FoundCoupling, coupling_text, found_coupling, is_uniform, own_unit_errors
+from acenode.results.set_study import (
+    FoundCoupling,
+    coupling_caution,
+    coupling_text,
+    found_coupling,
+    is_uniform,
+    own_unit_errors,
+    ridge_words,
+)
 from acenode.results.study_grid import StudyGrid
 from acenode.results.study_references import study_references
 from acenode.results.study_table import report, study_table
@@ -41,8 +49,9 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
         st.markdown(messages.escape(note))
     table = study_table(evaluated, cells=False)
     text_table.show([dict(zip(table.heads, row, strict=True)) for row in table.rows], "Results of all methods")
-    st.caption(messages.escape(f"{table.caption}. Errors are of standardised values; below, they are in own units."
-                               if found.task != "classify" else f"{table.caption}."))
+    about = [table.caption, ridge_words(evaluated.references, found.task).capitalize(),
+             "Errors are of standardised values; below, they are in own units" * (found.task != "classify")]
+    st.caption(messages.escape(" ".join(f"{text}." for text in about if text)))
     if errors := own_unit_errors(grid.rows):
         st.markdown("**Typical error of each variable, in its own unit** (root mean squared error on the test part)")
         text_table.show(errors, "Typical error of each variable")
@@ -50,16 +59,16 @@ def show(found: NamedSet, grid: StudyGrid) -> None:
         st.caption("The coupling and predictions appear when training has finished or was stopped.")
         return
     if (coupling := found_coupling(grid.rows[0])) is not None:
-        _show_coupling(coupling)
+        _show_coupling(coupling, coupling_caution(grid.rows[0], evaluated.references, grid.measure, found.task))
     your_data_forecast.show(found, grid)
     _show_links(grid)
 
 
-def _show_coupling(found: FoundCoupling) -> None:
+def _show_coupling(found: FoundCoupling, caution: str) -> None:
     st.header("Coupling found", anchor=False)
     runs = f"{found.runs} run{'s' * (found.runs != 1)}"
     st.markdown(messages.escape(f"Strongest influences: {coupling_text(found) or 'none'}. Averaged over test series, "
-                                f"time and {runs} of ACE."))
+                                f"time and {runs} of ACE. {caution}"))
     if found.attention is not None and is_uniform(found.attention):
         st.caption(":material/info: All rows of the attention are nearly equal: it averages the variables and tells no "
                    "pairs apart")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,10 @@ import numpy as np
 from acenode import experiments
 from acenode.data.registry import DATA_SOURCES
 from acenode.errors import UserError
+from acenode.results.metric_format import MetricFormat
+from acenode.results.study_answer import WITHOUT_LEARNING
 from acenode.results.study_grid import GridRow
+from acenode.results.study_references import TrivialReference
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.studies import Study, StudyGroup
 
@@ -18,6 +21,11 @@ SEEDS = (0, 1, 2)
 ACE, WITHOUT = "ace", "no-attention"
 PAGES = ("home", "tour", "playground", "paper", "your-data", "studies", "compare", "runs")  # addresses of the app
 WORDS = {"forecast": "forecast", "fill": "fill in", "classify": "classify"}
+DOES = {"forecast": "forecasts", "fill": "fills in", "classify": "classifies"}
+REFERENCES = {"ridge": "ridge regression", "ridge, own past": "ridge regression on each variable's own past",
+              **WITHOUT_LEARNING}
+RIDGE_READS = {"forecast": "the recent values of all variables",
+               "fill": "the values of all variables around that time"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +89,32 @@ def coupling_text(found: FoundCoupling, count: int = 3) -> str:
     order = np.dstack(np.unravel_index(np.argsort(-shares, axis=None), shares.shape))[0][:count]
     return ", ".join(f"{found.names[i]} ← {found.names[j]} ({100 * shares[i, j]:.0f}%)" for i, j in order
                      if shares[i, j] > 0)
+
+
+def coupling_caution(row: GridRow, references: Iterable[TrivialReference], measure: MetricFormat, task: str) -> str:
+    """Say that the model behind a coupling is worse than the best reference; empty if it is not.
+
+    Args:
+        row: the group whose runs found the coupling.
+        references: of the study.
+        measure: the metric of both.
+        task: forecast, fill or classify.
+    """
+    sign = 1 if measure.higher_is_better else -1
+    best = max(references, key=lambda reference: sign * reference.value, default=None)
+    if row.mean is None or best is None or sign * row.mean >= sign * best.value:
+        return ""
+    return (f"The model {DOES[task]} worse than {REFERENCES.get(best.name, best.name)} here "
+            f"({measure.number(row.mean)} against {measure.number(best.value)}), so read its coupling with care.")
+
+
+def ridge_words(references: Sequence[TrivialReference], task: str) -> str:
+    """Explain the ridge regressions among the references; empty if there are none."""
+    names = {reference.name for reference in references}
+    if "ridge" not in names or task not in RIDGE_READS:
+        return ""
+    own = "; ridge, own past: on those of the same variable only" * ("ridge, own past" in names)
+    return f"ridge: linear regression on {RIDGE_READS[task]}{own}"
 
 
 def is_uniform(attention: np.ndarray, least: float = 0.02) -> bool:

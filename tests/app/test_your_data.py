@@ -154,12 +154,14 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     for method in ("ace", "no-attention"):
         trained(services.data_root, services.store.root, "wind", method)
     monkeypatch.setattr("acenode_app.your_data_answer.study_references", lambda *given: [
-        TrivialReference("last value", 0.0)])
+        TrivialReference("last value", 0.0), TrivialReference("ridge", 0.01)])
     app = page("your-data", set="wind")
     assert not app.exception
     assert "No group beats repeating the last value" in app.warning[0].value
     assert "cannot be told with 1 seed" in texts(app)
     assert "Strongest influences" in texts(app)
+    assert "The model forecasts worse than repeating the last value here (" in texts(app)
+    assert "Ridge: linear regression on the recent values of all variables." in texts(app)
     assert cells(app, 0, "Group")[:2] == ["ACE", "No attention"]
     assert "power (kW)" in cells(app, 1, "Variable")
     assert not app.dataframe  # which cuts what does not fit, while tables wrap

@@ -10,15 +10,17 @@ from trained_sets import import_set, tiny, trained
 
 from acenode.results.set_study import (
     FoundCoupling,
+    coupling_caution,
     coupling_text,
     found_coupling,
     is_uniform,
     own_unit_errors,
     reserved_names,
+    ridge_words,
     set_study,
 )
 from acenode.results.study_grid import make_grid
-from acenode.results.study_references import study_references
+from acenode.results.study_references import TrivialReference, study_references
 from acenode.results.study_table import caption, report
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
@@ -54,6 +56,15 @@ def test_trained_runs_answer_it(root: Path, tmp_path: Path) -> None:
     assert {"mean", "last value", "ridge"} <= {reference.name for reference in found.references}
     assert found.answer.text.startswith("No group beats repeating the last value (")  # one epoch
     assert "your data (Imported from mine.csv" in caption(grid)
+    caution = coupling_caution(grid.rows[0], found.references, grid.measure, "forecast")
+    assert caution.startswith("The model forecasts worse than ridge regression here (0.")
+    assert caution.endswith("), so read its coupling with care.")
+    best = min(reference.value for reference in found.references)
+    assert f" against {grid.measure.number(best)})" in caution  # as in the table
+    assert coupling_caution(grid.rows[0], [TrivialReference("ridge", 1e9)], grid.measure, "forecast") == ""
+    assert coupling_caution(grid.rows[0], [], grid.measure, "forecast") == ""
+    assert ridge_words(found.references, "forecast").startswith("ridge: linear regression on the recent values of all")
+    assert ridge_words([TrivialReference("last value", 1.0)], "forecast") == ""
     coupling = found_coupling(grid.rows[0])
     assert coupling is not None
     assert coupling.names == ("pulse", "pressure")
