@@ -36,6 +36,9 @@ def show() -> None:
     filtered = filters.show(entries)
     st.caption(f"{len(filtered)} of {len(entries)} runs{_places(entries)}. Click a column header to sort.")
     chosen = _choose(filtered)
+    if not filtered:
+        st.info("No run matches. Remove a filter above, or search for fewer words.", icon=":material/filter_alt_off:")
+        return
     if not chosen:
         st.caption("Select runs with the checkboxes on the left to stop, resume, annotate, export, compare or delete "
                    "them.")
@@ -78,7 +81,7 @@ def _set_workers(device: str) -> None:
 
 def _choose(entries: list[Entry]) -> list[Entry]:
     """Show the table and return the selected runs, which the URL keeps."""
-    chosen = run_tables.select("runs", entries, COLUMNS, [], TABLE_HEIGHT)
+    chosen = run_tables.select("runs", entries, COLUMNS, [], TABLE_HEIGHT) if entries else []
     if chosen:
         keep_in_url([e.id for e in chosen])
     else:

@@ -42,6 +42,9 @@ def test_filters_offer_names_instead_of_ids(page: Page, run_folder: RunFolder) -
     assert "1 of 3 runs" in page_text(no_exception(app))
     app.multiselect(key="experiment").set_value(["SVHN"]).run()
     assert "0 of 3 runs" in page_text(no_exception(app))
+    assert app.info[-1].value == "No run matches. Remove a filter above, or search for fewer words."
+    assert not app.dataframe  # nor an empty table to select from
+    assert "Select runs with the checkboxes" not in page_text(app)
 
 
 @pytest.mark.parametrize("name", ["runs", "compare"])
