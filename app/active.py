@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acenode.execution.devices import DeviceState
 from acenode.results.run_groups import experiment_title, method_title
 from acenode.runs.entry import Entry
 
@@ -22,9 +23,18 @@ def describe() -> dict[str, Any]:
          "place": queue.get(entry.id, 0), "device": entry.device_name} for entry in busy]
     runs.sort(key=lambda run: (run["state"] != "running", run["place"]))
     devices = [{"name": d.name, "title": d.title, "running": d.running, "workers": d.workers,
-                "memory_used": d.memory_used, "memory_total": d.memory_total, "utilisation": d.utilisation}
-               for d in (launcher.device_states() if launcher else [])]
+                "memory_used": d.memory_used, "memory_total": d.memory_total, "utilisation": d.utilisation,
+                "load": load_words(d)} for d in (launcher.device_states() if launcher else [])]
     return {"runs": runs, "devices": devices}
+
+
+def load_words(device: DeviceState) -> str:
+    """Say how many runs a device trains and how busy it is; without a run, that others keep it busy."""
+    busy = None if device.utilisation is None else f"{100 * device.utilisation:.0f}%"
+    if not device.running:
+        return "No run" if busy is None else f"No run · {busy} used by other processes"
+    workers = f"{device.running} of {device.workers} workers in use"
+    return workers if busy is None else f"{workers} · {busy} utilisation"
 
 
 def _names(entries: list[Entry]) -> dict[str, str]:

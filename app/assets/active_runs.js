@@ -27,9 +27,8 @@ function runLink(run, gpus) {
   return link;
 }
 
-function deviceLine({ title, running, workers, utilisation, memory_used: used, memory_total: total }) {
-  const parts = [`${running} of ${workers} workers in use`];
-  if (utilisation !== null) parts.push(`${Math.round(100 * utilisation)}% utilisation`);
+function deviceLine({ title, load, memory_used: used, memory_total: total }) {
+  const parts = [load];
   if (used !== null) parts.push(`${(used / 2 ** 30).toFixed(1)} of ${(total / 2 ** 30).toFixed(0)}\u00a0GiB`);
   return make("div", "active-device", make("strong", "", title), make("span", "", parts.join(" · ")));
 }

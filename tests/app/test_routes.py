@@ -7,15 +7,18 @@ import gzip
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
 from acenode_app import asset_files
+from acenode_app.active import load_words
 from acenode_app.routes import ROUTES
 from acenode_app.services import Services
 from conftest import RunFolder
 from starlette.applications import Starlette
+
+from acenode.execution.devices import DeviceState
 
 
 @dataclass
@@ -112,7 +115,15 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert len(get("/lab/plotly.js").body) > 1_000_000
     assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
     assert services.launcher.device_states()
-    assert get("/lab/active").json()["devices"]
+    assert get("/lab/active").json()["devices"][0]["load"].startswith("No run")
+
+
+def test_an_idle_device_says_that_others_use_it() -> None:
+    state = DeviceState("cpu", "CPU, 2 cores", 1, 0, None, None, 1.0)
+    assert load_words(state) == "No run · 100% used by other processes"
+    assert load_words(replace(state, utilisation=None)) == "No run"
+    assert load_words(replace(state, running=1)) == "1 of 1 workers in use · 100% utilisation"
+    assert load_words(replace(state, running=1, utilisation=None)) == "1 of 1 workers in use"
 
 
 def test_an_unchanged_description_is_not_sent_again(services: Services, run_folder: RunFolder) -> None:
