@@ -190,18 +190,23 @@ def forget() -> None:
         _timed.clear()
 
 
-def show(sentence: str, configs: Sequence[Config]) -> None:
-    """Show a sentence in which `{time}` is the time of the runs, as soon as it is known, and `{order}` how they are
-    trained."""
+def show(sentence: str, configs: Sequence[Config], known: str = "{time}") -> None:
+    """Show a sentence about runs with their time, as soon as it is known.
+
+    Args:
+        sentence: `{time}` in it is the time, or why there is none, and `{order}` how the runs are trained.
+        configs: the runs.
+        known: what stands for `{time}` if the time is known, such as `up to {time}`.
+    """
     found = time_here(configs)
     if found.pending:
-        _show_pending(sentence, tuple(configs), [found])
+        _show_pending(sentence, tuple(configs), known, [found])
     else:
-        _write(sentence, found)
+        _write(sentence, known, found)
 
 
 @st.fragment(run_every=REFRESH)
-def _show_pending(sentence: str, configs: tuple[Config, ...], drawn: list[TimeHere]) -> None:
+def _show_pending(sentence: str, configs: tuple[Config, ...], known: str, drawn: list[TimeHere]) -> None:
     """Show the sentence and look again until the time is known.
 
     Args:
@@ -209,11 +214,12 @@ def _show_pending(sentence: str, configs: tuple[Config, ...], drawn: list[TimeHe
             and rerun the page, which loses a click that the page has not come to.
     """
     found = drawn.pop() if drawn else time_here(configs)
-    _write(sentence, found)
+    _write(sentence, known, found)
     if not found.pending:
         st.rerun(scope="app")  # ends the refreshing
 
 
-def _write(sentence: str, found: TimeHere) -> None:
-    text = sentence.replace("{time}", found.text).replace("{order}", found.order)
+def _write(sentence: str, known: str, found: TimeHere) -> None:
+    time_words = found.text if found.seconds is None else known.replace("{time}", found.text)
+    text = sentence.replace("{time}", time_words).replace("{order}", found.order)
     st.markdown(text, help=None if found.pending else f"Time: {found.basis}")

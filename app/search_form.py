@@ -186,10 +186,10 @@ def _show_start(search: Search, ready: bool) -> None:
                 what = f"**{search.trials} trials**{length} over {over}"
                 upto = "up to " * (search.pruner != "none")
                 if search.trials <= TIMED:
-                    estimates.show(f"{what}, {upto}{{time}}, one after the other",
-                                   [base_config(search)] * search.trials)
+                    estimates.show(f"{what}, {{time}}", [base_config(search)] * search.trials,
+                                   known=f"{upto}{{time}}, one after the other")
                 else:
-                    estimates.show(f"{what}, each {upto}{{time}}", [base_config(search)])
+                    estimates.show(f"{what}, {{time}}", [base_config(search)], known=f"each {upto}{{time}}")
             else:
                 st.markdown("The full data is not on this machine yet")
         start = st.button("Start", key="search/start", type="primary", icon=":material/play_arrow:", disabled=not ready)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from acenode_app import search_draft, search_live
+from acenode_app import estimates, search_draft, search_live
 from acenode_app.services import Services
 from search_launcher import a_search
 from streamlit.testing.v1 import AppTest
@@ -51,6 +51,19 @@ def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
     assert "a logarithmic range must start above 0" in app.error[0].value.replace("\\", "")
     low.set_value("0.2").run()
     assert "The first trial is not the default" in page_text(app)
+
+
+@pytest.mark.parametrize(("trials", "known"), [(30, "up to about 5 min here, one after the other"),
+                                               (300, "each up to about 5 min here")])
+def test_the_time_of_a_search_reads_well_before_it_is_known(trials: int, known: str, page: Page,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    found = estimates.TimeHere(None, "some iterations are being timed", pending=True)
+    monkeypatch.setattr(estimates, "time_here", lambda configs: found)
+    app = page("searches", experiment="mnist")
+    app.number_input(key="search/trials").set_value(trials).run()
+    assert "over learning rate from 0.015 to 1.5, estimating the time…\n" in page_text(app).replace("\\", "")
+    found = estimates.TimeHere(300.0, "similar runs")
+    assert f", {known}" in page_text(no_exception(app.run()))
 
 
 def test_edited_fields_survive_another_choice_of_data_and_method(page: Page) -> None:
