@@ -83,26 +83,27 @@ def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def render(experiment: Experiment, table: pd.DataFrame) -> str:
-    """Write the table as text: the full data first, then parts of it and the sample."""
+    """Write the table as text: the full data first, then parts of it and the sample, each with measured rows first."""
     metric = table["metric"].iloc[0] if len(table) else experiment.metric.name
     unit = metric_format.of(metric, experiment.name)
     lower = "" if unit.higher_is_better else ", lower is better"
     lines = [f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation (seeds)"]
     full = (table["data"] == "full") & ~table["partial"].astype(bool)
     heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
-    lines += _block(table[full], heads, True, unit.digits)
+    if full.any() or not len(table):
+        lines += _block(table[full], heads, True, unit.digits)
     apart = ((f"On the bundled sample ({experiment.about_sample})", table[table["data"] == "sample"]),
              ("On a part of the full data", table[(table["data"] == "full") & table["partial"].astype(bool)]))
     for title, some in apart:
         if len(some):
-            lines += ["", f"{title}; not comparable with the paper:"]
+            lines += [*([""] if len(lines) > 1 else []), f"{title}; not comparable with the paper:"]
             lines += _block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)
     return "\n".join(lines)
 
 
 def _block(rows: pd.DataFrame, heads: tuple[str, ...], with_paper: bool, digits: int | None) -> list[str]:
     cells = [heads]
-    for r in to_records(rows):
+    for r in sorted(to_records(rows), key=lambda r: (r["mean"] is None, r["paper"] is None)):
         value = "-" if r["mean"] is None else _mean_text(r["mean"], r["std"], digits)
         middle = (r["paper"] or "-", r["paper_params"] or "-") if with_paper else ()
         cells.append((r["title"], f"{r['params']:,}", value, str(r["n"]), *middle, settings_text(r["changed"])))

@@ -84,6 +84,27 @@ def test_the_large_model_has_its_own_value_of_the_paper(tmp_path: Path) -> None:
     assert row["params"] == 1_271_306
 
 
+def test_measured_rows_come_first(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "odenet", 0.98, "full", epochs=40)
+    finished(store, "ace", 0.99, "full", epochs=40)
+    lines = render(MNIST, rows(MNIST, store)).splitlines()[2:]
+    assert [line.split()[0] for line in lines[:2]] == ["ODE-Net", "ACE-ODE-Net"]
+    assert all("epochs=40" in line for line in lines[:2])
+    assert len(lines) == 2 + len(MNIST.methods)
+    assert all(line.split()[2:4] == ["-", "0"] for line in lines[2:])
+
+
+def test_a_set_without_full_data_has_no_empty_table(tmp_path: Path) -> None:
+    entry, store = experiments.get("oscillators"), RunStore(tmp_path)
+    run = store.create(entry.configure("ace"), {"params": 1})
+    write_json(run.path / "result.json", {"test": {"mse": 0.5}, "metric": "mse"})
+    lines = render(entry, rows(entry, store)).splitlines()
+    assert lines[1].startswith("On the bundled sample")
+    assert lines[3].startswith("ACE ")
+    assert len(lines) == 4
+
+
 def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     for value in (0.95, 0.96):
