@@ -13,7 +13,7 @@ from acenode.runs.entry import Entry
 from . import components, labels, messages, navigation, playground_texts, recorded_player, tour_data
 from .services import services
 from .tour_scores import AttentionScores, scores
-from .tour_texts import NO_RUN, PAPER, SAMPLES, STEPS, TITLE, TourStep
+from .tour_texts import ABOUT, NO_RUN, PAPER, STEPS, TITLE, TourStep
 
 START = 0.35  # t of the pictures at first
 
@@ -52,7 +52,7 @@ def _show_list(current: int) -> None:
 
 def _show_words(number: int, step: TourStep) -> None:
     st.header(f"{number}. {step.heading}", anchor=False)
-    st.markdown(step.text)
+    st.markdown(_text(step))
     st.code(step.formula, language=None, wrap_lines=True)
     st.caption(f"{step.equation} of [the paper]({PAPER}) · “{step.section}” under Concepts in the documentation")
     with st.container(horizontal=True, gap="medium", key="tour-turn"):
@@ -64,6 +64,14 @@ def _show_words(number: int, step: TourStep) -> None:
         else:
             st.page_link(navigation.experiment("mnist"), label="Train one yourself", icon=":material/play_arrow:",
                          width="content")
+
+
+def _text(step: TourStep) -> str:
+    """Return the sentences of a step, with the word for what the picture offers to choose from."""
+    if "{subject}" not in step.text:
+        return step.text
+    entry = tour_data.pairwise_run(services().catalogue.entries())
+    return step.text.replace("{subject}", tour_data.subject(entry))
 
 
 def _show_flow() -> None:
@@ -121,7 +129,7 @@ def _show_scores(found: AttentionScores, title: str) -> None:
 
 
 def _show_source(entry: Entry) -> None:
-    """Say which run is shown and what its samples are."""
+    """Say which run is shown and what its patients or stations are."""
     st.caption(messages.escape(
         f"{method_title(entry.experiment, entry.method)} on {EXPERIMENTS[entry.experiment].title}, seed {entry.seed}, "
-        f"recorded: {labels.provenance(entry)}. {SAMPLES.get(entry.experiment, '')}"))
+        f"recorded: {labels.provenance(entry)}. {ABOUT.get(entry.experiment, '')}"))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from acenode.data.variables import SUBJECTS
 from acenode.experiments import EXPERIMENTS
 from acenode.results import attention_maps, snapshots
 from acenode.results.class_colours import class_colour
@@ -78,11 +79,16 @@ def attended(entry: Entry, start_at: float) -> dict[str, Any] | None:
     mixes = weights[start, 0].max(-1) < MIXING
     changes = np.abs(mixed - h)[start, 0] * (mixes if mixes.any() else 1)
     return {"row": int(changes.argmax()), "attend": {
-        "frames": frames, "samples": samples, "size": size, "top": top,
+        "frames": frames, "samples": samples, "size": size, "top": top, "subject": subject(entry).capitalize(),
         "reach": float(max(np.abs(h).max(), np.abs(mixed).max())),
         "h": snapshots.to_base64(h.astype("<f4")), "attended": snapshots.to_base64(mixed.astype("<f4")),
         "weights": snapshots.to_base64(np.rint(weights * (255 / top)).astype(np.uint8)),
         **_samples(entry, arrays, samples)}}
+
+
+def subject(entry: Entry | None) -> str:
+    """Return what the samples of a run are, as in the player: patient, station, or sample if that is not known."""
+    return SUBJECTS.get(entry.experiment, "sample") if entry else "sample"
 
 
 def softmax(a: np.ndarray) -> np.ndarray:

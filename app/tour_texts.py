@@ -15,7 +15,7 @@ class TourStep:
 
     name: str
     heading: str
-    text: str
+    text: str  # `{subject}` in it is what the run's samples are, as their buttons say
     formula: str
     equation: str  # of the paper
     section: str  # of docs/concepts.md
@@ -40,7 +40,7 @@ STEPS = (
          "In ACE-NODE the rate of change does not read the state (h) itself, but an **attended state (h′)**. The "
          "**attention (a)** is a square table of scores; softmax turns each row into weights that add up to 100%. "
          "Coordinate i of h′ is the average of all coordinates of h with the weights of row i.\n\nThis is a recorded, "
-         "trained run. **Choose a sample, point at a row, and drag t** to see which coordinates are mixed.",
+         "trained run. **Choose a {subject}, point at a row, and drag t** to see which coordinates are mixed.",
          "h′ᵢ = Σⱼ softmax(a)ᵢⱼ hⱼ", "Equation 4", "Attention re-weighs h, and evolves too"),
     TourStep("It evolves", "Attention evolves too",
          "The attention is not computed once: it has an ODE of its own. It starts from the correlation of the first "
@@ -50,16 +50,16 @@ STEPS = (
          "dh/dt = f(h′, t)\nda/dt = g(h′, t)\na(0) = q(h(0))", "Equation 3", "Attention re-weighs h, and evolves too"),
     TourStep("Fixed or off", "What changes when it is fixed or off",
          "Attention can be **evolving**, as in ACE-NODE; **fixed**, computed anew from the state at every time; or "
-         "**none**, which is the method that ACE-NODE extends. **Choose one below and look at the same sample.**\n\n"
+         "**none**, which is the method that ACE-NODE extends. **Choose one below and see how the paths change.**\n\n"
          "Different paths do not mean better predictions. One run depends on its random seed, so the table has the "
          "mean over all recorded runs, and says what can be told from them.",
          "attention = evolving | fixed | none", "Table of ablations", "Ablations"),
 )
 
 SWAPS = {"line": "Single coordinate", "augmented": "One more coordinate"}
-SAMPLES = {"physionet": "Each sample is a patient in intensive care; the model summarises the patient in 20 numbers, "
-                        "the coordinates of h.",
-           "ushcn": "Each sample is a weather station; its state has 50 coordinates."}
+ABOUT = {"physionet": "The patients are in intensive care; the model summarises each patient in 20 numbers, the "
+                      "coordinates of h.",
+         "ushcn": "The stations are weather stations; the state of each station has 50 coordinates."}
 NO_RUN = ("This step shows a recorded run of ACE, and there is none here. Set ACENODE_RECORDED to the folder of "
           "recorded runs (runs/paper in the repository), and restart the app.")
 KINDS = {"evolving": "Evolving", "fixed": "Fixed", "none": "None"}

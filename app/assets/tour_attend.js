@@ -1,5 +1,5 @@
 // Step 3: attention re-weighs the state: h above the columns of softmax(a), h′ beside its rows.
-// data = { attend: { frames, samples, size, h, attended, weights, top, reach, names, colours } }: h and attended are float32
+// data = { attend: { frames, samples, subject, size, h, attended, weights, top, reach, names, colours } }: h and attended are float32
 // (frames, samples, size) in base64, weights uint8 (frames, samples, size, size) from 0 to `top`; h reaches ±reach.
 import { scratch, viridis } from "./colours.js";
 import { countTicks, inside, text } from "./player_draw.js";
@@ -31,7 +31,7 @@ function bar(g, from, to, across, thick, upright, colour, alpha) {
 }
 
 export const ATTEND = {
-  choices: ({ attend }) => ({ label: "Sample", names: attend.names, colours: attend.colours }),
+  choices: ({ attend }) => ({ label: attend.subject, names: attend.names, colours: attend.colours }),
   rows: ({ attend }) => ({ count: attend.size }),
   height(width) {
     const bars = this.bars(width);

@@ -127,6 +127,7 @@ def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
     assert weights[start, 0, row].max() < 0.8  # attention mixes there, and changes the coordinate
     assert abs(expected.numpy()[start, 0, row] - arrays["h"][start, 0, row]) > 0.2 * own["reach"]
     assert len(own["names"]) == own["samples"]
+    assert own["subject"] == "Patient"  # as the player of the next step says
     assert tour_data.pairwise_run([]) is None
 
 
@@ -197,6 +198,16 @@ def test_every_step_opens(number: int, page: Page) -> None:
     keys = {button.key for button in app.button}
     assert {"tour/1", "tour/5"} <= keys
     assert ("tour/back" in keys, "tour/next" in keys) == (number > 1, number < 5)
+
+
+def test_words_and_buttons_call_the_samples_by_one_name(page: Page) -> None:
+    """The pictures of the recorded run label them Patient."""
+    for number in (3, 4, 5):
+        app = page("tour", step=str(number))
+        seen = " ".join(element.value for kind in (app.markdown, app.caption) for element in kind)
+        assert "sample" not in seen.lower()
+        assert "{subject}" not in seen
+    assert "**Choose a patient, " in page("tour", step="3").markdown[0].value
 
 
 def test_buttons_move_through_the_steps_and_write_the_url(page: Page) -> None:
