@@ -24,7 +24,7 @@ COLUMNS = ["Method", "Seed", "Created", "Experiment", "Test result", "Settings",
 DOWNLOADS = {"csv": ("CSV", "text/csv"), "md": ("Markdown", "text/markdown"), "tex": ("LaTeX", "text/plain")}
 WANTED = "base/wanted"  # session key of a chosen baseline that is not among the groups at present
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
-BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes")  # methods without attention, one of each family
+BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes", "No attention")  # without attention, one of each family
 
 
 def show() -> None:

@@ -14,6 +14,8 @@ from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 
+from acenode import experiments
+from acenode.files import write_json
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs
@@ -123,6 +125,19 @@ def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolde
     assert no_exception(app).selectbox(key="base").value.startswith("ODE-Net")  # it returns with its runs
     groups = app.dataframe[1].value["Group"]
     assert any(group.startswith("ODE-Net") and group.endswith("(baseline)") for group in groups)
+
+
+def test_named_variables_are_compared_with_the_method_without_attention(page: Page, services: Services) -> None:
+    for method in ("ace", "no-attention"):
+        for seed in range(2):
+            run = services.store.create(experiments.get("oscillators").configure(method, seed=seed), {"params": 1})
+            write_json(run.path / "result.json", {"test": {"mse": 0.5 + 0.1 * seed}, "metric": "mse"})
+            run.set_state("finished")
+    app = no_exception(page("compare", by="method"))
+    assert app.selectbox(key="base").options == ["ACE", "No attention"]
+    assert app.selectbox(key="base").value == "No attention"
+    assert "Is ACE better than No attention?" in page_text(app)
+    assert no_exception(page("compare")).selectbox(key="base").value == "No attention"
 
 
 def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder, services: Services) -> None:
