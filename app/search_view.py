@@ -10,7 +10,7 @@ from acenode.errors import UserError
 from acenode.results.search_results import SearchReport
 from acenode.runs.searches import MAX_TRIALS, PRUNERS, SAMPLERS
 
-from . import components, labels, messages, navigation, search_actions, search_links, search_live, study_links
+from . import components, labels, messages, navigation, search_links, search_live, study_links
 
 NOTE = "Values are of the validation data. Trials are never tested."
 
@@ -90,6 +90,8 @@ def _show_winner(report: SearchReport) -> None:
                           help="Trains the best settings and the defaults with each seed, tests each run once, and "
                                "compares them in a study")
     if train:
+        from . import search_actions  # here and below: it needs torch, which the page itself does not wait for
+
         try:
             with st.spinner("Adding runs to the queue"):
                 study = search_actions.train_winner(report.search.name, tuple(read_seeds(seeds)))
@@ -100,6 +102,8 @@ def _show_winner(report: SearchReport) -> None:
 
 
 def _act(action: str, name: str, *more: int) -> None:
+    from . import search_actions
+
     try:
         {"stop": search_actions.stop, "resume": search_actions.resume}[action](name, *more)
     except (UserError, OSError) as error:
@@ -107,6 +111,8 @@ def _act(action: str, name: str, *more: int) -> None:
 
 
 def _delete(name: str) -> None:
+    from . import search_actions
+
     try:
         search_actions.delete(name)
     except UserError as error:

@@ -98,3 +98,19 @@ def test_the_charts_fit_and_have_labelled_axes(chrome: Any, served: Served, root
         assert title in titles
     assert tab.page.locator(".search-scroll tbody tr").count() == 10
     tab.close()
+
+
+def test_the_best_trials_are_listed_before_charts_and_trials_read_once(chrome: Any, served: Served, root: Path) -> None:
+    synthetic_search(SearchStore(RunStore(root)), "listed", 200)
+    tab = Tab(chrome, served)
+    asked: list[str] = []
+    tab.page.on("request", lambda request: "/lab/search/listed" in request.url and asked.append(request.url))
+    tab.page.route("**/lab/plotly.js", lambda route: None)  # is never answered
+    tab.open("searches?search=listed")
+    tab.until(f"{CHARTS}?.__search.trials() === 200 && {CHARTS}.__search.listed()")
+    assert tab.page.locator(".search-scroll tbody tr").count() == 10
+    assert asked[0].endswith("?since=")
+    assert tab.evaluate("performance.getEntriesByType('resource').find(e => e.name.includes('/lab/search/'))"
+                        ".initiatorType") == "link"  # before Streamlit starts
+    assert not any(url.endswith("?since=") for url in asked[1:])  # the early answer was used
+    tab.close()

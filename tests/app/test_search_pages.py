@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from acenode_app import estimates, search_draft, search_live
+from acenode_app import asset_files, estimates, index_page, search_draft, search_live
 from acenode_app.services import Services
 from search_launcher import a_search
+from starlette.requests import Request
 from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 from test_routes import get
@@ -141,6 +145,37 @@ def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: Se
     assert "Resume" not in labels
     store.create(a_search("stopped"))
     assert "Resume" in [button.label for button in no_exception(page("searches", search="stopped")).button]
+
+
+def test_the_page_of_a_search_does_not_load_torch() -> None:
+    code = "import sys; from acenode_app import search_pages, search_view; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def html_of(name: str, query: str = "") -> str:
+    """Return the HTML of the page with this address."""
+    scope = {"type": "http", "path_params": {"name": name}, "headers": [], "query_string": query.encode()}
+    return bytes(index_page.index(Request(scope)).body).decode()
+
+
+def imported(name: str) -> set[str]:
+    """Return a module of the browser's with all that it imports."""
+    path = asset_files.find(name)
+    assert path is not None
+    found = re.findall(r'^import .* from "\./(.+)";', path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name}.union(*map(imported, found))
+
+
+def test_the_charts_and_trials_of_a_search_are_fetched_before_streamlit_starts() -> None:
+    html = html_of("searches", "search=many")
+    head = html[:html.index("<script")]
+    assert imported("search_charts.js") <= set(re.findall(r'"modulepreload" href="\./lab/assets/\w+/(.+?)"', html))
+    assert 'href="./lab/search/many?since="' in head
+    for name, query in (("searches", ""), ("searches", "search=%22%3E%3Cb%3E"), ("studies", "search=many")):
+        other = html_of(name, query)
+        assert "lab/search/" not in other
+        assert "search_charts.js" not in other
+        assert "<b>" not in other
 
 
 def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore, services: Services,
