@@ -25,6 +25,7 @@ from . import (
     search_draft,
     search_edits,
     search_links,
+    search_range,
     study_links,
 )
 from .form import FormValues
@@ -131,7 +132,7 @@ def _ask_range(experiment: Experiment, name: str, default: Any, key: str) -> Sea
     if scale == "list":
         text = search_edits.ask(edited, f"{name}/values", search_draft.usual_values(usual, default), lambda start: (
             st.text_input("Values", start, key=f"{key}/values", help="Separated by commas: 0, 0.0001, 0.001")))
-        return read_range(name, text)
+        return search_range.listed(name, text)
     with st.container(horizontal=True, gap="small"):
         low = search_edits.ask(edited, f"{name}/low", f"{usual.low:g}", lambda start: (
             st.text_input("From", start, key=f"{key}/low", width=120)))
@@ -139,7 +140,7 @@ def _ask_range(experiment: Experiment, name: str, default: Any, key: str) -> Sea
             st.text_input("To", start, key=f"{key}/high", width=120)))
     st.caption(f"Default: {messages.escape(labels.setting_value(default))}" if default is not None else
                "Applies to some trials only")
-    return read_range(name, f"{'log:' if scale == 'log' else ''}{low.strip()}..{high.strip()}")
+    return search_range.interval(name, low, high, log=scale == "log")
 
 
 def _ask_how(experiment: Experiment, method: str, data: str) -> dict[str, Any]:

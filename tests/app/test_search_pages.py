@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from acenode_app import asset_files, estimates, index_page, search_draft, search_live
+from acenode_app import asset_files, estimates, index_page, search_draft, search_live, search_range
 from acenode_app.services import Services
 from search_launcher import a_search
 from starlette.requests import Request
@@ -19,6 +19,8 @@ from test_routes import get
 
 from acenode import experiments
 from acenode.bench.synthetic_search import synthetic_search
+from acenode.config.ranges import read_range
+from acenode.errors import UserError
 from acenode.runs.searches import SearchStore
 
 Page = Callable[..., AppTest]
@@ -52,9 +54,44 @@ def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
     low = next(field for field in app.text_input if field.label == "From")
     assert low.value == "0.015"
     low.set_value("0").run()
-    assert "a logarithmic range must start above 0" in app.error[0].value.replace("\\", "")
+    assert app.error[0].value.replace("\\", "") == "From must be above 0 on a logarithmic scale"
     low.set_value("0.2").run()
     assert "The first trial is not the default" in page_text(app)
+
+
+@pytest.mark.parametrize(("name", "low", "high", "log", "message"), [
+    ("learning_rate", "0", "1", True, "From must be above 0 on a logarithmic scale"),
+    ("learning_rate", "2", "1", False, "From must be smaller than To"),
+    ("learning_rate", "1", "1", True, "From must be smaller than To"),
+    ("learning_rate", "", "1", True, "From: enter a number"),
+    ("learning_rate", "0.1", "1e", True, "To: learning rate must be a number, not '1e'"),
+    ("learning_rate", "0.1", "11", False, "To: learning rate must be above 0 and at most 10, not 11"),
+    ("learning_rate", "nan", "1", False, "From: "),
+    ("epochs", "1.5", "3", False, "From: epochs must be a whole number, not '1.5'")])
+def test_errors_of_a_range_are_in_the_words_of_the_form(name: str, low: str, high: str, log: bool,
+                                                        message: str) -> None:
+    with pytest.raises(UserError) as error:
+        search_range.interval(name, low, high, log=log)
+    assert str(error.value).startswith(message)
+    assert not any(written in str(error.value) for written in ("..", "log:", "=", "_", "--"))
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "Give at least two values"), ("0.1", "Give at least two values"), ("0.1, 0.1", "Give at least two values"),
+    ("0.1, x", "Values: learning rate must be a number, not 'x'"), ("0.1..1", "Values are single numbers"),
+    (", ".join(f"{n / 100}" for n in range(1, 102)), "Give at most 100 values")])
+def test_errors_of_a_list_are_in_the_words_of_the_form(text: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        search_range.listed("learning_rate", text)
+    assert str(error.value).startswith(message)
+    assert not any(written in str(error.value) for written in ("..", "log:", "=", "_", "--"))
+
+
+def test_fields_of_a_range_are_read_as_in_the_terminal() -> None:
+    assert search_range.interval("learning_rate", " 1e-3", "0.1 ", log=True) == read_range(
+        "learning_rate", "log:1e-3..0.1")
+    assert search_range.interval("epochs", "1", "3", log=False) == read_range("epochs", "1..3")
+    assert search_range.listed("learning_rate", "0.1, 0.2,") == read_range("learning_rate", "0.1,0.2")
 
 
 @pytest.mark.parametrize(("trials", "known"), [(30, "up to about 5 min here, one after the other"),
