@@ -17,14 +17,14 @@ from . import labels
 from .url_state import initial_selection
 
 COLUMN_CONFIG = {
-    "Open": st.column_config.LinkColumn("", display_text="Open"),
+    "Open": st.column_config.LinkColumn("", display_text="Open", width=60),
     "Progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent", width="small"),
     "Test": st.column_config.NumberColumn(format="%.4g"),
     "Validation": st.column_config.NumberColumn(format="%.4g"),
     "Training time (s)": st.column_config.NumberColumn(format="%.0f"),
 }
 
-FITTED = ("Experiment", "Method", "Settings", "Id")  # as wide as their longest text, which tells runs apart
+FITTED = ("State", "Experiment", "Method", "Settings", "Id")  # as wide as their longest text, which tells runs apart
 CHARACTER, PADDING, WIDEST = 7, 18, 700  # pixels
 
 MANY = 1000  # runs

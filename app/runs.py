@@ -16,7 +16,7 @@ from .services import services
 from .url_state import keep_in_url, linked_runs, warn_about_missing
 
 TABLE_HEIGHT = 480  # pixels
-COLUMNS = ["Method", "Seed", "Created", "Experiment", "Open", "State", "Test", "Metric and unit", "Settings",
+COLUMNS = ["Open", "State", "Method", "Seed", "Created", "Experiment", "Test", "Metric and unit", "Settings",
            "Progress", "Validation", "Data", "Training time (s)", "Device", "Code", "Tags", "Notes", "Id"]
 
 
