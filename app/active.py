@@ -29,10 +29,13 @@ def describe() -> dict[str, Any]:
 
 
 def load_words(device: DeviceState) -> str:
-    """Say how many runs a device trains and how busy it is; without a run, that others keep it busy."""
+    """Say how many runs of this app a device trains, and how busy it is; without one, other processes keep it busy.
+
+    Runs that were started in a terminal are other processes too.
+    """
     busy = None if device.utilisation is None else f"{100 * device.utilisation:.0f}%"
     if not device.running:
-        return "No run" if busy is None else f"No run · {busy} used by other processes"
+        return "No run of this app" + ("" if busy is None else f" · {busy} used by other processes")
     workers = f"{device.running} of {device.workers} workers in use"
     return workers if busy is None else f"{workers} · {busy} utilisation"
 
