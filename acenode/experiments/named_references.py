@@ -109,13 +109,15 @@ def _series(points: Points) -> list[TimeSeries]:
 
 # Ridge regression ---------------------------------------------------------------------------------------------------
 
-Rows = Callable[[NamedBatch, int, bool], tuple[np.ndarray, np.ndarray]]
+Rows = Callable[[NamedBatch, int, bool, int], tuple[np.ndarray, np.ndarray]]
 
 
-def _forecast_rows(batch: NamedBatch, variable: int, own: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the given values at equal steps (B, T, features), and the interval of time of every target, (B, T)."""
+def _forecast_rows(batch: NamedBatch, variable: int, own: bool, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the given values at equal steps (B, T, features), and the interval of time of every target, (B, T).
+
+    `steps` and the number of intervals (`times` is that of the whole set) must be the same for all parts of a set.
+    """
     start = batch.span[0]
-    steps = min(STEPS, batch.seen.t.shape[1])
     grid = np.linspace(0.0, start, steps)
     paths = np.stack([own_path(s, grid)[..., 0] for s in _series(batch.seen)])  # (B, steps, V)
     chosen = paths[..., [variable]] if own else paths
@@ -126,7 +128,7 @@ def _forecast_rows(batch: NamedBatch, variable: int, own: bool) -> tuple[np.ndar
     return features, np.clip(np.ceil(share * bins - 1e-3) - 1, 0, bins - 1).astype(int)
 
 
-def _fill_rows(batch: NamedBatch, variable: int, own: bool) -> tuple[np.ndarray, np.ndarray]:
+def _fill_rows(batch: NamedBatch, variable: int, own: bool, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the interpolations of the variable and of the others at every target, (B, T, features), one interval."""
     paths = np.stack([own_path(s, t) for s, t in zip(_series(batch.seen), batch.target.t.numpy(), strict=True)])
     chosen = paths[:, :, [variable]] if own else paths
@@ -138,8 +140,9 @@ def _ridge(batches: dict[str, NamedBatch], rows: Rows, *, own: bool) -> np.ndarr
     """Return the predictions for the test part, (B, T, V), each variable and interval by a regression of its own."""
     test = batches["test"]
     found = np.zeros(test.target.x.shape)
+    steps = min(STEPS, batches["train"].seen.t.shape[1])  # other parts may have series with fewer or more times
     for v in range(found.shape[-1]):
-        data = {part: rows(batch, v, own) for part, batch in batches.items()}
+        data = {part: rows(batch, v, own, steps) for part, batch in batches.items()}
         for interval in np.unique(data["test"][1]):
             held = {part: (bins == interval) & (batches[part].target.m[..., v].numpy() > 0)
                     for part, (_, bins) in data.items()}

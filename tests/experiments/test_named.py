@@ -1,5 +1,6 @@
 """Experiments on named variables: training, references, reports, and imported sets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,23 @@ def test_references_are_what_they_say():
     assert filled[RIDGE].mse < 1.3
     labels = label_references(ScaledSet.of(small_set("classify")))
     assert labels["majority class"]["auc"] == 0.5
+
+
+@pytest.mark.parametrize("task", ["forecast", "fill", "classify"])
+@pytest.mark.parametrize("sparse", ["train", "validation", "test"])
+def test_references_of_parts_with_different_numbers_of_rows(task, sparse):
+    """Rows are missing in one part only: its longest series has fewer times than those of the other parts."""
+    source = small_set(task)
+    kept = np.array([True, True, False, True, True, False, True, True])
+    series = [Record(r.t[kept], r.x[kept], r.m[kept]) if i in source.parts[sparse] else r
+              for i, r in enumerate(source.series)]
+    data = ScaledSet.of(replace(source, series=tuple(series)))
+    if task == "classify":
+        assert label_references(data)["logistic regression"]["auc"] > 0.9
+    else:
+        found = value_references(data)
+        assert np.isfinite([errors.mse for errors in found.values()]).all()
+        assert task == "fill" or found[RIDGE].by_variable()[1] < 0.5  # b is a's past
 
 
 def test_the_same_seed_gives_the_same_numbers(imported, tmp_path):
