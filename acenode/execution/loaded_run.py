@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,9 @@ from torch import nn
 
 from acenode import experiments
 from acenode.config import Config
+from acenode.data.disk import is_file
 from acenode.data.folder import data_dir
+from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, device_of
 from acenode.experiments.base import LabTask
@@ -109,15 +112,33 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
     found = _find(run)
     best = found.path / "checkpoints" / "best.safetensors"
     if not best.is_file():
-        raise UserError(f"{found.id} has no stored parameters: " + (
-            "recorded runs keep results only, so run it again" if found.recorded else "train it for an epoch first"))
+        raise UserError(_without_parameters(found))
     config, place, root = found.config(), device_of(device), data_dir(data)
+    source = experiments.get(config.experiment, root).source if config.data == "full" else None
+    if source is not None and not is_file(source_of(source).path(root)):
+        raise UserError(f"{found.id} was trained on the full data of {source}, which is not in {root}: run `acenode "
+                        f"data get {source}`, or name the folder that has it, load(run, data=...)")
     task = experiments.get(config.experiment, root).make(config, root, place, backend_of(config.get("engine")))
     if changed := changed_set(found.description(), getattr(task, "source", None)):
         warnings.warn(changed, stacklevel=2)
     _load_parameters(task.model, best)
     task.model.eval()
     return LoadedRun(found.id, config, task.model, task)
+
+
+def _without_parameters(run: Run) -> str:
+    """Say why a run cannot be loaded; a recorded one is known by its compressed metrics, wherever it lies."""
+    if not run.recorded and not (run.path / "metrics.jsonl.gz").is_file():
+        return f"{run.id} has no stored parameters: train it for an epoch first"
+    from acenode.results.run_groups import changed_in
+
+    config = run.config()
+    words = ["acenode", "train", config.experiment, "--method", config.method, "--data", config.data,
+             "--seed", str(config.seed)]
+    for key, value in changed_in(config.to_dict()).items():
+        words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
+    return (f"{run.id} is a recorded run without parameters: they were too large to be kept with the project (300 KB "
+            f"or more). Train it again: {shlex.join(words)}")
 
 
 def _find(run: str | Path) -> Run:

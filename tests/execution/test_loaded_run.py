@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from acenode.data.named_set import NamedSet
 from acenode.execution.execute import create, execute
 from acenode.experiments.series_batches import assemble
 from acenode.files import write_json
+from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import Run, RunStore
 
 
@@ -196,6 +198,36 @@ def test_runs_are_found_by_id_and_missing_parameters_are_told(tmp_path: Path, mo
         acenode.load(run.id)
     with pytest.raises(UserError, match="is not the folder of a run"):
         acenode.load(tmp_path / "nowhere")
+
+
+def test_a_recorded_run_without_parameters_says_how_to_train_it_again(tmp_path: Path,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """By id and by path in the same words; the command makes the recorded configuration."""
+    monkeypatch.setenv("ACENODE_RUNS", str(tmp_path))
+    folder = recorded_runs()
+    assert folder is not None
+    monkeypatch.setenv("ACENODE_RECORDED", str(folder))
+    path = next(path for path in sorted(folder.iterdir()) if path.name.startswith("svhn-ace"))
+    said = []
+    for name in (path.name, path, str(path)):
+        with pytest.raises(UserError, match="is a recorded run without parameters: they were too large") as caught:
+            acenode.load(name)
+        said.append(str(caught.value))
+    assert len(set(said)) == 1
+    words = shlex.split(said[0].partition("Train it again: acenode train ")[2])
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert (words[0], options.pop("--method"), options.pop("--data")) == ("svhn", "ace", "full")
+    assert options == {"--seed": str(Run(path).config().seed), "--set": "epochs=20"}
+
+
+def test_loading_a_run_on_full_data_names_the_data_it_needs(tmp_path: Path) -> None:
+    folder = recorded_runs()
+    assert folder is not None
+    path = next(path for path in sorted(folder.iterdir()) if path.name.startswith("ushcn-gru-ode-bayes"))
+    with pytest.raises(UserError, match="the full data of ushcn, which is not in .*: run `acenode data get ushcn`") as \
+            caught:
+        acenode.load(path, data=tmp_path)
+    assert "sample" not in str(caught.value)
 
 
 def test_a_run_knows_when_its_imported_set_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
