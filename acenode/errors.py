@@ -71,3 +71,8 @@ def is_out_of_memory(error: Exception) -> bool:
     message = str(error).lower()
     phrases = "out of memory", "allocate memory", "alloc_failed"
     return isinstance(error, MemoryError) or any(phrase in message for phrase in phrases)
+
+
+def one_line(error: Exception) -> str:
+    """Return the first line of an error's message, or the name of its class if it has no message."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

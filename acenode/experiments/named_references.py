@@ -8,13 +8,15 @@ strength of the ridge is chosen on the validation part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from acenode.data.named_batches import NamedBatch, ScaledSet, last_values, own_path
 from acenode.data.points import Points, TimeSeries
+from acenode.errors import one_line
 from acenode.training.metrics import binary_auc, macro_auc
 
 MEAN, LAST, RIDGE, RIDGE_OWN, LOGISTIC, MAJORITY = ("mean", "last value", "ridge", "ridge, own past",
@@ -47,36 +49,57 @@ def squared_errors(predicted: np.ndarray, target: Points) -> SquaredErrors:
     return SquaredErrors(squared.sum((0, 1)), m.sum((0, 1)))
 
 
-def value_references(data: ScaledSet) -> dict[str, SquaredErrors]:
-    """Return the errors of every reference on the test part of a forecast or of filling in."""
+def value_references(data: ScaledSet, failed: dict[str, str] | None = None) -> dict[str, SquaredErrors]:
+    """Return the errors of every reference on the test part of a forecast or of filling in.
+
+    With `failed`, a regression that cannot be computed is left out, and the reason is stored there under its name.
+    """
     batches = {part: data.batch(data.source.parts[part]) for part in ("train", "validation", "test")}
     test = batches["test"]
     last = test.reference.numpy() if data.source.task == "forecast" else _previous(test)
     found = {MEAN: squared_errors(np.zeros(test.target.x.shape), test.target),
              LAST: squared_errors(last, test.target)}
     rows = _forecast_rows if data.source.task == "forecast" else _fill_rows
-    found[RIDGE] = squared_errors(_ridge(batches, rows, own=False), test.target)
-    found[RIDGE_OWN] = squared_errors(_ridge(batches, rows, own=True), test.target)
+    for name, own in ((RIDGE, False), (RIDGE_OWN, True)):
+        with _noted(name, failed):
+            found[name] = squared_errors(_ridge(batches, rows, own=own), test.target)
     return found
 
 
-def label_references(data: ScaledSet) -> dict[str, dict[str, float]]:
-    """Return AUC and accuracy of every reference on the test part of a classification."""
-    from sklearn.linear_model import LogisticRegression
-
+def label_references(data: ScaledSet, failed: dict[str, str] | None = None) -> dict[str, dict[str, float]]:
+    """Return AUC and accuracy of every reference on the test part of a classification; `failed` as above."""
     source = data.source
     assert source.labels is not None
     rows = {part: np.stack([_record_features(data.series[i]) for i in source.parts[part]]) for part in source.parts}
     label = {part: source.labels[source.parts[part]] for part in source.parts}
     frequent = int(np.bincount(label["train"]).argmax())
     found = {MAJORITY: {"auc": 0.5, "accuracy": float((label["test"] == frequent).mean())}}
+    with _noted(LOGISTIC, failed):
+        found[LOGISTIC] = _logistic(rows, label)
+    return found
+
+
+def _logistic(rows: dict[str, np.ndarray], label: dict[str, np.ndarray]) -> dict[str, float]:
+    """Return AUC and accuracy of logistic regression on the test part."""
+    from sklearn.linear_model import LogisticRegression
+
     fits = [LogisticRegression(C=1 / strength, max_iter=2000).fit(rows["train"], label["train"])
             for strength in STRENGTHS]
     best = max(fits, key=lambda fit: auc(fit.predict_log_proba(rows["validation"]), label["validation"]))
     scores = best.predict_log_proba(rows["test"])
-    found[LOGISTIC] = {"auc": auc(scores, label["test"]),
-                       "accuracy": float((best.classes_[scores.argmax(1)] == label["test"]).mean())}
-    return found
+    return {"auc": auc(scores, label["test"]),
+            "accuracy": float((best.classes_[scores.argmax(1)] == label["test"]).mean())}
+
+
+@contextmanager
+def _noted(name: str, failed: dict[str, str] | None) -> Iterator[None]:
+    """Store why a regression cannot be fitted in `failed`, if there is one; raise the error otherwise."""
+    try:
+        yield
+    except (ValueError, ArithmeticError) as error:  # LinAlgError is a ValueError
+        if failed is None:
+            raise
+        failed[name] = one_line(error)
 
 
 def auc(scores: np.ndarray, labels: np.ndarray) -> float:

@@ -6,8 +6,8 @@ the last value that was observed before. Named variables: a regression too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import mean
@@ -17,7 +17,7 @@ import numpy as np
 
 from acenode import experiments
 from acenode.config import Config
-from acenode.errors import UserError
+from acenode.errors import UserError, one_line
 from acenode.files import Stamp, stamp
 
 if TYPE_CHECKING:
@@ -29,29 +29,54 @@ if TYPE_CHECKING:
     from acenode.results.study_grid import StudyGrid
 
 MAJORITY, MEAN, LAST = "majority class", "mean", "last value"
+WITHOUT_MODEL = "prediction without a model"  # stands for all references of an experiment where none can be computed
 
 
 @dataclass(frozen=True)
 class TrivialReference:
-    """A prediction that needs no model, and its value of a metric on the test set."""
+    """A prediction that needs no model, and its value of a metric on the test set.
+
+    Where it could not be computed, `failure` says why and the value is NaN.
+    """
 
     name: str
     value: float
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class ComputedReferences:
+    """The metrics of every reference by its name, and why others could not be computed."""
+
+    values: dict[str, dict[str, float]]
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def study_references(grid: StudyGrid, root: Path) -> tuple[TrivialReference, ...]:
     """Return the references of a study, averaged over its folds; none where its data is not in the data folder.
 
-    Where a finished run reports references, these are used: they do not depend on the model.
+    Where a finished run reports references, these are used: they do not depend on the model. No error is raised for a
+    reference that cannot be computed: it is in the result with its failure.
     """
     if reported := _reported(grid):
         return reported
     folds = {cell.config.get("fold"): cell.config for cell in grid.baseline.cells}
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[TrivialReference]] = {}
     for config in folds.values():
         for reference in references(config, root, grid.measure.name):
-            found.setdefault(reference.name, []).append(reference.value)
-    return tuple(TrivialReference(name, mean(values)) for name, values in found.items())
+            found.setdefault(reference.name, []).append(reference)
+    return tuple(TrivialReference(name, mean(own.value for own in each), max(own.failure for own in each))
+                 for name, each in found.items())
+
+
+def failure_note(references: Sequence[TrivialReference]) -> str:
+    """Say in one line which references could not be computed, and why; empty if all were."""
+    reasons: dict[str, list[str]] = {}
+    for reference in references:
+        if reference.failure:
+            reasons.setdefault(reference.failure, []).append(f"“{reference.name}”")
+    return " ".join(f"The reference{'s' * (len(names) > 1)} {' and '.join(names)} could not be computed: "
+                    f"{reason.removesuffix('.')}." for reason, names in reasons.items())
 
 
 def _reported(grid: StudyGrid) -> tuple[TrivialReference, ...]:
@@ -73,15 +98,18 @@ def references(config: Config, root: Path, metric: str) -> tuple[TrivialReferenc
     Where the data is missing or damaged there are none, but the AUC of a constant score, which needs no data.
     """
     try:
-        values = _all_references(replace(config, seed=0, device="cpu"), root, stamp(root / "imported"))
+        found = _all_references(replace(config, seed=0, device="cpu"), root, stamp(root / "imported"))
     except UserError:
         return (TrivialReference(MAJORITY, 0.5),) if metric == "auc" else ()
-    return tuple(TrivialReference(name, found[metric]) for name, found in values.items() if metric in found)
+    except Exception as error:  # whatever it is, the measured values of a study are shown
+        return (TrivialReference(WITHOUT_MODEL, float("nan"), one_line(error)),)
+    return (*(TrivialReference(name, own[metric]) for name, own in found.values.items() if metric in own),
+            *(TrivialReference(name, float("nan"), reason) for name, reason in found.failed.items()))
 
 
 @lru_cache(maxsize=32)
-def _all_references(config: Config, root: Path, version: Stamp | None) -> dict[str, dict[str, float]]:
-    """Return the metrics of every reference by its name, from the task's own splits.
+def _all_references(config: Config, root: Path, version: Stamp | None) -> ComputedReferences:
+    """Compute every reference from the task's own splits.
 
     `version` changes when a set is imported or deleted: another one may have its name then.
     """
@@ -94,10 +122,11 @@ def _all_references(config: Config, root: Path, version: Stamp | None) -> dict[s
     from acenode.experiments.series_task import SeriesTask
 
     task: Any = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
+    if isinstance(task, NamedTask):
+        return named_references(task)
     kinds: dict[type, Callable[[Any], dict[str, dict[str, float]]]] = {
-        ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references,
-        NamedTask: named_references}
-    return kinds[type(task)](task)
+        ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references}
+    return ComputedReferences(kinds[type(task)](task))
 
 
 def image_references(task: ImageTask) -> dict[str, dict[str, float]]:
@@ -161,13 +190,15 @@ def forecast_references(task: ForecastTask) -> dict[str, dict[str, float]]:
             for name, (squared, nll, count) in sums.items()}
 
 
-def named_references(task: NamedTask) -> dict[str, dict[str, float]]:
+def named_references(task: NamedTask) -> ComputedReferences:
     """Return the references of named variables: mean, last value and ridge, or logistic regression for classes."""
     from acenode.experiments.named_references import label_references, value_references
 
+    failed: dict[str, str] = {}
     if task.source.task == "classify":
-        return label_references(task.data)
-    return {name: {"mse": errors.mse} for name, errors in value_references(task.data).items()}
+        return ComputedReferences(label_references(task.data, failed), failed)
+    values = {name: {"mse": errors.mse} for name, errors in value_references(task.data, failed).items()}
+    return ComputedReferences(values, failed)
 
 
 def last_values(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acenode import experiments
@@ -11,7 +11,7 @@ from acenode.results.run_groups import RECORDING, settings_text
 from acenode.results.study_answer import Comparison, StudyAnswer, answer, change
 from acenode.results.study_fairness import FairnessNote, fairness, parameter_counts
 from acenode.results.study_grid import GridCell, GridRow, StudyGrid, repeat_title
-from acenode.results.study_references import TrivialReference
+from acenode.results.study_references import TrivialReference, failure_note
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,14 @@ class StudyTable:
 
 
 def report(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> StudyReport:
-    """Compare the groups of a study, check its fairness and count parameters."""
-    return StudyReport(grid, tuple(parameter_counts(grid)), tuple(references), answer(grid, references),
-                       tuple(fairness(grid)))
+    """Compare the groups of a study, check its fairness and count parameters.
+
+    References that could not be computed are named in the notes of the answer and left out of the table.
+    """
+    known, found = tuple(r for r in references if not r.failure), failure_note(references)
+    answered = answer(grid, known)
+    answered = replace(answered, notes=(*answered.notes, found)) if found else answered
+    return StudyReport(grid, tuple(parameter_counts(grid)), known, answered, tuple(fairness(grid)))
 
 
 def study_table(found: StudyReport, *, cells: bool = True) -> StudyTable:

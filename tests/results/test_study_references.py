@@ -16,7 +16,14 @@ from acenode.data.samples import digits
 from acenode.files import write_json
 from acenode.results.study_grid import make_grid
 from acenode.results.study_presets import preset
-from acenode.results.study_references import TrivialReference, last_values, references, study_references
+from acenode.results.study_references import (
+    TrivialReference,
+    _all_references,
+    last_values,
+    references,
+    study_references,
+)
+from acenode.results.study_table import report, study_table
 from acenode.runs.studies import Study, StudyGroup
 
 NOWHERE = Path("/nonexistent")
@@ -87,3 +94,34 @@ def test_the_auc_of_a_constant_score_needs_no_data() -> None:
     config = experiments.get("physionet").configure("ace", "full")
     assert references(config, NOWHERE, "auc") == (TrivialReference("majority class", 0.5),)
     assert references(experiments.get("mnist").configure("ace", "full"), NOWHERE, "accuracy") == ()
+
+
+def test_a_regression_that_fails_is_named_and_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, own: bool) -> None:
+        raise ValueError("X has 36 features\nmore")
+
+    monkeypatch.setattr("acenode.experiments.named_references._ridge", fail)
+    _all_references.cache_clear()
+    study = Study("own", "predator-prey", (StudyGroup("ace"), StudyGroup("no-attention")), seeds=(0,))
+    grid = make_grid(study, [one(study, 0, 0, 0.3), one(study, 1, 0, 0.4)])
+    found = report(grid, study_references(grid, NOWHERE))
+    _all_references.cache_clear()
+    assert [reference.name for reference in found.references] == ["mean", "last value"]
+    assert found.answer.notes[-1] == ("The references “ridge” and “ridge, own past” could not be computed: "
+                                      "X has 36 features.")
+    assert found.answer.comparisons[0].difference == pytest.approx(0.1)
+    assert [row[0] for row in study_table(found).rows] == [*(row.name for row in grid.rows), "mean", "last value"]
+
+
+def test_a_study_is_answered_if_no_reference_can_be_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(task: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("acenode.results.study_references.image_references", fail)
+    _all_references.cache_clear()
+    study = attention_study()
+    grid = make_grid(study, [one(study, group, 0, 0.9) for group in (0, 2)])
+    found = report(grid, study_references(grid, NOWHERE))
+    assert found.references == ()
+    assert "The reference “prediction without a model” could not be computed: RuntimeError." in found.answer.text
+    assert len(study_table(found).rows) == 3
