@@ -159,6 +159,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         probes=probes, time=dataclasses.asdict(axis) if axis else None, labels=snapshots.labels(arrays, probes),
         subject=player_description.subject(config), names=player_description.names(config, arrays, probes),
         equal_rows=player_description.equal_rows(own, arrays, axis),
+        steady=player_description.steady(own, player_description.subject(config)),
         jumps=snapshots.jumps(arrays, probes), image=image and image | {"shape": list(image["shape"])},
         predictions=None if None in predictions else predictions, pca=pca,
         measure=player_description.measure(arrays, own),

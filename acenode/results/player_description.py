@@ -17,6 +17,7 @@ from acenode.results.time_axis import TimeAxis
 
 INFLUENCE = ("Influence (|∂ḣ_i/∂h_j|), row i: how strongly the state of each other variable j changes the derivative "
              "of variable i. A variable's influence on itself is left out")
+HARDLY = 0.02  # of the largest weight: changes below it cannot be seen in the maps
 NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
 
 
@@ -54,13 +55,37 @@ def equal_rows(own: list[SnapshotSummary], arrays: Arrays, axis: TimeAxis | None
     return [collapse.note(s.row_distance, what, f"at the end (t = {time})") for s in own]
 
 
+def steady(own: list[SnapshotSummary], kind: str) -> list[str]:
+    """Say of each snapshot whether its attention hardly changes with t or between probes; else an empty text.
+
+    Args:
+        own: the summaries of all snapshots, in order.
+        kind: what a probe is, such as `patient`.
+    """
+    found = [_steady(s, kind) for s in own]
+    if len(set(found)) == 1:
+        return [f"In this run {text}." if text else "" for text in found]
+    return [text and f"{'Before training' if s.epoch == 0 else f'After epoch {s.epoch}'} {text}."
+            for s, text in zip(own, found, strict=True)]
+
+
+def _steady(summary: SnapshotSummary, kind: str) -> str:
+    _, largest, over_time = summary.ranges.get("attention", (0.0, 0.0, 1.0))
+    if over_time > HARDLY * largest:
+        return ""
+    between = summary.between_probes
+    alike = between is not None and between <= HARDLY * largest
+    return "the attention hardly changes with t" + f", and hardly differs between {kind}s" * alike
+
+
 def whole(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
     """Return a description with these values, and defaults for what a run does not have."""
     empty: dict[str, Any] = {
         "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "subject": "sample", "names": None,
         "jumps": None, "classes": None, "image": None, "predictions": None, "attention": None, "features": None,
-        "named": False, "influence": None, "state": None, "measure": None, "time": None, "equal_rows": [], "why": None,
-        "notes": notes, "no_attention": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
+        "named": False, "influence": None, "state": None, "measure": None, "time": None, "equal_rows": [], "steady": [],
+        "why": None, "notes": notes, "no_attention": None,
+        "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
     return empty | values
 
 

@@ -44,6 +44,7 @@ class SnapshotSummary:
     measure: tuple[float, float] | None = None  # smallest and largest value of the curves of attention
     row_distance: float | None = None  # of softmax(a) at the last frame, mean over the probes
     predictions: list[list[Any]] | None = None
+    between_probes: float | None = None  # largest difference of a weight between probes at any time
 
 
 def load(run: Run, path: Path) -> Snapshot | str:
@@ -74,7 +75,10 @@ def summarise(found: Snapshot | str, limits: Limits) -> SnapshotSummary:
     probes, h = probe_count(arrays, limits), arrays["h"]
     some = np.rint(np.linspace(0, len(h) - 1, min(SKETCH_FRAMES, len(h)))).astype(int)
     ranges: dict[str, Range] = {}
+    between_probes = None
     for key, x in pictures(arrays, limits).items():
+        if key == "attention" and probes > 1:
+            between_probes = float(np.ptp(x, axis=1).max())
         if key == "influence":  # of others: a variable's influence on itself is often far larger
             others = x[..., ~np.eye(x.shape[-1], dtype=bool)]
             ranges[key] = (0.0, float(others.max()), float(np.abs(others - others[0]).max()))
@@ -84,7 +88,7 @@ def summarise(found: Snapshot | str, limits: Limits) -> SnapshotSummary:
         else:
             ranges[key] = (float(x.min()), float(x.max()), float(np.abs(x - x[0]).max()))
     return SnapshotSummary(None, found.epoch, found.shapes, h[some, :probes].reshape(len(some) * probes, -1), ranges,
-                           *_attention_summary(arrays, probes), snapshots.predictions(arrays, probes))
+                           *_attention_summary(arrays, probes), snapshots.predictions(arrays, probes), between_probes)
 
 
 def _attention_summary(arrays: Arrays, probes: int) -> tuple[tuple[float, float] | None, float | None]:

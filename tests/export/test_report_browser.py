@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from acenode.bench.browser import PLAYER
@@ -70,6 +72,21 @@ def test_it_plays_and_draws(page: Any, ace: Run, tmp_path: Path) -> None:
     background = page.evaluate("() => getComputedStyle(document.querySelector('.ace-player')).backgroundColor")
     dark = page.evaluate("() => matchMedia('(prefers-color-scheme: dark)').matches")
     assert background == ("rgb(26, 32, 39)" if dark else "rgb(255, 255, 255)")
+
+
+def test_it_says_why_nothing_moves(page: Any, ace: Run, tmp_path: Path) -> None:
+    run = Run(Path(shutil.copytree(ace.path, tmp_path / "still")))
+    *others, last = run.snapshots()
+    for path in others:
+        path.unlink()
+    arrays = dict(np.load(last))
+    arrays["a"] = np.broadcast_to(arrays["a"][:1, :1], arrays["a"].shape)
+    np.savez_compressed(last, **arrays)
+    open_player(page, run, tmp_path)
+    assert page.get_by_label("Training epoch").is_disabled()
+    page.locator(".ace-player output", has_text="only epoch 2 was kept").wait_for()
+    note = "In this run the attention hardly changes with t, and hardly differs between samples."
+    page.locator(".ace-player [role=note]", has_text=note).wait_for()
 
 
 def test_it_says_what_it_shows_and_is_labelled(page: Any, ace: Run, tmp_path: Path) -> None:

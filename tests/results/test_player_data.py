@@ -130,6 +130,22 @@ def test_rows_that_have_become_equal_are_noted_by_epoch(tmp_path: Path) -> None:
     assert "Every variable then" in note
 
 
+def test_attention_that_hardly_changes_is_noted(tmp_path: Path) -> None:
+    moving, still, apart = (snapshot(n, kind="pairwise") for n in range(3))
+    still["a"][:] = still["a"][0, 0]
+    apart["a"][:] = apart["a"][0]
+    about = player_data.describe(run_of(tmp_path / "one", {80: still}))
+    assert about["steady"] == ["In this run the attention hardly changes with t, and hardly differs between samples."]
+    about = player_data.describe(run_of(tmp_path / "many", {0: still, 1: apart, 2: moving}))
+    assert about["steady"] == [
+        "Before training the attention hardly changes with t, and hardly differs between samples.",
+        "After epoch 1 the attention hardly changes with t.", ""]
+    assert player_data.describe(run_of(tmp_path / "none", {0: snapshot(kind="none")}))["steady"] == [""]
+    single = {key: x if key == "t" else x[:, :1] if key in "ha" else x[:1] for key, x in still.items()}
+    assert player_data.describe(run_of(tmp_path / "single", {3: single}))["steady"] == [
+        "In this run the attention hardly changes with t."]
+
+
 def named(seed: int = 0, *, influence: bool = True) -> dict[str, np.ndarray]:
     """Return a snapshot of five named variables, which influence themselves most."""
     arrays = snapshot(seed, kind="pairwise") | {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"])}

@@ -127,7 +127,7 @@ export class Bar {
     setText(this.play, playing ? "❚❚ Pause" : "▶ Play");
     const when = this.run?.meta.time ? this.run.timeText(t) : t.toFixed(2), which = epoch === null ? "–" : String(epoch);
     setText(this.timeText, when);
-    setText(this.epochText, which);
+    setText(this.epochText, epochs.length === 1 && this.followLabel.hidden ? `only epoch ${which} was kept` : which);
     if (this.spoken !== `${when}/${which}`) {
       this.spoken = `${when}/${which}`;
       this.time.setAttribute("aria-valuetext", when);

@@ -34,12 +34,12 @@ export class View {
     this.name = make("strong");
     this.status = make("span", "status");
     this.message = make("p", { className: "message", hidden: true });
-    this.equalRows = make("p", { className: "equal-rows", hidden: true, role: "note" });
+    this.about = make("p", { className: "about-attention", hidden: true, role: "note" });
     this.words = make("p", { className: "words", id: `ace-player-words-${++views}` });
     this.missing = make("div", { className: "panel missing", hidden: true });
     this.notes = make("details", { className: "notes", hidden: true });
     this.panels = make("div", { className: "panels", hidden: true });
-    this.node = make("section", "run", make("header", "", this.dot, this.name, this.status), this.message, this.words, this.panels, this.equalRows, this.notes);
+    this.node = make("section", "run", make("header", "", this.dot, this.name, this.status), this.message, this.words, this.panels, this.about, this.notes);
     this.drawn = PANELS.map((kind) => this.panel(kind));
     this.drawn[0].node.after(this.missing);
     this.describe();
@@ -92,7 +92,8 @@ export class View {
     const away = shown !== null && shown !== state.epoch ? block ? " (nearest snapshot)" : ` (loading epoch ${wanted}…)` : "";
     const probe = Math.min(state.probe, run.meta.probes - 1), prediction = shown === null ? null : run.prediction(probe, shown);
     setText(this.status, `${when}${away}${prediction ? ` · ${run.title(probe)}: ${prediction}` : ""}`);
-    setTextOrHide(this.equalRows, shown === null ? "" : run.meta.equal_rows?.[run.meta.epochs.indexOf(shown)] ?? "");
+    const at = run.meta.epochs.indexOf(shown), { steady, equal_rows: equalRows } = run.meta;
+    setTextOrHide(this.about, shown === null ? "" : [steady?.[at], equalRows?.[at]].filter(Boolean).join(" "));
   }
 
   // The range of values that a panel's colours, or its vertical axis, cover.
