@@ -36,8 +36,10 @@ def _line(name: str, picture: Picture) -> str:
         return (f"{ends} The softmax of a single score is always 100%, so h′ = h, and ACE-NODE with pairwise "
                 "attention is a NODE here. Choose elementwise attention.")
     meeting = _meeting(h)
-    if meeting is None or not picture.arrived.all():
+    if meeting is None:
         return f"{ends} The points have not swapped."
+    if not picture.arrived.all():
+        return f"{ends} The points have crossed, but are not at their rings yet."
     at, t = meeting
     place = f"{ends} The points have swapped. Their paths cross in h₁ at t = {t:.2f}"
     if picture.weights is None:

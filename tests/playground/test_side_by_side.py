@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 
@@ -57,6 +60,14 @@ def test_points_that_have_not_swapped_are_described_so() -> None:
     picture = take_picture(found.learners[1], found.problem)
     assert picture is not None
     assert _line("augmented", picture).endswith("The points have not swapped.")
+
+
+def test_points_that_have_crossed_but_not_arrived_are_described_so(trained: SideBySide) -> None:
+    picture = take_picture(trained.learners[1], trained.problem)
+    assert picture is not None
+    assert _meeting(picture.h[..., 0]) is not None
+    short = dataclasses.replace(picture, arrived=np.array([True, False]))
+    assert _line("augmented", short).endswith("The points have crossed, but are not at their rings yet.")
 
 
 def test_rewinding_repeats_the_numbers() -> None:
