@@ -11,11 +11,11 @@ from acenode.export import paper_tables as export
 from acenode.results import cell_text
 from acenode.results.cells import Measured
 from acenode.results.contests import contests, measure_all
-from acenode.results.evidence import count_sentence, judge, summary, table
+from acenode.results.evidence import CellLength, count_sentence, judge, length_sentence, summary, table
 from acenode.results.paper_tables import CELLS, TABLES, PaperTable
 from acenode.runs.entry import Entry
 
-from . import components, messages, paper_cell, paper_elsewhere, paper_figures, paper_queue, paper_tables
+from . import components, labels, messages, paper_cell, paper_elsewhere, paper_figures, paper_queue, paper_tables
 from .services import services
 
 PAPER = "ACE-NODE: Attentive Co-Evolving Neural Ordinary Differential Equations, KDD 2021"
@@ -79,8 +79,11 @@ def show() -> None:
 def _show_answer(measured: dict[str, Measured]) -> None:
     """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
     findings = [judge(contest) for contest in contests(measured)]
-    st.markdown(f"**{messages.escape(summary(findings))}** "
-                f"{messages.escape(count_sentence(map(cell_text.shown_mark, measured.values())))}")
+    marks = {key: cell_text.shown_mark(found) for key, found in measured.items()}
+    lengths = [CellLength(labels.experiment_title(CELLS[key].experiment), marks[key], found.epochs, found.paper_epochs)
+               for key, found in measured.items() if found.epochs is not None and found.paper_epochs is not None]
+    st.markdown(f"**{messages.escape(summary(findings))}** {messages.escape(count_sentence(marks.values()))} "
+                f"{messages.escape(length_sentence(lengths))}")
     box = st.expander(f"The {len(findings)} comparisons, with their intervals", icon=":material/balance:",
                       key="paper/comparisons", on_change="rerun")
     if not box.open:

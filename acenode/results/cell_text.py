@@ -72,12 +72,13 @@ def difference(cell: PaperCell, measured: Measured) -> str:
 
 
 def repeats(measured: Measured) -> str:
-    """Return the number of seeds or folds and of epochs."""
+    """Return the number of seeds or folds and of epochs, and the paper's number of epochs if that is larger."""
     if not measured.n:
         return ""
     kind = "fold" if measured.folds else "seed"
     n = len(measured.folds or measured.seeds)
-    return f"{n} {kind}{'s' * (n > 1)}, {measured.epochs} epochs"
+    epochs = f"{measured.epochs} of {measured.paper_epochs}" if measured.shorter else str(measured.epochs)
+    return f"{n} {kind}{'s' * (n > 1)}, {epochs} epochs"
 
 
 def params(cell: PaperCell, measured: Measured) -> str:

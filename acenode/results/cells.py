@@ -51,6 +51,12 @@ class Measured:
     difference: float | None = None  # mean less printed mean; None if they are not comparable
     mark: Mark = "missing"
     note: str = ""
+    paper_epochs: int | None = None  # the paper's number of epochs
+
+    @property
+    def shorter(self) -> bool:
+        """True if the runs have fewer epochs than the paper's."""
+        return self.epochs is not None and self.paper_epochs is not None and self.epochs < self.paper_epochs
 
     @property
     def n(self) -> int:
@@ -97,7 +103,8 @@ def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
         entries=runs, mean=mean, std=std, seeds=tuple(sorted({e.seed for e in runs})),
         folds=tuple(sorted({fold_of(e) for e in runs})) if cell.folds else (),
         epochs=int(runs[0].config["epochs"]), difference=None if partial else mean - cell.printed.mean,
-        mark="partial" if partial else mark(cell, mean, std, len(values)), note=_note(cell, runs, partial, preset))
+        mark="partial" if partial else mark(cell, mean, std, len(values)), note=_note(cell, runs, partial),
+        paper_epochs=_paper_epochs(cell))
 
 
 def mark(cell: PaperCell, mean: float, std: float | None, n: int) -> Mark:
@@ -207,12 +214,16 @@ def _read_silhouette(run: Run, at: Stamp | None) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool, preset: str) -> str:
+def _paper_epochs(cell: PaperCell) -> int:
+    return int(target(cell, PRINTED).get("epochs"))
+
+
+def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
     """Say what a reader must know to compare the values."""
     notes = list(dict.fromkeys(run.data_note for run in runs if run.data_note))
     if partial:
         notes.append("trained on a part of the data: not comparable with the paper")
-    epochs, printed = int(runs[0].config["epochs"]), int(target(cell, PRINTED).get("epochs"))
+    epochs, printed = int(runs[0].config["epochs"]), _paper_epochs(cell)
     if epochs != printed:
         notes.append(f"{epochs} epochs, {printed} in the paper")
     folds = {fold_of(run) for run in runs} if cell.folds else set()

@@ -121,6 +121,37 @@ def count_sentence(marks: Iterable[str]) -> str:
     return text + (f" {_listed(kinds).capitalize()} are not compared with the paper's." if kinds else "")
 
 
+@dataclass(frozen=True)
+class CellLength:
+    """How long the runs of a measured cell were trained."""
+
+    title: str  # of the experiment
+    mark: str
+    epochs: int
+    paper_epochs: int
+
+
+def length_sentence(cells: Iterable[CellLength]) -> str:
+    """Say how many cells were measured with shorter runs than the paper's, and how short; empty if none was."""
+    shorter = [cell for cell in cells if cell.epochs < cell.paper_epochs]
+    if not shorter:
+        return ""
+    worse = sum(cell.mark == "worse" for cell in shorter)
+    among = f", {worse} of the worse ones among them," if worse else ""
+    parts = []
+    for paper in dict.fromkeys(cell.paper_epochs for cell in shorter):
+        alike = [cell for cell in shorter if cell.paper_epochs == paper]
+        titles = _listed(dict.fromkeys(cell.title for cell in alike))
+        parts.append(f"{titles} {_ends(cell.epochs for cell in alike)} of {paper} epochs")
+    noun = "cell" if len(shorter) == 1 else "cells"
+    return f"{len(shorter)} {noun}{among} used shorter training than the paper: {'; '.join(parts)}."
+
+
+def _ends(numbers: Iterable[int]) -> str:
+    found = set(numbers)
+    return " to ".join(map(str, sorted({min(found), max(found)})))
+
+
 def _name(finding: Finding) -> str:
     return finding.contest.title + " on a part of the data" * finding.contest.partial
 

@@ -56,6 +56,7 @@ def test_recorded_runs_fill_the_page(page: Page) -> None:
     shown = text(page("paper"))
     assert "Of the paper's 79 table cells" in shown
     assert "0 are measured" not in shown
+    assert re.search(r"[0-9]+ of the worse ones among them, used shorter training than the paper: MNIST", shown)
     assert "○ not measured" in shown  # the legend
 
 
@@ -66,7 +67,7 @@ def test_views_have_the_texts_of_every_cell(services: Services) -> None:
     (ace,) = rows["mnist", "ACE-ODE-Net"]
     assert (ace["key"], ace["printed"], ace["best"]) == ("mnist/ace/accuracy", "99.68 ± 0.03", True)
     assert ace["sign"].split()[-1] in ("within", "better", "worse")
-    assert re.search(r"[0-9]+ seeds?, [0-9]+ epochs", ace["details"])
+    assert re.search(r"[0-9]+ seeds?, [0-9]+ of 160 epochs", ace["details"])
     assert rows["cifar10", "ResNet"][0]["best"]  # in bold in the paper
     assert rows["attention-error", "Fixed-ACE"][0] is None
     assert len([c for cells in rows.values() for c in cells if c]) == sum(len(t.cells) for t in TABLES.values())

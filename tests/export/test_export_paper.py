@@ -33,7 +33,7 @@ def test_csv_has_every_cell_with_its_runs() -> None:
 def test_markdown_has_one_row_a_method() -> None:
     text = to_markdown(measure_all(RUNS), [TABLES["mnist"]])
     assert "| Method | Accuracy, paper | Accuracy, ours |" in text
-    assert "| ACE-ODE-Net | 99.68 ± 0.03 | 99.55 ± 0.07 (2 seeds, 40 epochs, −0.13, ▼ worse) |" in text
+    assert "| ACE-ODE-Net | 99.68 ± 0.03 | 99.55 ± 0.07 (2 seeds, 40 of 160 epochs, −0.13, ▼ worse) |" in text
     assert "| ResNet | 99.65 ± 0.03 | ○ not measured |" in text
     assert text.count("\n| ") == 2 + len(TABLES["mnist"].rows)
 
@@ -46,7 +46,7 @@ def test_a_cell_that_the_paper_does_not_print_is_empty() -> None:
 def test_latex_is_balanced_and_escaped() -> None:
     text = to_latex(measure_all(RUNS))
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == len(TABLES)
-    assert r"99.55 $\pm$ 0.07 (2 seeds, 40 epochs, $-$0.13, $\blacktriangledown$ worse) \\" in text
+    assert r"99.55 $\pm$ 0.07 (2 seeds, 40 of 160 epochs, $-$0.13, $\blacktriangledown$ worse) \\" in text
     assert r"$\times 10^{-3}$" in text
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert not re.search(r"(?<!\\)[%#_]", body)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from acenode.results.evidence import Contest, count_sentence, judge, summary, table
+from acenode.results.evidence import CellLength, Contest, count_sentence, judge, length_sentence, summary, table
 
 
 def values(*numbers: float) -> dict[tuple[int, int], float]:
@@ -117,3 +117,13 @@ def test_cells_that_are_not_compared_are_counted_apart() -> None:
 def test_all_of_the_data_is_not_compared_with_a_part() -> None:
     found = judge(contest(values(9.0, 9.1, 9.2), values(1.0, 1.1, 1.2), partial=True, same_data=False))
     assert (found.verdict, found.reason) == ("open", "one of the methods was measured on a part of the data")
+
+
+def test_cells_of_shorter_runs_are_counted() -> None:
+    mnist, cifar = CellLength("MNIST", "within", 40, 160), CellLength("CIFAR10", "worse", 20, 160)
+    ushcn, physionet = CellLength("USHCN", "worse", 120, 300), CellLength("PhysioNet", "worse", 30, 30)
+    assert length_sentence([mnist, cifar, mnist, ushcn, physionet]) == (
+        "4 cells, 2 of the worse ones among them, used shorter training than the paper: MNIST and CIFAR10 20 to 40 of "
+        "160 epochs; USHCN 120 of 300 epochs.")
+    assert length_sentence([mnist]) == "1 cell used shorter training than the paper: MNIST 40 of 160 epochs."
+    assert length_sentence([physionet]) == ""
