@@ -91,7 +91,8 @@ def _show_answer(measured: dict[str, Measured]) -> None:
     with box:
         st.table(pd.DataFrame(table(findings)).map(messages.escape), hide_index=True, border="horizontal")
         st.caption("Difference: ACE minus the method that it extends, on the test set. Pairs have the same seed and "
-                   "fold. A comparison is decided when the 95% interval leaves out zero; of twenty intervals one does "
+                   "fold, and their differences are averaged; rows without pairs have the difference of the two means. "
+                   "A comparison is decided when the 95% interval leaves out zero; of twenty intervals one does "
                    "so by chance. Folds share training data, so intervals over folds are somewhat too narrow.")
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from acenode.results import cell_text
-from acenode.results.cells import Measured, counts, measure
+from acenode.results.cells import Measured, counts, measure, with_other_settings
 from acenode.results.paper_tables import PaperCell, PaperTable
 from acenode.runs.entry import Entry
 
@@ -36,10 +36,21 @@ def show(table: PaperTable, cell: PaperCell, measured: Measured, entries: list[E
             st.caption(f"{busy} run{'s' * (busy > 1)} of this cell queued or running")
         shown = _choose(cell, measured) if measured.entries else None
         if shown is None:
-            st.info("No run counts for this cell yet. Train what is missing below.", icon=":material/flag:")
+            st.info(f"No run counts for this cell yet. {_others(cell, entries)}Train what is missing below.",
+                    icon=":material/flag:")
         paper_queue.show(cell, table, entries)
         if shown is not None:
             _show_run(shown)
+
+
+def _others(cell: PaperCell, entries: list[Entry]) -> str:
+    """Link to the runs of the method that do not count because of their settings; an empty text if there are none."""
+    found = with_other_settings(cell, entries)
+    if not found:
+        return ""
+    runs = f"{len(found)} run{'s' * (len(found) > 1)} with other settings or fewer epochs"
+    link = f"/{cell.experiment}?runs={','.join(entry.id for entry in found)}"
+    return f"There {'are' if len(found) > 1 else 'is'} [{runs}]({link}). "
 
 
 def close() -> None:

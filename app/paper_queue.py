@@ -74,7 +74,9 @@ def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str
         st.caption(f"Nothing is missing: {COMPLETE[scope]} has its runs, or they are queued.")
         return
     there = recorded_time([run.config for run in planned], entries)
-    st.markdown(f"**{_runs(len(planned))} missing**" + f" · {there}" * bool(there))
+    lengths = {int(run.config.get("epochs")) for run in planned}
+    each = f"{lengths.pop()} epochs" + " each" * (len(planned) > 1) if len(lengths) == 1 else ""
+    st.markdown(" · ".join(filter(None, (f"**{_runs(len(planned))} missing**", each, there))))
     ready = [run for run in planned if _has_data(run.config)]
     waiting = [experiments.get(run.config.experiment) for run in planned if run not in ready]
     for experiment in {e.source: e for e in reversed(waiting)}.values():  # two experiments may share their data

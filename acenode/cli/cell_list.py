@@ -42,9 +42,11 @@ def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Map
     if None in here.values():
         lines.append(f"times without a device are for {place}; one becomes known when a similar run is finished there")
     lines += [f"the data of {experiment} is missing: {command}" for experiment, command in no_data.items()]
+    other_length = {config for plan in cells if _other_length(plan) for config in plan.missing}
     for worth in sorted({run.worth for run in queue}):
         own = [run for run in queue if run.worth == worth]
-        names = list(dict.fromkeys(f"{run.config.experiment} {run.config.method}" for run in own))
+        names = list(dict.fromkeys(f"{run.config.experiment} {run.config.method}" + (
+            f" of {run.config.get('epochs')} epochs" if run.config in other_length else "") for run in own))
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         time = times([run.config for run in own])
         lines.append(f"{WORTH[worth]}: {_with_time(f'{len(own)} runs', time)} ({shown})")
@@ -55,13 +57,20 @@ def _with_time(runs: str, time: str) -> str:
     return f"{runs}, {time}" if time else runs
 
 
+def _other_length(plan: CellPlan) -> str:
+    """Return the epochs of the missing runs if they are not those of the measured ones, else an empty text."""
+    epochs = plan.missing[0].get("epochs") if plan.missing else None
+    return "" if None in (epochs, plan.measured.epochs) or epochs == plan.measured.epochs else str(epochs)
+
+
 def _row(plan: CellPlan, time: str) -> tuple[str, ...]:
     cell, found = plan.cell, plan.measured
     value = "-" if found.mean is None else cell.format.text(
         found.mean / cell.format.scale, None if found.std is None else found.std / cell.format.scale)
     task = f" {cell.settings['task']}" if "task" in cell.settings else ""
     return (cell.table, cell.experiment, cell.title, f"{cell.format.title}{task}", str(cell.printed), value,
-            str(found.n), str(found.epochs or "-"), shown_mark(found), str(len(plan.missing)),
+            str(found.n), str(found.epochs or "-"), shown_mark(found),
+            str(len(plan.missing)) + (f" of {length} epochs" if (length := _other_length(plan)) else ""),
             time if plan.missing else "-")
 
 

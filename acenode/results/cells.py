@@ -28,13 +28,14 @@ from acenode.runs.store import Run
 
 __all__ = ["CELLS", "TABLES", "Mark", "Measured", "PaperCell", "PaperRow", "PaperTable", "config_settings", "counts",
            "mark", "measure", "missing", "printed_std", "repetitions", "table_of", "target", "trained_settings",
-           "unfinished"]
+           "unfinished", "with_other_settings"]
 
 Mark = Literal["within", "better", "worse", "partial", "missing"]
 SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
 PAPER_SEEDS = 5
 CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
 REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which it uses
+VARIANT = ("attention", "initial", "size", "task")  # settings that define cells of one method
 EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
 
 
@@ -78,6 +79,14 @@ def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
         return False
     own = {k: v for k, v in ADDED.items() if k in wanted.settings} | config_settings(entry.config)
     return own == {k: wanted.get(k) for k in own}
+
+
+def with_other_settings(cell: PaperCell, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the tested runs of a cell's method and variant on its data that do not count for it."""
+    wanted = target(cell)
+    return [e for e in entries if (e.experiment, e.method, e.data) == (cell.experiment, cell.method, "full")
+            and all(e.config.get(k) == wanted.get(k) for k in VARIANT) and not counts(cell, e)
+            and _value(cell, e) is not None]
 
 
 def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:

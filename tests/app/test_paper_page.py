@@ -92,6 +92,28 @@ def test_folds_are_shown(page: Page) -> None:
     assert sorted(table["Fold"]) == [0, 1, 2, 3, 4]
 
 
+def test_runs_with_other_settings_are_named_where_none_counts(page: Page, services: Services) -> None:
+    """On Human Activity, ACE was recorded with 15 epochs and another learning rate only."""
+    shown = text(page("paper", cell="activity/ace/accuracy"))
+    found = [e for e in services.catalogue.entries() if (e.experiment, e.method) == ("activity", "ace")
+             and e.config["attention"] == "evolving" and e.config["initial"] == "correlation"]
+    assert len(found) == 2
+    link = f"/activity?runs={','.join(e.id for e in found)}"
+    assert f"There are [2 runs with other settings or fewer epochs]({link})." in shown
+    assert "other settings" not in text(page("paper", cell="mnist/ace/accuracy"))
+
+
+def test_missing_runs_are_named_with_their_length(page: Page) -> None:
+    """The recorded runs on SVHN have 20 epochs, those that are missing 40."""
+    assert "**3 runs missing** · 40 epochs each" in text(page("paper", cell="svhn/odenet/accuracy"))
+
+
+def test_comparisons_without_pairs_are_explained(page: Page) -> None:
+    app = page("paper")
+    app.session_state["paper/comparisons"] = True
+    assert "rows without pairs have the difference of the two means" in text(app.run())
+
+
 def test_an_unknown_cell_is_named(page: Page) -> None:
     assert "There is no cell" in text(page("paper", cell="mnist/<b>/x"))
 

@@ -48,6 +48,19 @@ def test_every_cell_is_listed_with_what_is_measured_and_missing(tmp_path: Path,
     assert all(f" {name}: " in lines[-1] for name in shown)
 
 
+def test_missing_runs_of_another_length_are_named_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = RunStore(tmp_path / "runs")
+    finished(store, "svhn", "ace", {"accuracy": 0.95}, seed=0, epochs=20)
+    finished(store, "svhn", "odenet", {"accuracy": 0.95}, seed=0, epochs=40)
+    assert main(["reproduce", "svhn", "--list", "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  20      single   3 of 40 epochs  " in next(x for x in lines if "ACE-ODE-Net" in x)
+    assert "epochs  " not in next(x for x in lines if " ODE-Net" in x)
+    first = next(x for x in lines if x.startswith("first seeds of the main methods"))
+    assert "svhn ace of 40 epochs" in first
+    assert "svhn augmented)" in first or "svhn augmented," in first
+
+
 def test_a_time_that_is_unknown_here_is_that_of_the_recorded_runs(
         tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path / "paper"))
