@@ -81,8 +81,8 @@ def on_script_error(error: Exception) -> bool:
         messages.error(error)
     else:
         traceback.print_exception(error)
-        st.error(f"This page failed ({type(error).__name__}). Runs are not affected. Reload the page to continue.",
-                 icon=":material/error:")
+        st.error(f"This page failed ({type(error).__name__}). Runs are not affected. Reload the page. If it fails "
+                 "again, the reason is in the terminal of the app.", icon=":material/error:")
     return True
 
 

@@ -52,4 +52,5 @@ def test_page_error_is_shown_in_one_line(page: Page, services: Services, monkeyp
     monkeypatch.setattr(st, "error", lambda text, **_: shown.append(text))
     assert server.on_script_error(ValueError("a bug")) is True
     assert "ValueError" in shown[0]
+    assert "If it fails again, the reason is in the terminal of the app." in shown[0]
     assert "a bug" in capsys.readouterr().err
