@@ -60,5 +60,7 @@ def progress_text(grid: StudyGrid) -> str:
     study, busy = grid.study, len(grid.running)
     training = f", {busy} queued or running" if busy else ""
     groups = " · ".join(row.name for row in grid.rows)
-    return (f"{study.name}: {experiments.get(study.experiment).title} ({study.data}), {groups}; "
+    experiment = experiments.get(study.experiment)
+    data = "" if experiment.source is None else f" ({study.data})"  # it has one data set, which is no sample
+    return (f"{study.name}: {experiment.title}{data}, {groups}; "
             f"{grid.finished} of {len(grid.cells)} runs finished{training}")

@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from acenode_app import estimates, study_live, study_site
+from acenode_app import estimates, study_list, study_live, study_site
 from acenode_app.services import Services
 from export_runs import metrics, result, snapshot
 from streamlit.testing.v1 import AppTest
@@ -19,10 +19,11 @@ from test_pages import no_exception, page_text
 from test_routes import get
 
 from acenode.files import write_json
+from acenode.results.study_grid import make_grid
 from acenode.results.study_presets import preset
 from acenode.runs.entry import Entry
 from acenode.runs.process import identity
-from acenode.runs.studies import Study, StudyStore
+from acenode.runs.studies import Study, StudyGroup, StudyStore
 from acenode.runs.writer import RunWriter
 
 Page = Callable[..., AppTest]
@@ -60,6 +61,12 @@ def test_the_list_offers_questions_and_shows_how_far_studies_are(page: Page, ser
     assert "1 of 9 runs finished" in page_text(app).replace("\\", "")
     assert "cannot be read" in app.error[0].value
     assert "evolving attention, fixed attention, no attention; 3 seeds each" in page_text(app).replace("\\", "")
+
+
+def test_the_list_calls_only_samples_of_the_papers_data_samples() -> None:
+    own = Study("own", "predator-prey", (StudyGroup("ace"), StudyGroup("no-attention")))
+    assert "(sample)" not in study_list.progress_text(make_grid(own, []))
+    assert "MNIST (sample), " in study_list.progress_text(make_grid(attention_study(), []))
 
 
 def test_the_form_says_time_and_fairness_before_it_queues(page: Page, services: Services) -> None:
