@@ -30,7 +30,8 @@ def chosen(experiment: Experiment) -> list[Entry]:
     if key not in st.session_state and _asked_key(experiment.name) not in st.session_state:
         wanted = linked_runs()
         known = [n for n in wanted if n in entries][:MAX_RUNS]
-        st.session_state[_asked_key(experiment.name)] = known or first_choice(list(entries.values()))
+        st.session_state[_asked_key(experiment.name)] = known or first_choice(
+            list(entries.values()), ace_first=experiment.source is None)
     warn_about_missing(wanted, entries, f"among the runs of {experiment.title} here")
     names = selected(experiment)
     if deleted := [n for n in names if n not in entries]:
@@ -88,12 +89,17 @@ def show_choice(experiment: Experiment, entries: dict[str, Entry]) -> None:
         st.checkbox(f"Offer trials of searches as well ({trials:,})", key=TRIALS)
 
 
-def first_choice(entries: list[Entry]) -> list[str]:
+def first_choice(entries: list[Entry], *, ace_first: bool = False) -> list[str]:
     """Return the runs that a page opens with, newest entries first.
 
     In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
     newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, the
     one that `recorded_choice` puts first. Trials of a search are shown only if there is nothing else.
+
+    Args:
+        entries: the runs of an experiment, newest first.
+        ace_first: of the user's own runs in the same state, prefer ACE with evolving attention to newer runs, as for
+            named variables, whose studies train the method without attention last.
     """
     entries = [e for e in entries if not e.search] or entries
     running = [e.id for e in entries if e.state == "running" and not e.recorded]
@@ -102,8 +108,16 @@ def first_choice(entries: list[Entry]) -> list[str]:
     if running or queued:
         return running[:MAX_RUNS] or queued[-1:]
     if own:
-        return [next((e for e in own if e.state == "finished"), own[0]).id]
+        alike = [e for e in own if e.state == "finished"] or own
+        return [min(alike, key=_ace_rank).id if ace_first else alike[0].id]  # min returns the first of equals
     recorded = [e for e in entries if e.recorded]
     best = min(recorded, default=None, key=lambda e: (
         e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving", recorded_choice.rank(e)))
     return [best.id] if best else []
+
+
+def _ace_rank(entry: Entry) -> int:
+    """Return a key that sorts ACE with evolving attention first, then ACE with another attention, then the rest."""
+    if entry.method != "ace":
+        return 2
+    return int(entry.config.get("attention") != "evolving")

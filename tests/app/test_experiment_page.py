@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import catalogue_entries
 import pytest
 from acenode_app import estimates, labels, shown_runs
 from acenode_app.services import Services
@@ -57,6 +58,27 @@ def test_own_runs_come_before_recorded_ones(run_folder: RunFolder) -> None:
     assert shown_runs.first_choice([*recorded, *entries]) == [entries[0].id]
     assert shown_runs.first_choice(recorded) == ["recorded-0"]
     assert shown_runs.first_choice([]) == []
+
+
+def test_of_finished_runs_of_named_variables_ace_comes_first() -> None:
+    plain, mixed, old, new = (catalogue_entries.entry(method, experiment="predator-prey", seed=seed)
+                              for seed, method in enumerate(("no-attention", "mixed", "ace", "ace")))
+    fixed = catalogue_entries.entry("ace", experiment="predator-prey", seed=9, attention="fixed")
+    failed = replace(new, id="failed", state="failed")
+    assert shown_runs.first_choice([plain, failed, mixed, fixed, new, old], ace_first=True) == [new.id]
+    assert shown_runs.first_choice([plain, failed, fixed], ace_first=True) == [fixed.id]
+    assert shown_runs.first_choice([failed, plain, mixed], ace_first=True) == [plain.id]
+    assert shown_runs.first_choice([plain, new]) == [plain.id]
+
+
+def test_the_page_of_named_variables_opens_on_ace(page: Page, services: Services) -> None:
+    made = experiments.get("predator-prey")
+    runs = []
+    for method in ("ace", "no-attention"):
+        run = services.store.create(made.configure(method, device="cpu"), {})
+        run.set_state("finished")
+        runs.append(run.id)
+    assert shown(no_exception(page("predator-prey"))) == runs[:1]
 
 
 def trial_of(services: Services, seed: int) -> str:
