@@ -115,8 +115,9 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
     n = len(shared)
     seeds = f"{n} {word(n)}"
     if not n:
+        same = f" with the same {word(1)}" if other else ""
         return Comparison(name, "unknown", 0, text=f"{name}: not measured yet" if not own else
-                          f"{name}: no {word(1)} in common with {baseline.name}")
+                          f"{name}: no run of {baseline.name}{same} has finished yet")
     differences = [round(own[repeat] - other[repeat], DECIMALS) for repeat in shared]
     difference = mean(differences)
     size = f"{measure_change(measure, difference)} against {baseline.name}"

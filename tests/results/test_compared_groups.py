@@ -49,7 +49,7 @@ def test_only_seeds_of_both_groups_count() -> None:
     assert answer.comparisons["ACE-ODE-Net"].pairs == 2
     assert answer.comparisons["ACE-ODE-Net"].difference == pytest.approx(0.01)
     apart = found([*runs("odenet", HOST), *runs("ace", HOST, first=7)])
-    assert apart.sentences == ["ACE-ODE-Net: no seed in common with ODE-Net."]
+    assert apart.sentences == ["ACE-ODE-Net: no run of ODE-Net with the same seed has finished yet."]
     assert row(apart, "ACE")["Difference (95% interval)"] == "+0.00 (other seeds)"
 
 

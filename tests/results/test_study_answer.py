@@ -99,6 +99,13 @@ def test_one_seed_and_no_seed_have_no_interval() -> None:
     assert found.comparisons[1].text == "fixed attention: not measured yet"
 
 
+def test_a_group_that_waits_for_the_baseline_says_so() -> None:
+    assert answer(grid({0: [0.92]})).comparisons[0].sentence == (
+        "Evolving attention: no run of no attention has finished yet.")
+    assert answer(grid({0: [0.92], 2: [None, 0.90]})).comparisons[0].sentence == (
+        "Evolving attention: no run of no attention with the same seed has finished yet.")
+
+
 def test_only_seeds_that_both_have_are_compared() -> None:
     found = answer(grid({0: [0.9, None, 0.8], 2: [None, 0.5, 0.7]}))
     assert found.comparisons[0].pairs == 1
