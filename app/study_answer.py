@@ -17,7 +17,7 @@ from . import components, messages, study_draft, study_links
 from .services import services
 
 COLOURS = {"helps": "green", "hurts": "red", "unknown": "gray"}
-WORDS = {"helps": "helps", "hurts": "hurts", "unknown": "open"}
+WORDS = {"helps": "helps", "hurts": "hurts", "unknown": "undecided"}
 
 
 def show(grid: StudyGrid) -> StudyReport | None:

@@ -15,6 +15,7 @@ from acenode.runs.studies import Study, StudyStore
 from . import (
     components,
     estimates,
+    labels,
     messages,
     study_actions,
     study_answer,
@@ -40,7 +41,7 @@ def show(name: str) -> None:
     st.title(messages.escape(study.question or study.name), anchor=False)
     apart = study.data == "sample" and experiment.source is not None
     note = " Not comparable with the paper" if apart else ""
-    st.caption(messages.escape(f"{study.name}: {caption(grid)}.{note}"))
+    st.caption(messages.escape(f"{study.name}: {caption(grid, labels.settings_words)}.{note}"))
     with st.container(key="study-controls"):  # a container each: what comes or goes does not rebuild the rest
         _show_controls(grid)
     components.study_grid("study-grid", study.name, study_live.describe(grid))

@@ -9,13 +9,14 @@ from typing import Literal, Protocol
 
 from acenode import experiments
 from acenode.data.folds import FOLDS
-from acenode.results.intervals import MIN_RUNS, MOST_PAIRS, Interval, paired_interval, pairs_needed
+from acenode.results.intervals import MIN_RUNS, Interval, paired_interval, pairs_needed
 from acenode.results.metric_format import MetricFormat
 from acenode.results.study_grid import GridRow, StudyGrid, repeats_word
 from acenode.results.study_references import LAST, MAJORITY, MEAN, TrivialReference
 from acenode.runs.studies import Repeat
 
 Effect = Literal["helps", "hurts", "unknown"]
+MANY = 50  # further pairs above which their number is not given: the estimate is rough, and nobody trains as many
 DECIMALS = 12  # of differences: smaller ones are rounding errors
 # References that use no input but the last value: a model that does not beat them has learned nothing, or too little.
 WITHOUT_LEARNING = {MAJORITY: "always answering the most frequent class", MEAN: "always answering the mean",
@@ -120,27 +121,36 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
                           f"{name}: no run of {baseline.name}{same} has finished yet")
     differences = [round(own[repeat] - other[repeat], DECIMALS) for repeat in shared]
     difference = mean(differences)
-    size = f"{measure_change(measure, difference)} against {baseline.name}"
+    size = measure_change(measure, difference)
+    unknown = f"{against(name, baseline.name)}: cannot be told with {seeds}"
     if n == 1:
-        text = f"{name}: cannot be told with {seeds}: at least {MIN_RUNS - 1} more are needed ({size})"
+        text = f"{unknown}: at least {MIN_RUNS - 1} more are needed ({size})"
         return Comparison(name, "unknown", 1, difference, more=MIN_RUNS - 1, text=text)
     interval = paired_interval(differences)
-    size += f", 95% interval {change(measure, interval[0])} to {change(measure, interval[1])}"
+    range_text = f"95% interval {change(measure, interval[0])} to {change(measure, interval[1])}"
     if n >= MIN_RUNS and (interval[0] > 0 or interval[1] < 0):
         effect: Effect = "helps" if (difference > 0) == measure.higher_is_better else "hurts"
-        return Comparison(name, effect, n, difference, interval, text=f"{name} {effect}: {size}, {seeds}")
+        text = f"{name} {effect}: {size} against {baseline.name}, {range_text}, {seeds}"
+        return Comparison(name, effect, n, difference, interval, text=text)
     if not any(differences):
         return Comparison(name, "unknown", n, difference, interval,
                           text=f"{name} makes no difference: equal to {baseline.name} in {seeds}")
     if n < MIN_RUNS and (interval[0] > 0 or interval[1] < 0):
-        text = f"{name}: cannot be told with {seeds}: at least {MIN_RUNS} are required, whatever the interval ({size})"
+        text = f"{unknown}: at least {MIN_RUNS} are required, whatever the interval ({size}, {range_text})"
         return Comparison(name, "unknown", n, difference, interval, MIN_RUNS - n, text)
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
-    words = f"more than {MOST_PAIRS:,}" if more is None else f"about {more} more"
     only = f", as further seeds of the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
-    text = f"{name}: cannot be told with {seeds}: {words} would be needed{only} ({size})"
+    words = f"about {more} more" if more is not None and more <= MANY else \
+        f"more than {MANY} more" + ("" if only else f" {word(MANY)}")
+    text = f"{unknown}: {words} would be needed{only} ({size}, {range_text})"
     return Comparison(name, "unknown", n, difference, interval, more, text)
+
+
+def against(name: str, other: str) -> str:
+    """Name a comparison: `evolving against fixed attention`, where all but the first word is shared."""
+    (first, _, rest), (_, _, other_rest) = name.partition(" "), other.partition(" ")
+    return f"{first if rest and rest == other_rest else name} against {other}"
 
 
 def best_group(grid: StudyGrid) -> str | None:

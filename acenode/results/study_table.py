@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,13 +73,17 @@ def cell_text(grid: StudyGrid, cell: GridCell) -> str:
     return f"{cell.state} {100 * cell.progress:.0f}%" if cell.progress else cell.state
 
 
-def caption(grid: StudyGrid) -> str:
-    """Say what the table measures, on which data, and what is held equal."""
+def caption(grid: StudyGrid, words: Callable[[Mapping[str, Any]], str] = settings_text) -> str:
+    """Say what the table measures, on which data, and what is held equal.
+
+    Args:
+        words: how settings are written; by their keys unless given.
+    """
     study, measure = grid.study, grid.measure
     experiment = experiments.get(study.experiment)
     sample = "bundled sample" if experiment.source else experiment.sample_title
     data = f"{sample} ({experiment.about_sample})" if study.data == "sample" else "full data"
-    equal = settings_text({k: v for k, v in study.held.items() if k not in RECORDING})
+    equal = words({k: v for k, v in study.held.items() if k not in RECORDING})
     held = f"; {equal} in all groups" if equal else ""
     lower = "" if measure.higher_is_better else ", lower is better"
     return (f"Test {measure.heading}{lower}, {experiment.title}, {data}{held}. Differences are to "

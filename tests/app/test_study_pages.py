@@ -149,6 +149,17 @@ def test_a_study_answers_in_words_and_offers_its_exports(page: Page, services: S
     assert {"index.html", "attention.html", "runs/run-0-0.html"} <= set(names)
 
 
+def test_an_undecided_study_names_both_groups_first(page: Page, services: Services, study: Study) -> None:
+    held = replace(study, name="short", held={"epochs": 3, "initial": "conv"})
+    StudyStore(services.store).write(held)
+    for entry in finished(held, {0: [0.91], 1: [0.91], 2: [0.90]}):
+        write(services, entry)
+    text = page_text(no_exception(page("studies", study="short"))).replace("\\", "")
+    assert ":gray-badge[undecided] Evolving against no attention: cannot be told with 1 seed" in text
+    assert ":gray-badge[undecided] Evolving against fixed attention: cannot be told with 1 seed" in text
+    assert "; epochs: 3, how attention starts: conv in all groups" in text
+
+
 def test_the_commands_of_a_study_work_in_the_terminal(page: Page, study: Study,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acenode_app.commands.program", lambda: ".venv/bin/acenode")

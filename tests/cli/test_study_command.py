@@ -36,7 +36,7 @@ def test_a_study_is_made_trained_shown_and_deleted(tmp_path: Path, capsys: pytes
     assert main(["study", "run", "nets", "--device", "cpu", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "finished  ResNet, seed 0 (mnist-resnet-" in out
-    assert "ODE-Net: cannot be told with 1 seed: at least 2 more are needed" in out
+    assert "ODE-Net against ResNet: cannot be told with 1 seed: at least 2 more are needed" in out
     assert main(["study", "run", "nets", "--json"]) == 0  # nothing is trained twice
     assert json.loads(capsys.readouterr().out)["finished"] == []
     assert main(["study", "show", "nets"]) == 0

@@ -120,7 +120,7 @@ def test_the_script_trains_a_study_and_prints_its_answer(tmp_path: Path, capsys:
     runpy.run_path(str(script))
     printed = capsys.readouterr().out
     assert printed.startswith("Trained for 1 epoch, where the default is 12: longer training may change the answer. "
-                              "ODE-Net: cannot be told with 1 seed: at least 2 more are needed")
+                              "ODE-Net against ResNet: cannot be told with 1 seed: at least 2 more are needed")
     grid = make_grid(study, Catalogue(RunStore(tmp_path / "own")).entries())
     assert grid.finished == 2
 

@@ -8,7 +8,7 @@ import pytest
 from study_entries import attention_study, finished
 
 from acenode.results.intervals import paired_interval, pairs_needed, quantile
-from acenode.results.study_answer import answer, best_group
+from acenode.results.study_answer import against, answer, best_group
 from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.results.study_references import TrivialReference
 from acenode.runs.studies import Study, StudyGroup
@@ -78,8 +78,22 @@ def test_two_seeds_never_suffice_and_the_answer_says_how_many_would() -> None:
     # differences 0.02 and 0.00: mean 0.01, deviation 0.01·√2; |d| > t(n−1)·√2·|d|/√n first at n = 11
     open_ = answer(grid({0: [0.92, 0.90], 2: [0.90, 0.90]})).comparisons[0]
     assert open_.more == 9
-    assert open_.text == ("evolving attention: cannot be told with 2 seeds: about 9 more would be needed (accuracy "
-                          "+1.00 point against no attention, 95% interval −11.71 to +13.71)")
+    assert open_.text == ("evolving against no attention: cannot be told with 2 seeds: about 9 more would be needed "
+                          "(accuracy +1.00 point, 95% interval −11.71 to +13.71)")
+
+
+def test_a_number_of_seeds_that_nobody_trains_is_not_given() -> None:
+    found = answer(grid({0: [0.91, 0.90, 0.803], 2: [0.90, 0.91, 0.80]})).comparisons[0]
+    assert found.more is not None
+    assert found.more > 50
+    assert "cannot be told with 3 seeds: more than 50 more seeds would be needed (accuracy" in found.text
+
+
+def test_a_comparison_is_named_by_both_groups() -> None:
+    assert against("evolving attention", "fixed attention") == "evolving against fixed attention"
+    assert against("evolving attention, ACE", "no attention, ACE") == "evolving against no attention, ACE"
+    assert against("ACE-ODE-Net", "ODE-Net") == "ACE-ODE-Net against ODE-Net"
+    assert against("Augmented ODE-Net", "ODE-Net") == "Augmented ODE-Net against ODE-Net"
 
 
 def test_in_a_study_of_three_groups_the_two_others_are_compared_too() -> None:
@@ -121,7 +135,7 @@ def test_equal_values_make_no_difference() -> None:
 def test_a_difference_without_direction_needs_too_many_seeds() -> None:
     found = answer(grid({0: [0.9, 0.8, 0.85], 2: [0.8, 0.9, 0.85]})).comparisons[0]
     assert found.more is None
-    assert "cannot be told with 3 seeds: more than 1,000 would be needed" in found.text
+    assert "cannot be told with 3 seeds: more than 50 more seeds would be needed" in found.text
 
 
 def test_a_best_group_has_three_seeds_and_is_better_than_every_other_one() -> None:
