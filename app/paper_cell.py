@@ -110,7 +110,12 @@ def _row(cell: PaperCell, entry: Entry) -> dict[str, object]:
 def _show_run(entry: Entry) -> None:
     """Show curves and player of a run."""
     runs = live_runs.for_charts([entry])
-    st.markdown(f"**State h(t) and attention a(t)** of {messages.escape(labels.label(entry))}")
+    what = "State h(t) and attention a(t)" if _has_attention(entry) else "State h(t)"
+    st.markdown(f"**{what}** of {messages.escape(labels.label(entry))}")
     components.player("paper-player", runs)
     st.markdown("**Training curves**")
     components.curves("paper-curves", runs, labels.measure_of(entry))
+
+
+def _has_attention(entry: Entry) -> bool:
+    return entry.config.get("attention") not in (None, "none")

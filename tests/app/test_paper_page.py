@@ -118,6 +118,11 @@ def test_an_unknown_cell_is_named(page: Page) -> None:
     assert "There is no cell" in text(page("paper", cell="mnist/<b>/x"))
 
 
+def test_a_method_without_attention_is_headed_by_its_state_alone(page: Page) -> None:
+    assert "**State h(t)** of ODE-Net" in text(page("paper", cell="mnist/odenet/accuracy"))
+    assert "**State h(t) and attention a(t)** of ACE-ODE-Net" in text(page("paper", cell="mnist/ace/accuracy"))
+
+
 def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
     app = page("paper", cell="mnist/rknet/accuracy")
     shown = text(app)
