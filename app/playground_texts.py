@@ -29,9 +29,9 @@ PROBLEMS = (
      "text": "Two spirals have to be unwound to the two sides of the dashed line. Nothing has to cross, so a NODE can "
              "do it too: compare how many steps each network needs and how often its solver evaluates f."},
     {"name": "drawn", "attention": "elementwise", "title": "Draw your own",
-     "text": "Draw paths with the mouse, or choose an example: each point has to follow its path from the dot to the "
-             "ring, in one unit of time and at constant speed. The networks learn a field that does this. Try two "
-             "paths that cross half-way, or two that start close together and part."},
+     "text": "Draw paths with the mouse or a finger, or choose an example: each point has to follow its path from the "
+             "dot to the ring, in one unit of time and at constant speed. The networks learn a field that does this. "
+             "Try two paths that cross half-way, or two that start close together and part."},
 )
 NETWORKS = (
     {"name": "node", "title": "NODE", "formula": "dh/dt = f(h, t)",

@@ -126,3 +126,8 @@ def test_a_page_too_many_is_told_in_words(services: Services) -> None:
     status, answer = ask(f"/lab/playground/{NAME}?after=0")
     assert status == 503
     assert answer["error"].endswith("close one in another tab, and this one starts")
+
+
+def test_drawing_is_offered_for_the_finger_too() -> None:
+    (drawn,) = (problem for problem in playground_texts.PROBLEMS if problem["name"] == "drawn")
+    assert drawn["text"].startswith("Draw paths with the mouse or a finger")
