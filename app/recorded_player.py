@@ -15,6 +15,9 @@ from . import components, labels, messages, navigation, recorded_choice
 
 PREFERRED = ("physionet", "mnist", "ushcn")  # shown first if they have as many kinds of attention as the others
 KINDS = ("evolving", "fixed", "none")
+ABOUT = {"evolving": "Evolving: attention has an ODE of its own, beside that of the state",
+         "fixed": "Fixed: attention has no ODE; it is computed anew from the state at every time",
+         "none": "None: the method that ACE extends, without attention"}
 START = 0.6  # of the time that the player shows at first: a(t) has moved by then
 HEIGHT_KEY = "home-player"  # page.css reserves the height of the container with this key
 
@@ -65,12 +68,20 @@ def show(found: list[Example]) -> Example:
                                     bind="query-params", help="evolving: attention has an ODE of its own; fixed: "
                                     "it is the correlation of the state at every moment; none: the method that ACE "
                                     "extends")
-    entry = example.runs.get(kind or "", example.runs[kinds[0]])
+    kind = kind if kind in example.runs else kinds[0]
+    entry = example.runs[kind]
+    st.caption(ABOUT[kind])
     with st.container(key=HEIGHT_KEY):
         components.player("home-player-runs", labels.for_charts([entry]), start_at=START)
     with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-        st.caption(messages.escape(f"{method_title(entry.experiment, entry.method)} on {example.title}, recorded: "
-                                   f"{labels.provenance(entry)}"), width="content")
+        st.caption(messages.escape(f"{method_title(entry.experiment, entry.method)} on {example.title}, "
+                                   f"{_seed(example, entry)}, recorded: {labels.provenance(entry)}"), width="content")
         st.page_link(navigation.experiment(entry.experiment), label="Open this run with its curves and results",
                      icon=":material/open_in_full:", query_params={"runs": entry.id})
     return example
+
+
+def _seed(example: Example, entry: Entry) -> str:
+    """Return the seed of a run, and that of the run with evolving attention if it is another one."""
+    evolving = example.runs["evolving"].seed
+    return f"seed {entry.seed}" + (f" (evolving attention: seed {evolving})" if entry.seed != evolving else "")

@@ -61,9 +61,8 @@ def _show_words(number: int, step: TourStep) -> None:
         if number < len(STEPS):
             st.button(f"Next: {STEPS[number].name}", icon=":material/arrow_forward:", key="tour/next", on_click=go,
                       args=(number + 1,), type="primary")
-        else:
-            st.page_link(navigation.experiment("mnist"), label="Train one yourself", icon=":material/play_arrow:",
-                         width="content")
+        elif st.button("Train one yourself", icon=":material/play_arrow:", key="tour/train", type="primary"):
+            st.switch_page(navigation.experiment("mnist"))
 
 
 def _text(step: TourStep) -> str:

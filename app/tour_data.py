@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from acenode.data.variables import SUBJECTS
+from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
 from acenode.results import attention_maps, snapshots
 from acenode.results.class_colours import class_colour
+from acenode.results.time_axis import time_axis
 from acenode.runs.entry import Entry
 
 from . import recorded_choice
@@ -80,10 +82,20 @@ def attended(entry: Entry, start_at: float) -> dict[str, Any] | None:
     changes = np.abs(mixed - h)[start, 0] * (mixes if mixes.any() else 1)
     return {"row": int(changes.argmax()), "attend": {
         "frames": frames, "samples": samples, "size": size, "top": top, "subject": subject(entry).capitalize(),
+        "time": _time(entry, arrays),
         "reach": float(max(np.abs(h).max(), np.abs(mixed).max())),
         "h": snapshots.to_base64(h.astype("<f4")), "attended": snapshots.to_base64(mixed.astype("<f4")),
         "weights": snapshots.to_base64(np.rint(weights * (255 / top)).astype(np.uint8)),
         **_samples(entry, arrays, samples)}}
+
+
+def _time(entry: Entry, arrays: dict[str, np.ndarray]) -> dict[str, Any] | None:
+    """Return the first and last time of a snapshot in real time, with its unit, as the player shows it; or None."""
+    try:
+        axis = time_axis(entry.run.config(), arrays)
+    except UserError:  # written by another version
+        return None
+    return None if axis is None else {"ends": [float(arrays["t"][i]) * axis.scale for i in (0, -1)], "unit": axis.unit}
 
 
 def subject(entry: Entry | None) -> str:

@@ -4,7 +4,8 @@
 //   data = { kind: "flow" | "swap" | "attend", startAt, row: the row that is marked first, …what the picture draws }
 //
 // A picture has choices(data) → { label, names, colours } or null; rows(data) → { label, count } or null; height(width);
-// draw(g, w, h, data, state, theme), which may return areas that can be pointed at; and words(data, state) → a sentence.
+// draw(g, w, h, data, state, theme), which may return areas that can be pointed at; words(data, state) → a sentence; and, where
+// time has a unit, timeText(data, t).
 import { readTheme } from "./colours.js";
 import { Clock } from "./player_clock.js";
 import { clamp, make, setText } from "./theme.js";
@@ -100,7 +101,7 @@ class Picture {
   paint() {
     const { state, data, picture, theme, width } = this, ratio = window.devicePixelRatio || 1;
     setText(this.button, this.clock.playing ? "❚❚ Pause" : "▶ Play");
-    setText(this.timeText, state.t.toFixed(2));
+    setText(this.timeText, picture.timeText?.(data, state.t) ?? state.t.toFixed(2));
     setText(this.rowText, String(state.row + 1));
     this.time.value = String(state.t);
     this.row.value = String(state.row + 1);

@@ -1,8 +1,8 @@
 // Step 3: attention re-weighs the state: h above the columns of softmax(a), h′ beside its rows.
-// data = { attend: { frames, samples, subject, size, h, attended, weights, top, reach, names, colours } }: h and attended are float32
+// data = { attend: { frames, samples, subject, size, h, attended, weights, top, reach, names, colours, time } }: h and attended are float32
 // (frames, samples, size) in base64, weights uint8 (frames, samples, size, size) from 0 to `top`; h reaches ±reach.
 import { scratch, viridis } from "./colours.js";
-import { countTicks, inside, text } from "./player_draw.js";
+import { countTicks, inside, number, text } from "./player_draw.js";
 import { bytes } from "./player_source.js";
 
 const SIDE = { low: 84, high: 120 };  // pixels of the bars
@@ -96,12 +96,15 @@ export const ATTEND = {
     return box ? Math.floor((y - box.y) / areas.cell) : null;
   },
 
+  // The time t from 0 to 1 in the unit of the run, as in the player, or t itself.
+  timeText({ attend: { time } }, t) { return time ? `${number(time.ends[0] + t * (time.ends[1] - time.ends[0]))} ${time.unit}` : t.toFixed(2); },
+
   words({ attend }, { t, choice, row }) {
     const { size, samples, top } = attend, own = arrays(attend), start = (frameOf(attend, t) * samples + choice) * size;
     const weights = [...own.weights.subarray((start + row) * size, (start + row + 1) * size)].map((v) => v / 255 * top);
     const most = weights.map((v, j) => [v, j]).sort((a, b) => b[0] - a[0]).slice(0, 3).map(([v, j]) => `${Math.round(100 * v)}% h${sub(j + 1)}`);
     const signed = (v) => (Math.abs(v) < 0.005 ? 0 : v).toFixed(2).replace("-", "−");
-    return `At t = ${t.toFixed(2)}, coordinate ${row + 1} is ${signed(own.h[start + row])} in h and ${signed(own.attended[start + row])} in h′, which is ${most.join(" + ")} + the rest.`;
+    return `At ${attend.time ? "" : "t = "}${this.timeText({ attend }, t)}, coordinate ${row + 1} is ${signed(own.h[start + row])} in h and ${signed(own.attended[start + row])} in h′, which is ${most.join(" + ")} + the rest.`;
   },
 };
 

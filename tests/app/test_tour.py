@@ -8,8 +8,8 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,8 +20,10 @@ from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
 from acenode import NODE, AugmentedNODE, Pairwise, Solver
+from acenode.results import player_data
 from acenode.results.evidence import Contest, judge
 from acenode.results.run_groups import group_settings
+from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +108,35 @@ def test_the_moons_are_separated_at_the_end_and_not_at_the_start() -> None:
     assert right[0] < 0.95
     assert right[-1] == own["right"] == 1.0
     assert "parameters" not in own  # the browser does not need them
+
+
+def test_the_attended_state_has_the_time_that_the_player_shows(services: Services) -> None:
+    entry = tour_data.pairwise_run(services.catalogue.entries())
+    assert entry is not None
+    found = tour_data.attended(entry, recorded_player.START)
+    about = player_data.describe(entry.run)
+    assert found is not None
+    assert found["attend"]["time"] == {"ends": [t * about["time"]["scale"] for t in (about["t"][0], about["t"][-1])],
+                                       "unit": "hours"}
+
+
+def test_the_tour_ends_with_a_button(page: Page) -> None:
+    assert "Train one yourself" in [button.label for button in page("tour", step="5").button]
+
+
+def test_the_kind_of_attention_is_explained_with_the_seed(page: Page) -> None:
+    captions = [caption.value for caption in page("", on="physionet", attention="fixed").caption]
+    assert "Fixed: attention has no ODE; it is computed anew from the state at every time" in captions
+    assert any(re.search(r"on PhysioNet.*, seed [0-9]+.*, recorded", caption) for caption in captions), captions
+
+
+def test_another_seed_than_that_of_evolving_attention_is_named() -> None:
+    def run(seed: int) -> Entry:
+        return cast(Entry, SimpleNamespace(seed=seed))
+
+    example = recorded_player.Example("physionet", {"evolving": run(0), "fixed": run(2)})
+    assert recorded_player._seed(example, run(2)) == "seed 2 (evolving attention: seed 0)"
+    assert recorded_player._seed(example, run(0)) == "seed 0"
 
 
 def test_the_attended_state_is_that_of_the_library(services: Services) -> None:

@@ -79,7 +79,7 @@ def test_the_tour_from_home_through_all_steps_and_back(chrome: Any, served: Serv
     tab.until(f"{PICTURE}?.__tour.state().choice === 1")
     assert words(tab) != before
     drag(tab, "Coordinate (i)", "Home")
-    tab.until(f"{PICTURE}?.__tour.words().includes('coordinate 1 is')")
+    tab.until(f"{PICTURE}?.__tour.words().includes('hours, coordinate 1 is')")
     assert tab.page.get_by_label("Coordinate (i)", exact=True).get_attribute("aria-valuetext") == words(tab)
     box = tab.page.locator(".ace-tour canvas").bounding_box()
     tab.page.mouse.move(box["x"] + 150, box["y"] + box["height"] - 60)  # one of the last rows of the map
