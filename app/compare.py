@@ -105,8 +105,8 @@ def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
                           width=260, format_func=_grouping)
         runs = statistics.grouped_frame(chosen, by or statistics.BY_SETTINGS)
         names = runs["group"].unique().tolist()
-        _keep_baseline(names)
-        baseline = st.selectbox("Baseline", names, names.index(_default_baseline(names)), key="base",
+        default = 0 if _keep_baseline(names) else names.index(_default_baseline(names))  # not beside a value of its own
+        baseline = st.selectbox("Baseline", names, default, key="base",
                                 bind="query-params", width=320, on_change=_forget_wanted)
         epoch = st.segmented_control("Parameters of", ["best", "last"], default="best", key="which", required=True,
                                      bind="query-params", format_func=lambda w: f"{w} epoch",
@@ -119,16 +119,19 @@ def _grouping(key: str) -> str:
     return "All settings but the seed" if key == statistics.BY_SETTINGS else labels.setting(key)
 
 
-def _keep_baseline(names: list[str]) -> None:
-    """Set the box to a group that is shown; a baseline that a filter hides returns with its runs."""
+def _keep_baseline(names: list[str]) -> bool:
+    """Set the box to a group that is shown; a baseline that a filter hides returns with its runs. True if it is set."""
     current = next(iter(current_values("base")), None)
     wanted = st.session_state.get(WANTED)
     if wanted in names:
         st.session_state["base"] = wanted
         _forget_wanted()
-    elif current is not None and current not in names:
+        return True
+    if current is not None and current not in names:
         st.session_state[WANTED] = wanted or current
         st.session_state["base"] = _default_baseline(names)
+        return True
+    return False
 
 
 def _forget_wanted() -> None:

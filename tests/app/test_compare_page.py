@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from acenode_app import first_comparison, labels
 from acenode_app.services import Services
 from catalogue_entries import entry
 from conftest import RunFolder
+from streamlit.elements.lib import policies
 from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 
@@ -125,6 +127,27 @@ def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolde
     assert no_exception(app).selectbox(key="base").value.startswith("ODE-Net")  # it returns with its runs
     groups = app.dataframe[1].value["Group"]
     assert any(group.startswith("ODE-Net") and group.endswith("(baseline)") for group in groups)
+
+
+def test_the_box_of_the_baseline_is_set_without_a_default(page: Page, services: Services,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streamlit warns of a widget with a default whose value is set as well."""
+    monkeypatch.setattr(policies, "_shown_default_value_warning", False)
+    for experiment in ("oscillators", "mnist"):
+        for method in ("ace", "no-attention" if experiment == "oscillators" else "odenet"):
+            for seed in range(2):
+                made = experiments.get(experiment)
+                run = services.store.create(made.configure(method, seed=seed), {"params": 1})
+                write_json(run.path / "result.json", {"test": {made.metric.name: 0.5}, "metric": made.metric.name})
+                run.set_state("finished")
+    app = no_exception(page("compare"))
+    before = app.selectbox(key="base").value
+    other = "oscillators" if before.startswith("ODE-Net") else "mnist"
+    app.multiselect(key="experiment").set_value([experiments.get(other).title]).run()
+    after = no_exception(app).selectbox(key="base")
+    assert after.value != before
+    assert after.options.index(after.value) > 0  # a default that Streamlit would warn of
+    assert not policies._shown_default_value_warning
 
 
 def test_named_variables_are_compared_with_the_method_without_attention(page: Page, services: Services) -> None:
