@@ -88,6 +88,7 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     unit = metric_format.of(metric, experiment.name)
     lower = "" if unit.higher_is_better else ", lower is better"
     lines = [f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation (seeds)"]
+    table = table[~_repeated(table)]
     full = (table["data"] == "full") & ~table["partial"].astype(bool)
     heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
     if full.any() or not len(table):
@@ -99,6 +100,13 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
             lines += [*([""] if len(lines) > 1 else []), f"{title}; not comparable with the paper:"]
             lines += _block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)
     return "\n".join(lines)
+
+
+def _repeated(table: pd.DataFrame) -> pd.Series:
+    """Return which rows have no run, while runs of the same method stand beside the same value of the paper."""
+    shown = ["data", "partial", "method", "paper", "params"]
+    keys = pd.Series(list(map(tuple, table[shown].itertuples(index=False))), index=table.index, dtype=object)
+    return (table["n"] == 0) & keys.isin(keys[(table["n"] > 0) & table["paper"].notna()])
 
 
 def _block(rows: pd.DataFrame, heads: tuple[str, ...], with_paper: bool, digits: int | None) -> list[str]:
