@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from acenode.cli.common import print_json, run_store
 from acenode.cli.progress import brief
 from acenode.errors import UserError
+
+COMMIT = re.compile(r"\b([0-9a-f]{7})[0-9a-f]{1,33}\b")  # in `list`, seven digits are shown
 
 if TYPE_CHECKING:
     from acenode.results.study_table import StudyReport
@@ -53,7 +56,8 @@ def list_runs(options: Namespace) -> int:
         changed = " ".join(f"{k}={v}" for k, v in x["changed"].items() if k != "sample")
         if "recorded" in x:
             when = time.strftime("%Y-%m-%d", time.localtime(x["created"]))
-            changed += f"  ({', '.join(filter(None, (x['device'], when, x['code'])))})"
+            code = COMMIT.sub(r"\1", x["code"])
+            changed += f"  ({', '.join(filter(None, (x['device'], when, code)))})"
         state = "recorded" if "recorded" in x else x["state"]
         written.append(f"{x['run']:<{width}}  {state:<11}  {data:<18}  {x['seed']:<6}  {value:<16}  {changed}"
                        .rstrip() + (f"  {x['error']}" if x["error"] else ""))
@@ -158,8 +162,20 @@ def export(options: Namespace) -> int:
 
         print(export_study(_study_report(store, options.run_id), options.to, options.out))
     else:
-        print(_export_run(store.open(options.run_id), options.to, options.out))
+        print(_export_run(_open(store, options.run_id), options.to, options.out))
     return 0
+
+
+def _open(store: RunStore, name: str) -> Run:
+    """Open a run where a study could have been named too."""
+    try:
+        return store.open(name)
+    except UserError as error:
+        none = f"there is no run {name!r} in {store.root}"
+        if not str(error).startswith(none):
+            raise
+        raise UserError(f"there is no run or study {name!r} in {store.root}: see `acenode list` and `acenode study "
+                        "list`") from None
 
 
 def _export_run(run: Run, to: str, out: Path | None) -> Path:
@@ -174,7 +190,7 @@ def _export_site(studies: list[str], runs: list[str], store: RunStore, out: Path
     from acenode.export import site
 
     place = out or Path("site")
-    found = [store.open(name) for name in runs]
+    found = [_open(store, name) for name in runs]
     try:
         return site.write([_study_report(store, name) for name in studies], found, place)
     except OSError as error:

@@ -56,6 +56,8 @@ def _start(options: Namespace, store: StudyStore) -> Study:
         from acenode.results.study_presets import preset
 
         return preset(options.experiment, options.preset, options.data or "sample")
+    if not options.group and not options.vary:
+        raise UserError("say what the study compares: --preset KIND, --vary KEY=VALUE,VALUE, or --group twice or more")
     groups = (*(_group(text) for text in options.group), *_varied(options))
     return Study(options.name, options.experiment, groups, data=options.data or "sample")
 

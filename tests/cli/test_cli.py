@@ -244,3 +244,16 @@ def test_the_line_per_epoch_names_the_metric(capsys: pytest.CaptureFixture[str])
         bar.show({"phase": "training", "progress": 0.5, "epoch": 1, "epochs": 2, "seconds": 1.0, "seconds_left": 1.0,
                   "best": 0.9463, "metric": "mse", "validation": 0.9463})
     assert "epoch 1/2: validation mse 0.9463, 1.0 s, 1 s left" in capsys.readouterr().err
+
+
+def test_the_list_shortens_commits(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path / "paper"))
+    config = experiments.get("mnist").configure("ace", "full")
+    for commit in ("7d29d0d61fda62f94bd1150f325cc2b29145e8a2", "0ae329b"):
+        RunStore(tmp_path / "paper").create(config, {"params": 1, "environment": {
+            "commit": commit, "versions": {"acenode": "0.1.0"}}})
+    assert main(["list"]) == 0
+    shown = capsys.readouterr().out
+    assert "0.1.0 7d29d0d)" in shown
+    assert "0.1.0 0ae329b)" in shown

@@ -117,3 +117,15 @@ def test_mistakes_are_one_line(arguments: list[str], message: str, capsys: pytes
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_study_without_groups_says_how_to_give_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "new", "y", "mnist"]) == 2
+    said = capsys.readouterr().err
+    assert all(option in said for option in ("--preset", "--vary", "--group"))
+
+
+def test_exporting_an_unknown_name_speaks_of_runs_and_studies(capsys: pytest.CaptureFixture[str]) -> None:
+    for to in ("tex", "site"):
+        assert main(["export", "nosuch", "--to", to]) == 2
+        assert "there is no run or study 'nosuch'" in capsys.readouterr().err
