@@ -194,7 +194,8 @@ class Correlation(nn.Module):
             UserError: h does not have the shape that the module was made for.
         """
         if h.dim() <= len(self.shape) or h.shape[-len(self.shape):] != self.shape:
-            raise UserError(f"Correlation was made for a batch of {self.shape}, not for {tuple(h.shape)}")
+            wanted = ", ".join(["B", *map(str, self.shape)])
+            raise UserError(f"Correlation needs a batch of samples, h of ({wanted}), not {tuple(h.shape)}")
         flat = h.detach().flatten(h.dim() - len(self.shape))  # (..., B, d)
         if not self.training:
             a = self._average_at(t, flat.shape[:-1]).to(h)

@@ -116,8 +116,10 @@ class _ODELayer(nn.Module):
     def _checked(self, h0: Tensor) -> Iterator[None]:
         """Raise a UserError for an h(0) that no f can take, or that failed because of its precision."""
         if not isinstance(h0, Tensor) or not h0.is_floating_point():
-            given = h0.dtype if isinstance(h0, Tensor) else type(h0).__name__
-            raise UserError(f"h(0) is a floating-point tensor, not {given}: convert it, such as by h.float()")
+            given, how = ((h0.dtype, "h.float()") if isinstance(h0, Tensor) else
+                          (f"{type(h0).__module__}.{type(h0).__name__}".removeprefix("builtins."),
+                           "torch.as_tensor(h, dtype=torch.float32)"))
+            raise UserError(f"h(0) is a floating-point tensor, not {given}: convert it, such as by {how}")
         if not h0.numel():
             raise UserError(f"h(0) is empty, {tuple(h0.shape)}: give the layer at least one sample")
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from acenode import ACENODE, NODE, Dense, Solver, UserError
+from acenode import ACENODE, NODE, Correlation, Dense, Solver, UserError
 
 
 class Rate(nn.Module):
@@ -25,7 +26,8 @@ def layers() -> list[nn.Module]:
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("h0", "message"), [
     (torch.ones(4, 3, dtype=torch.int64), r"floating-point tensor, not torch.int64: convert it, such as by h.float"),
-    ([[1.0, 2.0, 3.0]], "floating-point tensor, not list"),
+    ([[1.0, 2.0, 3.0]], r"floating-point tensor, not list: convert it, such as by torch.as_tensor\(h, dtype="),
+    (np.ones((4, 3)), r"floating-point tensor, not numpy.ndarray: convert it, such as by torch.as_tensor\(h, dtype="),
     (torch.ones(0, 3), r"h\(0\) is empty, \(0, 3\): give the layer at least one sample"),
     (torch.ones(4, 3, dtype=torch.float64), "is torch.float64 and the layer's parameters are torch.float32: convert"),
 ])
@@ -61,3 +63,19 @@ def test_a_scalar_parameter_of_another_precision_is_no_error() -> None:
             return -self.k * h
 
     assert NODE(Decay())(torch.ones(4, 3)).h.dtype == torch.float32
+
+
+def test_a_start_without_a_batch_is_told_the_shape_it_needs() -> None:
+    with pytest.raises(UserError, match=r"needs a batch of samples, h of \(B, 3\), not \(3,\)"):
+        ACENODE(Rate(3), Rate(3, 3), Correlation((3,)))(torch.ones(3))
+
+
+@pytest.mark.parametrize(("times", "span", "message"), [
+    (torch.zeros(3, 2), (0.0, 1.0), r"each of 4 samples needs a row of times, \(4, T\), not \(3, 2\)"),
+    (torch.zeros(4, 2), (1.0, 0.0), "the span must go forward in time, not from 1 to 0"),
+    (torch.zeros(4, 2, requires_grad=True), (0.0, 1.0), "respect to the times: detach them"),
+])
+def test_wrong_times_name_no_inner_function(times: Tensor, span: tuple[float, float], message: str) -> None:
+    for layer in layers():
+        with pytest.raises(UserError, match=message):
+            layer.train().at(torch.ones(4, 3), times, span)  # type: ignore[operator]

@@ -61,9 +61,10 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
     y, cost = checked_state(state), Evaluations()
     start, end = (float(t) for t in span)
     if not start < end:
-        raise UserError(f"solve_at goes forward in time, not from {start:g} to {end:g}")
+        raise UserError(f"the span must go forward in time, not from {start:g} to {end:g}")
     if times.shape[:1] != y[0].shape[:1] or times.dim() != 2:
-        raise UserError(f"solve_at needs a row of times for each of {y[0].shape[0]} samples, not {tuple(times.shape)}")
+        raise UserError(f"each of {y[0].shape[0]} samples needs a row of times, ({y[0].shape[0]}, T), not "
+                        f"{tuple(times.shape)}")
     with transforms_explained(solver):
         _check_within(times, start, end)
         if per_sample and solver.steps_per_sample:
@@ -106,7 +107,7 @@ def interpolate_between(grid: Sequence[float], h: Tensor, slopes: Tensor, times:
 def _check_within(times: Tensor, start: float, end: float) -> None:
     """Raise a UserError for times outside the span, where the solution is not known, and for times with a gradient."""
     if times.requires_grad:
-        raise UserError("solve_at does not differentiate with respect to its times: detach them")
+        raise UserError("h cannot be differentiated with respect to the times: detach them")
     if not times.numel():
         return
     first, last = torch.stack(torch.aminmax(times)).tolist()
