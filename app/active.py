@@ -41,7 +41,25 @@ def load_words(device: DeviceState) -> str:
 
 
 def _names(entries: list[Entry]) -> dict[str, str]:
-    """Name runs by experiment, method, settings and seed; what differs between them comes first."""
+    """Name runs of a study by their group there, others by experiment, method, settings and seed; what differs between
+    these comes first."""
+    if not entries:
+        return {}
+    of_study = _study_names(entries)
+    return {entry.id: f"{of_study[entry.id]} · {experiment_title(entry.experiment)}" for entry in entries
+            if entry.id in of_study} | _other_names([entry for entry in entries if entry.id not in of_study])
+
+
+def _study_names(entries: list[Entry]) -> dict[str, str]:
+    """Return the names of runs in their study, once torch is loaded."""
+    if not services().launcher_ready:
+        return {}
+    from . import study_run_names
+
+    return study_run_names.names(entries, services().store)
+
+
+def _other_names(entries: list[Entry]) -> dict[str, str]:
     settings = _settings(entries)
     parts = {entry.id: (experiment_title(entry.experiment), method_title(entry.experiment, entry.method),
                         settings.get(entry.id, ""), f"seed {entry.seed}") for entry in entries}

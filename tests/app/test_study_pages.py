@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from acenode_app import estimates, study_list, study_live, study_site
+from acenode_app import active, estimates, study_list, study_live, study_site
 from acenode_app.services import Services
 from export_runs import metrics, result, snapshot
 from streamlit.testing.v1 import AppTest
@@ -158,6 +158,18 @@ def test_an_undecided_study_names_both_groups_first(page: Page, services: Servic
     assert ":gray-badge[undecided] Evolving against no attention: cannot be told with 1 seed" in text
     assert ":gray-badge[undecided] Evolving against fixed attention: cannot be told with 1 seed" in text
     assert "; epochs: 3, how attention starts: conv in all groups" in text
+
+
+def test_the_sidebar_names_runs_of_a_study_by_their_group(services: Services, study: Study) -> None:
+    runs = [one(study, 1, 1, None), one(study, 0, 2, None)]
+    other = replace(runs[0], id="other", config=runs[0].config | {"batch_size": 7})
+    assert services.launcher.device_states()  # torch is loaded
+    assert active._names([*runs, other])["run-1-1"] == "fixed attention, seed 1 · MNIST"
+    assert active._names(runs[1:]) == {"run-0-2": "evolving attention, seed 2 · MNIST"}
+    assert active._names([other])["other"].startswith("MNIST · ACE-ODE-Net · ")
+    StudyStore(services.store).delete(study.name)
+    assert "MNIST · ACE-ODE-Net" in active._names(runs[:1])["run-1-1"]
+    assert active._names([]) == {}
 
 
 def test_the_commands_of_a_study_work_in_the_terminal(page: Page, study: Study,
