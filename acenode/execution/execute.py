@@ -214,9 +214,10 @@ def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer:
                   config: Config, at_end: contextlib.ExitStack, seat: Seat | None) -> Trainer:
     """Return a trainer with the engine of the run, and record in config.json which engine that is."""
     recipe = task.recipe()
-    chosen = None if seat is None else take_seat(seat, task, device, backend)
+    iterations = task.iterations * recipe.epochs
+    chosen = None if seat is None else take_seat(seat, task, device, backend, iterations)
     if chosen is None:
-        chosen = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs)
+        chosen = choose_engine(task, device, config.get("engine"), backend, iterations)
     listener.fallback = chosen.fallback
     if chosen.engine is not None:
         at_end.callback(chosen.engine.close)

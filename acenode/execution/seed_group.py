@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -21,7 +21,10 @@ from acenode.ode.options import Solver
 from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask, Task
 
-ON_A_GPU = "on a GPU each seed has recorded CUDA graphs of its own"
+if TYPE_CHECKING:  # type checking only: a run with engine=reference imports no accelerated code
+    from acenode.accelerate.many_seeds.graph_pass import GraphLane
+
+ON_A_GPU = "queued runs on a GPU have recorded CUDA graphs of their own"
 NOT_PIECEWISE = "this model is not an encoder, an ODE layer and a read-out"
 NO_LAYER = "this method has no ODE layer between an encoder and a read-out"
 OTHER_STEPS = "it needs our own Runge–Kutta steps with gradient=backprop"
@@ -33,10 +36,12 @@ def unstackable_reason(task: Task, device: torch.device) -> str | None:
     """Return why seeds of a task cannot be trained as one computation, or None if they can."""
     layer: Any = getattr(task, "layer", None)
     solver = getattr(layer, "solver", None)
-    if device.type != "cpu":
-        return ON_A_GPU
     if not isinstance(task, PiecewiseTask):
         return NOT_PIECEWISE
+    if device.type != "cpu":
+        from acenode.accelerate.cuda_graph.engine import unsupported_reason
+
+        return unsupported_reason(task, device)
     if not hasattr(layer, "system") or not isinstance(solver, Solver):
         return NO_LAYER
     if not solver.native or solver.gradient != "backprop":
@@ -49,7 +54,8 @@ def unstackable_reason(task: Task, device: torch.device) -> str | None:
 class Passes(Protocol):
     """Does a pass of several seeds at once."""
 
-    def run(self, specs: Sequence[PassSpec], batches: Sequence[tuple[Tensor, ...]]) -> list[PassResult]: ...
+    def run(self, specs: Sequence[PassSpec],
+            batches: Sequence[tuple[Tensor, ...]]) -> Sequence[PassResult | SolveError | None]: ...
 
 
 MakePasses = Callable[[Sequence[PiecewiseTask], Backend], Passes | None]
@@ -101,7 +107,7 @@ class SeedGroup:
     def answer(self, seats: Sequence[Seat]) -> None:
         """Do the passes that the seats have asked for; an answer of None is a pass that the run does alone."""
         requests = [seat.request for seat in seats]
-        results: Sequence[PassResult | None] = [None] * len(seats)
+        results: Sequence[PassResult | SolveError | None] = [None] * len(seats)
         if all(r is not None and requests[0] is not None and requests[0].fits(r) for r in requests):
             try:
                 results = self._run([r for r in requests if r is not None], seats)
@@ -112,14 +118,23 @@ class SeedGroup:
         for seat, result in zip(seats, results, strict=True):
             seat.result, seat.request = result, None
 
-    def _run(self, requests: Sequence[_PassRequest], seats: Sequence[Seat]) -> Sequence[PassResult | None]:
+    def _run(self, requests: Sequence[_PassRequest],
+             seats: Sequence[Seat]) -> Sequence[PassResult | SolveError | None]:
         if not self.made:
-            self.passes = self.make([seat.task for seat in seats if seat.task is not None], seats[0].backend)
+            self.passes = self._make(seats)
             self.made = True
         if self.passes is None:
             self.disable(NO_KERNEL)
             return [None] * len(seats)
         return self.passes.run([r.spec for r in requests], [r.batch for r in requests])
+
+    def _make(self, seats: Sequence[Seat]) -> Passes | None:
+        lanes = [seat.lane for seat in seats if seat.lane is not None]
+        if len(lanes) < len(seats):
+            return self.make([seat.task for seat in seats if seat.task is not None], seats[0].backend)
+        from acenode.accelerate.many_seeds.graph_pass import GraphPasses
+
+        return GraphPasses(lanes)
 
     def disable(self, reason: str) -> None:
         self.disabled = True
@@ -138,22 +153,32 @@ class Seat:
         self.group, self.open = group, True
         self.task: PiecewiseTask | None = None
         self.backend = ACCELERATED
+        self.lane: GraphLane | None = None
         self.request: _PassRequest | None = None
-        self.result: PassResult | None = None
+        self.result: PassResult | SolveError | None = None
         self.on_fallback: Callable[[str], None] = lambda line: None
 
-    def take(self, task: PiecewiseTask, backend: Backend) -> Seat:
-        """Take part with a task whose parameters are on the device."""
-        self.task, self.backend = task, backend
+    def take(self, task: PiecewiseTask, backend: Backend, lane: GraphLane | None = None) -> Seat:
+        """Take part with a task whose parameters are on the device; on a GPU with an engine and a stream of its own."""
+        self.task, self.backend, self.lane = task, backend, lane
+        if lane is not None:
+            lane.engine.on_fallback = lambda line: self.on_fallback(line)
         return self
 
     def run(self, spec: PassSpec, batch: Any) -> PassResult | None:
-        """Do a pass together with the other runs; return None if this run must do it alone."""
+        """Do a pass together with the other runs; return None if this run must do it without an engine."""
+        if self.group.disabled or not self.open:
+            return None if self.lane is None else self.lane.engine.run(spec, batch)
+        result = self._wait_for(_PassRequest(spec, batch))
+        if isinstance(result, SolveError):
+            raise result
+        return result
+
+    def _wait_for(self, request: _PassRequest) -> PassResult | SolveError | None:
+        """Return what the pass gives once all runs have asked for theirs; this thread may be the one that does them."""
         group = self.group
         with group.changed:
-            if group.disabled or not self.open:
-                return None
-            self.request, self.result = _PassRequest(spec, batch), None
+            self.request, self.result = request, None
             group.changed.notify_all()
             while self.request is not None:
                 seats = group.present()
@@ -171,6 +196,9 @@ class Seat:
                 self.open, self.task = False, None
                 self.group.forget()
                 self.group.changed.notify_all()
+            lane, self.lane = self.lane, None
+        if lane is not None:
+            lane.engine.close()
 
 
 def fallback_line(reason: str) -> str:

@@ -89,6 +89,11 @@ class GraphEngine:
 
     def run(self, spec: PassSpec, batch: Any) -> PassResult | None:
         """Do a pass; return None if it must be done without recordings."""
+        recorded = self.begin(spec, batch)
+        return None if recorded is None else self.end(recorded)
+
+    def begin(self, spec: PassSpec, batch: Any) -> Recording | None:
+        """Start a pass, which `end` finishes; return None if it must be done without recordings."""
         if self.disabled:
             return None
         recorded = self._recorded(spec, batch)
@@ -101,13 +106,18 @@ class GraphEngine:
         if rate != self.rate_now:
             self.rate.fill_(rate)
             self.rate_now = rate
+        recorded.begin(batch)
+        return recorded
+
+    def end(self, recorded: Recording) -> PassResult | None:
+        """Finish a pass; return None, with nothing changed, if it must be done without recordings."""
         try:
-            result = recorded.run(batch)
+            result = recorded.end()
         except RecordingError as reason:
             self._disable(str(reason))
             return None
         if result is None:
-            self._grow(spec.name, recorded.capacity)
+            self._grow(recorded.spec.name, recorded.capacity)
         return result
 
     def _grow(self, name: str, capacity: int) -> None:

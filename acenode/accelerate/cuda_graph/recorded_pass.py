@@ -47,6 +47,7 @@ class RecordedPass(Recording):
         self.capacity = capacity  # steps that are stored
         self.averages = running_averages(task.layer)
         self.graphs: dict[int, StageGraphs] = {}  # of the kept attempts, while the pass is recorded
+        self.before: list[Tensor] = []  # the buffers before the pass that runs
         super().__init__(task, spec, batch, recorder, rate, **options)
 
     @property
@@ -174,25 +175,30 @@ class RecordedPass(Recording):
 
     # Replaying ----------------------------------------------------------------------------------------------------
 
-    def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
-        """Do the pass on a batch.
-
-        Return None if the solve takes more steps than can be stored. In that case, and if RecordingError is raised,
-        nothing has changed.
-        """
-        before = [b.clone() for b in self.buffers]
+    def begin(self, batch: tuple[Tensor, ...]) -> None:
+        """Start the pass on a batch: as many attempts as the last solve needed, and the read-out after them."""
+        self.before = [b.clone() for b in self.buffers]
         self.load(batch)
         self.encode()
         for i in range(self.expected):
             self._replay_attempt(i)
-        status, attempts = self._read_out_and_status(), self.expected
+        self._begin_read_out()
+
+    def end(self) -> PassResult | None:
+        """Finish the pass.
+
+        Return None if the solve takes more steps than can be stored. In that case, and if RecordingError is raised,
+        nothing has changed.
+        """
+        status, attempts = self._status_of_read_out(), self.expected
         while status.status == RUNNING:
             self._replay_attempt(attempts)
-            status, attempts = self._read_out_and_status(), attempts + 1
+            self._begin_read_out()
+            status, attempts = self._status_of_read_out(), attempts + 1
         status.check(self.steps.span)
         out_of_order = self._averages_out_of_order(status)
         if out_of_order or status.status == STORE_FULL:
-            for b, value in zip(self.buffers, before, strict=True):
+            for b, value in zip(self.buffers, self.before, strict=True):
                 b.copy_(value)
             if out_of_order:
                 raise RecordingError(TOO_MANY_FOR_AVERAGES)
@@ -206,11 +212,13 @@ class RecordedPass(Recording):
     def _replay_attempt(self, number: int) -> None:
         (self.kept_attempts[number] if number < self.kept else self.attempt)()
 
-    def _read_out_and_status(self) -> SolveStatus:
-        """Replay the read-out and return the state of the solve; the device computes while the host waits."""
+    def _begin_read_out(self) -> None:
+        """Send the state of the solve to the host, and replay the read-out, which the device does meanwhile."""
         self.steps.control.send_to_host()
         self.recorder.mark()
         self.read_out()
+
+    def _status_of_read_out(self) -> SolveStatus:
         self.recorder.wait()
         return self.steps.control.read()
 

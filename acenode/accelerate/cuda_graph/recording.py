@@ -26,7 +26,7 @@ class Recording:
     """A pass recorded for batches of the shapes of the one it is made with.
 
     A kind of pass defines `allocate`, which makes the tensors that outlive a replay, `warm_up`, which does all of its
-    work once, `record`, `run` and `summary`.
+    work once, `record`, `begin`, `end` and `summary`.
     """
 
     capacity = 0  # steps that are stored, where a pass stores any
@@ -61,8 +61,12 @@ class Recording:
     def forget(self) -> None:
         """Drop what was needed for recording and is not for replaying."""
 
-    def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
-        """Do the pass on a batch; return None, with nothing changed, if it needs more room than was recorded."""
+    def begin(self, batch: tuple[Tensor, ...]) -> None:
+        """Start the pass on a batch without waiting for the device; `end` has to follow."""
+        raise NotImplementedError
+
+    def end(self) -> PassResult | None:
+        """Finish the pass; return None, with nothing changed, if it needs more room than was recorded."""
         raise NotImplementedError
 
     @property
@@ -133,6 +137,11 @@ class Recording:
         self.out = torch.stack([*self.values, *norms])
 
     # Replaying ----------------------------------------------------------------------------------------------------
+
+    def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
+        """Do the pass on a batch; return None, with nothing changed, if it needs more room than was recorded."""
+        self.begin(batch)
+        return self.end()
 
     def _optimiser_state(self) -> list[Tensor]:
         return [x for group in self.spec.groups for x in sgd_update.state_tensors(group.optimiser)]

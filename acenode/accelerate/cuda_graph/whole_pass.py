@@ -41,9 +41,11 @@ class WholePass(Recording):
         self.differentiate()
         self.update_parameters()
 
-    def run(self, batch: tuple[Tensor, ...]) -> PassResult:
+    def begin(self, batch: tuple[Tensor, ...]) -> None:
         self.load(batch)
         self.replay()
+
+    def end(self) -> PassResult:
         return self.result(self.evaluations())
 
 
