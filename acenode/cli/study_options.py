@@ -57,7 +57,8 @@ def _start(options: Namespace, store: StudyStore) -> Study:
 
         return preset(options.experiment, options.preset, options.data or "sample")
     if not options.group and not options.vary:
-        raise UserError("say what the study compares: --preset KIND, --vary KEY=VALUE,VALUE, or --group twice or more")
+        raise UserError("a study compares 2 to 20 groups, and there is none: use --preset KIND, --vary KEY=VALUE,VALUE "
+                        "or --group 'METHOD KEY=VALUE'")
     groups = (*(_group(text) for text in options.group), *_varied(options))
     return Study(options.name, options.experiment, groups, data=options.data or "sample")
 
