@@ -79,3 +79,15 @@ def test_wrong_times_name_no_inner_function(times: Tensor, span: tuple[float, fl
     for layer in layers():
         with pytest.raises(UserError, match=message):
             layer.train().at(torch.ones(4, 3), times, span)  # type: ignore[operator]
+
+
+def test_wrong_times_of_samples_solved_alone_name_the_whole_batch() -> None:
+    class Clock(nn.Module):
+        def forward(self, h: Tensor, t: Tensor) -> Tensor:
+            return -h * float(t)
+
+    layer = NODE(Clock()).eval()
+    with pytest.warns(UserWarning, match="alone"):
+        layer.at(torch.ones(4, 3), torch.zeros(4, 2))
+    with pytest.raises(UserError, match=r"each of 4 samples needs .*, not \(3, 2\)"):
+        layer.at(torch.ones(4, 3), torch.zeros(3, 2))

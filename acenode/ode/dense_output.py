@@ -62,9 +62,7 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
     start, end = (float(t) for t in span)
     if not start < end:
         raise UserError(f"the span must go forward in time, not from {start:g} to {end:g}")
-    if times.shape[:1] != y[0].shape[:1] or times.dim() != 2:
-        raise UserError(f"each of {y[0].shape[0]} samples needs a row of times, ({y[0].shape[0]}, T), not "
-                        f"{tuple(times.shape)}")
+    check_rows(times, y[0].shape[0])
     with transforms_explained(solver):
         _check_within(times, start, end)
         if per_sample and solver.steps_per_sample:
@@ -102,6 +100,12 @@ def interpolate_between(grid: Sequence[float], h: Tensor, slopes: Tensor, times:
         W[..., 1, :].scatter_(-1, index.unsqueeze(-1) + 1, (dt * square * (x - 1)).unsqueeze(-1))
     ends_of_steps = torch.cat((h, slopes)).flatten(2).transpose(0, 1)  # (B, 2 (N + 1), d)
     return torch.bmm(W.flatten(2).to(h.dtype), ends_of_steps).unflatten(-1, h.shape[2:])
+
+
+def check_rows(times: Tensor, samples: int) -> None:
+    """Raise a UserError if the times do not have a row for each sample."""
+    if times.dim() != 2 or len(times) != samples:
+        raise UserError(f"each of {samples} samples needs a row of times, ({samples}, T), not {tuple(times.shape)}")
 
 
 def _check_within(times: Tensor, start: float, end: float) -> None:

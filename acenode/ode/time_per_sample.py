@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from acenode.ode.dense_output import SampledSolution, solve_at
+from acenode.ode.dense_output import SampledSolution, check_rows, solve_at
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, VectorField
 from acenode.ode.solve import Solution, solve
@@ -88,6 +88,7 @@ def solve_each(field: VectorField, state: State, t: Tensor | Sequence[float], so
 def solve_at_each(field: VectorField, state: State, span: tuple[float, float], times: Tensor,
                   solver: Solver) -> SampledSolution:
     """Solve every sample alone at its own row of times (B, T); the evaluations of all samples are added up."""
+    check_rows(times, state[0].shape[0])
     found = [solve_at(field, tuple(b[i:i + 1] for b in state), span, times[i:i + 1], solver)
              for i in range(len(state[0]))]
     end = tuple(torch.cat(block) for block in zip(*(s.end for s in found), strict=True))
