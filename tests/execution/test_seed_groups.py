@@ -105,7 +105,8 @@ def test_the_settings_tell_what_the_model_tells(method: str, given: dict[str, An
 
 
 def test_other_models_and_devices_train_by_themselves() -> None:
-    assert separate_reason(configure("ace", 0), "cuda:0") == "queued runs on a GPU have recorded CUDA graphs of their own"
+    on_gpu = separate_reason(configure("ace", 0), "cuda:0")
+    assert on_gpu == "queued runs on a GPU have recorded CUDA graphs of their own"
     for experiment, method in (("physionet", "ace"), ("ushcn", "ace")):
         config = experiments.get(experiment).configure(method)
         assert separate_reason(config, "cpu") == "this model is not an encoder, an ODE layer and a read-out"

@@ -79,12 +79,18 @@ def test_numbers_are_those_of_a_seed_alone_to_the_last_digit(method: str, given:
 
 def test_all_seeds_are_started_before_one_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    for name in ("begin", "end"):
-        def noted(self: RecordedPass, *args: Any, name: str = name, plain: Any = getattr(RecordedPass, name)) -> Any:
+
+    def note(name: str) -> None:
+        plain = getattr(RecordedPass, name)
+
+        def noted(self: RecordedPass, *args: Any) -> Any:
             order.append(name)
             return plain(self, *args)
 
         monkeypatch.setattr(RecordedPass, name, noted)
+
+    note("begin")
+    note("end")
     train_together(quick_trainers("odenet"), 2)
     assert order == 2 * (3 * ["begin"] + 3 * ["end"])
 
