@@ -67,7 +67,7 @@ def test_a_card_sets_measured_values_beside_the_printed_ones(partial: bool, tmp_
     card = recorded_results._card(CELLS["mnist/ace/accuracy"], entries)
     assert "99.52 ± 0.03" in card
     assert "99.40" in card
-    assert "ODE-Net: 1 seed, 40 epochs; ACE-ODE-Net: 2 seeds, 40 epochs" in card
+    assert "ODE-Net: 1 seed, 40 of 160 epochs; ACE-ODE-Net: 2 seeds, 40 of 160 epochs" in card
     assert 'href="paper?cell=mnist%2Face%2Faccuracy"' in card
     assert ("99.68 ± 0.03" in card) == (not partial)  # never beside a value on a part of the data
     assert ("part of the data" in card) == partial
