@@ -60,7 +60,7 @@ def test_texts_of_a_cell() -> None:
     assert cell_text.printed(cell) == "99.68 ± 0.03"
     assert cell_text.ours(cell, measured) == "99.55 ± 0.07"
     assert cell_text.difference(cell, measured) == "−0.13"
-    assert cell_text.repeats(measured) == "2 seeds, 40 epochs"
+    assert cell_text.repeats(measured) == "2 seeds, 40 of 160 epochs"
     assert cell_text.mark(measured) == "▼ worse"
     sized = dataclasses.replace(measured, entries=(dataclasses.replace(measured.entries[0], params=283_338),))
     assert (cell.printed.params, cell_text.params(cell, sized)) == ("0.28M", "0.28M")
