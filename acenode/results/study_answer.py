@@ -141,8 +141,8 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
     only = f", as further seeds of the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
-    words = f"about {more} more" if more is not None and more <= MANY else \
-        f"more than {MANY} more" + ("" if only else f" {word(MANY)}")
+    many = f"more than {MANY} more" + ("" if only else f" {word(MANY)}")
+    words = many if more is None or more > MANY else f"about {more} more"
     text = f"{unknown}: {words} would be needed{only} ({size}, {range_text})"
     return Comparison(name, "unknown", n, difference, interval, more, text)
 

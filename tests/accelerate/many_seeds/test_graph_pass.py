@@ -5,14 +5,13 @@ The passes run on a processor here, with a recorder that does the work at once.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 import torch
 from eager_recorder import ImmediateRecorder
 from problems import hasten
-from seed_groups import Record, digit_trainer, iterate
+from seed_groups import Record, digit_trainer, iterate, iterate_together
 
 from acenode import SolveError
 from acenode.accelerate.cuda_graph.engine import GraphEngine
@@ -38,24 +37,7 @@ def quick_trainers(method: str, **given: Any) -> list[Trainer]:
 
 
 def train_together(trainers: list[Trainer], count: int) -> tuple[SeedGroup, dict[int, list[Record] | Exception]]:
-    group, found = SeedGroup(len(trainers)), dict[int, list[Record] | Exception]()
-
-    def work(index: int) -> None:
-        trainer, seat = trainers[index], group.seats[index]
-        try:
-            trainer.engine = seat.take(trainer.task, Backend(), GraphLane(engine_of(trainer), None))  # type: ignore[arg-type]
-            found[index] = iterate(trainer, count)
-        except Exception as error:
-            found[index] = error
-        finally:
-            seat.close()
-
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(trainers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return group, found
+    return iterate_together(trainers, [count] * len(trainers), lane=lambda trainer: GraphLane(engine_of(trainer), None))
 
 
 def train_alone(trainer: Trainer, count: int) -> list[Record]:
