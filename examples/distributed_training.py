@@ -6,8 +6,8 @@ Each phase of Algorithm 1 trains a part of the parameters, so `find_unused_param
 processes of one machine share the CPU (gloo); with a GPU each, use nccl and move model and batches to its device.
 """
 
-import os
-import socket
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 import torch.distributed as dist
@@ -38,9 +38,8 @@ class Shared(LinearSystem):
         return super().loss((batch[0][own], batch[1][own]), detach_attention=detach_attention)
 
 
-def train(rank: int, port: int) -> None:
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    dist.init_process_group("gloo", rank=rank, world_size=PROCESSES)
+def train(rank: int, meeting: Path) -> None:
+    dist.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=PROCESSES)
     task = Shared(rank)
     recipe = Recipe(epochs=2, learning_rate=0.02, penalty_weight=1e-3,
                     optimiser=lambda parameters, rate, is_attention: torch.optim.Adam(parameters, lr=rate))
@@ -53,14 +52,13 @@ def train(rank: int, port: int) -> None:
         same = all(torch.equal(x, everyone[0]) for x in everyone)
         after = task.evaluate("test")["mse"]
         print(f"mean squared error: {before:.3f} before, {after:.3f} after; same parameters everywhere: {same}")
+    dist.barrier()  # nobody leaves while another still reads
     dist.destroy_process_group()
 
 
 def main() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(train, args=(port,), nprocs=PROCESSES)
+    with TemporaryDirectory() as folder:
+        mp.spawn(train, args=(Path(folder) / "meeting",), nprocs=PROCESSES)  # a file by which they find each other
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class Served:
 @contextmanager
 def server(root: Path, port: int | None = None, options: Sequence[str] = (), **environment: str) -> Iterator[Served]:
     """Run the app on a folder of runs, on a free port unless one is given; terminate it at the end."""
-    port = port or _free_port()
+    port = port or free_port()
     command = [sys.executable, "-m", "acenode.cli", "app", "--headless", "--no-token", "--port", str(port),
                *options, "--runs", str(root)]
     log = open(Path(root).parent / f"server-{port}.log", "ab")  # noqa: SIM115 - the process writes to it
@@ -90,10 +91,13 @@ def _wait(served: Served) -> None:
     raise UserError("the app's server does not answer")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_port() -> int:
+    """Return a port at which nobody listens, below those that outgoing connections get, so that it stays free."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from acenode.bench.browser import free_port
 from acenode.cli import programs
 from acenode.cli.parser import make_parser
 from acenode.errors import UserError
@@ -101,9 +101,7 @@ class Lab:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start the lab as on a server with a GPU, with the network blocked and a program in place of the browser."""
     folder = tmp_path_factory.mktemp("lab")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found = Lab(probe.getsockname()[1], folder)
+    found = Lab(free_port(), folder)
     browser = folder / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {folder}/part && mv {folder}/part {folder}/opened\n')
     browser.chmod(0o755)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from acenode_app.services import UNGUARDED
 
-from acenode.bench.browser import Served, launch, server
+from acenode.bench.browser import Served, free_port, launch, server
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.long
@@ -163,9 +163,7 @@ def test_the_token_page_opens_the_page_that_was_asked_for(mapped: Any, printed: 
 
 @pytest.mark.parametrize("script", ["app/main.py", "pages/runs.py"])
 def test_a_server_without_the_checks_shows_nothing(mapped: Any, tmp_path: Path, script: str) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "streamlit", "run", str(ROOT / script), "--server.headless=true",
                                 f"--server.port={port}"], cwd=ROOT, stdout=subprocess.DEVNULL,
                                env={**os.environ, "ACENODE_RUNS": str(tmp_path)})

@@ -53,13 +53,19 @@ def open_quietly(tab: Tab, path: str) -> None:
 def violations(tab: Tab, path: str, options: dict[str, Any]) -> list[str]:
     """Return the serious and critical violations of a page, and headings that skip a level.
 
-    Streamlit draws what is out of date in pale colours and fades it back: contrast is measured when that is over.
+    Streamlit draws what is out of date in pale colours and fades it back: contrast is measured when that is over, and
+    what is found must still be there a moment later, since a part of the page may begin to be drawn while axe looks.
     """
-    tab.until(STILL)
-    tab.page.evaluate(AXE)
-    found = tab.page.evaluate(FIND, options)
-    return [f"{path or 'home'}: {' | '.join(map(str, parts))}" for parts in found
-            if parts[0] in SERIOUS or parts[1] == "heading-order"]
+    found: list[str] = []
+    for _ in range(3):
+        tab.until(STILL)
+        tab.page.evaluate(AXE)
+        found = [f"{path or 'home'}: {' | '.join(map(str, parts))}" for parts in tab.page.evaluate(FIND, options)
+                 if parts[0] in SERIOUS or parts[1] == "heading-order"]
+        if not found:
+            break
+        tab.page.wait_for_timeout(1500)
+    return found
 
 
 def check(tab: Tab, pages: list[str]) -> None:

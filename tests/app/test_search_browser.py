@@ -40,9 +40,9 @@ MIDDLE = "(e => e.getBoundingClientRect().top + e.getBoundingClientRect().height
 
 def test_the_link_to_the_form_is_beside_the_choice(chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served).open("searches")
-    tab.page.get_by_text("Choose the settings").wait_for()
-    choice, link = (tab.evaluate(f"{MIDDLE}(document.querySelector('.st-key-search-new {part}'))")
-                    for part in ("[role=group]", "a"))
+    parts = [f"document.querySelector('.st-key-search-new {part}')" for part in ("[role=group]", "a")]
+    tab.until(f"{parts[0]} && {parts[1]} && {QUIET}")
+    choice, link = (tab.evaluate(f"{MIDDLE}({part})") for part in parts)
     assert abs(choice - link) < 2
     tab.close()
 

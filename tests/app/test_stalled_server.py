@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from typing import Any
 
 import pytest
 from conftest import RunFolder
+
+from acenode.bench.browser import free_port
 
 SERVER = """
 import os, sys, threading
@@ -44,9 +45,7 @@ def test_pipes_and_a_stalled_mount_do_not_hold_up_the_server(run_folder: RunFold
         place.unlink(missing_ok=True)
         os.mkfifo(place)
     shutil.move(stalled.path, stalled.path.with_name("mnist-stalled"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with open(tmp_path / "output", "wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", SERVER, "mnist-stalled", "--headless", "--no-token", f"--port={port}",

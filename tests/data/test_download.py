@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acenode import files
+from acenode.bench.browser import free_port
 from acenode.data.download import CHUNK, fetch
 from acenode.errors import UserError
 
@@ -25,9 +26,7 @@ def target(tmp_path):
 @pytest.fixture
 def refused():
     """Return an address at which no server listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/file.bin"
+    return f"http://127.0.0.1:{free_port()}/file.bin"
 
 
 def fails(urls, target, **options):
