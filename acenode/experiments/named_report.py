@@ -68,19 +68,21 @@ def report(model: NamedModel, data: ScaledSet, errors: SquaredErrors, correlatio
     """Return what pages and reports show of the test part, by the keys of result.json."""
     source = data.source
     found: dict[str, Any] = {"variables": list(source.variables), "units": list(source.units)}
+    failed: dict[str, str] = {}  # references that cannot be computed, which must not cost a trained run its results
     if classified is not None:
         logits, labels = classified
         found |= confusion(logits.argmax(1), labels, source.classes)
         if len(source.classes) == 2:
             found |= record_curves(logits[:, 1] - logits[:, 0], labels.astype(float))
-        found["references"] = label_references(data)
+        found["references"] = label_references(data, failed)
     else:
-        references = value_references(data)
+        references = value_references(data, failed)
         found["references"] = {name: {"mse": r.mse} for name, r in references.items()}
         found["own_units"] = {"variables": list(source.variables), "units": list(source.units),
                               "rmse": {name: in_own_units(e, source.std)
                                        for name, e in {"model": errors, **references}.items()}}
         found["records"] = curves(model, data, device)
+    found["references"] |= {name: {"failure": reason} for name, reason in failed.items()}
     return found | coupling(model, data, correlation, device)
 
 

@@ -6,7 +6,7 @@ the last value that was observed before. Named variables: a regression too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -85,11 +85,18 @@ def _reported(grid: StudyGrid) -> tuple[TrivialReference, ...]:
         result = entry.run.result() if entry is not None and not grid.study.folds else None
         listed = (result or {}).get("references")
         if isinstance(listed, dict):
-            values = {name: own.get(grid.measure.name) for name, own in listed.items() if isinstance(own, dict)}
-            return tuple(TrivialReference(name, value) for name, value in values.items() if isinstance(value, float))
+            return tuple(_read(listed, grid.measure.name))
         if result is not None:
             return ()
     return ()
+
+
+def _read(listed: dict[str, Any], metric: str) -> Iterator[TrivialReference]:
+    for name, own in listed.items():
+        if isinstance(own, dict) and isinstance(own.get(metric), float):
+            yield TrivialReference(name, own[metric])
+        elif isinstance(own, dict) and isinstance(own.get("failure"), str):
+            yield TrivialReference(name, float("nan"), own["failure"])
 
 
 def references(config: Config, root: Path, metric: str) -> tuple[TrivialReference, ...]:

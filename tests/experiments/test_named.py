@@ -11,6 +11,7 @@ from acenode import experiments
 from acenode.data.examples import example
 from acenode.data.named_batches import ScaledSet
 from acenode.data.named_set import NamedSet, Record
+from acenode.experiments import named_references
 from acenode.experiments.named_references import LAST, MEAN, RIDGE, RIDGE_OWN, label_references, value_references
 from acenode.experiments.named_report import link_auroc
 from acenode.training.task import SilentListener
@@ -104,6 +105,18 @@ def test_references_of_parts_with_different_numbers_of_rows(task, sparse):
         found = value_references(data)
         assert np.isfinite([errors.mse for errors in found.values()]).all()
         assert task == "fill" or found[RIDGE].by_variable()[1] < 0.5  # b is a's past
+
+
+@pytest.mark.parametrize(("task", "name"), [("forecast", RIDGE), ("classify", "logistic regression")])
+def test_a_reference_that_fails_costs_a_run_nothing_else(task, name, imported, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("the regression has no solution")
+
+    monkeypatch.setattr(named_references, "_ridge" if task == "forecast" else "_logistic", fail)
+    found = make(imported(small_set(task)), "ace", tmp_path).report()
+    assert found["references"][name] == {"failure": "the regression has no solution"}
+    assert len(found["references"]) == (4 if task == "forecast" else 2)
+    assert "influence" in found
 
 
 def test_the_same_seed_gives_the_same_numbers(imported, tmp_path):

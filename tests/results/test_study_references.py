@@ -88,6 +88,9 @@ def test_references_that_a_run_reports_are_not_computed_again(tmp_path: Path) ->
     write_json(tmp_path / "result.json", {"test": {"mse": 0.3}, "references": reported})
     found = study_references(make_grid(study, [run]), tmp_path / "no data")
     assert found == (TrivialReference("ridge", 0.02), TrivialReference("mean", 0.5))
+    write_json(tmp_path / "result.json", {"test": {"mse": 0.3}, "references": {"ridge": {"failure": "no solution"}}})
+    (found,) = study_references(make_grid(study, [run]), tmp_path / "no data")
+    assert (found.name, found.failure) == ("ridge", "no solution")
 
 
 def test_the_auc_of_a_constant_score_needs_no_data() -> None:
