@@ -1,4 +1,6 @@
-"""`acenode bench gpu`: one training iteration of each model family with each engine, one run alone and five at once.
+"""`acenode bench gpu`: one training iteration of each model family with each engine, alone and beside others.
+
+Five runs at once are in threads of their own; eight seeds at once share their passes, where a family has that.
 
 An iteration assembles and transfers a batch, runs both phases of Algorithm 1 (one pass for methods without attention)
 and updates the parameters. All rows are measured in one process, one after another.
@@ -14,7 +16,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,11 +26,13 @@ from acenode.bench.gpu_table import render
 from acenode.bench.gpu_workloads import FAMILIES, Workload, convolution_precision, iterate, trainer_for
 from acenode.errors import UserError
 from acenode.execution.environment import describe
+from acenode.execution.seed_group import Seat, SeedGroup
 
-THREADS, WARM, GROUP = 5, 3, 5  # runs at once, warm-up iterations, and iterations per timing
+THREADS, SEEDS = 5, 8  # runs at once in threads of their own, and seeds of one configuration trained together
+WARM, GROUP = 3, 5  # warm-up iterations, and iterations per timing
 BUDGET = 3.0  # seconds of timing per row, at least one iteration
 SLOW = 1.0  # seconds per iteration above which five runs at once would take minutes
-MOST = 40  # iterations per run, with five runs at once
+MOST = 40  # iterations per run, with several runs at once
 
 Row = dict[str, Any]
 
@@ -57,7 +61,7 @@ def workloads_of(families: str) -> list[Workload]:
 
 def measure(workloads: list[Workload], device: torch.device, repeats: int, full: bool) -> dict[str, Any]:
     """Measure every row; an error is recorded in its row and the next row goes on."""
-    result = {"environment": describe(device), "threads": THREADS, "kernels": triton_runs(device)}
+    result = {"environment": describe(device), "threads": THREADS, "seeds": SEEDS, "kernels": triton_runs(device)}
     begun, rows = time.perf_counter(), list[Row]()
     for i, workload in enumerate(workloads, 1):
         after = f"after {time.perf_counter() - begun:.0f} s"
@@ -67,16 +71,19 @@ def measure(workloads: list[Workload], device: torch.device, repeats: int, full:
 
 
 def measure_row(workload: Workload, device: torch.device, repeats: int, full: bool) -> Row:
-    """Measure one workload, alone and, unless it is slow, with five runs at once."""
+    """Measure one workload, alone and, unless it is slow, beside other runs."""
     family, ours = workload.spec, workload.engine == workload.spec.engines[-1]
     row: Row = {"family": workload.family, "method": workload.method, "engine": workload.engine, "batch": family.batch,
                 "published": family.published.get(workload.method) if ours else None,
-                "target": family.targets.get(workload.method) if ours else None, "ms_in_threads": None, "error": None}
+                "target": family.targets.get(workload.method) if ours else None, "ms_in_threads": None,
+                "ms_of_seeds": None, "error": None}
     try:
         with convolution_precision(workload):
             row |= measure_alone(workload, device, repeats)
             if full or (workload.engine != "reference" and row["ms"] < 1e3 * SLOW):
-                row["ms_in_threads"] = measure_in_threads(workload, device, row["ms"] / 1e3)
+                row["ms_in_threads"] = measure_at_once(workload, device, row["ms"] / 1e3, [None] * THREADS)
+                if workload.engine == "graph":
+                    row["ms_of_seeds"] = measure_at_once(workload, device, row["ms"] / 1e3, SeedGroup(SEEDS).seats)
     except Exception as error:
         row["error"] = error_line(error)
     return row
@@ -143,18 +150,23 @@ def peak_memory(device: torch.device) -> Callable[[], float | None]:
     return lambda: (torch.cuda.max_memory_reserved() - held) / 1e6
 
 
-def measure_in_threads(workload: Workload, device: torch.device, seconds: float) -> float:
-    """Train five runs in threads; return their wall time divided by all their iterations, in milliseconds.
+def measure_at_once(workload: Workload, device: torch.device, seconds: float, seats: Sequence[Seat | None]) -> float:
+    """Train a run for each seat, in a thread each; return wall time divided by all their iterations, in milliseconds.
 
-    `seconds` is the time of an iteration of one run alone, which decides how many iterations are measured.
+    Args:
+        workload: what to train; the seeds are 0, 1, …
+        device: where.
+        seconds: the time of an iteration of one run alone, which decides how many iterations are measured.
+        seats: the places of the runs in a group of seeds; None for a run that does its passes alone.
     """
     gc.collect()
-    iterations = max(2, min(MOST, int(BUDGET / (THREADS * seconds))))
-    start, end, errors = threading.Barrier(THREADS + 1), threading.Barrier(THREADS + 1), list[Exception]()
+    runs = len(seats)
+    iterations = max(2, min(MOST, int(BUDGET / (runs * seconds))))
+    start, end, errors = threading.Barrier(runs + 1), threading.Barrier(runs + 1), list[Exception]()
 
-    def train(seed: int) -> None:
+    def train(seed: int, seat: Seat | None) -> None:
         try:
-            with trainer_for(workload, device, seed, []) as trainer:
+            with trainer_for(workload, device, seed, [], seat) as trainer:
                 iterate(trainer, WARM if WARM * seconds < BUDGET / 10 else 1)
                 start.wait()
                 iterate(trainer, iterations)
@@ -163,8 +175,11 @@ def measure_in_threads(workload: Workload, device: torch.device, seconds: float)
             errors.append(error)
             start.abort()
             end.abort()
+        finally:
+            if seat is not None:
+                seat.close()
 
-    threads = [threading.Thread(target=train, args=(seed,), daemon=True) for seed in range(THREADS)]
+    threads = [threading.Thread(target=train, args=each, daemon=True) for each in enumerate(seats)]
     for thread in threads:
         thread.start()
     begun = took = math.nan
@@ -178,5 +193,5 @@ def measure_in_threads(workload: Workload, device: torch.device, seconds: float)
     for thread in threads:
         thread.join()
     if errors:
-        raise UserError(f"one of {THREADS} runs: {error_line(errors[0])}")
-    return 1e3 * took / (THREADS * iterations)
+        raise UserError(f"one of {runs} runs: {error_line(errors[0])}")
+    return 1e3 * took / (runs * iterations)
