@@ -24,7 +24,7 @@ COLUMNS = ["Method", "Seed", "Created", "Experiment", "Test result", "Settings",
 DOWNLOADS = {"csv": ("CSV", "text/csv"), "md": ("Markdown", "text/markdown"), "tex": ("LaTeX", "text/plain")}
 WANTED = "base/wanted"  # session key of a chosen baseline that is not among the groups at present
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
-BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes", "No attention")  # without attention, one of each family
+BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes", "No attention")  # the hosts of ACE, one of each family
 
 
 def show() -> None:
@@ -139,8 +139,9 @@ def _forget_wanted() -> None:
 
 
 def _default_baseline(names: list[str]) -> str:
-    """Return the first group of a method without attention, or else the first group."""
-    return next((name for name in names if name.startswith(BASELINES)), names[0])
+    """Return the first group of a host method, or else of another without attention, or else the first group."""
+    others = (name for name in names if not name.startswith("ACE"))
+    return next((name for name in names if name.startswith(BASELINES)), next(others, names[0]))
 
 
 def _show_answer(found: ComparedGroups) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acenode_app import first_comparison, labels
+from acenode_app import compare, first_comparison, labels
 from acenode_app.services import Services
 from catalogue_entries import entry
 from conftest import RunFolder
@@ -110,6 +110,15 @@ def test_players_show_one_run_of_each_group_with_the_same_seed() -> None:
     ace = [entry("ace", seed=n) for n in (1, 3)]
     found = first_comparison.one_of_each([*host, *ace], {e.id: e.method for e in (*host, *ace)})
     assert [(e.method, e.seed) for e in found] == [("ace", 1), ("odenet", 1)]
+
+
+@pytest.mark.parametrize(("names", "expected"), [
+    (["ACE-ODE-Net", "Augmented-ODE-Net", "ODE-Net"], "ODE-Net"),
+    (["ACE-ODE-Net", "Augmented-ODE-Net"], "Augmented-ODE-Net"),
+    (["ACE-ODE-Net, fixed", "ACE-ODE-Net"], "ACE-ODE-Net, fixed"),
+])
+def test_ace_is_compared_with_something_else_where_it_can_be(names: list[str], expected: str) -> None:
+    assert compare._default_baseline(names) == expected
 
 
 # The page -----------------------------------------------------------------------------------------------------------
