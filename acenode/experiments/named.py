@@ -27,7 +27,7 @@ COMMON: dict[str, Any] = {
     "units": 64, "recognition": 32, "relative_to": "mean", "solver": "midpoint", "step_size": 0.05, "rtol": 1e-4,
     "atol": 1e-5, "max_steps": 10_000, "gradient": "backprop", "seminorm": False, "engine": "auto",
     "attention": "evolving", "coupling": "own", "initial": "correlation", "pull": 2.0, "schedule": "alternating",
-    "penalty": "l2", "penalty_weight": 1e-3, "detach_attention": False, "snapshots": 6,
+    "penalty": "l2", "penalty_weight": 1e-5, "detach_attention": False, "snapshots": 6,
 }
 CHOICES = {"initial": ("correlation", "learned")}
 

@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.special import softmax
+
+from acenode.runs.store import Run
 
 PAPER = Path(__file__).parents[2] / "runs" / "paper"
 
@@ -30,3 +34,12 @@ def test_every_recorded_forecast_is_better_than_the_mean(name):
 
 def test_liver_patients_are_told_apart_better_than_by_chance():
     assert all(r["test"]["auc"] > r["references"]["majority class"]["auc"] for r in results("liver-ace"))
+
+
+@pytest.mark.parametrize("name", ["oscillators", "predator-prey", "la-speeds", "ny-speeds", "liver", "air-quality"])
+def test_attention_between_named_variables_evolves(name):
+    """A penalty that is too large holds g at zero, and a(t) stays a(0)."""
+    for path in sorted(PAPER.glob(f"{name}-ace-2*")):
+        run = Run(path)
+        weights = softmax(run.snapshot(run.snapshots()[-1])["a"].astype(float), -1)  # (times, samples, V, V)
+        assert np.ptp(weights, axis=0).max() > 0.1
