@@ -93,9 +93,14 @@ def open_regular(path: Path) -> BinaryIO:
 def read_json(path: Path) -> Any:
     """Read a JSON file; raise a ValueError if it is too large, or not JSON as `parse_json` reads it."""
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > MAX_JSON:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_JSON:
             raise ValueError(f"it has more than {MAX_JSON // 1_000_000} MB")
-        return parse_json(file.read(MAX_JSON))
+        return parse_json(file.read(size))  # a buffer of MAX_JSON would take longer to reserve than to fill
+
+
+_ANY = json.JSONDecoder(parse_constant=float)  # json.loads makes a decoder at every call
+_ONLY_NUMBERS = json.JSONDecoder(parse_constant=lambda name: None)
 
 
 def parse_json(data: bytes, *, only_numbers: bool = False) -> Any:
@@ -104,7 +109,7 @@ def parse_json(data: bytes, *, only_numbers: bool = False) -> Any:
     With `only_numbers`, NaN and infinity become None; browsers cannot read them.
     """
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=(lambda name: None) if only_numbers else float)
+        value = (_ONLY_NUMBERS if only_numbers else _ANY).decode(data.decode("utf-8"))
         if b"\\ud" in data.lower():
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from acenode.errors import UserError
@@ -207,6 +208,19 @@ def known(key: str, among: Iterable[str] = SETTINGS, owner: str = "") -> str:
 
 def check(key: str, value: Any) -> Any:
     """Return the value in its setting's type; raise an error if it is out of bounds."""
+    try:
+        return _checked(key, value)
+    except TypeError:  # a list, for instance, which cannot be looked up
+        return _check(key, value)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _checked(key: str, value: Any) -> Any:
+    """As `check`: thousands of runs share most of their values."""
+    return _check(key, value)
+
+
+def _check(key: str, value: Any) -> Any:
     setting = KEYS[key]
     if setting.type is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -10,7 +10,7 @@ import pytest
 from acenode import UserError, experiments
 from acenode.config import KEYS, SETTINGS, Config, parse
 from acenode.config.groups import Settings
-from acenode.config.vocabulary import ARGUMENTS, DEPENDS
+from acenode.config.vocabulary import ARGUMENTS, DEPENDS, check
 
 MNIST = experiments.get("mnist")
 
@@ -63,6 +63,14 @@ def test_settings_a_method_does_not_use_are_absent() -> None:
 def test_contradictions_and_values_out_of_bounds_are_refused(method: str, given: dict, words: str) -> None:
     with pytest.raises(UserError, match=words):
         MNIST.configure(method, **given)
+
+
+def test_values_that_are_equal_but_of_another_type_are_refused_once_one_was_accepted() -> None:
+    assert check("epochs", 1) == 1
+    for value in (True, 1.0, [1]):
+        with pytest.raises(UserError, match="epochs must be"):
+            check("epochs", value)
+    assert type(check("learning_rate", 1)) is float
 
 
 @pytest.mark.parametrize(("key", "text", "value"), [
