@@ -3,6 +3,7 @@ import { checkbox } from "./curves_controls.js";
 import { CONFIG, layoutOf, tracesOf } from "./curves_figure.js";
 import { emptyReason, PANELS } from "./curves_panels.js";
 import { DrawScheduler } from "./curves_scheduler.js";
+import { Tail } from "./curves_tail.js";
 import { adoptStyles } from "./load_plotly.js";
 import { make, setTextOrHide } from "./theme.js";
 
@@ -37,8 +38,10 @@ export class Cards {
       this.scheduler.schedule();
     }, { rootMargin: "60px" });
     this.resizer = new ResizeObserver(() => {
-      for (const { plot } of this.panels.values()) {
-        if (plot._fullLayout && plot.clientWidth > 0 && Math.abs(plot._fullLayout.width - plot.clientWidth) > 1) this.Plotly.Plots.resize(plot);
+      for (const { plot, tail } of this.panels.values()) {
+        if (!plot._fullLayout || !plot.clientWidth || Math.abs(plot._fullLayout.width - plot.clientWidth) <= 1) continue;
+        tail.forget();
+        this.Plotly.Plots.resize(plot);
       }
     });
     this.resizer.observe(this.node);
@@ -64,9 +67,9 @@ export class Cards {
   }
 
   create(definition) {
-    const panel = { ...definition, caption: make("span", { className: "title", title: definition.hint ?? "" }), key: make("span", "key"), plot: make("div", "plot"),
+    const panel = { ...definition, caption: make("span", { className: "title", title: definition.hint ?? "" }), key: make("span", "key"), plot: make("div", "plot"), tail: new Tail(),
       empty: make("p", "empty", "Loading…"), dirty: true, dragged: false, inView: false, pointer: null, kind: null, keyText: "", version: "" };
-    const head = make("figcaption", "", panel.caption, panel.key), body = make("div", "body", panel.plot, panel.empty);
+    const head = make("figcaption", "", panel.caption, panel.key), body = make("div", "body", panel.plot, panel.tail.node, panel.empty);
     if (panel.name === "nfe") head.append(panel.two = checkbox("Also while attention trains", this.view.settings, "two", this.settingsChanged));
     body.addEventListener("pointerdown", () => { panel.dragged = true; }, true);
     panel.box = make("figure", "card", head, body);
@@ -104,7 +107,16 @@ export class Cards {
     if (panel.two) panel.two.hidden = !runs.some((run) => run.steps.has("nfe_forward_a"));
     panel.plot.classList.toggle("empty-plot", !any);
     setTextOrHide(panel.empty, any ? "" : traces.length ? "All curves are hidden" : emptyReason(panel, runs));
-    if (traces.length) this.plot(panel, traces);
+    if (!traces.length) panel.tail.forget();
+    else if (this.extend(panel, traces)) this.drawn++;
+    else this.plot(panel, traces);
+  }
+
+  // Draws only what is new, if that is enough until somebody looks closer; returns true if it is.
+  extend(panel, traces) {
+    const { whole } = panel;
+    panel.whole = false;
+    return !whole && this.scheduler.idle() && [...this.view.runs.values()].some((run) => run.busy) && panel.tail.extend(panel.plot, traces);
   }
 
   drawKey(panel, key) {
@@ -118,6 +130,7 @@ export class Cards {
     const exists = Boolean(panel.plot._fullLayout), { pointer } = panel;
     panel.kind = this.view.settings.x;
     this.Plotly.react(panel.plot, traces, layoutOf(panel, this.view), CONFIG);
+    panel.tail.start(traces);
     this.drawn++;
     if (!exists) {
       adoptStyles(this.node);

@@ -2,10 +2,13 @@
 import { downsampleBand, downsampleLine } from "./curves_downsample.js";
 import { AXES } from "./curves_panels.js";
 import { curveOf } from "./curves_series.js";
+import { below } from "./curves_table.js";
 import { properties } from "./theme.js";
 
 export const CONFIG = { displaylogo: false, responsive: true, scrollZoom: false, doubleClick: "autosize", showTips: false,
   displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d"]] };
+
+const AHEAD = 6, MOST_AHEAD = 0.25;  // seconds of a running run for which a chart has room to the right, and the most room it has
 
 const truncated = (text, length) => text.length > length ? `${text.slice(0, length - 1)}…` : text;
 const escaped = (text) => truncated(text, 40).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -65,10 +68,19 @@ function layers({ x, y, raw, low, high }, own, uid, style, window, dark) {
   return [...found, { ...own, ...points(downsampleLine, y), uid, ...style }];
 }
 
+// Where the curves of a running run will end in a moment: new points then fit into the chart as it is.
+function soonX(run, kind) {
+  const x = run.x("steps", kind), time = run.x("steps", "time"), n = x.length;
+  if (!n) return 0;
+  const gained = x[n - 1] - x[Math.max(0, below(time, time[n - 1] - AHEAD, n) - 1)];
+  return x[n - 1] + Math.min(gained, MOST_AHEAD * (x[n - 1] - x[0]));
+}
+
 export function layoutOf(panel, view) {
   const { runs, settings, theme } = view;
   const logarithmic = panel.log && settings.log, { title, hover } = AXES[settings.x];
   const lastX = () => Math.max(1, ...[...runs.values()].map((run) => run.x(panel.of, settings.x).at(-1) ?? 0));
+  const running = panel.of === "steps" ? [...runs.values()].filter((run) => run.busy) : [];
   const integers = settings.x === "step" || (settings.x === "epoch" && panel.of === "epochs");
   const axis = { color: theme.text, gridcolor: theme.line, linecolor: theme.line, zeroline: false, tickfont: { size: 11 },
     ticks: "", ticklabeloverflow: "allow", nticks: 7 };
@@ -80,6 +92,7 @@ export function layoutOf(panel, view) {
     hoverlabel: { bgcolor: theme.panel, bordercolor: theme.line, font: { color: theme.text, size: 12 }, namelength: -1 },
     xaxis: { ...axis, uirevision: settings.x, title: { text: title, font: { size: 11 }, standoff: 6 }, exponentformat: "none", separatethousands: true,
       unifiedhovertitle: { text: hover }, spikethickness: 1, spikedash: "dot", spikecolor: theme.text,
+      ...(running.length ? { autorangeoptions: { include: Math.max(...running.map((run) => soonX(run, settings.x))) } } : {}),
       ...(integers && lastX() <= 5 ? { dtick: 1 } : {}) },  // no ticks between whole steps
     yaxis: { ...axis, uirevision: logarithmic ? "log" : "linear", type: logarithmic ? "log" : "linear", nticks: logarithmic ? 4 : 6,
       title: { text: capital(panel.axis ?? panel.title(String(view.title))), font: { size: 11 }, standoff: 4 }, ...(isShare(panel, view) ? { tickformat: ".3~%" } : {}),

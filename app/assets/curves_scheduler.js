@@ -26,7 +26,9 @@ export class DrawScheduler {
     this.onInput = () => {
       const wasIdle = this.idle();
       this.lastInput = performance.now();
-      if (wasIdle) this.update();
+      if (!wasIdle) return;
+      for (const panel of this.panels.values()) if (!panel.tail.empty) this.drawSoon(panel);
+      this.update();
     };
     document.addEventListener("visibilitychange", this.onVisibility);
     for (const kind of INPUTS) window.addEventListener(kind, this.onInput, { capture: true, passive: true });
@@ -46,8 +48,9 @@ export class DrawScheduler {
     for (const panel of this.panels.values()) this.drawSoon(panel);
   }
 
+  // Draws all of a panel, because more has changed than its data.
   drawSoon(panel) {
-    panel.dirty = true;
+    panel.dirty = panel.whole = true;
     this.queue.add(panel);
     this.schedule();
   }
@@ -63,9 +66,9 @@ export class DrawScheduler {
     for (const panel of this.panels.values()) if (panel.dirty && !panel.plot._fullLayout) this.queue.add(panel);
     for (const panel of this.queue) if (!panel.dirty || this.panels.get(panel.name) !== panel) this.queue.delete(panel);
     const ready = [...this.queue].filter((panel) => this.canDraw(panel));
-    if (!ready.length) return this.finish();
-    for (const panel of this.idle() ? ready : ready.slice(0, 1)) this.drawPanel(panel);  // when idle, one frame is cheaper than two
-    this.schedule();
+    const now = this.idle() ? ready : ready.slice(0, 1);  // when idle, one frame is cheaper than two
+    for (const panel of now) this.drawPanel(panel);
+    if (now.length < ready.length) this.schedule(); else this.finish();
   }
 
   drawPanel(panel) {

@@ -85,6 +85,22 @@ def test_curves_update_and_keep_their_zoom(chrome: Any, served: Served, long_run
     tab.close()
 
 
+def test_page_that_nobody_touches_draws_only_new_points(chrome: Any, served: Served, long_run: Run) -> None:
+    tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
+    tab.until(f"{tab.points(long_run.id)} > 5 && {PLAYER}?.__player.settled()")
+    tab.evaluate(f"{CURVES}.scrollIntoView()")
+    panel = f"{CURVES}.querySelector('[data-panel=losses]')"
+    tail, last = f"{panel}.querySelectorAll('.tail path')", f"{panel}.querySelector('.plot').data.at(-1).x.at(-1)"
+    tab.until(f"{tail}.length > 0")
+    with_tail = tab.evaluate(f"({{ last: {last}, ends: [...{tail}].map((path) => path.getBoundingClientRect().right), "
+                             f"edge: {panel}.querySelector('.nsewdrag').getBoundingClientRect().right }})")
+    assert max(with_tail["ends"]) <= with_tail["edge"] + 1  # inside the axes
+    box = tab.page.locator("[data-panel=losses] .nsewdrag").first.bounding_box()
+    tab.page.mouse.move(box["x"] + 20, box["y"] + 20)
+    tab.until(f"{tail}.length === 0 && {last} > {with_tail['last']}")  # now the chart has the points itself
+    tab.close()
+
+
 def test_reload_and_second_tab_show_the_running_run(chrome: Any, served: Served, long_run: Run) -> None:
     first = Tab(chrome, served).open("mnist")
     first.until(f"{first.points(long_run.id)} > 5")  # a running run is shown by default

@@ -39,7 +39,9 @@ def test_liver_patients_are_told_apart_better_than_by_chance():
 @pytest.mark.parametrize("name", ["oscillators", "predator-prey", "la-speeds", "ny-speeds", "liver", "air-quality"])
 def test_attention_between_named_variables_evolves(name):
     """A penalty that is too large holds g at zero, and a(t) stays a(0)."""
-    for path in sorted(PAPER.glob(f"{name}-ace-2*")):
+    paths = sorted(PAPER.glob(f"{name}-ace-2*"))
+    assert paths
+    for path in paths:
         run = Run(path)
         weights = softmax(run.snapshot(run.snapshots()[-1])["a"].astype(float), -1)  # (times, samples, V, V)
         assert np.ptp(weights, axis=0).max() > 0.1
