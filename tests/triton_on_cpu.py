@@ -21,7 +21,7 @@ from torch import Tensor
 # modules that import Triton
 KERNELS = ("triton", "acenode.accelerate.cuda_graph.kernels", "acenode.accelerate.recurrence.kernels",
            "acenode.accelerate.triton_math")
-program: list[int] = [0, 0]  # the indices of the running program
+program: list[int] = [0, 0, 0]  # the indices of the running program
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Kernel:
             pointers = [_pointer(x) if isinstance(x, Tensor) else x for x in args]
             constants = {k: v for k, v in kwargs.items() if k in self.names}
             for indices in itertools.product(*map(range, grid)):
-                program[:] = (*indices, 0)[:2]
+                program[:] = (*indices, 0, 0)[:3]
                 self.function(*pointers, **constants)
 
         return launch
@@ -78,6 +78,11 @@ def store(pointer: Pointer, value: Tensor, mask: Tensor | None = None) -> None:
     pointer.memory[at[known]] = value[known]
 
 
+def where(condition: Tensor, x: Any, y: Any) -> Any:
+    """Do what `triton.language.where` does, also for pointers with a condition of one value."""
+    return (x if condition else y) if isinstance(x, Pointer) else torch.where(condition, x, y)
+
+
 def jit(function: Callable[..., Any] | None = None, **_: Any) -> Any:
     """Do what `triton.jit` does, with or without options."""
     return Kernel if function is None else Kernel(function)
@@ -88,7 +93,8 @@ def language() -> ModuleType:
     functions = {
         "constexpr": int, "int64": torch.int64, "float32": torch.float32,
         "PropagateNan": SimpleNamespace(ALL=True), "program_id": lambda axis: torch.tensor(program[axis]),
-        "arange": torch.arange, "load": load, "store": store, "where": torch.where, "sqrt": torch.sqrt,
+        "arange": torch.arange, "static_range": range, "minimum": min,
+        "load": load, "store": store, "where": where, "sqrt": torch.sqrt,
         "sigmoid": torch.sigmoid, "exp": torch.exp, "reshape": torch.reshape,
         "broadcast_to": lambda x, shape: x.expand(shape),
         "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype), "sum": lambda x, axis: x.sum(axis),

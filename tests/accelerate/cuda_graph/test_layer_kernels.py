@@ -14,7 +14,8 @@ from acenode.models.initialise import initialise
 @pytest.mark.parametrize(("channels", "convolutions", "trains"), [
     (8, 2, True), (8, 1, False),  # groups of two
     (15, 2, True), (15, 2, False), (9, 1, True),  # groups of three, as in Augmented-ODE-Net
-    (7, 2, True), (6, 2, True)])  # one group of seven; an odd number of groups of two
+    (7, 2, True), (6, 2, True),  # one group of seven; an odd number of groups of two
+    (69, 1, True)])  # products and weights in parts
 def test_kernels_equal_the_modules(channels: int, convolutions: int, trains: bool) -> None:
     field = ConvField(channels, convolutions)
     initialise(field, 0)

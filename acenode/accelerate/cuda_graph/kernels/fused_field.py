@@ -28,18 +28,35 @@ from acenode.models.image.layers import TimeConv
 
 CHANNELS_LAST = torch.channels_last
 MAX_MAP_SIZE = 64 * 128  # values of a padded feature map that a program can hold
-MAX_PIPELINE = 3  # taps that a program loads ahead
-PARTS = 28  # of the pixels in the weight gradient: with nine taps about two programs per multiprocessor
-PIXELS = 32  # that a program of the weight gradient handles at a time
 
 
-def pipeline_stages(pixels: int, channels: int, device: torch.device) -> int:
-    """Return how many taps, a shifted map and a matrix each, fit a multiprocessor's shared memory."""
-    shifted, matrix = 4 * block_size(pixels) * block_size(channels), 4 * block_size(channels) ** 2
+@dataclass(frozen=True)
+class Tiling:
+    """How the kernels of a layer divide its work: those of the layer first, then that of the weight gradient."""
+
+    depth: int  # channels that a product of the convolution is summed over at a time
+    warps: int
+    stages: int  # products whose operands are loaded ahead, where there is room for them
+    weight_tile: tuple[int, int]  # inputs and outputs of a program
+    weight_rows: int  # pixels that a product is summed over
+    weight_parts: int  # of the samples, each with programs of its own
+    weight_warps: int
+    weight_stages: int
+
+    @classmethod
+    def of(cls, wide: int, precision: str) -> Tiling:
+        """Return the fastest of those that were tried on an H200, for so many channels."""
+        small = wide <= 64
+        weights = ((wide, wide), 16, 56, 2, 3) if small and precision == "tf32" else ((32, 32), 16, 14, 1, 3)
+        return cls(wide if small else 32, 4, 3 if small else 4, *weights)
+
+
+def pipeline_stages(rows: int, wide: int, tiling: Tiling, device: torch.device) -> int:
+    """Return how many products, a shifted map and a matrix each, are loaded ahead into shared memory."""
     room = 1 << 20
     if device.type == "cuda":
         room = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)["max_shared_mem"]
-    return min(MAX_PIPELINE, (room - shifted) // (shifted + matrix))
+    return min(tiling.stages, room // (4 * tiling.depth * (rows + wide)))
 
 
 @dataclass(frozen=True)
@@ -112,16 +129,17 @@ class FusedLayer:
         self.batch, self.inputs, self.outputs = like.shape[0], into.count, out.count  # slots
         height, side = like.shape[-2:]
         self.map = (height, side)
-        self.wide = {"HEIGHT": height, "SIDE": side, "INPUTS": into.count, "OUTPUTS": out.count,
-                     "WIDE_IN": block_size(into.count), "WIDE_OUT": block_size(out.count), "PRECISION": precision}
-        self.shape = self.wide | {"ROWS": block_size(height * side), "REAL_IN": into.channels, "GROUP": into.group,
-                                  "SLOT": into.slot, "REAL_OUT": out.channels, "GROUP2": out.group, "SLOT2": out.slot}
+        rows, wide = block_size(height * side), block_size(into.count, out.count)
+        self.tiling = Tiling.of(wide, precision)
+        self.sizes = {"HEIGHT": height, "SIDE": side, "INPUTS": into.count, "OUTPUTS": out.count,
+                      "PRECISION": precision}
+        self.shape = self.sizes | {
+            "ROWS": rows, "WIDE_IN": block_size(into.count), "WIDE_OUT": block_size(out.count),
+            "DEPTH": self.tiling.depth, "REAL_IN": into.channels, "GROUP": into.group, "SLOT": into.slot,
+            "REAL_OUT": out.channels, "GROUP2": out.group, "SLOT2": out.slot}
         self.eps = (norm.eps, following.eps)
-        widest = max(self.inputs, self.outputs)
-        small = block_size(widest) <= 64
-        self.warps = {"num_warps": 4 if small else 8, "num_stages": pipeline_stages(height * side, widest, like.device)}
-        self.weight_warps = {"num_warps": 2 if small and precision == "tf32" else self.warps["num_warps"],
-                             "num_stages": 4 if small else 2}
+        self.warps = {"num_warps": self.tiling.warps,
+                      "num_stages": pipeline_stages(rows, wide, self.tiling, like.device)}
         self.into, self.out = into, out
         self.in_slots, self.out_slots = into.index(like.device), out.index(like.device)
         self.vectors = like.new_empty(2 * self.inputs + 3 * self.outputs)
@@ -131,7 +149,7 @@ class FusedLayer:
         self.inside = F.unfold(like.new_ones(1, 1, height, side), 3, padding=1)[0]  # (9, pixels)
         self.trains, self.stages = conv.weight.requires_grad, 0
         self.affine = like.new_zeros(self.batch, 2 * self.inputs + 2 * self.outputs)
-        self.sums = like.new_zeros(PARTS if self.trains else 1, 9, self.inputs + 2, self.outputs)
+        self.sums = like.new_zeros(self.tiling.weight_parts if self.trains else 1, 9, self.inputs + 2, self.outputs)
         self.stack: Tensor | None = None  # of u, for the stages of the current step
         self.grads = self._maps(1, self.outputs)  # of y, for the same stages
         self.stage_times = like.new_zeros(1)
@@ -197,11 +215,13 @@ class FusedLayer:
         missing = set(range(len(stack) // self.batch)) - {saved.index for saved in differentiated}
         for index in missing:  # evaluations that no gradient reached
             self._of(self.grads, index).zero_()
-        each = self.batch * self.map[0] * self.map[1]
-        rows = len(stack) * self.map[0] * self.map[1]
-        share = triton.cdiv(triton.cdiv(rows, PARTS), PIXELS) * PIXELS
-        layer_weights[(9, triton.cdiv(rows, share))](stack, self.grads, self.stage_times, self.sums, rows, each,
-                                                     **self.wide, EACH=share, BLOCK=PIXELS, **self.weight_warps)
+        tiling, (tile_in, tile_out) = self.tiling, self.tiling.weight_tile
+        each = triton.cdiv(len(stack), tiling.weight_parts)
+        tiles = triton.cdiv(self.inputs, tile_in) * triton.cdiv(self.outputs, tile_out)
+        layer_weights[(9, triton.cdiv(len(stack), each), tiles)](
+            stack, self.grads, self.stage_times, self.sums, len(stack), self.batch, **self.sizes, TILE_IN=tile_in,
+            TILE_OUT=tile_out, EACH=each, BLOCK=tiling.weight_rows, num_warps=tiling.weight_warps,
+            num_stages=tiling.weight_stages)
 
     def _of(self, stack: Tensor, index: int) -> Tensor:
         return stack[index * self.batch:(index + 1) * self.batch]
@@ -221,7 +241,7 @@ class FusedLayer:
 
     def forward(self, x: Tensor, t: Tensor, keep: bool) -> tuple[SavedForward, Tensor]:
         saved, u, z = self.outputs_of(x, keep)
-        layer_forward[(self.batch,)](x, x, t, *self.read, u, saved.y, z, *self.eps, **self.shape,
+        layer_forward[(self.batch,)](x, t, *self.read, u, saved.y, z, *self.eps, **self.shape,
                                      NORM=self.after is not None, **self.warps)
         return saved, z
 
@@ -235,15 +255,15 @@ class FusedLayer:
             self.differentiated.append(saved)
             dy = self._of(self.grads, saved.index)
         else:
-            dy = self._maps(1, self.outputs) if self.after is not None or self.out.padded else grad
+            dy = self._maps(1, self.outputs)
         return (grad, saved.y, self.vectors, self.backward_weight, dy, self._maps(1, self.into.channels), self.affine,
                 self.stage_times[saved.index:saved.index + 1])
 
     def backward(self, saved: SavedForward, t: Tensor, grad: Tensor) -> Tensor:
-        grad, *rest = self.gradients_of(saved, grad)
-        layer_backward[(self.batch,)](grad, saved.x, saved.x, t, *rest, *self.eps, **self.shape,
+        tensors = self.gradients_of(saved, grad)
+        layer_backward[(self.batch,)](saved.x, t, *tensors, *self.eps, **self.shape,
                                       NORM=self.after is not None, TRAINS=self.trains, **self.warps)
-        return rest[4]
+        return tensors[5]
 
 
 class FusedField:
@@ -256,9 +276,9 @@ class FusedField:
     @staticmethod
     def supports(field: Any, like: Tensor) -> bool:
         """Return True if a map fits a program."""
-        widest, pixels = max(ChannelSlots.of(norm).count for norm in field.norms), like.shape[-2] * like.shape[-1]
-        return (block_size(pixels) * block_size(widest) <= MAX_MAP_SIZE
-                and pipeline_stages(pixels, widest, like.device) > 0)
+        wide = block_size(*(ChannelSlots.of(norm).count for norm in field.norms))
+        rows = block_size(like.shape[-2] * like.shape[-1])
+        return rows * wide <= MAX_MAP_SIZE and pipeline_stages(rows, wide, Tiling.of(wide, "tf32"), like.device) > 0
 
     def __call__(self, h: Tensor, t: Tensor) -> Tensor:
         return _Chain.apply(self, h, t)
