@@ -90,6 +90,8 @@ def _add_training(commands: _Commands) -> None:
     add_cluster_arguments(p)
     p = commands.add("resume", training.resume, "continue a run from its last checkpoint", runs=True, json=True)
     _add_run_argument(p)
+    p.add_argument("--device", type=device, metavar="NAME",
+                   help="auto, cpu, cuda or cuda:3 (default: what the run was begun with)")
     add_cluster_arguments(p)
     p = commands.add("stop", training.stop, "stop a running run; it can be resumed", runs=True)
     _add_run_argument(p)

@@ -72,14 +72,24 @@ def resume(options: Namespace) -> int:
     """Continue a run from its last checkpoint."""
     run = run_store(options).open(options.run_id)
     run.refuse_recorded("resumed")
+    device = options.device
+    if device is not None and options.on is not None:
+        raise UserError("--device chooses a device of this machine: leave it out with --on")
     run.cancel_stop()
-    options.device = run.config().device
+    options.device = device or run.config().device
     with _started(options) as cluster:
-        return _execute(run, options, cluster)
+        return _execute(run, options, cluster, device)
 
 
-def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None) -> int:
-    """Train a run with a progress bar and print its result; return the exit code."""
+def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None, device: str | None = None) -> int:
+    """Train a run with a progress bar and print its result; return the exit code.
+
+    Args:
+        run: not finished yet.
+        options: of the command.
+        cluster: trains the run, if given.
+        device: where this machine trains it, if not where its configuration says.
+    """
     from acenode.cli.progress import Bar, brief
     from acenode.data.folder import data_dir
     from acenode.execution.cluster.follow import execute_on
@@ -102,7 +112,7 @@ def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None) ->
 
     with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
         if cluster is None:
-            outcome = execute(run, data_dir(), stop=stop, progress=show)
+            outcome = execute(run, data_dir(), stop=stop, progress=show, device=device)
         else:
             outcome = execute_on(cluster, run, data_dir(), stop=stop, progress=show)
     if quiet:

@@ -34,7 +34,7 @@ def device_of(name: str) -> torch.device:
     device, count = torch.device(name), torch.cuda.device_count()
     if device.index is not None and device.index >= count:
         known = "the only GPU is cuda:0" if count == 1 else f"the GPUs are cuda:0 to cuda:{count - 1}"
-        raise UserError(f"there is no {name} here: {known}")
+        raise UserError(f"there is no {name} here: {known}; or use --device cpu")
     return device
 
 

@@ -218,6 +218,19 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) ->
     assert "resumed on cpu at epoch 0" in (run.path / "log.txt").read_text()
 
 
+def test_a_run_of_another_device_can_be_resumed_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = experiments.get("physionet").configure("rnn-dt", device="cuda:99", epochs=1)
+    run = create(RunStore(tmp_path / "runs"), config, elsewhere=True)
+    again = ["resume", run.id, "--runs", str(tmp_path / "runs")]
+    assert main(again) == 2
+    assert "use --device cpu" in capsys.readouterr().err
+    assert main([*again, "--device", "cpu", "--on", "ray"]) == 2
+    assert "leave it out with --on" in capsys.readouterr().err
+    assert main([*again, "--device", "cpu"]) == 0
+    assert "started on cpu" in (run.path / "log.txt").read_text()
+    assert run.config().device == "cuda:99"
+
+
 @pytest.mark.parametrize("how", ["interrupt", "stop command"])
 def test_a_stopped_run_can_be_resumed(how: str, tmp_path: Path) -> None:
     root = tmp_path / "runs"
