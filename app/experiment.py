@@ -56,7 +56,7 @@ def show(name: str) -> None:
     folding = st.container(key="form-open" if unfolded else "form-folded")  # page.css hides the folded form
     if shown:
         with heading:
-            _show_heading(experiment, {entry.data for entry in shown})
+            _show_heading(experiment, {entry.data for entry in shown}, "shown: ")
     with line:
         sentence = st.empty()  # makes the line appear; page.css gives it its height, so that the player does not move
     live_runs.show_player(experiment, shown)
@@ -71,12 +71,13 @@ def show(name: str) -> None:
     components.page_top("form-top", f"{start.name} {st.session_state.get(preset.COPIES, 0)}" if start.name else "")
 
 
-def _show_heading(experiment: Experiment, used: set[str]) -> None:
+def _show_heading(experiment: Experiment, used: set[str], before: str = "") -> None:
     """Show the title with the data used: what the shown runs were trained on, or what Train uses if none is shown."""
-    kinds_of_data = [f"sample: {experiment.sample_title}"] * ("sample" in used) + ["full data"] * ("full" in used)
+    kinds = [f"sample ({experiment.sample_title})"] * ("sample" in used) + ["full data"] * ("full" in used)
+    data = f"{before}{' and '.join(kinds)}"
     if experiment.source is None:  # it has one data set, which is no sample
-        kinds_of_data = [experiment.sample_title]
-    st.title(f"{messages.escape(experiment.title)} :small[:gray[{' and '.join(kinds_of_data)}]]", anchor=False)
+        data = experiment.sample_title
+    st.title(f"{messages.escape(experiment.title)} :small[:gray[{data}]]", anchor=False)
     summary = experiment.summary.removeprefix(f"{experiment.title}: ")
     note = f" This is the sample: {experiment.about_sample}. Not comparable with the paper" if "sample" in used else ""
     if experiment.source is None:

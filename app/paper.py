@@ -46,7 +46,7 @@ SECTIONS = (
     Section("PhysioNet", ("physionet", "physionet-vitals"), (
         "The published rows of RNN-VAE and ODE-RNN are from code with errors: one reverses the patients instead of "
         "the time, the other integrates over the wrong interval. Both are corrected here and need not agree. ODE-RNN "
-        "is below its printed value mostly for other reasons, which the documentation gives under Results.",
+        "is below its printed value mostly for other reasons, which `docs/results.md` gives.",
         "Interpolation hides no points: it is the error of a reconstruction.")),
     Section("Human Activity", ("activity",), (
         "Only a part of the set is available here, 10 of 25 recordings, so values are not compared with the paper's.",

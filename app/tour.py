@@ -54,7 +54,7 @@ def _show_words(number: int, step: TourStep) -> None:
     st.header(f"{number}. {step.heading}", anchor=False)
     st.markdown(_text(step))
     st.code(step.formula, language=None, wrap_lines=True)
-    st.caption(f"{step.equation} of [the paper]({PAPER}) · “{step.section}” under Concepts in the documentation")
+    st.caption(f"{step.equation} of [the paper]({PAPER}) · “{step.section}” in `docs/concepts.md`")
     with st.container(horizontal=True, gap="medium", key="tour-turn"):
         if number > 1:
             st.button("Back", icon=":material/arrow_back:", key="tour/back", on_click=go, args=(number - 1,))

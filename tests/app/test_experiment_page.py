@@ -139,14 +139,14 @@ def test_a_missing_run_to_repeat_is_reported(page: Page, services: Services) -> 
                                              ("physionet", "simulated patients"), ("ushcn", "simulated series")])
 def test_title_says_what_the_sample_is(name: str, words: str, page: Page) -> None:
     app = no_exception(page(name))
-    assert f"sample: {words}" in app.title[0].value
+    assert f"sample ({words}" in app.title[0].value
     assert "Not comparable with the paper" in page_text(app)
 
 
 def test_title_follows_the_data_of_the_shown_runs(page: Page, run_folder: RunFolder) -> None:
     run_folder.finished()
     full = no_exception(page("mnist", data="full"))
-    assert "sample: handwritten digits" in full.title[0].value  # the form asks for full data, the run shown has sample
+    assert "shown: sample (handwritten digits)" in full.title[0].value  # the form asks for full data
 
 
 def test_line_describes_the_run_and_marks_changed_settings(page: Page) -> None:
