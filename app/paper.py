@@ -34,24 +34,29 @@ class Section:
 SECTIONS = (
     Section("Image classification", ("mnist", "svhn", "cifar10", "silhouette", "size"), (
         "The paper trains for 160 epochs. Here the same schedule is scaled to fewer, with the learning rate lowered "
-        "at the same shares of the training; the number of epochs stands with each value.",
+        "at the same shares of the training. The number of epochs is printed with each value.",
         "The crops of SVHN are rebuilt from the full street-view images with the published rule.",
-        "The paper does not say of what it computes the silhouette. Here it is of the features before the last "
-        "layer.")),
+        "The silhouette says how well the classes are separated, from −1 to 1. Here it is computed from the features "
+        "before the last layer; the paper does not say which it takes.")),
     Section("USHCN climate forecasting", ("ushcn",), (
         "The set is rebuilt from the station files by the published recipe. The original drew its 5% of the "
         "observations without a seed, so the rows differ.",
         "A fold has about 370 test targets, and its MSE depends on a handful of heavy snowfalls among them, so that "
-        "the draw moves it more than the method does. The likelihood hardly depends on the draw.")),
+        "the draw moves it more than the method does. The likelihood hardly depends on the draw.",
+        "Folds differ much. A method with one run has the first fold only: compare it with the first folds of others, "
+        "which a click on their cells shows, and not with their means.")),
     Section("PhysioNet", ("physionet", "physionet-vitals"), (
-        "The published rows of RNN-VAE and ODE-RNN are from code with errors: one reverses the patients instead of "
-        "the time, the other integrates over the wrong interval. Both are corrected here and need not agree. ODE-RNN "
-        "is below its printed value mostly for other reasons, which `docs/results.md` gives.",
-        "Interpolation hides no points: it is the error of a reconstruction.")),
+        "The published code of RNN-VAE and ODE-RNN has errors: one reverses the order of the patients where it should "
+        "reverse time, the other integrates over the wrong interval. Both are corrected here, so the values need not "
+        "agree. ODE-RNN is probably below its printed value for other reasons, which docs/results.md gives.",
+        "In interpolation the model has seen every point that it is tested on, as in the paper.")),
     Section("Human Activity", ("activity",), (
         "Only a part of the set is available here, 10 of 25 recordings, so values are not compared with the paper's.",
         "The published row of RNN-VAE is from code with an error.")),
-    Section("Type of attention", ("attention", "attention-error")),
+    Section("Type of attention", ("attention", "attention-error"), (
+        "Fixed-ACE: a(t) is the correlation matrix of h(t) at every t, and nothing evolves it. FC-ACE: a(0) comes from "
+        "fully connected layers, not from correlations. The paper gives no value of Fixed-ACE on USHCN: it found "
+        "nonsensical ones.",)),
 )
 
 
@@ -60,7 +65,7 @@ def show() -> None:
     st.title("Paper")
     entries = services().catalogue.entries()
     measured = measure_all(entries)
-    st.caption(f"Every table of {PAPER}, with the values measured here beside the printed ones")
+    st.caption(f"Every table of results in {PAPER}, with the values measured here beside the printed ones")
     _show_answer(measured)
     st.caption(messages.escape(cell_text.legend()) + " Values are mean ± sample standard deviation. Click one to see "
                "its runs.")

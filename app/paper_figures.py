@@ -55,7 +55,8 @@ def show_errors(measured: Values) -> None:
     note = next((line.unit_note for line in lines if line.unit_note), "")
     counted = TABLE_COUNTS.get(name, "")
     st.caption("Mean squared error by the time of the predicted value, over all predicted points. Lines: mean over the "
-               f"runs. Bands: smallest to largest. {counted}{messages.escape(time_note(note))}")
+               f"runs. Bands: smallest to largest. {counted}{messages.escape(time_note(note))} "
+               f"{messages.escape(paper_figures.smallest_error_sentence(lines))}")
     st.plotly_chart(errors(lines), key=f"paper/errors/{name}", config=CONFIG)
     drawn = {line.cell.key for line in lines}
     without = [cell.title for cell in cells if cell.key not in drawn]

@@ -38,16 +38,19 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
 
 
 def recorded_tasks() -> dict[tuple[str, int], ForecastTask]:
-    """Return the tasks of the recorded runs with their best parameters, by method and fold."""
+    """Return the tasks of the recorded runs with their best parameters, by method and fold; ablations are left out."""
     found, experiment = {}, experiments.get("ushcn")
     for folder in sorted(RECORDED.glob("ushcn-*")):
         config = Config.from_dict({**json.loads((folder / "config.json").read_text())["config"], "device": "cpu"})
         parameters = folder / "checkpoints" / "best.safetensors"
-        if config.method in METHODS and parameters.exists():
+        whole = config.get("attention") in (None, "evolving") and config.get("initial") in (None, "correlation")
+        if config.method in METHODS and whole and parameters.exists():
             task = experiment.make(config, data_dir(), torch.device("cpu"))
             assert isinstance(task, ForecastTask)
             task.model.load_state_dict(load_file(parameters))
-            found[config.method, int(config.get("fold"))] = task
+            key = config.method, int(config.get("fold"))
+            assert key not in found, f"{folder.name}: a second run of {key}"
+            found[key] = task
     return found
 
 

@@ -38,7 +38,7 @@ def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Map
     lines = ["  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     measured = sum(plan.measured.n > 0 for plan in cells)
     whole = times([run.config for run in queue], " one after another", f" on {place}")
-    lines += ["", f"{measured} of {len(cells)} cells measured; {_with_time(f'{len(queue)} runs missing', whole)}"]
+    lines += ["", f"{measured} of {len(cells)} cells measured; {_with_time(f'{_runs(len(queue))} missing', whole)}"]
     if None in here.values():
         lines.append(f"times without a device are for {place}; one becomes known when a similar run is finished there")
     lines += [f"the data of {experiment} is missing: {command}" for experiment, command in no_data.items()]
@@ -49,8 +49,12 @@ def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Map
             f" of {run.config.get('epochs')} epochs" if run.config in other_length else "") for run in own))
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         time = times([run.config for run in own])
-        lines.append(f"{WORTH[worth]}: {_with_time(f'{len(own)} runs', time)} ({shown})")
+        lines.append(f"{WORTH[worth]}: {_with_time(_runs(len(own)), time)} ({shown})")
     return "\n".join([*lines, terminal_legend()])
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
 
 
 def _with_time(runs: str, time: str) -> str:
@@ -70,7 +74,7 @@ def _row(plan: CellPlan, time: str) -> tuple[str, ...]:
     task = f" {cell.settings['task']}" if "task" in cell.settings else ""
     return (cell.table, cell.experiment, cell.title, f"{cell.format.title}{task}", str(cell.printed), value,
             str(found.n), str(found.epochs or "-"), shown_mark(found),
-            str(len(plan.missing)) + (f" of {length} epochs" if (length := _other_length(plan)) else ""),
+            str(len(plan.missing)) + (f" × {length} epochs" if (length := _other_length(plan)) else ""),
             time if plan.missing else "-")
 
 

@@ -19,14 +19,14 @@ class MarkText:
 
 
 # The rule of `cells.mark`
-MARGIN = ("our mean differs from the paper's by at most the paper's standard deviation, or by at most the standard "
-          "error of the difference, which includes the spread of our own runs, if that is larger")
+MARGIN = ("our mean is as near to the paper's as chance explains, that is within the paper's standard deviation or "
+          "within the standard error of the difference, which our own runs have a part in, whichever is larger")
 ShownMark = Mark | Literal["single"]
 MARKS: dict[ShownMark, MarkText] = {
     "within": MarkText("≈", "within", MARGIN),
     "better": MarkText("▲", "better", "differs by more, on the better side"),
     "worse": MarkText("▼", "worse", "differs by more, on the worse side"),
-    "single": MarkText("◇", "one run", "a single run has no spread and is not compared"),
+    "single": MarkText("◇", "one run", "a single run has no spread: the difference is shown and not judged"),
     "partial": MarkText("◐", "partial data", "from a part of the data, not compared"),
     "missing": MarkText("○", "not measured", "no run yet"),
 }

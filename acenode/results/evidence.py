@@ -94,16 +94,18 @@ def summary(findings: Iterable[Finding]) -> str:
                 "the method it extends, or behind it.")
     parts = [f"ahead of the method it extends in {len(ahead)} of {len(found)} comparisons" + _named(ahead),
              (f"behind in {len(behind)}" if behind else "behind in none") + _named(behind)]
-    undecided = len(found) - len(ahead) - len(behind)
-    rest = f"; {undecided} cannot be told" if undecided else ""
-    return f"Here ACE is {' and '.join(parts)}{rest}."
+    missing = sum(f.verdict == "open" and f.advantage is None for f in found)
+    undecided = len(found) - len(ahead) - len(behind) - missing
+    rest = [f"{undecided} {'is' if undecided == 1 else 'are'} undecided"] * (undecided > 0)
+    rest += [f"{missing} cannot be made yet"] * (missing > 0)
+    return f"Here ACE is {' and '.join(parts)}{'; ' * bool(rest)}{' and '.join(rest)}."
 
 
 def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
     """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
     return [{"Compared": f"{_name(f)}, {'higher' if f.contest.higher_is_better else 'lower'} is better",
              "ACE extends": f.contest.host, **_numbers(f),
-             "Verdict": f"ACE is {f.verdict}" if f.verdict != "open" else f"cannot be told: {f.reason}"}
+             "Verdict": f"ACE is {f.verdict}" if f.verdict != "open" else f"undecided: {f.reason}"}
             for f in findings]
 
 

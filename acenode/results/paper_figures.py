@@ -103,6 +103,20 @@ def error_lines(cells: Iterable[PaperCell], measured: Values) -> list[ErrorLine]
     return sorted(lines, key=lambda line: (line.cell.method == "ace", not line.cell.ablation))
 
 
+def smallest_error_sentence(lines: Iterable[ErrorLine]) -> str:
+    """Say at how many of the times ACE has the smallest mean error of the methods with as many runs; or nothing."""
+    ace = next((line for line in lines if line.cell.method == "ace" and not line.cell.ablation), None)
+    rivals = [line for line in lines if line is not ace and ace is not None and line.runs == ace.runs]
+    if ace is None or not rivals:
+        return ""
+    others = [dict(zip(line.t, line.mean, strict=True)) for line in rivals]
+    pairs = [(value, [o[t] for o in others]) for t, value in zip(ace.t, ace.mean, strict=True)
+             if all(t in o for o in others)]
+    smallest = sum(value <= min(rest) for value, rest in pairs)
+    names = " and ".join(line.cell.title for line in rivals)
+    return f"ACE has the smallest mean at {smallest} of {len(pairs)} times, beside {names}."
+
+
 def _line(cell: PaperCell, measured: Measured) -> ErrorLine | None:
     found = [o for e in measured.entries if (o := _over_time(e.run, stamp(e.path / "result.json"))) is not None]
     found = [o for o in found if o.t == found[0].t]

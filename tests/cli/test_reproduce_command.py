@@ -54,7 +54,7 @@ def test_missing_runs_of_another_length_are_named_with_it(tmp_path: Path, capsys
     finished(store, "svhn", "odenet", {"accuracy": 0.95}, seed=0, epochs=40)
     assert main(["reproduce", "svhn", "--list", "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "  20      single   3 of 40 epochs  " in next(x for x in lines if "ACE-ODE-Net" in x)
+    assert "  20      single   3 × 40 epochs  " in next(x for x in lines if "ACE-ODE-Net" in x)
     assert "epochs  " not in next(x for x in lines if " ODE-Net" in x)
     first = next(x for x in lines if x.startswith("first seeds of the main methods"))
     assert "svhn ace of 40 epochs" in first

@@ -76,10 +76,12 @@ def test_the_summary_names_what_is_decided() -> None:
     behind = judge(Contest("B MSE", "Latent-ODE", values(3.0, 3.1, 3.2), values(1.0, 1.1, 1.25), False))
     few = judge(Contest("C AUC", "Latent-ODE", values(3.0), values(1.0)))
     assert summary([ahead, behind, few]) == ("Here ACE is ahead of the method it extends in 1 of 3 comparisons (A "
-                                             "accuracy) and behind in 1 (B MSE); 1 cannot be told.")
+                                             "accuracy) and behind in 1 (B MSE); 1 is undecided.")
     assert summary([behind]) == ("Here ACE is ahead of the method it extends in 0 of 1 comparisons and behind in 1 "
                                  "(B MSE).")
-    assert summary([ahead, few]).endswith("(A accuracy) and behind in none; 1 cannot be told.")
+    assert summary([ahead, few]).endswith("(A accuracy) and behind in none; 1 is undecided.")
+    none = judge(Contest("F MSE", "GRU-ODE-Bayes", values(1.0), {}))
+    assert summary([ahead, few, few, none]).endswith("; 2 are undecided and 1 cannot be made yet.")
     near = judge(contest(values(3.0, 5.0, 7.0), values(2.0, 3.0, 4.0)))
     assert summary([few, near]) == ("1 of 2 comparisons have enough runs; in none of these is ACE clearly ahead of the "
                                     "method it extends, or behind it.")
@@ -94,10 +96,10 @@ def test_the_table_gives_difference_interval_and_verdict() -> None:
     assert [list(row.values()) for row in table([ahead, near, few, none])] == [
         ["A accuracy, higher is better", "ODE-Net", "+1.983", "+1.912 to +2.055", "3 pairs", "ACE is ahead"],
         ["E NegLL, lower is better", "GRU-ODE-Bayes", "+2.0 nats", "−0.5 to +4.5", "3 pairs",
-         "cannot be told: the interval of the difference includes zero"],
+         "undecided: the interval of the difference includes zero"],
         ["D AUC on a part of the data, higher is better", "Latent-ODE", "+0.25", "", "2 and 1 runs",
-         "cannot be told: only 1 run of Latent-ODE, 3 are needed"],
-        ["F MSE, higher is better", "GRU-ODE-Bayes", "", "", "", "cannot be told: GRU-ODE-Bayes is not measured"]]
+         "undecided: only 1 run of Latent-ODE, 3 are needed"],
+        ["F MSE, higher is better", "GRU-ODE-Bayes", "", "", "", "undecided: GRU-ODE-Bayes is not measured"]]
 
 
 def test_a_difference_and_its_interval_have_the_same_decimals() -> None:

@@ -45,6 +45,20 @@ def test_error_lines_average_over_runs_in_the_printed_unit(tmp_path: Path) -> No
     assert (ace.low, ace.high) == (pytest.approx([1.0, 2.0]), pytest.approx([3.0, 2.0]))
 
 
+def test_a_sentence_says_how_often_ace_has_the_smallest_error(tmp_path: Path) -> None:
+    given = {"task": "extrapolation"}
+    entries = [run(tmp_path, "ace", "physionet-vitals", over_time(0.001, 0.002, 0.009), **given),
+               run(tmp_path, "latent-ode", "physionet-vitals", over_time(0.002, 0.001, None), **given),
+               run(tmp_path, "augmented", "physionet-vitals", over_time(0.003, 0.003, 0.003), **given)]
+    cells = paper_figures.over_time_cells("physionet-vitals", "extrapolation")
+    lines = paper_figures.error_lines(cells, measure_all(entries))
+    assert paper_figures.smallest_error_sentence(lines) == (
+        "ACE has the smallest mean at 1 of 2 times, beside Latent-ODE (ODE enc.) and Augmented-Latent-ODE.")
+    assert paper_figures.smallest_error_sentence(lines[:2]) == ""
+    several = [dataclasses.replace(line, runs=3) if line.cell.method == "augmented" else line for line in lines]
+    assert paper_figures.smallest_error_sentence([x for x in several if x.cell.method != "latent-ode"]) == ""
+
+
 def test_other_grids_of_time_are_left_out(tmp_path: Path) -> None:
     entries = [run(tmp_path, "ace", "ushcn", over_time(0.1, 0.2), seed=0, fold=0),
                run(tmp_path, "ace", "ushcn", over_time(0.3, 0.4, 0.5), seed=1, fold=1)]
