@@ -27,7 +27,7 @@ function row(line, name, data, send) {
 function table(one, data, send) {
   const heads = one.columns.map((title) => make("th", { colSpan: 2, scope: "colgroup" }, title));
   const sides = one.columns.flatMap(() => [make("th", { scope: "col" }, "Paper"), make("th", { scope: "col" }, "Ours")]);
-  return make("figure", one.columns.length > 2 ? "paper-table wide" : "paper-table",
+  return make("figure", `paper-table${one.columns.length > 1 ? " several" : ""}${one.columns.length > 2 ? " wide" : ""}`,
     make("figcaption", "", make("strong", "", one.title), make("span", "", one.caption)),
     make("div", { className: "scroll", tabIndex: 0 }, make("table", "",
       make("thead", "", make("tr", "", make("th", { rowSpan: 2, scope: "col" }, one.corner), ...heads),
