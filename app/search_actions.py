@@ -30,7 +30,7 @@ def resume(name: str, trials: int | None = None) -> None:
     search = store.read(name)
     check_data(search, services().data_root)
     if trials is not None and trials != search.trials:
-        if trials < len(search_live.report(name).trials):
+        if trials < search_live.report(name).tried:
             raise UserError("a search cannot have fewer trials than it has tried")
         search = replace(search, trials=trials)
         store.write(search)

@@ -14,6 +14,7 @@ from acenode.cli.training_queue import check_limits, open_launcher
 from acenode.errors import UserError
 
 SHOWN = 10  # of the best trials
+SEEDS = "0-2"  # of the best settings
 
 
 def search(options: Namespace) -> int:
@@ -165,20 +166,24 @@ def _show(options: Namespace) -> int:
 
 
 def _resume(options: Namespace) -> int:
-    """Continue a search; --trials gives it a new number of trials."""
+    """Continue a search; --trials gives it a new number of trials, not fewer than it has begun."""
     from acenode.data.folder import data_dir
     from acenode.execution.search_plan import check_search
     from acenode.execution.study_plan import check_data
+    from acenode.results.search_results import read_report
     from acenode.runs.searches import SearchStore
 
     store = SearchStore(run_store(options))
     found = check_search(store.read(options.search))
     if store.status(found.name).running:
         raise UserError(f"{found.name} is running already: stop it first with `acenode search stop {found.name}`")
+    check_data(found, data_dir())
     if options.trials is not None and options.trials != found.trials:
         found = replace(found, trials=options.trials)
+        tried = read_report(store, found.name).tried
+        if options.trials < tried:
+            raise UserError(f"{found.name} has {tried} trials already: --trials must be larger")
         store.write(found)
-    check_data(found, data_dir())
     return _conduct(options, store, found)
 
 
@@ -205,7 +210,8 @@ def _winner(options: Namespace) -> int:
     from acenode.runs.studies import StudyStore
 
     store = run_store(options)
-    made = winner_study(read_report(SearchStore(store), options.search), tuple(read_seeds(options.seeds or "0-2")))
+    seeds = tuple(read_seeds(SEEDS if options.seeds is None else options.seeds))
+    made = winner_study(read_report(SearchStore(store), options.search), seeds)
     StudyStore(store).write(made, replace=True)
     options.name = made.name
     return study.run(options)

@@ -45,6 +45,11 @@ class SearchReport:
         """The trial that tried the defaults."""
         return next((trial for trial in self.trials if trial.default), None)
 
+    @property
+    def tried(self) -> int:
+        """How many trials have begun."""
+        return sum(trial.state != "queued" for trial in self.trials)
+
     def ranked(self) -> list[TrialRecord]:
         """Return the finished trials, the best first."""
         sign = -1 if self.measure.higher_is_better else 1

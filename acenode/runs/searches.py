@@ -34,6 +34,7 @@ MAX_BYTES = 200_000  # of search.json
 SAMPLERS = {"tpe": "TPE", "random": "random"}
 PRUNERS = {"median": "median of the trials so far", "halving": "successive halving", "hyperband": "Hyperband",
            "none": "none"}
+RESERVED = frozenset({"list", "show", "resume", "stop", "winner", "delete"})  # actions of the command `search`
 NOT_RUNNING = frozenset({"stopped", "finished", "failed", "interrupted"})
 
 
@@ -179,6 +180,8 @@ class SearchStore:
         """Write a new search; one of that name is an error."""
         if self.runs.only_recorded:
             raise UserError("recorded runs can only be read: choose another folder with --runs DIR")
+        if search.name in RESERVED:
+            raise UserError(f"{search.name!r} is an action of `acenode search`: choose another name")
         if self.path(search.name).exists():
             raise UserError(f"there is a search {search.name!r} already: choose another --name, or continue it with "
                             f"`acenode search resume {search.name}`")

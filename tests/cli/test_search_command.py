@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from acenode.bench.synthetic_search import synthetic_search
 from acenode.cli import main
+from acenode.cli.search_options import ACTIONS
 from acenode.execution import estimate
 from acenode.runs.search_journal import SearchJournal
 from acenode.runs.searches import SearchStore
@@ -69,6 +71,8 @@ def test_a_search_is_conducted_listed_shown_continued_and_deleted(
     (["stop", "nothing"], "there is no search 'nothing'"), (["list", "--over", "x"], "--over belongs to a new search"),
     (["show", "x", "--trials", "3"], "--trials belongs to a new search and to `search resume`"),
     (["resume", "x", "--seeds", "0-2"], "--seeds belongs to `search winner`"),
+    *((["mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--name", name],
+       f"{name!r} is an action of `acenode search`: choose another name") for name in ACTIONS),
     (["winner", "nothing"], "there is no search 'nothing'")])
 def test_a_mistake_is_one_line(words: list[str], message: str, tmp_path: Path,
                                capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,6 +103,24 @@ def test_only_a_running_search_is_stopped(tmp_path: Path, capsys: pytest.Capture
     assert store.stop_requested("rates")
     assert main(["search", "resume", "rates"]) == 2
     assert "rates is running already" in capsys.readouterr().err
+
+
+def test_a_search_does_not_get_fewer_trials_than_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = SearchStore(RunStore(tmp_path / "runs"))
+    synthetic_search(store, "many", 5)
+    before = {path.name: path.read_bytes() for path in store.path("many").iterdir()}
+    assert main(["search", "resume", "many", "--trials", "3"]) == 2
+    assert capsys.readouterr().err == "acenode: many has 5 trials already: --trials must be larger\n"
+    assert {path.name: path.read_bytes() for path in store.path("many").iterdir()} == before
+
+
+def test_no_seeds_are_a_mistake_of_winner_as_of_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "mnist", "--method", "ace", "--seeds", ""]) == 2
+    message = capsys.readouterr().err
+    synthetic_search(SearchStore(RunStore(tmp_path / "runs")), "many", 5)
+    assert main(["search", "winner", "many", "--seeds", ""]) == 2
+    assert capsys.readouterr().err == message
+    assert not (tmp_path / "runs" / "studies").exists()
 
 
 @pytest.mark.long
