@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,9 @@ def cluster_of(options: Namespace, *, workers: int | None = None, several: bool 
         if options.threads is not None or options.gpu is not None:
             raise UserError("--threads and --gpu apply to runs on a cluster: add --on ray")
         return None
+    from acenode.execution.cluster.address import check_name
     from acenode.execution.cluster.ray_cluster import GPU_SHARE, QUEUE_THREADS, RayCluster, address_of, check_device
+    from acenode.execution.devices import own_cores
 
     address = address_of(options.on)
     check_device(options.device)
@@ -47,4 +50,18 @@ def cluster_of(options: Namespace, *, workers: int | None = None, several: bool 
     threads = options.threads or (have if not several else max(1, have // workers) if workers and address is None
                                   else min(QUEUE_THREADS, have))
     cpus = workers * threads if workers is not None else None
-    return RayCluster(address, threads=threads, gpu=options.gpu or GPU_SHARE, cpus=cpus)
+    if address is None and threads > (cpus or len(own_cores())):
+        raise UserError(f"this machine has too few CPUs for a run with {threads} threads ({len(own_cores())}): use a "
+                        "smaller --threads")
+    cluster = RayCluster(address, threads=threads, gpu=options.gpu or GPU_SHARE, cpus=cpus)
+    check_name(address)
+    return cluster
+
+
+def announce(cluster: RayCluster, options: Namespace) -> None:
+    """Print that Ray is being started or joined, which takes a while, unless the command prints JSON."""
+    from acenode.execution.cluster.ray_cluster import START_SECONDS
+
+    if not options.json:
+        print("starting a local Ray" if cluster.address is None else
+              f"joining {cluster.address} (waits up to {START_SECONDS:.0f} s)", file=sys.stderr, flush=True)

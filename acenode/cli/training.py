@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from acenode.cli.cluster_option import cluster_of
+from acenode.cli.cluster_option import announce, cluster_of
 from acenode.cli.common import print_json, run_store
 from acenode.cli.training_seeds import seeds_of, train_seeds
 from acenode.config import parse
@@ -49,8 +49,7 @@ def _started(options: Namespace) -> Iterator[RayCluster | None]:
     if cluster is None:
         yield None
         return
-    if not options.json:
-        print("starting a local Ray" if cluster.address is None else f"joining {cluster.address}", file=sys.stderr)
+    announce(cluster, options)
     with cluster:
         yield cluster
 
@@ -70,11 +69,14 @@ def _given_settings(options: Namespace, uses: frozenset[str]) -> dict[str, Any]:
 
 def resume(options: Namespace) -> int:
     """Continue a run from its last checkpoint."""
+    from acenode.execution.execute import refuse_finished
+
     run = run_store(options).open(options.run_id)
     run.refuse_recorded("resumed")
     device = options.device
     if device is not None and options.on is not None:
         raise UserError("--device chooses a device of this machine: leave it out with --on")
+    refuse_finished(run)
     run.cancel_stop()
     options.device = device or run.config().device
     with _started(options) as cluster:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acenode.cli.cluster_option import cluster_of
+from acenode.cli.cluster_option import announce, cluster_of
 from acenode.cli.common import print_json
 from acenode.errors import UserError
 
@@ -77,7 +77,9 @@ def open_launcher(options: Namespace, device_name: str, store: RunStore, root: P
         if name == "cpu":
             _share_threads(workers)
     else:
-        name, count, workers = cluster.name, 1, options.workers or min(MAX_CLUSTER_WORKERS, cluster.start().runs)
+        announce(cluster, options)
+        fits = cluster.start().runs
+        name, count, workers = cluster.name, 1, options.workers or min(MAX_CLUSTER_WORKERS, fits)
     launcher = Launcher(store, root, cluster=cluster)
     launcher.set_workers(name, -(-workers // count))
     return launcher, workers

@@ -63,6 +63,12 @@ def create(store: RunStore, config: Config, extra: Mapping[str, Any] | None = No
     return store.create(config, {**environment, "params": params, **(extra or {})})
 
 
+def refuse_finished(run: Run) -> None:
+    """Raise a UserError if a run has its result, or is a trial that has ended."""
+    if run.status()["state"] == "finished" and (run.result() is not None or run.is_trial):
+        raise UserError(f"{run.id} is finished: there is nothing to resume")
+
+
 def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
             progress: Progress | None = None, process: dict[str, Any] | None = None,
             device: str | None = None, seat: Seat | None = None) -> Outcome:
@@ -85,8 +91,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         UserError: the user can correct the cause; status.json has it too.
     """
     config = run.config()
-    if run.status()["state"] == "finished" and (run.result() is not None or run.is_trial):
-        raise UserError(f"{run.id} is finished: there is nothing to resume")
+    refuse_finished(run)
     writer = RunWriter(run, process)
     writer.acquire()
     listener = RunListener(writer, config, stop or threading.Event(), progress)

@@ -1,6 +1,7 @@
 """Execute runs on a Ray cluster: `RayCluster` in ray_cluster.py is all that other code uses.
 
     ray_cluster.py   the launcher's side: starts the driver process and asks it to train runs
+    address.py       checks whether an address can be reached, before Ray tries it
     driver.py        the program of the driver process: starts or joins Ray, submits a task for each run
     task.py          the task, which a Ray worker executes: trains the run, in contact with the folder keeper
     contact.py       that contact: sends files, receives stop requests

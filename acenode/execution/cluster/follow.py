@@ -8,7 +8,7 @@ from typing import Any
 
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
-from acenode.execution.execute import Outcome
+from acenode.execution.execute import Outcome, refuse_finished
 from acenode.execution.run_listener import Progress
 from acenode.runs.store import Run
 
@@ -30,8 +30,7 @@ def execute_on(cluster: RayCluster, run: Run, data_root: Path, *, stop: threadin
     Raises:
         UserError: the run is finished, or the cluster cannot be started or joined.
     """
-    if run.status()["state"] == "finished" and run.result() is not None:
-        raise UserError(f"{run.id} is finished: there is nothing to resume")
+    refuse_finished(run)
     run.set_state("queued", error=None)
     ended = threading.Event()
     reader = threading.Thread(target=_follow, args=(run, ended, progress), name="acenode-follow", daemon=True)

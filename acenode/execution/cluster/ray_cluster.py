@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from acenode.errors import UserError
+from acenode.execution.cluster.address import START_HINT, check_answer
 from acenode.execution.cluster.size import ClusterSize
 from acenode.execution.devices import DeviceState, own_cores
 from acenode.execution.environment import child_environment
@@ -92,12 +93,18 @@ class RayCluster:
         self.close()
 
     def start(self) -> ClusterSize:
-        """Start or join Ray, unless that is done.
+        """Start or join Ray, unless that is done; wait for a head that is still starting.
 
         Raises:
             UserError: it fails, or no machine is large enough for a run.
         """
-        size = self._connected().size
+        driver = self._process()
+        try:
+            driver.wait_until_ready(self.address)
+        except BaseException:
+            driver.kill()
+            raise
+        size = driver.size
         assert size is not None
         if not size.runs:
             self.close()
@@ -135,46 +142,52 @@ class RayCluster:
             UserError: Ray cannot be started or joined, or the run asks for a certain GPU.
         """
         check_device(run.config().device)
-        driver = self._connected()
-        while not driver.train(run, data_root, stop):
+        driver = self._connected(stop)
+        while driver is None or not driver.train(run, data_root, stop):
             if run.stored_state() not in BUSY:
                 return
-            found = self._found_again(stop)
-            if found is None:
+            driver = self._found_again(stop)
+            if driver is None:
                 state = "stopped" if stop.is_set() else "interrupted"
                 run.set_state(state, error=None if stop.is_set() else "the connection to Ray was lost: resume the run")
                 return
-            driver = found
 
     def close(self) -> None:
-        """Stop the runs with a checkpoint, and a local Ray."""
+        """Stop the runs with a checkpoint, and a local Ray; give up a connection that is not there yet."""
         with self._lock:
             self._closed = True
-            if self._driver is not None:
-                self._driver.close()
+            driver = self._driver
+        if driver is not None and driver.size is None:
+            driver.kill("the connection is closed")
+        elif driver is not None:
+            driver.close()
 
-    def _connected(self) -> _DriverProcess:
-        """Return the driver process; start it if there is none."""
+    def _process(self) -> _DriverProcess:
+        """Return the driver process, which may still be connecting; start it if there is none."""
         with self._lock:
             if self._closed:
                 raise UserError("the connection to Ray is closed")
             if self._driver is None or self._driver.lost.is_set():
-                self._driver = None
-                driver = _DriverProcess(self.arguments, local=self.address is None)
-                try:
-                    driver.wait_until_ready(self.address)
-                except BaseException:
-                    driver.kill()
-                    raise
-                self._driver = driver
+                self._driver = _DriverProcess(self.arguments, local=self.address is None)
             return self._driver
+
+    def _connected(self, stop: threading.Event) -> _DriverProcess | None:
+        """Return the driver process once Ray is there; None if the run should stop before.
+
+        Raises:
+            UserError: nothing answers at the address, or Ray cannot be started or joined.
+        """
+        if self.size is None:
+            check_answer(self.address)  # Ray itself would try for minutes
+        driver = self._process()
+        return driver if driver.wait_until_ready(self.address, stop) else None
 
     def _found_again(self, stop: threading.Event) -> _DriverProcess | None:
         """Connect again after the connection was lost; None if that fails for long, or the run should stop."""
         end = time.monotonic() + LOST_SECONDS
         while not stop.is_set() and not self._closed and time.monotonic() < end:
             try:
-                return self._connected()
+                return self._connected(stop)
             except UserError:
                 stop.wait(AGAIN_SECONDS)
         return None
@@ -186,7 +199,8 @@ class _DriverProcess:
     def __init__(self, arguments: list[str], *, local: bool) -> None:
         self.size: ClusterSize | None = None
         self.ready, self.lost = threading.Event(), threading.Event()
-        self.error: str | None = None
+        self.error: str | None = None  # why the process has ended
+        self.give_up = time.monotonic() + START_SECONDS
         self._ended: dict[str, threading.Event] = {}
         self._sending = threading.Lock()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - of Ray, which would break progress bars
@@ -196,14 +210,23 @@ class _DriverProcess:
         assert self.process.stdout is not None
         threading.Thread(target=self._read, args=(self.process.stdout,), name="acenode-ray", daemon=True).start()
 
-    def wait_until_ready(self, address: str | None) -> None:
-        """Wait until Ray is there. UserError: it cannot be started or joined."""
-        what = "a local Ray could not be started" if address is None else f"there is no Ray cluster at {address}"
-        if not self.ready.wait(START_SECONDS):
-            raise UserError(f"{what} within {START_SECONDS:.0f} s")
+    def wait_until_ready(self, address: str | None, stop: threading.Event | None = None) -> bool:
+        """Wait until Ray is there; several threads may wait. Return False once `stop` is set.
+
+        Raises:
+            UserError: Ray cannot be started or joined.
+        """
+        while not self.ready.wait(POLL_SECONDS):
+            if stop is not None and stop.is_set():
+                return False
+            if time.monotonic() > self.give_up:
+                self.kill(f"no connection within {START_SECONDS:.0f} s")
         if self.size is None:
-            remedy = "" if address is None else "; start it with `ray start --head`: see docs/cluster.md"
-            raise UserError(f"{what} ({self.error or self._last_message()}){remedy}")
+            if stop is not None and stop.is_set():
+                return False
+            raise UserError(f"a local Ray could not be started ({self.error})" if address is None else
+                            f"there is no Ray cluster at {address} that can be joined ({self.error}); {START_HINT}")
+        return True
 
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
         """Train a run; return False if the process has died before the run ended."""
@@ -230,6 +253,7 @@ class _DriverProcess:
         with contextlib.suppress(ValueError):  # a line that was cut off
             for line in lines:
                 self._handle(json.loads(line))
+        self.error = self._ending()
         self.lost.set()
         self.ready.set()
         waiting, self._ended = self._ended, {}
@@ -245,10 +269,13 @@ class _DriverProcess:
         elif answer["ended"] in self._ended:
             self._ended[answer["ended"]].set()
 
-    def _last_message(self) -> str:
+    def _ending(self) -> str:
+        """Return why the process has ended, in one line."""
         self._messages.seek(0)
         lines = self._messages.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {self.process.poll()}"
+        if any("InvalidAuthToken" in line for line in lines):  # the error itself only says that it failed
+            return "the token is missing or incorrect"
+        return self.error or (lines[-1] if lines else f"exit code {self.process.poll()}")
 
     def close(self) -> None:
         """Let the process stop its runs and exit."""
@@ -259,9 +286,13 @@ class _DriverProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def kill(self) -> None:
+    def kill(self, reason: str = "its process was killed") -> None:
+        """Kill the process; threads that wait for it get the reason, unless there is one already."""
+        self.error = self.error or reason
         self.process.kill()
         self.process.wait()
+        self.lost.set()
+        self.ready.set()
 
 
 def driver_environment(*, local: bool) -> dict[str, str]:
