@@ -63,6 +63,7 @@ class _OpenTrial:
 
     trial: Any  # optuna.trial.Trial
     run: Run
+    epochs: int  # of the run; after the last one nothing is left to prune
     offset: int = 0  # in the run's metrics
     reported: set[int] = field(default_factory=set)  # epochs that Optuna knows
     best: float | None = None
@@ -164,7 +165,7 @@ class SearchRun:
             return
         run = self.launcher.start(config, {"search": self.search.name, "trial": trial.number})
         trial.set_user_attr(RUN, run.id)
-        self.open[trial.number] = _OpenTrial(trial, run)
+        self.open[trial.number] = _OpenTrial(trial, run, config.part(Training).epochs)
         self._tell_event("started", trial, run)
 
     def _take_up(self) -> None:
@@ -180,10 +181,11 @@ class SearchRun:
             if run is None:
                 self._fail(trial, None, "its run was deleted")
                 continue
-            opened = self.open[frozen.number] = _OpenTrial(trial, run, reported=set(frozen.intermediate_values))
-            if frozen.intermediate_values and trial.should_prune():  # killed between the decision and its execution
-                opened.pruned = self._pruning_reason(max(frozen.intermediate_values), frozen.intermediate_values[
-                    max(frozen.intermediate_values)])
+            opened = self.open[frozen.number] = _OpenTrial(trial, run, run.config().part(Training).epochs,
+                                                           reported=set(frozen.intermediate_values))
+            last = max(frozen.intermediate_values, default=0)
+            if 0 < last < opened.epochs and trial.should_prune():  # killed between the decision and its execution
+                opened.pruned = self._pruning_reason(last, frozen.intermediate_values[last])
             elif run.status()["state"] not in BUSY | {"finished"}:
                 self.launcher.resume(run)
                 self._tell_event("resumed", trial, run)
@@ -221,7 +223,7 @@ class SearchRun:
                 continue
             opened.reported.add(epoch)
             opened.trial.report(float(value), epoch)
-            if opened.trial.should_prune():
+            if epoch < opened.epochs and opened.trial.should_prune():
                 opened.pruned = self._pruning_reason(epoch, float(value))
                 self.launcher.stop(opened.run)
 

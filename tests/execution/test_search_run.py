@@ -101,6 +101,41 @@ def test_a_bad_trial_is_pruned_and_its_run_says_why(runs: RunStore) -> None:
     assert report.best not in pruned
 
 
+@pytest.mark.parametrize("pruner", ["median", "halving", "hyperband"])
+def test_a_trial_that_has_done_its_last_epoch_is_finished(pruner: str, runs: RunStore) -> None:
+    def late(config: Config, epoch: int) -> float:
+        """Equal for all settings until the last epoch."""
+        return hill(config, epoch) if epoch == 3 else 0.1 * epoch
+
+    conduct(runs, a_search(pruner=pruner, trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]),
+                           sampler="random"), late)
+    for trial in report_of(runs).trials:
+        epochs = len(runs.open(trial.run).metrics()[0])
+        assert (trial.state, epochs == 3) in (("finished", True), ("pruned", False))
+
+
+def test_a_search_killed_after_the_last_epoch_of_a_trial_counts_it_as_finished(runs: RunStore) -> None:
+    search = a_search(pruner="median", trials=8, held={"epochs": 1}, ranges=read_ranges(["learning_rate=log:1e-3..1"]),
+                      sampler="random")
+
+    def falling(config: Config, epoch: int) -> float:
+        return 0.9 - 0.1 * len(report_of(runs).trials)  # each trial is worse than the ones before
+
+    def die(self: Any, opened: Any, status: Any) -> None:
+        if opened.trial.number == 7:
+            raise Killed
+        close(self, opened, status)
+
+    close = search_run.SearchRun._close
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_run.SearchRun, "_close", die)
+        with pytest.raises(Killed):
+            conduct(runs, search, falling)
+    assert report_of(runs).trials[7].state == "running"
+    conduct(runs, search, falling)
+    assert [trial.state for trial in report_of(runs).trials] == ["finished"] * 8
+
+
 def test_pruning_does_not_depend_on_how_soon_epochs_are_seen(tmp_path: Path) -> None:
     """A run that has ended before the search looked is pruned where it would have been pruned."""
     search = a_search(pruner="median", trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]), sampler="random")
