@@ -69,8 +69,16 @@ def view(name: str, since: str = "") -> dict[str, Any]:
         "progress": sum(found.counts.get(state, 0) for state in ("finished", "pruned", "failed")) / found.search.trials,
         "importance": [[labels.plain(key), share] for key, share in shares.items()], "few": FEW,
         "top": [_best(trial, measure, keys, found.search.experiment) for trial in found.ranked()[:BEST]],
-        "now": [_now(trial, measure) for trial in found.trials if trial.state == "running"],
+        "now": [_now(trial, measure) for trial in found.trials if found.state_of(trial) == "running"],
+        "nothing": _nothing(found.status.state),
     }
+
+
+def _nothing(state: str) -> str:
+    """Say what to do while no trial is finished."""
+    if state == "running":
+        return "Waiting for the first finished trial…"
+    return "No trial is finished yet: press " + ("More trials" if state == "finished" else "Resume")
 
 
 def _shares(path: Path, found: SearchReport) -> dict[str, float]:

@@ -161,6 +161,8 @@ def _show(options: Namespace) -> int:
         default = "  (the defaults)" if trial.default else ""
         print(f"  trial {trial.number:<5} {measure.text(trial.value):>9}  {params_text(trial.params)}  {trial.run}"
               f"{default}")
+    if "unfinished" in report.counts:
+        print(f"continue with `acenode search resume {found.name}`")
     print(f"values are of the validation data ({measure.title}); trials are not tested")
     return 0
 
@@ -237,5 +239,5 @@ def _summary(report: Any) -> dict[str, Any]:
 
 def _as_json(report: Any) -> dict[str, Any]:
     return _summary(report) | {"all_trials": [
-        {"trial": t.number, "state": t.state, "settings": t.params, "value": t.value, "run": t.run,
+        {"trial": t.number, "state": report.state_of(t), "settings": t.params, "value": t.value, "run": t.run,
          "default": t.default, "reason": t.reason or None} for t in report.trials]}

@@ -13,7 +13,7 @@ from acenode.results.metric_format import MetricFormat
 from acenode.runs.search_journal import SearchJournal, TrialRecord
 from acenode.runs.searches import Search, SearchStatus, SearchStore
 
-ORDER = ("finished", "pruned", "failed", "running", "queued")
+ORDER = ("finished", "pruned", "failed", "running", "unfinished", "queued")
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,12 @@ class SearchReport:
     @functools.cached_property
     def counts(self) -> Mapping[str, int]:
         """How many trials are in each state."""
-        found = Counter(trial.state for trial in self.trials)
+        found = Counter(map(self.state_of, self.trials))
         return {state: found[state] for state in ORDER if found[state]}
+
+    def state_of(self, trial: TrialRecord) -> str:
+        """Return the state of a trial; `unfinished` if it is open in the journal but the search does not run."""
+        return "unfinished" if trial.state == "running" and not self.status.running else trial.state
 
     @functools.cached_property
     def best(self) -> TrialRecord | None:

@@ -13,7 +13,6 @@ import { at, make, properties, setText, setTextOrHide } from "./theme.js";
 
 const INTERVAL = 1200, IDLE_INTERVAL = 6000;  // milliseconds between two requests
 const THEME_INTERVAL = 500;  // milliseconds between checks of the page's colours
-const WAITING = "Waiting for the first finished trial…";
 
 // Draws charts one after the other, so that the page answers in between, and only while they can be seen or nearly.
 class Drawing {
@@ -63,7 +62,7 @@ class Drawing {
 class Chart {
   constructor(title, hint, wide = false) {
     this.plot = make("div", "plot");
-    this.empty = make("p", "empty", WAITING);
+    this.empty = make("p", { className: "empty", hidden: true });
     this.title = make("span", "title", title);
     this.hint = make("span", "key", hint);
     this.node = make("figure", { className: wide ? "card wide" : "card", "aria-label": title }, make("figcaption", "", this.title, this.hint),
@@ -71,8 +70,8 @@ class Chart {
   }
 
   // Draws a figure, or says why there is none.
-  draw(Plotly, figure, reason = "") {
-    setTextOrHide(this.empty, figure ? "" : reason || WAITING);
+  draw(Plotly, figure, reason) {
+    setTextOrHide(this.empty, figure ? "" : reason);
     this.plot.classList.toggle("empty-plot", !figure);
     if (figure) Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
   }
@@ -146,10 +145,10 @@ export function mount(element, first, send) {
       slicesNode.append(chart.node);
     }
     const done = finishedOf(trials).length, few = `Shown from ${view.few} finished trials on`;
-    drawing.add(charts.best, () => charts.best.draw(Plotly, done ? bestFigure(trials, view, theme) : null));
+    drawing.add(charts.best, () => charts.best.draw(Plotly, done ? bestFigure(trials, view, theme) : null, view.nothing));
     drawing.add(charts.importance, () => charts.importance.draw(Plotly, view.importance.length ? importanceFigure(view, theme) : null, few));
-    drawing.add(charts.parallel, () => charts.parallel.draw(Plotly, done ? parallelFigure(trials, view, theme) : null));
-    slices.forEach((chart, i) => drawing.add(chart, () => chart.draw(Plotly, done ? sliceFigure(trials, view, theme, i) : null)));
+    drawing.add(charts.parallel, () => charts.parallel.draw(Plotly, done ? parallelFigure(trials, view, theme) : null, view.nothing));
+    slices.forEach((chart, i) => drawing.add(chart, () => chart.draw(Plotly, done ? sliceFigure(trials, view, theme, i) : null, view.nothing)));
   }
 
   async function refresh() {
@@ -157,7 +156,7 @@ export function mount(element, first, send) {
     if (!answer.ok || destroyed) return IDLE_INTERVAL;
     const next = await answer.json();
     if (name !== data.name) return 0;  // another search is shown by now
-    const changed = next.all || next.trials.length || JSON.stringify(next.importance) !== JSON.stringify(view?.importance);
+    const changed = next.all || next.trials.length || next.nothing !== view?.nothing || JSON.stringify(next.importance) !== JSON.stringify(view?.importance);
     merge(next);
     writeTexts();
     if (!Plotly) load();

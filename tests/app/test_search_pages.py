@@ -250,6 +250,22 @@ def test_the_charts_read_what_is_new(store: SearchStore) -> None:
     assert get("/lab/search/nothing").status == 404
 
 
+@pytest.mark.parametrize("state", ["stopped", "interrupted", "failed"])
+def test_open_trials_of_a_search_that_does_not_run_are_unfinished(state: str, page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "open", 1, running=1)
+    before = get("/lab/search/open").json()
+    assert before["summary"] == "0 of 1 trials finished, 1 running"
+    assert len(before["now"]) == 1
+    assert before["nothing"] == "Waiting for the first finished trial…"
+    store.write_status("open", state)
+    after = get("/lab/search/open").json()
+    assert after["summary"] == "0 of 1 trials finished, 1 unfinished"
+    assert after["now"] == []
+    assert after["nothing"] == "No trial is finished yet: press Resume"
+    assert "Resume" in [button.label for button in page("searches", search="open").button]
+    assert "0 of 1 trials finished, 1 unfinished" in page_text(page("searches"))
+
+
 def test_no_test_number_is_in_what_the_page_reads(store: SearchStore) -> None:
     synthetic_search(store, "done", 30)
     assert "test" not in get("/lab/search/done").body.decode()

@@ -114,6 +114,22 @@ def test_a_search_does_not_get_fewer_trials_than_it_has(tmp_path: Path, capsys: 
     assert {path.name: path.read_bytes() for path in store.path("many").iterdir()} == before
 
 
+def test_open_trials_of_a_stopped_search_are_unfinished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = SearchStore(RunStore(tmp_path / "runs"))
+    synthetic_search(store, "open", 6, running=1)
+    for state, word in (("running", "running"), ("stopped", "unfinished")):
+        store.write_status("open", state)
+        for action in (["list"], ["show", "open"]):
+            assert main(["search", *action]) == 0
+            out = capsys.readouterr().out
+            assert f"5 of 6 trials finished, 1 {word}" in out
+        assert ("continue with `acenode search resume open`" in out) == (state == "stopped")
+        assert main(["search", "show", "open", "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["by_state"] == {"finished": 5, word: 1}
+        assert shown["all_trials"][5]["state"] == word
+
+
 def test_no_seeds_are_a_mistake_of_winner_as_of_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "mnist", "--method", "ace", "--seeds", ""]) == 2
     message = capsys.readouterr().err
