@@ -7,10 +7,11 @@ import streamlit as st
 from acenode import experiments
 from acenode.config import read_seeds
 from acenode.errors import UserError
-from acenode.results.search_results import SearchReport
-from acenode.runs.searches import MAX_TRIALS, PRUNERS, SAMPLERS
+from acenode.results.search_results import SearchReport, made_winner
+from acenode.runs.searches import MAX_TRIALS, PRUNERS, SAMPLERS, SearchStore
 
 from . import components, labels, messages, navigation, search_links, search_live, study_links
+from .services import services
 
 NOTE = "Values are of the validation data. Trials are never tested."
 
@@ -18,6 +19,10 @@ NOTE = "Values are of the validation data. Trials are never tested."
 def show(name: str) -> None:
     """Show the search with this name."""
     search_links.show_all()
+    if name not in SearchStore(services().store).names():
+        st.title("Search", anchor=False)
+        messages.invalid(f"There is no search {name[:60]!r}: choose one from all searches")
+        return
     try:
         report = search_live.report(name)
     except UserError as error:
@@ -79,10 +84,15 @@ def _show_winner(report: SearchReport) -> None:
     if best is None:
         return
     st.header("Best settings", anchor=False)
+    study = made_winner(services().store, report.search.name)
+    if study is not None:
+        study_links.show_study(study, f"Best settings over seeds: {study}")
     if best.default:
         st.markdown("The defaults are the best settings so far")
         return
     st.markdown(messages.escape(f"{report.best_text[:1].upper()}{report.best_text[1:]}"))
+    if report.so_far_text:
+        st.caption(messages.escape(f"{report.so_far_text[:1].upper()}{report.so_far_text[1:]}"))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         seeds = st.text_input("Seeds", "0 1 2", key="search/winner-seeds", width=140, help="0 1 2, or 0-4")
         train = st.button("Train over seeds and test", key="search/winner", type="primary",
@@ -94,11 +104,11 @@ def _show_winner(report: SearchReport) -> None:
 
         try:
             with st.spinner("Adding runs to the queue"):
-                study = search_actions.train_winner(report.search.name, tuple(read_seeds(seeds)))
+                made = search_actions.train_winner(report.search.name, tuple(read_seeds(seeds)))
         except (UserError, OSError) as error:
             messages.error(error)
             return
-        st.switch_page(navigation.studies(), query_params={study_links.STUDY: study})
+        st.switch_page(navigation.studies(), query_params={study_links.STUDY: made})
 
 
 def _act(action: str, name: str, *more: int) -> None:

@@ -139,14 +139,16 @@ def _show(options: Namespace) -> int:
     """Print a search: what is searched, its best trials, and the importance of each setting."""
     from acenode.config.ranges import ranges_text
     from acenode.results.search_importance import importance
-    from acenode.results.search_results import params_text, read_report
+    from acenode.results.search_results import made_winner, params_text, read_report
     from acenode.runs.searches import PRUNERS, SAMPLERS, SearchStore
 
-    report = read_report(SearchStore(run_store(options, to_read=True)), options.search)
+    store = SearchStore(run_store(options, to_read=True))
+    report = read_report(store, options.search)
+    winner = made_winner(store.runs, options.search)
     found, measure = report.search, report.measure
     shares = importance(found.ranges, report.trials, measure.higher_is_better)
     if options.json:
-        print_json(_as_json(report) | {"importance": shares})
+        print_json(_as_json(report) | {"importance": shares, "winner": winner})
         return 0
     print(f"{found.name}: {found.method} on {found.experiment} ({found.data}), {report.status.state}"
           + (f": {report.status.error}" if report.status.error else ""))
@@ -161,6 +163,8 @@ def _show(options: Namespace) -> int:
         default = "  (the defaults)" if trial.default else ""
         print(f"  trial {trial.number:<5} {measure.text(trial.value):>9}  {params_text(trial.params)}  {trial.run}"
               f"{default}")
+    if winner is not None:
+        print(f"the best settings over seeds are in the study {winner}: see `acenode study show {winner}`")
     if "unfinished" in report.counts:
         print(f"continue with `acenode search resume {found.name}`")
     print(f"values are of the validation data ({measure.title}); trials are not tested")
@@ -203,7 +207,7 @@ def _stop(options: Namespace) -> int:
 
 
 def _winner(options: Namespace) -> int:
-    """Train the best settings and the defaults over seeds, test them, and print the answer."""
+    """Train the best settings and the defaults over seeds as a study, test them, and print the answer."""
     from acenode.cli import study
     from acenode.config import read_seeds
     from acenode.execution.search_winner import winner_study
@@ -213,10 +217,18 @@ def _winner(options: Namespace) -> int:
 
     store = run_store(options)
     seeds = tuple(read_seeds(SEEDS if options.seeds is None else options.seeds))
-    made = winner_study(read_report(SearchStore(store), options.search), seeds)
+    report = read_report(SearchStore(store), options.search)
+    made = winner_study(report, seeds)
     StudyStore(store).write(made, replace=True)
+    file = sys.stderr if options.json else sys.stdout
+    if report.so_far_text:
+        print(f"{report.so_far_text} ({report.counts_text})", file=file)
+    print(f"study {made.name}: the best settings of {options.search} and the defaults, seeds "
+          f"{', '.join(map(str, seeds))}", file=file, flush=True)
     options.name = made.name
-    return study.run(options)
+    code = study.run(options)
+    print(f"see it with `acenode study show {made.name}`", file=file)
+    return code
 
 
 def _delete(options: Namespace) -> int:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from acenode.config import SETTINGS
 from acenode.errors import UserError
 from acenode.execution.search_plan import base_config, trial_config
-from acenode.results.search_results import SearchReport
+from acenode.results.search_results import SearchReport, winner_name
 from acenode.results.study_configs import check_study
-from acenode.runs.studies import MAX_NAME, Study, StudyGroup
-
-SUFFIX = "-winner"
+from acenode.runs.studies import Study, StudyGroup
 
 
 def winner_study(report: SearchReport, seeds: tuple[int, ...] = (0, 1, 2)) -> Study:
@@ -32,7 +30,7 @@ def winner_study(report: SearchReport, seeds: tuple[int, ...] = (0, 1, 2)) -> St
     held = {key: value for key, value in search.held.items() if key != "fold"}
     folds = (int(search.held["fold"]),) if "fold" in search.held else ()
     return check_study(Study(
-        f"{search.name[:MAX_NAME - len(SUFFIX)]}{SUFFIX}", search.experiment,
+        winner_name(search.name), search.experiment,
         (StudyGroup(search.method), StudyGroup(search.method, changed)),
         question="Are the settings found by the search better than the defaults?", data=search.data, held=held,
         seeds=seeds, folds=folds))

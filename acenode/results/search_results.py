@@ -12,8 +12,11 @@ from acenode.results import metric_format
 from acenode.results.metric_format import MetricFormat
 from acenode.runs.search_journal import SearchJournal, TrialRecord
 from acenode.runs.searches import Search, SearchStatus, SearchStore
+from acenode.runs.store import RunStore
+from acenode.runs.studies import MAX_NAME, StudyStore
 
 ORDER = ("finished", "pruned", "failed", "running", "unfinished", "queued")
+WINNER = "-winner"  # ends the name of the study of the best settings
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,13 @@ class SearchReport:
         return ", ".join([f"{done} of {self.search.trials} trials finished", *others])
 
     @property
+    def so_far_text(self) -> str:
+        """A sentence that the best settings may change; empty if the search is finished."""
+        if self.status.state == "finished":
+            return ""
+        return f"the search is {self.status.state}: these are the best settings so far"
+
+    @property
     def best_text(self) -> str:
         """The best trial in words, with the default's value beside it; empty if no trial is finished."""
         if self.best is None:
@@ -92,6 +102,17 @@ def read_report(store: SearchStore, name: str, journal: SearchJournal | None = N
     search = store.read(name)
     journal = journal or SearchJournal(store.journal(name), search.ranges)
     return SearchReport(search, store.status(name), journal.refresh())
+
+
+def winner_name(search: str) -> str:
+    """Return the name of the study that compares the best settings of a search with the defaults."""
+    return f"{search[:MAX_NAME - len(WINNER)]}{WINNER}"
+
+
+def made_winner(runs: RunStore, search: str) -> str | None:
+    """Return the name of the study of the best settings if it was made, or None."""
+    name = winner_name(search)
+    return name if StudyStore(runs).exists(name) else None
 
 
 def best_of(trials: Sequence[TrialRecord], higher_is_better: bool) -> TrialRecord | None:

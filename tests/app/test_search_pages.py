@@ -21,7 +21,9 @@ from acenode import experiments
 from acenode.bench.synthetic_search import synthetic_search
 from acenode.config.ranges import read_range
 from acenode.errors import UserError
+from acenode.execution.search_winner import winner_study
 from acenode.runs.searches import SearchStore
+from acenode.runs.studies import StudyStore
 
 Page = Callable[..., AppTest]
 
@@ -166,7 +168,9 @@ def test_every_number_has_a_usual_range(name: str) -> None:
 
 def test_an_unknown_experiment_and_search_are_one_line(page: Page) -> None:
     assert "There is no experiment" in no_exception(page("searches", experiment="nothing")).error[0].value
-    assert "there is no search" in no_exception(page("searches", search="nothing")).error[0].value
+    for name in ("nothing", "../x"):
+        text = no_exception(page("searches", search=name)).error[0].value.replace("\\", "")
+        assert text == f"There is no search {name!r}: choose one from all searches"
 
 
 def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: SearchStore) -> None:
@@ -226,6 +230,21 @@ def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore,
     next(button for button in app.button if button.label == "Train over seeds and test").click().run()
     (study,) = queued
     assert (study.name, study.seeds, len(study.groups)) == ("done-winner", (0, 1, 2), 2)
+
+
+def test_the_page_links_the_study_of_the_best_settings(page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "done", 30)
+
+    def links() -> list[str]:
+        found = no_exception(page("searches", search="done")).get("page_link")
+        return [link.proto.label.replace("\\", "") for link in found]
+
+    assert "Best settings over seeds: done-winner" not in links()
+    StudyStore(store.runs).write(winner_study(search_live.report("done")))
+    assert "Best settings over seeds: done-winner" in links()
+    assert "best settings so far" not in page_text(page("searches", search="done"))
+    store.write_status("done", "running")
+    assert "these are the best settings so far" in page_text(page("searches", search="done"))
 
 
 def test_the_charts_read_what_is_new(store: SearchStore) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from acenode.bench.synthetic_search import synthetic_search
-from acenode.cli import main
+from acenode.cli import main, study
 from acenode.cli.search_options import ACTIONS
 from acenode.execution import estimate
 from acenode.runs.search_journal import SearchJournal
@@ -128,6 +128,30 @@ def test_open_trials_of_a_stopped_search_are_unfinished(tmp_path: Path, capsys: 
         shown = json.loads(capsys.readouterr().out)
         assert shown["by_state"] == {"finished": 5, word: 1}
         assert shown["all_trials"][5]["state"] == word
+
+
+def test_the_study_of_the_best_settings_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "run", lambda options: 0)  # trains nothing
+    store = SearchStore(RunStore(tmp_path / "runs"))
+    synthetic_search(store, "many", 30)
+    assert main(["search", "show", "many"]) == 0
+    assert "study" not in capsys.readouterr().out
+    assert main(["search", "winner", "many", "--seeds", "0-1"]) == 0
+    out = capsys.readouterr().out
+    assert "study many-winner: the best settings of many and the defaults, seeds 0, 1\n" in out
+    assert "see it with `acenode study show many-winner`" in out
+    assert "so far" not in out
+    assert main(["study", "show", "many-winner"]) == 0
+    capsys.readouterr()
+    assert main(["search", "show", "many"]) == 0
+    assert "in the study many-winner: see `acenode study show many-winner`" in capsys.readouterr().out
+    assert main(["search", "show", "many", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["winner"] == "many-winner"
+    store.write_status("many", "running")
+    assert main(["search", "winner", "many"]) == 0
+    assert ("the search is running: these are the best settings so far (22 of 30 trials finished, 8 pruned)\n"
+            in capsys.readouterr().out)
 
 
 def test_no_seeds_are_a_mistake_of_winner_as_of_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
