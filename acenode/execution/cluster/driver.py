@@ -67,6 +67,7 @@ class _Driver:
         self.requests: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: exit
         self.tasks: dict[Any, _Task] = {}  # by the reference to their result
         self.size: ClusterSize | None = None
+        self.connected = threading.Event()
 
     def start(self) -> None:
         """Connect to Ray and start the folder keeper on this machine."""
@@ -74,6 +75,7 @@ class _Driver:
         keeper = ray.remote(FolderKeeper).options(num_cpus=0, max_restarts=-1, max_task_retries=-1,
                                                   max_concurrency=KEEPER_THREADS, scheduling_strategy=here)
         self.keeper: Any = keeper.remote()
+        self.connected.set()
         self.report_size()
 
     def answer(self, **values: Any) -> None:
@@ -88,9 +90,11 @@ class _Driver:
             self.answer(size=size.to_dict())
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Queue the requests; in a thread of its own."""
+        """Queue the requests; in a thread of its own. End the process if the input ends while Ray is being joined."""
         for line in lines:
             self.requests.put(json.loads(line))
+        if not self.connected.is_set():
+            os._exit(1)  # Ray cannot be interrupted and would try for minutes; what it started ends with this process
         self.requests.put(None)
 
     def serve(self) -> None:
@@ -204,6 +208,7 @@ def main() -> None:
     options = parser.parse_args()
     requests, answers = os.fdopen(0, "rb", buffering=0), _take_output()
     driver = _Driver(options, answers)
+    threading.Thread(target=driver.read, args=(requests,), name="acenode-requests", daemon=True).start()
     with own_folder("acenode-ray") as place:
         try:
             _connect(options, place)
@@ -211,7 +216,6 @@ def main() -> None:
         except Exception as error:
             driver.answer(error=_line(error))
             raise
-        threading.Thread(target=driver.read, args=(requests,), name="acenode-requests", daemon=True).start()
         driver.serve()
         ray.shutdown()
 

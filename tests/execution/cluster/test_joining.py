@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -141,6 +142,27 @@ exit 1""")
         RayCluster(ADDRESS).start()
     assert "the token is missing or incorrect" in str(caught.value)
     assert "both sides need the same RAY_AUTH_MODE and token: see docs/cluster.md" in str(caught.value)
+
+
+def test_a_driver_ends_with_its_command_while_it_joins() -> None:
+    pytest.importorskip("ray")
+    program = """
+import time
+from acenode.execution.cluster import driver
+driver._connect = lambda options, place: (print("joins", flush=True), time.sleep(600))
+driver._take_output = lambda: open("/dev/null", "wb")
+driver.main()
+"""
+    words = [sys.executable, "-c", program, "--cpus=1", "--threads=1", "--gpu=1", f"--address={ADDRESS}"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"joins\n"
+            process.stdin.close()
+            assert process.wait(PROMPT) == 1
+        finally:
+            process.kill()
 
 
 def _no_driver(*args: Any, **more: Any) -> None:
