@@ -21,7 +21,7 @@ def show(name: str) -> None:
     search_links.show_all()
     if name not in SearchStore(services().store).names():
         st.title("Search", anchor=False)
-        messages.invalid(f"There is no search {name[:60]!r}: choose one from all searches")
+        messages.invalid(f"There is no search {name[:60]!r}: press All searches to choose one")
         return
     try:
         report = search_live.report(name)

@@ -47,6 +47,17 @@ def test_the_link_to_the_form_is_beside_the_choice(chrome: Any, served: Served) 
     tab.close()
 
 
+def test_the_link_to_all_searches_is_below_the_header(chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served)
+    tab.page.set_viewport_size({"width": 390, "height": 844})
+    tab.open("searches?search=nothing")
+    link, header = "[data-testid=stMain] .stPageLink a", "[data-testid=stHeader]"
+    tab.until(f"document.querySelector('{link}') && {QUIET}")
+    assert (tab.evaluate(f"document.querySelector('{link}').getBoundingClientRect().top")
+            >= tab.evaluate(f"document.querySelector('{header}').getBoundingClientRect().bottom"))
+    tab.close()
+
+
 def test_a_search_from_the_form_to_its_end(chrome: Any, served: Served, root: Path) -> None:
     store = SearchStore(RunStore(root))
     tab = Tab(chrome, served).open("searches?experiment=mnist")

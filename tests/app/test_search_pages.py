@@ -170,7 +170,7 @@ def test_an_unknown_experiment_and_search_are_one_line(page: Page) -> None:
     assert "There is no experiment" in no_exception(page("searches", experiment="nothing")).error[0].value
     for name in ("nothing", "../x"):
         text = no_exception(page("searches", search=name)).error[0].value.replace("\\", "")
-        assert text == f"There is no search {name!r}: choose one from all searches"
+        assert text == f"There is no search {name!r}: press All searches to choose one"
 
 
 def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: SearchStore) -> None:
