@@ -29,21 +29,27 @@ def seeds_of(options: Namespace) -> list[int]:
 
 def train_seeds(configs: Sequence[Config], options: Namespace) -> int:
     """Create a run for each seed, train them together and print their results; return the exit code."""
-    from acenode.cli.progress import Bar
+    from acenode.cli.progress import SeedsBar
     from acenode.data.folder import data_dir
+    from acenode.execution.environment import device_of
     from acenode.execution.execute import create
     from acenode.execution.interrupt import stop_on_interrupt
+    from acenode.execution.seed_groups import MAX_SEEDS, separate_reason
     from acenode.execution.together import execute_together
 
     store, first, start = run_store(options), configs[0], time.monotonic()
     runs = [create(store, config) for config in configs]
-    seeds = ", ".join(str(config.seed) for config in configs)
-    title = f"{first.method} on {first.experiment} ({first.data} data), seeds {seeds} together"
-    with Bar(title, options.json) as bar, stop_on_interrupt() as stop:
+    seeds = {run.id: config.seed for run, config in zip(runs, configs, strict=True)}
+    device, listed = str(device_of(first.device)), list(seeds.values())
+    together = separate_reason(first, device) is None
+    size = 1 if device == "cpu" and not together else MAX_SEEDS  # as in `execute_together`
+    groups = [listed[start:start + size] for start in range(0, len(listed), size)]
+    title = (f"{first.method} on {first.experiment} ({first.data} data), seeds {', '.join(map(str, listed))}"
+             + " together" * (size > 1))
+    with SeedsBar(title, options.json, groups, together=together) as bar, stop_on_interrupt() as stop:
 
         def show(run: Run, status: dict[str, Any]) -> None:
-            if run.id == runs[0].id:  # all seeds are at the same epoch
-                bar.show(status)
+            bar.show_seed(seeds[run.id], status)
 
         outcomes = execute_together(runs, data_dir(), stop=stop, progress=show)
     if options.json:
