@@ -181,8 +181,12 @@ class SearchRun:
             if run is None:
                 self._fail(trial, None, "its run was deleted")
                 continue
-            opened = self.open[frozen.number] = _OpenTrial(trial, run, run.config().part(Training).epochs,
-                                                           reported=set(frozen.intermediate_values))
+            try:
+                epochs = run.config().part(Training).epochs
+            except UserError as error:  # damaged
+                self._fail(trial, run, str(error))
+                continue
+            opened = self.open[frozen.number] = _OpenTrial(trial, run, epochs, reported=set(frozen.intermediate_values))
             last = max(frozen.intermediate_values, default=0)
             if 0 < last < opened.epochs and trial.should_prune():  # killed between the decision and its execution
                 opened.pruned = self._pruning_reason(last, frozen.intermediate_values[last])

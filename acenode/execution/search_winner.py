@@ -19,8 +19,9 @@ def winner_study(report: SearchReport, seeds: tuple[int, ...] = (0, 1, 2)) -> St
     """
     search, best = report.search, report.best
     if best is None:
-        raise UserError(f"no trial of {search.name} is finished yet: continue it with `acenode search resume "
-                        f"{search.name}`")
+        what = ("wait for the first one" if report.status.running else
+                f"continue it with `acenode search resume {search.name}`")
+        raise UserError(f"no trial of {search.name} is finished yet: {what}")
     config, base = trial_config(search, lambda one: best.params[one.key]), base_config(search)
     changed = {key: config.get(key) for key in SETTINGS
                if key in best.params and config.get(key) is not None and config.get(key) != base.get(key)}

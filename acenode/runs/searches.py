@@ -181,7 +181,7 @@ class SearchStore:
         if self.runs.only_recorded:
             raise UserError("recorded runs can only be read: choose another folder with --runs DIR")
         if search.name in RESERVED:
-            raise UserError(f"{search.name!r} is an action of `acenode search`: choose another name")
+            raise UserError(f"a search cannot have the name {search.name!r}, which is an action: choose another name")
         if self.path(search.name).exists():
             raise UserError(f"there is a search {search.name!r} already: choose another --name, or continue it with "
                             f"`acenode search resume {search.name}`")

@@ -72,7 +72,7 @@ def test_a_search_is_conducted_listed_shown_continued_and_deleted(
     (["show", "x", "--trials", "3"], "--trials belongs to a new search and to `search resume`"),
     (["resume", "x", "--seeds", "0-2"], "--seeds belongs to `search winner`"),
     *((["mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--name", name],
-       f"{name!r} is an action of `acenode search`: choose another name") for name in ACTIONS),
+       f"a search cannot have the name {name!r}, which is an action: choose another name") for name in ACTIONS),
     (["winner", "nothing"], "there is no search 'nothing'")])
 def test_a_mistake_is_one_line(words: list[str], message: str, tmp_path: Path,
                                capsys: pytest.CaptureFixture[str]) -> None:

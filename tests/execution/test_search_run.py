@@ -23,7 +23,7 @@ from acenode.results.search_importance import importance
 from acenode.results.search_results import SearchReport
 from acenode.results.study_configs import same_run
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.searches import Search, SearchStore
+from acenode.runs.searches import Search, SearchStatus, SearchStore
 from acenode.runs.store import RunStore
 
 
@@ -196,6 +196,14 @@ def test_a_killed_search_resumes(epochs: int, tmp_path: Path) -> None:
     assert len(list(broken)) == len(list(unbroken))
 
 
+def test_an_open_trial_whose_run_is_damaged_fails_alone(runs: RunStore) -> None:
+    conduct(runs, a_search(trials=3), stop_after=4)
+    (left,) = [trial for trial in report_of(runs).trials if trial.state == "running"]
+    (runs.open(left.run).path / "config.json").write_text("{")
+    assert conduct(runs, a_search(trials=3))[0] == "finished"
+    assert [trial.state for trial in report_of(runs).trials] == ["finished", "failed", "finished"]
+
+
 def test_a_search_goes_on_for_longer(runs: RunStore) -> None:
     conduct(runs, a_search(trials=3))
     before = tried(report_of(runs))
@@ -265,6 +273,8 @@ def test_the_winner_is_compared_with_the_defaults_in_a_study(runs: RunStore) -> 
         winner_study(replace(report, trials=report.trials[:1]))
     with pytest.raises(UserError, match="no trial of rates is finished yet"):
         winner_study(replace(report, trials=[]))
+    with pytest.raises(UserError, match="no trial of rates is finished yet: wait for the first one"):
+        winner_study(replace(report, trials=[], status=SearchStatus("running")))
 
 
 def test_importance_names_the_setting_that_matters(runs: RunStore) -> None:
