@@ -26,7 +26,7 @@ RATES = ["--over", "learning_rate=log:1e-2..1", "--device", "cpu", "--workers", 
 
 @pytest.fixture(autouse=True)
 def _no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "_time", lambda configs, kinds, root: {})
+    monkeypatch.setattr(estimate, "_time", lambda *given: {})
 
 
 def test_a_search_is_conducted_listed_shown_continued_and_deleted(
