@@ -100,7 +100,7 @@ def test_ticks_are_round_numbers_within_the_axis() -> None:
 
 
 def test_the_commands_make_the_same_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "_time", lambda configs, kinds, root: {})
+    monkeypatch.setattr(estimate, "_time", lambda *given: {})
     groups = (StudyGroup("ace", {"attention": "fixed"}), StudyGroup("gru-ode-bayes"))
     folds = Study("folds", "ushcn", groups, seeds=(), folds=(0, 3), held={"epochs": 3, "impute": True}, baseline=1,
                   metric="negll")
