@@ -34,7 +34,7 @@ def train_seeds(configs: Sequence[Config], options: Namespace) -> int:
     from acenode.execution.environment import device_of
     from acenode.execution.execute import create
     from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.execution.seed_groups import MAX_SEEDS, separate_reason
+    from acenode.execution.seed_groups import seeds_at_a_time, separate_reason
     from acenode.execution.together import execute_together
 
     store, first, start = run_store(options), configs[0], time.monotonic()
@@ -42,7 +42,7 @@ def train_seeds(configs: Sequence[Config], options: Namespace) -> int:
     seeds = {run.id: config.seed for run, config in zip(runs, configs, strict=True)}
     device, listed = str(device_of(first.device)), list(seeds.values())
     together = separate_reason(first, device) is None
-    size = 1 if device == "cpu" and not together else MAX_SEEDS  # as in `execute_together`
+    size = seeds_at_a_time(first, device)
     groups = [listed[start:start + size] for start in range(0, len(listed), size)]
     title = (f"{first.method} on {first.experiment} ({first.data} data), seeds {', '.join(map(str, listed))}"
              + " together" * (size > 1))

@@ -17,6 +17,11 @@ def without_seed(config: Config) -> Config:
     return dataclasses.replace(config, seed=0)
 
 
+def seeds_at_a_time(config: Config, device: str) -> int:
+    """Return how many seeds are trained at a time: one on a processor where they cannot be one computation."""
+    return 1 if device == "cpu" and separate_reason(config, device) is not None else MAX_SEEDS
+
+
 def separate_reason(config: Config, device: str) -> str | None:
     """Return why seeds of a configuration are trained as ordinary runs, or None if they can be one computation.
 

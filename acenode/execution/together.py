@@ -11,7 +11,7 @@ from acenode.errors import UserError
 from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, execute
 from acenode.execution.seed_group import Seat, SeedGroup, fallback_line
-from acenode.execution.seed_groups import MAX_SEEDS, separate_reason
+from acenode.execution.seed_groups import seeds_at_a_time, separate_reason
 from acenode.runs.store import Run
 
 SeedProgress = Callable[[Run, dict[str, Any]], None]
@@ -40,7 +40,7 @@ def execute_together(runs: Sequence[Run], data_root: Path, *, stop: threading.Ev
     if reason is not None:
         for run in runs:
             run.log(fallback_line(reason))
-    at_a_time = MAX_SEEDS if reason is None else 1
+    at_a_time = seeds_at_a_time(config, device)
     outcomes: list[Outcome] = []
     for start in range(0, len(runs), at_a_time):
         part = runs[start:start + at_a_time]

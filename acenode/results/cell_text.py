@@ -20,7 +20,7 @@ class MarkText:
 
 # The rule of `cells.mark`
 MARGIN = ("our mean is as near to the paper's as chance explains, that is within the paper's standard deviation or "
-          "within the standard error of the difference, which our own runs have a part in, whichever is larger")
+          "within the standard error of the difference, which includes the spread of our own runs")
 ShownMark = Mark | Literal["single"]
 MARKS: dict[ShownMark, MarkText] = {
     "within": MarkText("≈", "within", MARGIN),

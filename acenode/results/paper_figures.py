@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import mean
@@ -103,7 +103,7 @@ def error_lines(cells: Iterable[PaperCell], measured: Values) -> list[ErrorLine]
     return sorted(lines, key=lambda line: (line.cell.method == "ace", not line.cell.ablation))
 
 
-def smallest_error_sentence(lines: Iterable[ErrorLine]) -> str:
+def smallest_error_sentence(lines: Sequence[ErrorLine]) -> str:
     """Say at how many of the times ACE has the smallest mean error of the methods with as many runs; or nothing."""
     ace = next((line for line in lines if line.cell.method == "ace" and not line.cell.ablation), None)
     rivals = [line for line in lines if line is not ace and ace is not None and line.runs == ace.runs]
@@ -113,8 +113,8 @@ def smallest_error_sentence(lines: Iterable[ErrorLine]) -> str:
     pairs = [(value, [o[t] for o in others]) for t, value in zip(ace.t, ace.mean, strict=True)
              if all(t in o for o in others)]
     smallest = sum(value <= min(rest) for value, rest in pairs)
-    names = " and ".join(line.cell.title for line in rivals)
-    return f"ACE has the smallest mean at {smallest} of {len(pairs)} times, beside {names}."
+    names = ", ".join(line.cell.title for line in rivals)
+    return f"Among {names} and ACE, ACE has the smallest mean error at {smallest} of {len(pairs)} times."
 
 
 def _line(cell: PaperCell, measured: Measured) -> ErrorLine | None:
