@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
-from acenode.bench.gpu_table import render
+from acenode.bench.gpu_table import render, row_lines
 from acenode.bench.gpu_workloads import FAMILIES, Workload, convolution_precision, iterate, trainer_for
 from acenode.errors import UserError
 from acenode.execution.environment import describe
@@ -67,6 +67,7 @@ def measure(workloads: list[Workload], device: torch.device, repeats: int, full:
         after = f"after {time.perf_counter() - begun:.0f} s"
         print(f"{i}/{len(workloads)} {workload}, {after}", file=sys.stderr, flush=True)
         rows.append(measure_row(workload, device, repeats, full))
+        print(*row_lines(rows[-1]), sep="\n", file=sys.stderr, flush=True)
     return {**result, "seconds": time.perf_counter() - begun, "rows": rows}
 
 

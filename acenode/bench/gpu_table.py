@@ -26,7 +26,7 @@ def render(result: dict[str, Any]) -> str:
         if row["family"] != shown:
             shown = row["family"]
             lines += ["", f"{shown}: {FAMILIES[shown].title}, batch {row['batch']}", _heads()]
-        lines += _row(row)
+        lines += row_lines(row)
     return "\n".join([*lines, "", NOTES.format(threads=result["threads"], seeds=result["seeds"])])
 
 
@@ -35,7 +35,8 @@ def _heads() -> str:
     return f"  {'':<15}{'':<15}{heads}   {'target':<25}published"
 
 
-def _row(row: dict[str, Any]) -> list[str]:
+def row_lines(row: dict[str, Any]) -> list[str]:
+    """Format a row; an error stands in a line of its own."""
     name = f"  {row['method']:<15}{row['engine']:<15}"
     failed = [] if row["error"] is None else [f"{name}failed: {row['error']}"]
     if "ms" not in row:

@@ -86,7 +86,9 @@ def test_a_failing_row_records_its_error_and_the_others_are_measured(tiny: list[
     assert [task.backend.accelerated for task in tiny] == [False, True] + 5 * [True]
     assert sorted(task.seed for task in tiny[2:]) == [0, 1, 2, 3, 4]
     assert len({t for task in tiny[2:] for t in task.threads}) == 5
-    assert "4/4 series, ace with auto" in capsys.readouterr().err
+    progress = capsys.readouterr().err.splitlines()
+    begun = next(i for i, line in enumerate(progress) if line.startswith("4/4 series, ace with auto"))
+    assert progress[begun + 1].split()[:2] == ["ace", "auto"]  # each row is printed when it is measured
 
 
 def test_a_run_that_fails_beside_others_ends_them_with_its_error(tiny: list[Tiny]) -> None:
