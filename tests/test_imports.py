@@ -12,7 +12,7 @@ from import_graph import ROOT, circles, imported_names, imports, modules, parsed
 
 # From the bottom up. A part imports parts of its own and of lower layers.
 LAYERS = (
-    ("errors", "files", "device"),
+    ("errors", "files", "garbage", "device"),
     ("attention", "ode"),
     ("node", "config", "backend"),
     ("acenode", "data", "training", "runs"),  # acenode: the public names in __init__.py

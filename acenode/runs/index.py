@@ -7,17 +7,17 @@ stamps that they had when they were read. A missing, damaged or foreign index is
 from __future__ import annotations
 
 import dataclasses
-import gc
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from acenode.config import KEYS
 from acenode.files import open_regular, parse_json, write_atomic
+from acenode.garbage import collector_paused
 from acenode.runs.entry import UNREADABLE, CachedEntry, Entry
 
 FILE = ".index.json"
@@ -64,7 +64,7 @@ def read_index(root: Path) -> dict[str, CachedEntry]:
             header, _, content = file.read(MAX_BYTES).partition(b"\n")
         if header + b"\n" != _header(content):
             return {}
-        with _collector_paused():
+        with collector_paused():  # it would search all entries again and again while they are made
             stored = parse_json(content)
             found = (_cached(root, stamps, values, stored["configs"]) for stamps, values in stored["rows"])
             return {cached.entry.id: cached for cached in found}
@@ -87,15 +87,3 @@ def _cached(root: Path, stamps: list[Any], values: list[Any], configs: list[dict
     values[_TAGS] = tuple(values[_TAGS])
     entry = Entry(path=root / values[0], **dict(zip(_NAMES, values, strict=True)))
     return CachedEntry(tuple(None if s is None else (s[0], s[1], s[2]) for s in stamps), entry)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would search all entries again and again while they are made."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

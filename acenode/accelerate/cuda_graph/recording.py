@@ -13,6 +13,7 @@ from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels
 from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder, Replay
 from acenode.backend import ACCELERATED, Backend
 from acenode.device import torch_private
+from acenode.garbage import collector_paused
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
 from acenode.training.task import PiecewiseTask
@@ -92,7 +93,8 @@ class Recording:
                         x.copy_(value)
                 self.recorder.mark()
                 self.recorder.wait()
-            with self.recorder.all_or_none():
+            # freeing the recordings of a failed run, which nothing refers to any more, would end this one
+            with collector_paused(), self.recorder.all_or_none():
                 self.replays = self.record()
         self.forget()
         for p in self.spec.trained:

@@ -1,8 +1,9 @@
 """The graph engine on a GPU under difficult conditions: large learning rates, and fast fields whose steps are rejected.
 
 Two trainings diverge within a hundred iterations however little they differ at first, so both start each iteration from
-the engine's state. Where f and g are fast, a change of 1e-7 alone can move a gradient by a tenth, because a ReLU
-switches: the median distance shows whether it is the same gradient, the largest whether one was ever wrong.
+the engine's state. A change of 1e-7 in the parameters can move a gradient, because a ReLU switches: by a hundredth in
+one of a hundred iterations (ODE-Net on an H200), and by a tenth where f and g are fast. So the median distance shows
+whether it is the same gradient, the largest whether one was ever wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 
 
 @pytest.mark.parametrize(("method", "factor", "count", "usual", "largest"), [
-    ("ace", 1, 100, 1e-4, 1e-2), ("odenet", 1, 100, 1e-4, 1e-2),
+    ("ace", 1, 100, 1e-4, 3e-2), ("odenet", 1, 100, 1e-4, 3e-2),
     ("ace", 15, 20, 1e-2, 0.3), ("ace", 30, 20, 1e-2, 0.3), ("odenet", 200, 20, 1e-2, 0.3)])
 def test_every_iteration_equals_native_steps(method: str, factor: float, count: int, usual: float,
                                              largest: float) -> None:

@@ -16,6 +16,7 @@ from problems import relative
 from quick_settings import QUICK
 
 from acenode import experiments
+from acenode.accelerate.cuda_graph.recorder import GraphRecorder, Replay
 from acenode.device.streams import STREAMS_PER_DEVICE, own_stream
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore
@@ -43,6 +44,30 @@ def test_five_runs_in_threads_equal_each_alone() -> None:
         thread.join()
     for seed, expected in enumerate(alone):
         assert relative(together[seed], expected) < 1e-6, seed
+
+
+def test_recordings_of_a_failed_run_are_not_freed_while_another_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed, log = [trainer(True)], list[str]()
+    iterate(failed[0], 1)
+    failed.append(failed)  # type: ignore[arg-type]  # a cycle, as an exception and its frame are one
+    held = [failed]
+    del failed
+    record = GraphRecorder.record
+
+    def drop_and_record(self: GraphRecorder, work: Replay) -> Replay:
+        def both() -> None:
+            held.clear()
+            [[] for _ in range(100_000)]  # enough for the collector to run
+            work()
+
+        return record(self, both)
+
+    monkeypatch.setattr(GraphRecorder, "record", drop_and_record)
+    t = trainer(True, log=log)
+    iterate(t, 1)
+    assert len(log) == 2
+    assert all("fields by Triton" in line for line in log), log
+    close(t)
 
 
 def test_series_and_images_in_threads_equal_each_alone() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
-from eager_recorder import train
+from eager_recorder import ImmediateRecorder, train
 from problems import relative
 
 from acenode.accelerate.cuda_graph.engine import GraphEngine
@@ -26,6 +28,16 @@ def test_a_solve_of_too_many_steps_disables_the_engine(initial: str, monkeypatch
     assert log[1:] == ["graph engine not used: a solve of pass one took more than 1 steps; training without it"]
     assert isinstance(made.engine, GraphEngine)
     assert made.engine.disabled
+
+
+def test_no_garbage_is_collected_while_a_pass_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeing the recordings of a failed run would end the recording that is being made."""
+    enabled: list[bool] = []
+    monkeypatch.setattr(ImmediateRecorder, "record", lambda self, work: (enabled.append(gc.isenabled()), work)[1])
+    train(True, 1)
+    assert enabled
+    assert not any(enabled)
+    assert gc.isenabled()
 
 
 def test_a_pass_is_recorded_again_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:

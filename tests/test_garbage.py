@@ -1,0 +1,44 @@
+"""Pausing the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from acenode.garbage import collector_paused
+
+
+def test_collection_resumes_when_the_last_block_ends() -> None:
+    inside, end = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        with collector_paused():
+            inside.set()
+            end.wait()
+
+    thread = threading.Thread(target=pause)
+    with collector_paused():
+        thread.start()
+        inside.wait()
+    assert not gc.isenabled()  # the thread's block goes on
+    end.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_collection_resumes_after_an_error() -> None:
+    with pytest.raises(KeyError), collector_paused():
+        raise KeyError
+    assert gc.isenabled()
