@@ -16,15 +16,17 @@ def test_collection_resumes_when_the_last_block_ends() -> None:
     def pause() -> None:
         with collector_paused():
             inside.set()
-            end.wait()
+            end.wait(60)
 
-    thread = threading.Thread(target=pause)
-    with collector_paused():
-        thread.start()
-        inside.wait()
-    assert not gc.isenabled()  # the thread's block goes on
-    end.set()
-    thread.join()
+    thread = threading.Thread(target=pause, daemon=True)
+    try:
+        with collector_paused():
+            thread.start()
+            assert inside.wait(60)
+        assert not gc.isenabled()  # the thread's block goes on
+    finally:
+        end.set()
+        thread.join()
     assert gc.isenabled()
 
 

@@ -93,7 +93,7 @@ class Recording:
                         x.copy_(value)
                 self.recorder.mark()
                 self.recorder.wait()
-            # freeing the recordings of a failed run, which nothing refers to any more, would end this one
+            # if the collector freed recordings that were dropped without `close`, this one would end
             with collector_paused(), self.recorder.all_or_none():
                 self.replays = self.record()
         self.forget()

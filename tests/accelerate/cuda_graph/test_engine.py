@@ -31,7 +31,7 @@ def test_a_solve_of_too_many_steps_disables_the_engine(initial: str, monkeypatch
 
 
 def test_no_garbage_is_collected_while_a_pass_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Freeing the recordings of a failed run would end the recording that is being made."""
+    """Freeing recordings that were dropped would end the one that is being made."""
     enabled: list[bool] = []
     monkeypatch.setattr(ImmediateRecorder, "record", lambda self, work: (enabled.append(gc.isenabled()), work)[1])
     train(True, 1)
