@@ -1,8 +1,8 @@
 """Settings of the paper that do not work as printed, and the ones that are the defaults instead.
 
-The printed settings are the defaults wherever they train a model. Where they do not, the settings here replace them:
-they are taken from the paper's own grid, and validation data alone decides between them. `preset=printed` gives the
-printed ones.
+The printed settings are the defaults wherever they train a model in the epochs that there is time for. Where they do
+not, the settings here replace them: they are taken from the paper's own grid, and validation data alone decides between
+them. `preset=printed` gives the printed ones.
 """
 
 from __future__ import annotations

@@ -12,8 +12,10 @@ from typing import Any
 import pandas as pd
 
 from acenode.config import Config
+from acenode.config.presets import PRINTED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
+from acenode.experiments.chosen import chosen_settings
 from acenode.results import metric_format, paper, parameter_counts
 from acenode.results.run_groups import IGNORED, changed_settings, settings_text
 from acenode.results.statistics import over_seeds, runs_frame
@@ -93,6 +95,7 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
     if full.any() or not len(table):
         lines += _block(table[full], heads, True, unit.digits)
+        lines += _not_as_printed(experiment, [m for m in experiment.methods if m in set(table[full]["method"])])
     apart = ((f"On the bundled sample ({experiment.about_sample})", table[table["data"] == "sample"]),
              ("On a part of the full data", table[(table["data"] == "full") & table["partial"].astype(bool)]))
     for title, some in apart:
@@ -100,6 +103,19 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
             lines += [*([""] if len(lines) > 1 else []), f"{title}; not comparable with the paper:"]
             lines += _block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)
     return "\n".join(lines)
+
+
+def _not_as_printed(experiment: Experiment, methods: list[str]) -> list[str]:
+    """Say which defaults are not the paper's settings, and for which methods."""
+    found: dict[str, list[str]] = {}
+    for method in methods:
+        printed = experiment.configure(method, "full", preset=PRINTED)
+        for key, value in chosen_settings(experiment.name, method).items():
+            if value != printed.get(key):
+                found.setdefault(f"the default is {key}={value:g}, the paper prints {printed.get(key):g}",
+                                 []).append(method)
+    return [(f"{', '.join(of)}: " if of != methods else "") + f"{text}; `acenode settings {experiment.name}` says why"
+            for text, of in found.items()]
 
 
 def _repeated(table: pd.DataFrame) -> pd.Series:

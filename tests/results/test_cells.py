@@ -108,6 +108,12 @@ def test_the_longest_runs_with_enough_seeds_are_measured() -> None:
     assert "20 epochs, 160 in the paper" in measure(MNIST_ACE, short).note
 
 
+def test_the_note_names_a_learning_rate_that_is_not_printed() -> None:
+    found = measure(CELLS["cifar10/ace/accuracy"], [full(experiment="cifar10")])
+    assert "learning rate 0.05, 0.01 in the paper" in found.note
+    assert "learning rate" not in measure(MNIST_ACE, [full()]).note
+
+
 def test_the_latest_run_of_a_seed_counts() -> None:
     found = measure(MNIST_ACE, [full(value=0.5, created=1.0), full(value=0.6, created=2.0), full(value=0.4)])
     assert (found.n, found.mean) == (1, pytest.approx(60))

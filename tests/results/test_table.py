@@ -84,6 +84,18 @@ def test_the_large_model_has_its_own_value_of_the_paper(tmp_path: Path) -> None:
     assert row["params"] == 1_271_306
 
 
+def test_defaults_that_are_not_printed_are_named(tmp_path: Path) -> None:
+    empty = RunStore(tmp_path)
+    cifar, ushcn = (experiments.get(name) for name in ("cifar10", "ushcn"))
+    assert render(cifar, rows(cifar, empty)).splitlines()[-1] == (
+        "the default is learning_rate=0.05, the paper prints 0.01; `acenode settings cifar10` says why")
+    assert render(ushcn, rows(ushcn, empty)).splitlines()[-2:] == [
+        "the default is epochs=120, the paper prints 300; `acenode settings ushcn` says why",
+        "gru-ode-bayes, augmented, ace: the default is learning_rate=0.001, the paper prints 0.0001; "
+        "`acenode settings ushcn` says why"]
+    assert "the paper prints" not in render(MNIST, rows(MNIST, empty))
+
+
 def test_measured_rows_come_first(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     finished(store, "odenet", 0.98, "full", epochs=40)
