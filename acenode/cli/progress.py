@@ -63,7 +63,6 @@ class Bar(_Closing):
         self.bar.set_postfix(parts, refresh=False)
         self.bar.refresh()
 
-
     def _write_epoch(self, status: dict[str, Any]) -> None:
         self._print_epoch(status, brief(status["validation"]))
 

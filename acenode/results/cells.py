@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+from acenode import experiments
 from acenode.config import Config
 from acenode.config.presets import CHOSEN, PRINTED
 from acenode.config.vocabulary import ADDED
 from acenode.data.folds import FOLDS
 from acenode.errors import UserError
-from acenode.experiments.chosen import chosen_settings
 from acenode.files import Stamp, stamp
 from acenode.results import paper
 from acenode.results.paper_tables import CELLS, TABLES, PaperCell, PaperRow, PaperTable, table_of, target
-from acenode.results.run_groups import IGNORED, RECORDING
+from acenode.results.run_groups import IGNORED, RECORDING, replaced_settings
 from acenode.runs.catalogue import Entry
 from acenode.runs.store import Run
 
@@ -233,12 +233,12 @@ def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
     notes = list(dict.fromkeys(run.data_note for run in runs if run.data_note))
     if partial:
         notes.append("trained on a part of the data: not comparable with the paper")
-    mine, printed = runs[0].config, target(cell, PRINTED)
-    if mine["epochs"] != printed.get("epochs"):
-        notes.append(f"{mine['epochs']} epochs, {printed.get('epochs')} in the paper")
-    for key in sorted(chosen_settings(cell.experiment, cell.method).keys() - {"epochs"}):
-        if mine[key] != printed.get(key):
-            notes.append(f"{key.replace('_', ' ')} {mine[key]:g}, {printed.get(key):g} in the paper")
+    epochs, in_paper = int(runs[0].config["epochs"]), _paper_epochs(cell)
+    if epochs != in_paper:
+        notes.append(f"{epochs} epochs, {in_paper} in the paper")
+    notes += [f"{key.replace('_', ' ')} {default:g}, {printed:g} in the paper"
+              for key, (default, printed) in replaced_settings(experiments.get(cell.experiment), cell.method).items()
+              if key != "epochs"]
     folds = {fold_of(run) for run in runs} if cell.folds else set()
     if folds and len(folds) < FOLDS:
         notes.append(f"{len(folds)} of {FOLDS} folds")

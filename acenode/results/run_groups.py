@@ -16,9 +16,11 @@ from typing import Any
 
 from acenode import experiments
 from acenode.config import KEYS, Config
+from acenode.config.presets import PRINTED
 from acenode.config.vocabulary import ADDED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
+from acenode.experiments.chosen import chosen_settings
 from acenode.results import metric_format
 from acenode.results.metric_format import MetricFormat
 from acenode.runs.catalogue import Entry
@@ -38,6 +40,13 @@ def changed_settings(experiment: Experiment, config: Config) -> dict[str, Any]:
     defaults = experiment.configure(config.method, config.data)
     return {k: config.settings[k] for k in KEYS if k in config.settings and k not in RECORDING
             and config.settings[k] != (defaults if k in leading else dependent).get(k)}
+
+
+def replaced_settings(experiment: Experiment, method: str) -> dict[str, tuple[Any, Any]]:
+    """Return the defaults on the full data that are not the paper's settings: the default and the printed value."""
+    printed = experiment.configure(method, "full", preset=PRINTED)
+    return {key: (value, printed.get(key)) for key, value in chosen_settings(experiment.name, method).items()
+            if value != printed.get(key)}
 
 
 def changed_in(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,12 +12,10 @@ from typing import Any
 import pandas as pd
 
 from acenode.config import Config
-from acenode.config.presets import PRINTED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.experiments.chosen import chosen_settings
 from acenode.results import metric_format, paper, parameter_counts
-from acenode.results.run_groups import IGNORED, changed_settings, settings_text
+from acenode.results.run_groups import IGNORED, changed_settings, replaced_settings, settings_text
 from acenode.results.statistics import over_seeds, runs_frame
 from acenode.runs.catalogue import Entry
 
@@ -109,11 +107,8 @@ def _not_as_printed(experiment: Experiment, methods: list[str]) -> list[str]:
     """Say which defaults are not the paper's settings, and for which methods."""
     found: dict[str, list[str]] = {}
     for method in methods:
-        printed = experiment.configure(method, "full", preset=PRINTED)
-        for key, value in chosen_settings(experiment.name, method).items():
-            if value != printed.get(key):
-                found.setdefault(f"the default is {key}={value:g}, the paper prints {printed.get(key):g}",
-                                 []).append(method)
+        for key, (default, printed) in replaced_settings(experiment, method).items():
+            found.setdefault(f"the default is {key}={default:g}, the paper prints {printed:g}", []).append(method)
     return [(f"{', '.join(of)}: " if of != methods else "") + f"{text}; `acenode settings {experiment.name}` says why"
             for text, of in found.items()]
 

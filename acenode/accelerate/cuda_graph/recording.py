@@ -93,7 +93,7 @@ class Recording:
                         x.copy_(value)
                 self.recorder.mark()
                 self.recorder.wait()
-            # if the collector freed recordings that were dropped without `close`, this one would end
+            # freeing other recordings meanwhile would invalidate this one
             with collector_paused(), self.recorder.all_or_none():
                 self.replays = self.record()
         self.forget()
