@@ -208,20 +208,21 @@ def _value(cell: PaperCell, entry: Entry) -> float | None:
     return None if found is None else found * cell.format.scale
 
 
-def _silhouette(entry: Entry) -> float | None:
-    """Return the silhouette of a finished run's features, from result.json."""
-    return _read_silhouette(entry.run, stamp(entry.path / "result.json")) if entry.test else None
+def _silhouette(entry: Entry, representation: str = REPRESENTATION) -> float | None:
+    """Return a silhouette of a finished run, from result.json."""
+    found = _read_silhouettes(entry.run, stamp(entry.path / "result.json")) if entry.test else {}
+    value = found.get(representation)
+    return float(value) if isinstance(value, int | float) else None
 
 
 @lru_cache(maxsize=512)
-def _read_silhouette(run: Run, at: Stamp | None) -> float | None:
-    """Read the silhouette from a result with this stamp; None if the run has no analysis."""
+def _read_silhouettes(run: Run, at: Stamp | None) -> Mapping[str, Any]:
+    """Read the silhouettes from a result with this stamp; none if the run has no analysis."""
     try:
         found = (run.result() or {}).get("silhouette")
     except UserError:
-        return None
-    value = found.get(REPRESENTATION) if isinstance(found, dict) else None
-    return float(value) if isinstance(value, int | float) else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _paper_epochs(cell: PaperCell) -> int:
@@ -245,5 +246,12 @@ def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
     if cell.printed.std is None:
         notes.append("the paper prints no deviation")
     if cell.metric == "silhouette":
-        notes.append(f"silhouette of the {REPRESENTATION}: the paper does not say of what")
+        notes.append(f"silhouette of the {REPRESENTATION}{_tsne_silhouette(runs)}. "
+                     "The paper does not say which it takes")
     return "; ".join(note.rstrip(".") for note in notes)
+
+
+def _tsne_silhouette(runs: Sequence[Entry]) -> str:
+    """Return the mean silhouette of the t-SNE's points as part of a note; empty if a run has none."""
+    values = [value for run in runs if (value := _silhouette(run, "tsne")) is not None]
+    return f"; of the t-SNE's points it is {statistics.mean(values):.4f}" if len(values) == len(runs) else ""
