@@ -37,9 +37,9 @@ SECTIONS = (
         "at the same shares of the training. The number of epochs is printed with each value. CIFAR10 starts from a "
         "learning rate of 5e-2 and not the printed 1e-2, which trains too little in so few epochs.",
         "The crops of SVHN are rebuilt from the full street-view images with the published rule.",
-        "The silhouette says how well k-means clusters are separated, from −1 to 1. Here it is computed from the "
-        "features before the last layer. The paper does not say which points it takes: of those of the t-SNE it is "
-        "near the printed values, and a click on a cell shows it.")),
+        "The silhouette says how far apart k-means clusters are: 1 far apart, 0 overlapping. The paper clusters hidden "
+        "representations and does not say of which layer. Here it is the features, the input of the last layer. The "
+        "silhouettes of the t-SNE are nearer to the printed ones; a click on a cell shows them.")),
     Section("USHCN climate forecasting", ("ushcn",), (
         "The set is rebuilt from the station files by the published recipe. The original drew its 5% of the "
         "observations without a seed, so the rows differ.",

@@ -137,8 +137,8 @@ def _without_parameters(run: Run) -> str:
              "--seed", str(config.seed)]
     for key, value in changed_in(config.to_dict()).items():
         words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
-    return (f"{run.id} is a recorded run without parameters: they were too large to be kept with the project (300 KB "
-            f"or more). Train it again: {shlex.join(words)}")
+    return (f"{run.id} is a recorded run without parameters: to save room, those of large models and of some further "
+            f"seeds are not kept with the project. Train it again: {shlex.join(words)}")
 
 
 def _find(run: str | Path) -> Run:

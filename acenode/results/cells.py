@@ -35,7 +35,7 @@ Mark = Literal["within", "better", "worse", "partial", "missing"]
 SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
 PAPER_SEEDS = 5
 CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
-REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which it uses
+REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which layer it takes
 VARIANT = ("attention", "initial", "size", "task")  # settings that define cells of one method
 EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
 
@@ -246,12 +246,12 @@ def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
     if cell.printed.std is None:
         notes.append("the paper prints no deviation")
     if cell.metric == "silhouette":
-        notes.append(f"silhouette of the {REPRESENTATION}{_tsne_silhouette(runs)}. "
-                     "The paper does not say which it takes")
+        notes.append(f"silhouette of the {REPRESENTATION}{_tsne_silhouette(runs)}; "
+                     "the paper does not say which it takes")
     return "; ".join(note.rstrip(".") for note in notes)
 
 
 def _tsne_silhouette(runs: Sequence[Entry]) -> str:
     """Return the mean silhouette of the t-SNE's points as part of a note; empty if a run has none."""
     values = [value for run in runs if (value := _silhouette(run, "tsne")) is not None]
-    return f"; of the t-SNE's points it is {statistics.mean(values):.4f}" if len(values) == len(runs) else ""
+    return f", that of their t-SNE is {statistics.mean(values):.4f}" if len(values) == len(runs) else ""

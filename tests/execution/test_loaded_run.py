@@ -210,7 +210,7 @@ def test_a_recorded_run_without_parameters_says_how_to_train_it_again(tmp_path: 
     path = next(path for path in sorted(folder.iterdir()) if path.name.startswith("svhn-ace"))
     said = []
     for name in (path.name, path, str(path)):
-        with pytest.raises(UserError, match="is a recorded run without parameters: they were too large") as caught:
+        with pytest.raises(UserError, match="is a recorded run without parameters: to save room") as caught:
             acenode.load(name)
         said.append(str(caught.value))
     assert len(set(said)) == 1

@@ -149,8 +149,8 @@ def test_silhouettes_are_read_from_the_result(tmp_path: Path) -> None:
     write_json(tmp_path / "result.json", {"test": {"accuracy": 0.86}, "silhouette": {"features": 0.54, "tsne": 0.9}})
     measured = measure(cell, [run])
     assert measured.mean == pytest.approx(0.54)
-    assert measured.note.endswith("silhouette of the features; of the t-SNE's points it is 0.9000. "
-                                  "The paper does not say which it takes")
+    assert measured.note.endswith("silhouette of the features, that of their t-SNE is 0.9000; "
+                                  "the paper does not say which it takes")
     assert measure(CELLS["cifar10/ace/accuracy"], [run]).mean == pytest.approx(86)
 
 
@@ -158,7 +158,7 @@ def test_a_silhouette_without_a_tsne_has_a_shorter_note(tmp_path: Path) -> None:
     write_json(tmp_path / "result.json", {"test": {"accuracy": 0.86}, "silhouette": {"features": 0.54, "tsne": None}})
     run = dataclasses.replace(full(experiment="cifar10", value=0.86), path=tmp_path)
     assert measure(CELLS["cifar10/ace/silhouette"], [run]).note.endswith(
-        "silhouette of the features. The paper does not say which it takes")
+        "silhouette of the features; the paper does not say which it takes")
 
 
 def test_missing_runs_are_complete_configurations() -> None:

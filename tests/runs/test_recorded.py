@@ -54,6 +54,14 @@ def test_recorded_runs_are_small() -> None:
     assert sum(path.stat().st_size for path in files()) < 40e6
 
 
+def test_the_five_folds_on_ushcn_have_their_parameters() -> None:
+    """docs/ushcn_errors.py applies them."""
+    kept = [run.config() for run in RunStore(folder())
+            if run.id.startswith("ushcn-") and (run.path / "checkpoints" / "best.safetensors").is_file()]
+    folds = {(c.method, c.get("fold")) for c in kept}
+    assert {(m, fold) for m in ("ace", "gru-ode-bayes", "augmented") for fold in range(5)} <= folds
+
+
 def test_the_player_opens_recorded_ace_runs() -> None:
     for name in ("mnist-ace", "physionet-ace", "ushcn-ace"):
         run = next(r for r in RunStore(folder()) if r.id.startswith(name) and r.snapshots())
