@@ -31,6 +31,7 @@ from . import (
 from .form import FormValues
 
 METHODS_PER_ROW = 5
+PARTIAL = "partial"  # in a heading: the data of runs on a part of the full data
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def show(name: str) -> None:
     folding = st.container(key="form-open" if unfolded else "form-folded")  # page.css hides the folded form
     if shown:
         with heading:
-            _show_heading(experiment, {entry.data for entry in shown}, "shown: ")
+            _show_heading(experiment, {PARTIAL if entry.partial else entry.data for entry in shown}, "shown: ")
     with line:
         sentence = st.empty()  # makes the line appear; page.css gives it its height, so that the player does not move
     live_runs.show_player(experiment, shown)
@@ -73,7 +74,8 @@ def show(name: str) -> None:
 
 def _show_heading(experiment: Experiment, used: set[str], before: str = "") -> None:
     """Show the title with the data used: what the shown runs were trained on, or what Train uses if none is shown."""
-    kinds = [f"sample ({experiment.sample_title})"] * ("sample" in used) + ["full data"] * ("full" in used)
+    titles = {"sample": f"sample ({experiment.sample_title})", "full": "full data", PARTIAL: "a part of the full data"}
+    kinds = [title for kind, title in titles.items() if kind in used]
     data = f"{before}{' and '.join(kinds)}"
     if experiment.source is None:  # it has one data set, which is no sample
         data = experiment.sample_title

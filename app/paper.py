@@ -34,7 +34,8 @@ class Section:
 SECTIONS = (
     Section("Image classification", ("mnist", "svhn", "cifar10", "silhouette", "size"), (
         "The paper trains for 160 epochs. Here the same schedule is scaled to fewer, with the learning rate lowered "
-        "at the same shares of the training. The number of epochs is printed with each value. CIFAR10 starts from a "
+        "at the same shares of the training. The number of epochs is printed with each value; values with different "
+        "numbers, such as those of the small and the large ACE model, cannot be compared. CIFAR10 starts from a "
         "learning rate of 5e-2 and not the printed 1e-2, which trains too little in so few epochs.",
         "The crops of SVHN are rebuilt from the full street-view images with the published rule.",
         "The silhouette says how far apart k-means clusters are: 1 far apart, 0 overlapping. The paper clusters hidden "
@@ -55,7 +56,9 @@ SECTIONS = (
         "agree. ODE-RNN is probably below its printed value for other reasons, which docs/results.md gives.",
         "In interpolation the model has seen every point that it is tested on, as in the paper.")),
     Section("Human Activity", ("activity",), (
-        "Only a part of the set is available here, 10 of 25 recordings, so values are not compared with the paper's.",
+        "The recorded runs have a part of the set, 10 of 25 recordings, so values are not compared with the paper's.",
+        "Windows of 50 time points overlap by half and are split at random, as published, so that most test windows "
+        "share time points with training windows. `split=recording` holds out whole recordings.",
         "The published row of RNN-VAE is from code with an error.")),
     Section("Type of attention", ("attention", "attention-error"), (
         "Fixed-ACE: a(t) is the correlation matrix of h(t) at every t, and nothing evolves it. FC-ACE: a(0) comes from "

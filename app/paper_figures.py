@@ -29,7 +29,11 @@ MAIN = {"ace": labels.PALETTE[1], "augmented": labels.PALETTE[2],
         **dict.fromkeys(("latent-ode", "gru-ode-bayes"), labels.PALETTE[0])}
 MAP_WIDTH = 170  # pixels
 ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
-TABLE_COUNTS = {"USHCN": "The table counts the first three observations after the cut; these curves go on to the end. "}
+_OBSERVED = ("The table has smaller values: as in the published code, a variable that a patient never has counts there "
+             "as one without error. ")
+TABLE_COUNTS = {
+    "USHCN": "The table counts the first three observations after the cut; these curves go on to the end. ",
+    "PhysioNet extrapolation": _OBSERVED, "PhysioNet interpolation": _OBSERVED, "Types of attention": _OBSERVED}
 
 
 def show(measured: Values) -> None:
@@ -145,7 +149,8 @@ def _panel_title(panel: TsnePanel) -> str:
     title = escape(labels.method_title(panel.entry.experiment, panel.entry.method))
     if panel.silhouette is None:
         return title
-    return f"{title}<br>silhouette {panel.silhouette:.4f} ({panel.runs} run{'s' * (panel.runs > 1)})"
+    over = f"mean of {panel.runs} runs" if panel.runs > 1 else "1 run"
+    return f"{title}, seed {panel.entry.seed}<br>silhouette of the features {panel.silhouette:.4f} ({over})"
 
 
 def show_attention(measured: Values) -> None:

@@ -71,7 +71,7 @@ def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
 def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str) -> None:
     """Say how many runs are missing; offer missing data, an estimate of the time, and then the queue."""
     if not planned:
-        st.caption(f"Nothing is missing: {COMPLETE[scope]} has its runs, or they are queued.")
+        st.caption(f"Nothing to train: {COMPLETE[scope]} has as many runs as planned, or they are queued.")
         return
     there = recorded_time([run.config for run in planned], entries)
     lengths = {int(run.config.get("epochs")) for run in planned}

@@ -11,6 +11,7 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format, result_charts
+from acenode.results.cell_standing import standing
 from acenode.results.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
@@ -44,6 +45,8 @@ def show_numbers(entry: Entry) -> None:
         st.metric("Training time", labels.duration(entry.seconds))
     if entry.search:
         st.caption(messages.escape(f"A trial of the search {entry.search}: it is validated, and never tested"))
+    elif words := standing(entry, services().catalogue.entries()):
+        st.caption(messages.escape(words))
 
 
 def _best_epoch_help(experiment: Experiment | None) -> str | None:

@@ -29,7 +29,7 @@ def _summary(entry: Entry) -> dict[str, Any]:
     return {"run": entry.id, "state": entry.state, "experiment": entry.experiment, "method": entry.method,
             "data": entry.data, "sample": entry.config.get("sample"), "seed": entry.seed, "progress": entry.progress,
             "metric": entry.value, "metric_name": entry.metric, "changed": changed_in(entry.config),
-            "created": entry.created, "error": entry.error,
+            "created": entry.created, "error": entry.error, **({"partial": True} if entry.partial else {}),
             **({"recorded": True, "device": entry.device, "code": entry.code} if entry.recorded else {})}
 
 
@@ -52,7 +52,7 @@ def list_runs(options: Namespace) -> int:
             continue
         value = (f"{x['metric_name']} {brief(x['metric'])}" if x["metric"] is not None
                  else f"{100 * (x['progress'] or 0):.0f}% done")
-        data = f"{x['data']} {x['sample'] or ''}"
+        data = f"{x['data']}{', partial' * ('partial' in x)} {x['sample'] or ''}"
         changed = " ".join(f"{k}={v}" for k, v in x["changed"].items() if k != "sample")
         if "recorded" in x:
             when = time.strftime("%Y-%m-%d", time.localtime(x["created"]))

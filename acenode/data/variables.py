@@ -47,7 +47,7 @@ ACTIVITY = {f"{tag} {axis}": Variable(f"position of the {tag} tag", "m")
             for tag in ("left ankle", "right ankle", "chest", "belt") for axis in "xyz"}
 VARIABLES: dict[str, Variable] = {**PHYSIONET, **USHCN, **ACTIVITY}
 
-SUBJECTS = {"physionet": "patient", "physionet-vitals": "patient", "ushcn": "station", "activity": "recording"}
+SUBJECTS = {"physionet": "patient", "physionet-vitals": "patient", "ushcn": "station", "activity": "window"}
 
 
 def title(name: str) -> str:
@@ -65,5 +65,5 @@ def unit(name: str) -> str:
 
 
 def subject_name(subject: str, id: str) -> str:
-    """Name a patient, station or recording: `patient 132539`. An id that starts with a word is a name already."""
+    """Name a patient, station or window: `patient 132539`. An id that starts with a word is a name already."""
     return id if not subject or id[:3].isalpha() else f"{subject} {id}"

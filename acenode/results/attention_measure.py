@@ -34,20 +34,26 @@ class Measure:
     axis: str
     band: str = ""  # what the band covers, around the middle; empty if there is none
     mixed: str = ""  # what attention mixes, coordinates or variables
+    line: str = ""  # what the dotted line in the curve's chart means; empty if there is none
+
+    @property
+    def chart_hint(self) -> str:
+        """The hint where the curve is drawn, with its dotted line."""
+        return f"{self.hint} {self.line}".rstrip()
 
 
 def _focus(what: str) -> Measure:
     return Measure(
         "focus", f"{what.capitalize()}s mixed into one",
         f"How many {what}s one attended {what} averages: the exponential of the entropy of a row of softmax(a(t)), "
-        f"mean over rows. 1: attention selects one {what}. The dotted line: uniform weights.",
-        f"{what.capitalize()}s mixed", "80% of rows", f"{what}s")
+        f"mean over rows. 1: attention selects one {what}.",
+        f"{what.capitalize()}s mixed", "80% of rows", f"{what}s", "The dotted line: uniform weights.")
 
 
 PASSED = Measure(
     "passed", "Share of the state that passes",
-    "The mean of sigmoid(a(t)) over the state: 100% if all of h passes. The dotted line: a = 0, where half passes.",
-    "Share that passes", "80% of cells")
+    "The mean of sigmoid(a(t)) over the state: 100% if all of h passes, 50% where a = 0.",
+    "Share that passes", "80% of cells", line="The dotted line: a = 0.")
 DISTANCE = Measure(
     "distance", "Distance of attention from its start",
     "How far attention a(t) is from a(0), relative to a(0): ‖a(t) − a(0)‖ / ‖a(0)‖.", "Relative distance")

@@ -32,7 +32,7 @@ def classes(config: Config | None) -> list[str] | None:
 
 
 def subject(config: Config | None) -> str:
-    """Return what the probes are: patient, station or recording; sample if that is not known."""
+    """Return what the probes are: patient, station or window of a recording; sample if that is not known."""
     return SUBJECTS.get(config.experiment, "sample") if config else "sample"
 
 
@@ -130,7 +130,8 @@ def measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None
     reference = attention_measure.reference(arrays["a"], kind)
     values += [] if reference is None else [reference]
     low, high = (0.0 if kind is None else min(values)), max(values)
-    words = dataclasses.asdict(attention_measure.measure_of(kind, row_name(arrays)))
+    measure = attention_measure.measure_of(kind, row_name(arrays))
+    words = dataclasses.asdict(measure) | {"hint": measure.chart_hint}
     return {**words, "reference": reference, "low": low, "high": high if high > low else low + 1.0}
 
 

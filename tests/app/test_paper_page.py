@@ -135,9 +135,9 @@ def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
 def test_what_is_complete_is_named(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paper_queue, "needed", lambda cells, entries: [])
     app = page("paper", cell="mnist/rknet/accuracy")
-    assert "Nothing is missing: this cell has its runs" in text(app)
+    assert "Nothing to train: this cell has as many runs as planned" in text(app)
     app.segmented_control(key="paper/scope").set_value("This table").run()
-    assert "Nothing is missing: every cell of this table has its runs" in text(app)
+    assert "Nothing to train: every cell of this table has as many runs as planned" in text(app)
 
 
 def test_data_that_experiments_share_is_offered_once(page: Page, one_rknet: Services) -> None:

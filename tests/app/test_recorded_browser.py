@@ -60,6 +60,18 @@ def test_home_shows_the_player_and_results_and_nothing_moves(width: int, chrome:
     tab.close()
 
 
+@pytest.mark.parametrize(("name", "title", "words"), [
+    ("cifar10", "full data", "The Paper page shows the mean of other runs"),
+    ("activity", "a part of the full data", "This run counts for no value of the Paper page"),
+])
+def test_a_run_that_is_not_behind_the_papers_value_says_so(name: str, title: str, words: str, chrome: Any,
+                                                           served: Served) -> None:
+    tab = Tab(chrome, served).open(name)
+    tab.page.get_by_text(words).wait_for()
+    assert tab.page.inner_text("h1").endswith(f"shown: {title}")
+    tab.close()
+
+
 def test_home_moves_through_time_epochs_samples_and_kinds_of_attention(chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served).open("")
     wait_for_player(tab.page)

@@ -23,8 +23,8 @@ def test_units_and_titles() -> None:
 
 
 @pytest.mark.parametrize(("subject", "id", "name"), [
-    ("patient", "132539", "patient 132539"), ("station", "17", "station 17"), ("recording", "A01/0025",
-                                                                               "recording A01/0025"),
+    ("patient", "132539", "patient 132539"), ("station", "17", "station 17"),
+    ("window", "A01/0025", "window A01/0025"),
     ("patient", "stay012", "stay012"), ("", "7", "7")])
 def test_names_of_subjects(subject: str, id: str, name: str) -> None:
     assert variables.subject_name(subject, id) == name

@@ -1,0 +1,54 @@
+"""Say why a run is not behind the value that the paper's tables show for its method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from acenode.config import Config
+from acenode.results import cell_text
+from acenode.results.cells import CAMPAIGN_EPOCHS, CELLS, VARIANT, PaperCell, config_settings, counts, measure, target
+from acenode.runs.catalogue import Entry
+
+
+def standing(entry: Entry, entries: Iterable[Entry]) -> str | None:
+    """Return why a tested run is not one of those whose mean the Paper page shows.
+
+    Args:
+        entry: the run.
+        entries: all runs.
+
+    Returns:
+        A sentence or two; None if the run is one of them, or if no cell has its method and data.
+    """
+    if entry.state != "finished" or entry.search or entry.data != "full":
+        return None
+    cell = _cell_of(entry)
+    if cell is None:
+        return None
+    if not counts(cell, entry):
+        return f"This run counts for no value of the Paper page: it has {' and '.join(_differences(cell, entry))}."
+    measured = measure(cell, entries)
+    own = entry.config.get("epochs")
+    if measured.epochs is None or measured.epochs == own:
+        return None
+    value = f"{cell_text.ours(cell, measured)}{cell.format.unit}"
+    return (f"The Paper page shows the mean of other runs of this method, {value} ({cell_text.repeats(measured)}). "
+            f"This run has {own} epochs.")
+
+
+def _cell_of(entry: Entry) -> PaperCell | None:
+    """Return the first cell of the run's experiment, method and variant."""
+    return next((cell for cell in CELLS.values() if (cell.experiment, cell.method) == (entry.experiment, entry.method)
+                 and all(entry.config.get(k) == target(cell).get(k) for k in VARIANT)), None)
+
+
+def _differences(cell: PaperCell, entry: Entry) -> list[str]:
+    """List in what a run differs from those that count for a cell."""
+    wanted: Config = target(cell)
+    usual = CAMPAIGN_EPOCHS.get(cell.experiment) or int(wanted.get("epochs"))
+    own = int(entry.config.get("epochs") or 0)
+    found = [f"{own} epochs, where {usual} are usual,"] if own < usual else []
+    found += [f"{key.replace('_', ' ')} {value} instead of {wanted.get(key)}"
+              for key, value in config_settings(entry.config).items() if value != wanted.get(key)
+              and key in wanted.settings]
+    return found or ["other settings"]
