@@ -11,7 +11,7 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format, result_charts
-from acenode.results.cell_standing import standing
+from acenode.results.not_counted import why_not_counted
 from acenode.results.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
@@ -45,7 +45,7 @@ def show_numbers(entry: Entry) -> None:
         st.metric("Training time", labels.duration(entry.seconds))
     if entry.search:
         st.caption(messages.escape(f"A trial of the search {entry.search}: it is validated, and never tested"))
-    elif words := standing(entry, services().catalogue.entries()):
+    elif words := why_not_counted(entry, services().catalogue.entries()):
         st.caption(messages.escape(words))
 
 

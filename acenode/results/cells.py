@@ -28,8 +28,8 @@ from acenode.runs.catalogue import Entry
 from acenode.runs.store import Run
 
 __all__ = ["CELLS", "TABLES", "Mark", "Measured", "PaperCell", "PaperRow", "PaperTable", "config_settings", "counts",
-           "mark", "measure", "missing", "printed_std", "repetitions", "table_of", "target", "trained_settings",
-           "unfinished", "with_other_settings"]
+           "has_variant", "mark", "measure", "missing", "printed_std", "repetitions", "table_of", "target",
+           "trained_settings", "unfinished", "usual_epochs", "with_other_settings"]
 
 Mark = Literal["within", "better", "worse", "partial", "missing"]
 SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
@@ -84,10 +84,19 @@ def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
 
 def with_other_settings(cell: PaperCell, entries: Iterable[Entry]) -> list[Entry]:
     """Return the tested runs of a cell's method and variant on its data that do not count for it."""
-    wanted = target(cell)
-    return [e for e in entries if (e.experiment, e.method, e.data) == (cell.experiment, cell.method, "full")
-            and all(e.config.get(k) == wanted.get(k) for k in VARIANT) and not counts(cell, e)
+    return [e for e in entries if e.data == "full" and has_variant(cell, e) and not counts(cell, e)
             and _value(cell, e) is not None]
+
+
+def has_variant(cell: PaperCell, entry: Entry) -> bool:
+    """Return True if a run trains the method and variant of a cell."""
+    return (entry.experiment, entry.method) == (cell.experiment, cell.method) and all(
+        entry.config.get(k) == target(cell).get(k) for k in VARIANT)
+
+
+def usual_epochs(cell: PaperCell, preset: str = CHOSEN) -> int:
+    """Return the epochs of new runs: a quarter of the paper's for images, else the experiment's default."""
+    return CAMPAIGN_EPOCHS.get(cell.experiment) or int(target(cell, preset).get("epochs"))
 
 
 def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,11 +159,11 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
         cell: the cell.
         entries: the runs there are; those that are queued or running are not missing.
         seeds: repetitions wanted; experiments with folds always need all folds.
-        epochs: length of the runs; by default a quarter of the paper's for images, else the experiment's default.
+        epochs: length of the runs; by default `usual_epochs`.
         preset: `printed` for the paper's settings also where they do not work.
         partial: runs on a part of the full data count, because there is no more of it here.
     """
-    length = epochs or CAMPAIGN_EPOCHS.get(cell.experiment) or int(target(cell, preset).get("epochs"))
+    length = epochs or usual_epochs(cell, preset)
     done: dict[int, set[int]] = {}
     for entry in entries:
         if counts(cell, entry, preset) and (partial or not entry.partial) and (

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acenode.config import Config
 from acenode.results import cell_text
-from acenode.results.cells import CAMPAIGN_EPOCHS, CELLS, VARIANT, PaperCell, config_settings, counts, measure, target
+from acenode.results.cells import CELLS, PaperCell, config_settings, counts, has_variant, measure, target, usual_epochs
 from acenode.runs.catalogue import Entry
 
 
-def standing(entry: Entry, entries: Iterable[Entry]) -> str | None:
+def why_not_counted(entry: Entry, entries: Iterable[Entry]) -> str | None:
     """Return why a tested run is not one of those whose mean the Paper page shows.
 
     Args:
@@ -22,7 +21,7 @@ def standing(entry: Entry, entries: Iterable[Entry]) -> str | None:
     """
     if entry.state != "finished" or entry.search or entry.data != "full":
         return None
-    cell = _cell_of(entry)
+    cell = next((cell for cell in CELLS.values() if has_variant(cell, entry)), None)
     if cell is None:
         return None
     if not counts(cell, entry):
@@ -36,19 +35,12 @@ def standing(entry: Entry, entries: Iterable[Entry]) -> str | None:
             f"This run has {own} epochs.")
 
 
-def _cell_of(entry: Entry) -> PaperCell | None:
-    """Return the first cell of the run's experiment, method and variant."""
-    return next((cell for cell in CELLS.values() if (cell.experiment, cell.method) == (entry.experiment, entry.method)
-                 and all(entry.config.get(k) == target(cell).get(k) for k in VARIANT)), None)
-
-
 def _differences(cell: PaperCell, entry: Entry) -> list[str]:
     """List in what a run differs from those that count for a cell."""
-    wanted: Config = target(cell)
-    usual = CAMPAIGN_EPOCHS.get(cell.experiment) or int(wanted.get("epochs"))
+    wanted, usual = target(cell), usual_epochs(cell)
     own = int(entry.config.get("epochs") or 0)
     found = [f"{own} epochs, where {usual} are usual,"] if own < usual else []
     found += [f"{key.replace('_', ' ')} {value} instead of {wanted.get(key)}"
-              for key, value in config_settings(entry.config).items() if value != wanted.get(key)
-              and key in wanted.settings]
+              for key, value in config_settings(entry.config).items()
+              if key in wanted.settings and value != wanted.get(key)]
     return found or ["other settings"]
