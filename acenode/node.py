@@ -16,11 +16,13 @@ from acenode.errors import SolveError, UserError
 from acenode.ode.dense_output import SampledSolution, solve_at
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.solve import Solution, Solver, checked_times, has_batch, solve, transforms_explained
+from acenode.ode.stepping import Attempt
 from acenode.ode.time_per_sample import ALONE, TimeUse, like_block, solve_at_each, solve_each, time_use
 
 Attention = Literal["evolving", "fixed", "none"]
 Times = Tensor | Sequence[float]
 LayerEvent = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # (t, h, a) -> one number
+RecordSteps = Callable[[nn.Module, State, Solver], tuple[State, Attempt | None]]  # start, what computes steps
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,12 @@ class _PlainField(nn.Module):
         return (_check_rate("f", self.f(state[0], t), "h", state[0]),)
 
 
-class _ODELayer(nn.Module):
+class ODELayer(nn.Module):
     """Base of the ODE layers. A layer defines `system`, the initial value problem it solves."""
 
     solver: Solver
     _reported_alone = False  # whether the warning was given that every sample is solved alone
+    record_steps: RecordSteps | None = None  # lets training on a GPU replay recorded steps
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         """Return the vector field and the state at t_0."""
@@ -97,7 +100,10 @@ class _ODELayer(nn.Module):
             use = self._use_of_time(field, state, span)
             if use == "alone":
                 return solve_at_each(field, state, span, times, self.solver)
-            return solve_at(field, state, span, times, self.solver, per_sample=use == "batch")
+            attempt = None
+            if self.record_steps is not None and self.training:
+                state, attempt = self.record_steps(field, state, self.solver)
+            return solve_at(field, state, span, times, self.solver, per_sample=use == "batch", attempt=attempt)
 
     def _solve(self, h0: Tensor, t: Times, detach_attention: bool, event: LayerEvent | None) -> Solution:
         """Integrate; in evaluation every sample has its own steps where the solver allows it."""
@@ -152,7 +158,7 @@ class _ODELayer(nn.Module):
         return use
 
 
-class NODE(_ODELayer):
+class NODE(ODELayer):
     """A neural ODE layer (Eq. 1): dh/dt = f(h, t; θ_f).
 
     Args:
@@ -282,7 +288,7 @@ class _FixedAttentionField(nn.Module):
         return (_check_rate("f", self.f(self.attend(h, self.q(h, t_q)), t), "h", h),)
 
 
-class ACENODE(_ODELayer):
+class ACENODE(ODELayer):
     """An attentive co-evolving neural ODE layer (Eq. 3), h and a integrated as one state.
 
     dh/dt = f(h', t; θ_f), da/dt = g(h', t; θ_g), a(0) = q(h(0)), where h' is the attended h (Eq. 4 or 5).

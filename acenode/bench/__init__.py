@@ -12,7 +12,7 @@ from typing import Any
 
 from acenode.errors import UserError
 
-FAMILY_NAMES = "images,baselines,series,sporadic"
+FAMILY_NAMES = "images,baselines,series,windows,sporadic"
 PART_NAMES = "rates,head,search,trials"  # of bench scale
 
 

@@ -1,4 +1,4 @@
-"""Synthetic records of PhysioNet's shape, and a task that trains on them."""
+"""Synthetic records of PhysioNet's shape and windows of Human Activity's, and tasks that train on them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from acenode.training.task import Metric
 # as in training batches of the real set: records, points per record (mean, deviation, most), hours between possible
 # times, variables, and the share of values observed at a point
 BATCH, POINTS, QUANTUM, VARIABLES, OBSERVED = 50, (75, 25, 138), 0.016, 41, 0.14
+
+
+# windows of Human Activity: points, tags of which one is read at a point, coordinates of a tag, classes, seconds
+WINDOW_POINTS, TAGS, COORDINATES, CLASSES, SECONDS = 50, 4, 3, 7, 5.4
 
 
 def physionet_records(count: int = BATCH, seed: int = 0) -> Records:
@@ -47,3 +51,28 @@ def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backen
     train, validation, test = (made.take(range(n * BATCH, (n + 1) * BATCH)) for n in range(3))
     part = SeriesSplits(train, validation, test, ("survived", "died"))
     return SeriesTask(config, part, model, "record", Metric("auc"), torch.device(device))
+
+
+def activity_windows(count: int = BATCH, seed: int = 0) -> Records:
+    """Generate windows with Human Activity's number of points, tags and classes."""
+    rng, series, labels = np.random.default_rng(seed), list[TimeSeries](), list[np.ndarray]()
+    for _ in range(count):
+        tag = rng.integers(0, TAGS, WINDOW_POINTS)
+        m = np.repeat(np.eye(TAGS, dtype=np.float32)[tag], COORDINATES, 1)  # (points, coordinates of all tags)
+        t = np.sort(rng.random(WINDOW_POINTS)).astype(np.float32)
+        series.append(TimeSeries(t, rng.uniform(0, 4, m.shape).astype(np.float32) * m, m))
+        labels.append(np.repeat(rng.integers(0, CLASSES, 2), WINDOW_POINTS // 2))  # one activity, then another
+    names = tuple(f"{tag}{axis}" for tag in range(TAGS) for axis in "xyz")
+    return Records(series, labels, [str(i) for i in range(count)], SECONDS, "s", names)
+
+
+def activity_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
+                  **given: Any) -> SeriesTask:
+    """Make a task of the paper's size on such windows; a seed fixes the parameters."""
+    experiment = experiments.get("activity")
+    config = experiment.configure(method, "full", device=device, **given)
+    model = experiment.methods[method].build(SeriesShape(TAGS * COORDINATES, "points", CLASSES), config, backend)
+    made = activity_windows(3 * BATCH)
+    train, validation, test = (made.take(range(n * BATCH, (n + 1) * BATCH)) for n in range(3))
+    part = SeriesSplits(train, validation, test, tuple(map(str, range(CLASSES))))
+    return SeriesTask(config, part, model, "points", Metric("accuracy"), torch.device(device))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -62,22 +62,29 @@ def release_pool(device: int, pool: tuple[int, int]) -> None:
 
 def zero_all(tensors: Sequence[Tensor]) -> None:
     """Set every tensor to zero in place, in few kernel launches."""
-    try:
-        torch._foreach_zero_(list(tensors))
-    except _CHANGED:
-        _report("torch._foreach_zero_", "tensors are set to zero one by one")
-        for x in tensors:
-            x.zero_()
+    _for_all("_foreach_zero_", Tensor.zero_, "set to zero", tensors)
+
+
+def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy each source to its target, in few kernel launches."""
+    _for_all("_foreach_copy_", Tensor.copy_, "copied", targets, sources)
 
 
 def add_all(totals: Sequence[Tensor], terms: Sequence[Tensor]) -> None:
     """Add each term to its total in place, in few kernel launches."""
+    _for_all("_foreach_add_", Tensor.add_, "added", totals, terms)
+
+
+def _for_all(name: str, operation: Callable[..., Tensor], done: str, *lists: Sequence[Tensor]) -> None:
+    """Call a function of torch that takes lists, or without it the operation for the tensors at each place in them."""
+    if not lists[0]:
+        return
     try:
-        torch._foreach_add_(list(totals), list(terms))
+        getattr(torch, name)(*map(list, lists))
     except _CHANGED:
-        _report("torch._foreach_add_", "tensors are added one by one")
-        for total, term in zip(totals, terms, strict=True):
-            total.add_(term)
+        _report(f"torch.{name}", f"tensors are {done} one by one")
+        for tensors in zip(*lists, strict=True):
+            operation(*tensors)
 
 
 def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,

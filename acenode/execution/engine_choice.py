@@ -1,4 +1,4 @@
-"""Choose what trains a run: recorded CUDA graphs, native steps, or the reference solver."""
+"""Choose what trains a run: recorded CUDA graphs, native steps (of series on a GPU, recorded), or torchdiffeq."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def choose_engine(task: Task, device: torch.device, setting: str | None, backend
         backend.log(fallback)
     solvers = (getattr(m, "solver", None) for m in task.model.modules())
     solver = next((s for s in solvers if isinstance(s, Solver)), None)
-    return EngineChoice("reference" if solver is not None and not solver.native else "native", fallback=fallback)
+    if solver is not None and not solver.native:
+        return EngineChoice("reference", fallback=fallback)
+    return EngineChoice("native", _recorded_steps(task, device, backend), fallback)
 
 
 def take_seat(seat: Seat, task: Task, device: torch.device, backend: Backend,
@@ -92,6 +94,15 @@ def _graph_lane(task: Task, device: torch.device, backend: Backend,
 
     engine, reason = _graph_engine(task, device, backend, _compiles(iterations))
     return (None, reason) if engine is None else (GraphLane(engine, torch.cuda.current_stream(device)), None)
+
+
+def _recorded_steps(task: Task, device: torch.device, backend: Backend) -> RunEngine | None:
+    """Let a series model on a GPU replay its steps; return None if it cannot."""
+    if device.type != "cuda" or isinstance(task, PiecewiseTask):
+        return None
+    from acenode.accelerate.cuda_graph.step_recordings import make_recordings
+
+    return make_recordings(task.model, device, backend)
 
 
 def _compiles(iterations: int | None) -> bool:

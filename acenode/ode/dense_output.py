@@ -18,7 +18,7 @@ from acenode.ode.options import Solver
 from acenode.ode.per_sample import OutputPerSample, solve_per_sample
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, dense_weights, with_end_slope
 from acenode.ode.solve import checked_state, solve, transforms_explained
-from acenode.ode.stepping import CountedField, steps_of
+from acenode.ode.stepping import Attempt, CountedField, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
 SPAN_TOLERANCE = 1e-5  # how far rounded times may leave the span, relative to its largest number
@@ -38,7 +38,8 @@ class SampledSolution:
 
 
 def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, float], times: Tensor,
-             solver: Solver | None = None, *, per_sample: bool = False) -> SampledSolution:
+             solver: Solver | None = None, *, per_sample: bool = False,
+             attempt: Attempt | None = None) -> SampledSolution:
     """Integrate over the span and evaluate the first block at times (B, T) within it, in any order.
 
     Our own Runge–Kutta steps are interpolated for all times of all samples together. With gradient "adjoint" or
@@ -51,6 +52,7 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
         times: (B, T).
         solver: how to integrate; `Solver()` if None.
         per_sample: give every sample its own adaptive steps, if the solver allows it.
+        attempt: computes the adaptive steps of the whole batch, as in `steps_of`.
 
     Raises:
         UserError: the span runs backward, or the times do not have a row per sample, leave the span, or need a
@@ -72,7 +74,7 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
         if solver.native and (solver.gradient == "backprop" or not torch.is_grad_enabled()):
             tableau, F = TABLEAUS[solver.method], CountedField(field, y, cost)
             grid = _step_times(start, end, times, solver)
-            steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, grid, solver)]
+            steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, grid, solver, attempt)]
             return SampledSolution(_interpolate(steps, tableau, times), steps[-1].y1, cost)
         return _solve_at_distinct_times(field, y, start, end, times, solver)
 

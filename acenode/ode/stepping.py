@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import torch
@@ -55,12 +55,20 @@ class CountedField:
         return self.memory.replay(evaluate) if self.in_backward else self.memory.record(evaluate)
 
 
-def steps_of(F: CountedField, tableau: Tableau, y: State, times: list[float], solver: Solver) -> Iterator[Step]:
-    """Yield the accepted steps from the first of the times to the last."""
+Attempt = Callable[[CountedField, float, float, State, State], tuple[Step, float]]  # (F, t, dt, y, k1)
+
+
+def steps_of(F: CountedField, tableau: Tableau, y: State, times: list[float], solver: Solver,
+             attempt: Attempt | None = None) -> Iterator[Step]:
+    """Yield the accepted steps from the first of the times to the last.
+
+    An `attempt` computes the adaptive steps instead of `take_step`: it returns a step, and its error in units of the
+    tolerance.
+    """
     if not tableau.adaptive:
         return fixed_steps(F, tableau, y, fixed_grid(times, solver.step_size, solver.max_steps), F.cost)
     return adaptive_steps(F, tableau, y, times[0], times[-1], rtol=solver.rtol, atol=solver.atol,
-                          max_steps=solver.max_steps, cost=F.cost)
+                          max_steps=solver.max_steps, attempt=attempt)
 
 
 def rms(x: Tensor) -> Tensor:
@@ -89,15 +97,25 @@ def choose_first_step(F: Slope, t: float, y: State, k1: State, order: int, rtol:
     return first_step_size(h0, slope_norm, change_norm, order)
 
 
-def adaptive_steps(F: Slope, tableau: Tableau, y: State, t0: float, t1: float, *, rtol: float, atol: float,
-                   max_steps: int, cost: Evaluations) -> Iterator[Step]:
+def error_of(step: Step, tableau: Tableau) -> State:
+    """Return the embedded estimate of a step's error."""
+    assert tableau.error is not None
+    return combine(tuple(torch.zeros_like(b) for b in step.y0), [step.dt * w for w in tableau.error],
+                   [tuple(b.detach() for b in k) for k in step.ks])
+
+
+def adaptive_steps(F: CountedField, tableau: Tableau, y: State, t0: float, t1: float, *, rtol: float, atol: float,
+                   max_steps: int, attempt: Attempt | None = None) -> Iterator[Step]:
     """Yield accepted steps from t0 to exactly t1; the embedded error estimate controls their size.
 
     Raises:
         SolveError: the state or its slope is not finite, the step size underflows, or `max_steps` are not enough.
     """
-    assert tableau.error is not None
-    sign, t = math.copysign(1.0, t1 - t0), t0
+    def attempt_step(F: CountedField, t: float, dt: float, y: State, k1: State) -> tuple[Step, float]:
+        step = take_step(F, tableau, t, dt, y, k1)
+        return step, scaled_norm(error_of(step, tableau), y, step.y1, rtol, atol)
+
+    sign, t, attempt = math.copysign(1.0, t1 - t0), t0, attempt or attempt_step
     if not all(bool(torch.isfinite(b).all()) for b in y):
         raise SolveError("the initial state is NaN or infinite", t, 0.0, "check what the ODE is started from")
     k1 = F(t, y)
@@ -109,22 +127,19 @@ def adaptive_steps(F: Slope, tableau: Tableau, y: State, t0: float, t1: float, *
         dt = sign * (rest if last else size)
         if not math.isfinite(size) or t + dt == t:
             broken = not math.isfinite(size) or not math.isfinite(ratio)
-            raise step_failure(broken, t, dt, share_of_tolerance(*blamed, rtol, atol), cost)
-        step = take_step(F, tableau, t, dt, y, k1)
-        error = combine(tuple(torch.zeros_like(b) for b in y), [dt * w for w in tableau.error],
-                        [tuple(b.detach() for b in k) for k in step.ks])
-        ratio = scaled_norm(error, y, step.y1, rtol, atol)
+            raise step_failure(broken, t, dt, share_of_tolerance(*blamed, rtol, atol), F.cost)
+        step, ratio = attempt(F, t, dt, y, k1)
         accepted = ratio <= 1  # False for NaN
         if accepted:
-            cost.step_sizes.append(dt)
+            F.cost.step_sizes.append(dt)
             step = with_end_slope(F, tableau, step)
             yield step
             if last:
                 return
             t, y, k1 = t + dt, step.y1, step.ks[-1]
         else:
-            cost.rejected += 1
-            blamed = error, y
+            F.cost.rejected += 1
+            blamed = error_of(step, tableau), y
         size = next_step_size(dt, ratio, accepted, tableau.order)
     raise SolveError(f"the step limit of {max_steps} was reached", t, sign * size, RAISE_LIMIT)
 

@@ -18,7 +18,7 @@ from acenode.backend import Backend
 from acenode.bench import gpu, gpu_workloads
 from acenode.bench.gpu_table import render
 from acenode.bench.gpu_workloads import FAMILIES, Workload
-from acenode.bench.latent_workload import latent_task
+from acenode.bench.latent_workload import activity_task, latent_task
 from acenode.bench.ushcn_workload import ushcn_task
 from acenode.cli import main
 from acenode.errors import UserError
@@ -178,7 +178,7 @@ def test_table_lines() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--families", "images,words"], "no family 'words': choose from images, baselines, series, sporadic"),
+    (["--families", "images,words"], "no family 'words': choose from images, baselines, series, windows, sporadic"),
     (["--repeats", "0"], "at least 1"),
     pytest.param([], "bench gpu needs a CUDA device, and there is none here",
                  marks=pytest.mark.skipif("__import__('torch').cuda.is_available()"))])
@@ -195,6 +195,7 @@ def test_workloads_have_the_batch_sizes_of_their_families() -> None:
     assert made.iterations == 1
     assert latent_task(engine="reference").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
     assert latent_task("gru-d", engine="auto").batch(0, 0).seen.x.shape[0] == FAMILIES["series"].batch
+    assert activity_task("ace", engine="auto").batch(0, 0).seen.x.shape == (FAMILIES["windows"].batch, 50, 12)
     assert ushcn_task("t-lstm", count=3, engine="auto").iterations == 1
     image = gpu_workloads.image_task("odenet", "cpu", seed=0).batch(0, 0)[0]
     for method in FAMILIES["baselines"].methods:
@@ -206,7 +207,8 @@ def test_workloads_have_the_batch_sizes_of_their_families() -> None:
 @pytest.mark.parametrize("workload", [
     Workload("images", "odenet", "graph"), Workload("images", "odenet", gpu_workloads.FLOAT32),
     Workload("baselines", "resnet", "graph"), Workload("baselines", "rknet", "graph"),
-    Workload("series", "latent-ode", "auto"), Workload("sporadic", "gru-ode-bayes", "auto"),
+    Workload("series", "latent-ode", "auto"), Workload("windows", "ace", "auto"),
+    Workload("sporadic", "gru-ode-bayes", "auto"),
     Workload("sporadic", "ace", "auto"), Workload("series", "gru-d", "auto"), Workload("sporadic", "t-lstm", "auto")],
     ids=str)
 def test_rows_on_a_gpu(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:

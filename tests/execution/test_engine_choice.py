@@ -12,6 +12,7 @@ from eager_recorder import ImmediateRecorder
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.engine import GraphEngine, unsupported_reason
+from acenode.accelerate.cuda_graph.step_recordings import StepRecordings, make_recordings
 from acenode.backend import Backend
 from acenode.device.streams import STREAMS_PER_DEVICE, StreamPool
 from acenode.execution.engine_choice import choose_engine
@@ -30,8 +31,8 @@ def fake_streams(monkeypatch: pytest.MonkeyPatch) -> StreamPool:
     number = itertools.count()
     pool = StreamPool(torch.device("cuda"),
                       lambda device: FakeStream(next(number) % STREAMS_PER_DEVICE))  # type: ignore[arg-type, return-value]
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.stream_pool", lambda device: pool)
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.GraphRecorder", lambda stream: ImmediateRecorder())
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.recorder.stream_pool", lambda device: pool)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.recorder.GraphRecorder", lambda stream: ImmediateRecorder())
     monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.unsupported_reason", lambda task, device: None)
     return pool
 
@@ -109,14 +110,30 @@ def test_methods_without_a_solver_are_recorded_on_a_gpu(monkeypatch: pytest.Monk
     assert (choice.name, type(choice.engine)) == ("graph", GraphEngine)
 
 
-@pytest.mark.parametrize(("gradient", "trained_by"), [("backprop", "native"), ("adjoint", "reference")])
-def test_time_series_do_not_use_the_graph_engine(gradient: str, trained_by: str) -> None:
+@pytest.mark.parametrize(("gradient", "trained_by", "records_steps"),
+                         [("backprop", "native", True), ("checkpointed", "native", False),
+                          ("adjoint", "reference", False)])
+def test_time_series_do_not_use_the_graph_engine(gradient: str, trained_by: str, records_steps: bool,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = fake_streams(monkeypatch)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.unsupported_reason", unsupported_reason)
     entry, log = experiments.get("physionet"), list[str]()
     task = entry.make(entry.configure("latent-ode", device="cpu", gradient=gradient), Path(), CPU)
     choice = choose_engine(task, torch.device("cuda"), "auto", Backend(log=log.append))
-    assert (choice.name, choice.engine) == (trained_by, None)
+    assert (choice.name, isinstance(choice.engine, StepRecordings)) == (trained_by, records_steps)
+    assert pool.in_use == int(records_steps)
     assert log == [choice.fallback] == [
-        "graph engine not used: time series use GPU kernels of their own; training without it"]
+        "graph engine not used: series models have GPU kernels or recorded steps of their own; training without it"]
+
+
+def test_without_an_unused_stream_steps_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, log = fake_streams(monkeypatch), list[str]()
+    while pool.acquire() is not None:
+        pass
+    entry = experiments.get("physionet")
+    task = entry.make(entry.configure("latent-ode", device="cpu"), Path(), CPU)
+    assert make_recordings(task.model, torch.device("cuda"), Backend(log=log.append)) is None
+    assert log == ["steps are not recorded: other runs use all CUDA streams; training with ordinary steps"]
 
 
 def test_config_json_says_what_trained_a_run(tmp_path: Path) -> None:

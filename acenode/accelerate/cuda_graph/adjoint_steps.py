@@ -13,7 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.device_steps import AddGradients, StageObserver
+from acenode.accelerate.cuda_graph.device_steps import StageObserver
+from acenode.accelerate.cuda_graph.stages import AddGradients
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State

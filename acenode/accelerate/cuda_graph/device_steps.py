@@ -7,14 +7,14 @@ autograd graphs of the stages are kept from the attempt, or rebuilt from the sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.fixed_step_control import FixedStepControl
+from acenode.accelerate.cuda_graph.stages import AddGradients, StageEvaluator, StageGraphs, detached, state_gradient
 from acenode.accelerate.cuda_graph.step_control import SolveSpan, SolveStatus, StepControl
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
 from acenode.device import torch_private
@@ -24,8 +24,6 @@ from acenode.ode.stepping import fixed_grid
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
 CAPACITY = 32  # accepted steps that are stored
-
-AddGradients = Callable[[Sequence[Tensor | None]], None]
 
 
 def first_same_as_last(tableau: Tableau) -> Tableau:
@@ -43,14 +41,6 @@ class StageObserver(Protocol):
     def end_step(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class StageGraphs:
-    """The states and slopes of an attempt's stages, from the second stage on, each with its autograd graph."""
-
-    inputs: list[State]
-    slopes: list[State]
-
-
 class DeviceSteps:
     """The steps of a solve of a field, for states of the shapes of `like`."""
 
@@ -60,6 +50,7 @@ class DeviceSteps:
         self.tableau = first_same_as_last(TABLEAUS[solver.method])
         self.control = self._control(span, capacity)
         self.span = self.control.span
+        self.evaluator = StageEvaluator(self.tableau, operations, self.control.dt, self.control.one)
         self.store = operations.state_store(like, self.span.capacity + 2)  # room for attempts after the last step
         self.forward_row, self.backward_row = self.control.counts[0], self.control.counts[1]
         self.before_first, self.first_row = self.control.counts.new_full((), -1), self.control.counts.new_zeros(())
@@ -103,28 +94,18 @@ class DeviceSteps:
         rtol, atol = self.solver.rtol, self.solver.atol
         y, k1 = self.store.read(self.forward_row)
         graphs = self._stages(field, y, k1, keep_graphs)
-        ks, y1 = [k1, *map(_detached, graphs.slopes)], _detached(graphs.inputs[-1])
+        ks, y1 = [k1, *map(detached, graphs.slopes)], graphs.end
         self.store.write_after(self.forward_row, y1, ks[-1])
         control.accept_or_reject(ops.scaled_squares(control.one, (1.0,), [y1], y1, y1, 1.0, 1.0) if error is None else
                                  ops.scaled_squares(control.dt, error, ks, y, y1, rtol, atol))
         return graphs if keep_graphs else None
 
     def _stages(self, field: nn.Module, y: State, k1: State, keep_graphs: bool) -> StageGraphs:
-        """Evaluate the stages of a step; with `keep_graphs` each has its own graph, from its state to its slope."""
-        graphs, ks, times = StageGraphs([], []), [k1], self.control.times
+        times = self.control.times
         if keep_graphs:
             self._observe(len(self.tableau.a))
             times = times.clone()
-        for i, row in enumerate(self.tableau.a, 1):
-            yi = self.operations.combine(y, self.control.dt, row, ks)
-            if keep_graphs:
-                yi = tuple(b.requires_grad_() for b in yi)
-            with torch.set_grad_enabled(keep_graphs):
-                k = tuple(field(times[i], yi))
-            graphs.inputs.append(yi)
-            graphs.slopes.append(k)
-            ks.append(_detached(k))
-        return graphs
+        return self.evaluator.evaluate(field, times, y, k1, keep_graphs)
 
     def end_state(self) -> State:
         """Return the state after the last accepted step."""
@@ -145,24 +126,10 @@ class DeviceSteps:
 
         The parameters' gradients are passed to `add`.
         """
-        ops, control, rows = self.operations, self.control, self.tableau.a
-        control.previous_step()
+        self.control.previous_step()
         graphs = graphs or self._stages(field, *self.store.read(self.backward_row), keep_graphs=True)
-        stage_grads: list[State] = []  # gradients of the stages' states, the last stage first
-        for i in range(len(rows), 0, -1):
-            y, k = graphs.inputs[i - 1], graphs.slopes[i - 1]
-            if i == len(rows):
-                found = _state_gradient(k, y, self.grad_k, parameters, add)
-                stage_grads.append(ops.combine(self.grad_y, control.one, (1.0,), [found]))
-                continue
-            column = [row[i] for row in rows[:i - 1:-1]]  # weights of stage i in the later stages
-            if any(column):
-                slope_grad = ops.combine(None, control.dt, column, stage_grads)
-                stage_grads.append(_state_gradient(k, y, slope_grad, parameters, add))
-            else:
-                stage_grads.append(tuple(torch.zeros_like(b) for b in y))
-        ops.combine(None, control.dt, [row[0] for row in reversed(rows)], stage_grads, out=self.grad_k)
-        ops.combine(None, control.one, [1.0] * len(stage_grads), stage_grads, out=self.grad_y)
+        grad_ks = [*[None] * (len(graphs.slopes) - 1), self.grad_k]
+        self.evaluator.differentiate(graphs, self.grad_y, grad_ks, parameters, add, (self.grad_y, self.grad_k))
         self._observe(0)
 
     def back_to_start(self, field: nn.Module, parameters: Sequence[nn.Parameter], add: AddGradients) -> State:
@@ -172,7 +139,7 @@ class DeviceSteps:
         y = tuple(b.requires_grad_() for b in self.store.read(self.first_row)[0])
         with torch.enable_grad():
             k = tuple(field(self.control.times[0], y))
-        found = _state_gradient(k, y, self.grad_k, parameters, add)
+        found = state_gradient(k, y, self.grad_k, parameters, add)
         self._observe(0)
         return self.operations.combine(self.grad_y, self.control.one, (1.0,), [found])
 
@@ -188,15 +155,3 @@ class DeviceSteps:
         first = 2 if self.tableau.adaptive else 1
         return Evaluations(first + stages * status.attempts, 1 + stages * rebuilt,
                            status.attempts - len(status.step_sizes), status.step_sizes)
-
-
-def _detached(y: State) -> State:
-    return tuple(b.detach() for b in y)
-
-
-def _state_gradient(k: State, y: State, slope_grad: State, parameters: Sequence[nn.Parameter],
-                    add: AddGradients) -> State:
-    """Return the gradient of y from that of the slope k; pass the parameters' gradients to `add`."""
-    found = torch.autograd.grad(k, (*y, *parameters), slope_grad, allow_unused=True)
-    add(found[len(y):])
-    return tuple(torch.zeros_like(b) if g is None else g for b, g in zip(y, found[:len(y)], strict=True))

@@ -13,11 +13,10 @@ from acenode.accelerate.cuda_graph import adjoint_steps, sgd_update
 from acenode.accelerate.cuda_graph.device_steps import CAPACITY
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
 from acenode.accelerate.cuda_graph.recorded_pass import RecordedPass, running_averages
-from acenode.accelerate.cuda_graph.recorder import GraphRecorder
+from acenode.accelerate.cuda_graph.recorder import GraphRecorder, with_recorder
 from acenode.accelerate.cuda_graph.recording import Recording, RecordingError
 from acenode.accelerate.cuda_graph.whole_pass import AdjointPass, StackPass
 from acenode.backend import ACCELERATED, Backend
-from acenode.device.streams import stream_pool
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.models.image.residual import ResidualStack
 from acenode.ode.options import Solver
@@ -35,7 +34,7 @@ def unsupported_reason(task: Task, device: torch.device) -> str | None:
     if device.type != "cuda":
         return "it needs a CUDA device"
     if not isinstance(task, PiecewiseTask):
-        return "time series use GPU kernels of their own"
+        return "series models have GPU kernels or recorded steps of their own"
     if isinstance(layer, ResidualStack):
         return None
     if not hasattr(layer, "system"):
@@ -62,15 +61,8 @@ def kind_of(task: PiecewiseTask) -> type[Recording]:
 
 def make_engine(task: PiecewiseTask, device: torch.device, backend: Backend, compiles: bool) -> GraphEngine | None:
     """Return an engine with a stream for its recordings, or None if all streams are in use; `close` releases it."""
-    pool = stream_pool(device)
-    stream = pool.acquire()
-    if stream is None:
-        return None
-    try:
-        return GraphEngine(task, GraphRecorder(stream), torch.zeros((), device=device), backend, compiles)
-    except BaseException:
-        pool.release(stream)
-        raise
+    return with_recorder(device, lambda recorder: GraphEngine(task, recorder, torch.zeros((), device=device), backend,
+                                                              compiles))
 
 
 class GraphEngine:

@@ -21,10 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.device_steps import CAPACITY, DeviceSteps, StageGraphs
+from acenode.accelerate.cuda_graph.device_steps import CAPACITY, DeviceSteps
 from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels, step_operations
 from acenode.accelerate.cuda_graph.recorder import GraphRecorder, Replay
 from acenode.accelerate.cuda_graph.recording import Recording, RecordingError
+from acenode.accelerate.cuda_graph.stages import StageGraphs
 from acenode.accelerate.cuda_graph.step_control import RUNNING, STORE_FULL, SolveStatus
 from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask

@@ -3,7 +3,7 @@
 One thread at a time records or frees recordings; the others continue. A run records on a stream that nothing else uses:
 work of another thread on it would become part of the recording, and recordings made on one stream would share the
 workspaces that torch keeps by stream. All recordings of a run share one memory pool, because they are never replayed at
-the same time, and within a pass always in the order in which they were recorded.
+the same time; those that leave results in it for each other are replayed in the order in which they were recorded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 
@@ -21,6 +22,7 @@ from acenode.device.streams import stream_pool
 RECORDING = threading.RLock()  # of the process: held while a pass is tried out or recorded, or recordings are freed
 
 Replay = Callable[[], None]
+Made = TypeVar("Made")
 
 
 class GraphRecorder:
@@ -119,3 +121,19 @@ class GraphRecorder:
                     self.stream.synchronize()
                 finally:
                     stream_pool(self.stream.device).release(self.stream)
+
+
+def with_recorder(device: torch.device, make: Callable[[GraphRecorder], Made]) -> Made | None:
+    """Return what `make` makes of a recorder with a stream of its own, or None if all streams are in use.
+
+    Closing the recorder releases the stream.
+    """
+    pool = stream_pool(device)
+    stream = pool.acquire()
+    if stream is None:
+        return None
+    try:
+        return make(GraphRecorder(stream))
+    except BaseException:
+        pool.release(stream)
+        raise

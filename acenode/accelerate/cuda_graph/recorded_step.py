@@ -1,0 +1,194 @@
+"""Adaptive steps of a series model, recorded: one launch for an attempted step, one for its gradients.
+
+A solve on series is many small operations, and starting them takes longer than computing them. Every step does the same
+operations on the same shapes, so they are recorded once as two CUDA graphs: the stages of a step from (t, dt, y, k1)
+with the ratio of its error, and, for the backward pass, the stages again with their gradients. The host still chooses
+the step sizes, by the rules of `ode.stepping`.
+
+The parameters' gradients are summed over all steps of a solve, where the recording puts them. `start` marks the initial
+state, whose gradient autograd computes last: there the sums become the parameters' gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from acenode.accelerate.cuda_graph.recorder import RECORDING, Replay
+from acenode.accelerate.cuda_graph.stages import StageEvaluator, StageGraphs, detached
+from acenode.accelerate.cuda_graph.step_operations import StepOperations
+from acenode.device import torch_private
+from acenode.garbage import collector_paused
+from acenode.ode.options import Solver
+from acenode.ode.runge_kutta import Evaluations, State, Step, parameters_of
+from acenode.ode.stepping import CountedField
+from acenode.ode.tableaus import TABLEAUS
+
+
+class Recorder(Protocol):
+    """What records work and replays it: `recorder.GraphRecorder`."""
+
+    def on_stream(self) -> Any: ...
+    def record(self, work: Any) -> Replay: ...
+    def all_or_none(self) -> Any: ...
+
+
+class RecordedStep:
+    """A step for states of the shapes of `like` and for the parameters that are trained now."""
+
+    def __init__(self, field: nn.Module, like: State, solver: Solver, recorder: Recorder,
+                 operations: StepOperations) -> None:
+        self.field, self.solver, self.parameters = field, solver, parameters_of(field)
+        self.averages = list(field.buffers())  # every evaluation of the forward pass updates them
+        self.tableau, device = TABLEAUS[solver.method], like[0].device
+        self.t, self.dt, one = (torch.full((), x, dtype=torch.float64, device=device) for x in (0.0, 0.0, 1.0))
+        self.c = torch.tensor((0.0, *self.tableau.c), dtype=torch.float64, device=device)
+        self.stages = StageEvaluator(self.tableau, operations, self.dt, one)
+        self.y, self.k1 = (tuple(b.detach().clone(memory_format=torch.contiguous_format) for b in like) for _ in "yk")
+        self.input_grads = self._zeros(), self._zeros()  # of y and k1
+        self.output_grads = [self._zeros() for _ in range(len(self.tableau.a) + 1)]  # of y1, k_2, k_3, …
+        self.sums = [torch.zeros_like(p) for p in self.parameters]
+        size = sum(b.numel() for b in self.y)
+        self.outputs = like[0].new_zeros(size * len(self.output_grads) + 1)  # y1, k_2, k_3, …, error ratio
+        self.flat_grads = like[0].new_zeros(size * 2)  # `input_grads` in one vector
+        with RECORDING, recorder.on_stream(), self._averages_restored():
+            self._attempt()  # so that kernels are compiled and libraries loaded
+            self._differentiate()
+            with collector_paused(), recorder.all_or_none():
+                self.replays = recorder.record(self._attempt), recorder.record(self._differentiate)
+        self.clear()
+
+    def _zeros(self) -> State:
+        return tuple(torch.zeros_like(b) for b in self.y)
+
+    # A solve ------------------------------------------------------------------------------------------------------
+
+    def start(self, y: State) -> State:
+        """Return y as the start of a solve.
+
+        Autograd computes its gradient after those of all steps, so the parameters get their sums with it.
+        """
+        return _SolveStart.apply(self, len(y), *y, *self.parameters)
+
+    def attempt(self, F: CountedField, t: float, dt: float, y: State, k1: State) -> tuple[Step, float]:
+        """Attempt a step; return it with the ratio of its error."""
+        F.cost.forward += len(self.tableau.a)
+        found: tuple[Tensor, ...] = _StepAttempt.apply(self, F.cost, t, dt, *y, *k1)
+        ratio, blocks, n = found[0], found[1:], len(y)
+        y1, *ks = (blocks[i:i + n] for i in range(0, len(blocks), n))
+        return Step(t, dt, y, [k1, *ks], y1), float(ratio)
+
+    # Replays ------------------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Set the sums of the parameters' gradients to zero."""
+        torch_private.zero_all(self.sums)
+
+    def forward(self, t: float, dt: float, start: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Return the ratio of the step's error, and the blocks of y1, k_2, k_3, …; `start` is y and k1."""
+        self._load(t, dt, start)
+        self.replays[0]()
+        outputs = self.outputs.clone()
+        return outputs[-1], self._blocks(outputs[:-1])
+
+    def backward(self, t: float, dt: float, start: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor]:
+        """Return the gradients of y and k1 from those of y1, k_2, …, and add the parameters' gradients to the sums."""
+        self._load(t, dt, start)
+        targets = [b for state in self.output_grads for b in state]
+        torch_private.zero_all([b for b, grad in zip(targets, grads, strict=True) if grad is None])
+        torch_private.copy_all([b for b, grad in zip(targets, grads, strict=True) if grad is not None],
+                               [grad for grad in grads if grad is not None])
+        self.replays[1]()
+        return self._blocks(self.flat_grads.clone())
+
+    def _load(self, t: float, dt: float, start: Sequence[Tensor]) -> None:
+        self.t.fill_(t)
+        self.dt.fill_(dt)
+        torch_private.copy_all([*self.y, *self.k1], start)
+
+    def _blocks(self, vector: Tensor) -> list[Tensor]:
+        """Return views of the states in a vector, block by block."""
+        sizes = [b.numel() for b in self.y]
+        parts = vector.split(sizes * (len(vector) // sum(sizes)))
+        return [part.view(self.y[i % len(self.y)].shape) for i, part in enumerate(parts)]
+
+    # What is recorded ---------------------------------------------------------------------------------------------
+
+    def _attempt(self) -> None:
+        ops, solver, error = self.stages.operations, self.solver, self.tableau.error
+        assert error is not None
+        graphs = self._stages(keep_graphs=bool(self.averages))  # averages change only where gradients are recorded
+        ks, y1 = [self.k1, *map(detached, graphs.slopes)], graphs.end
+        squares = ops.scaled_squares(self.dt, error, ks, self.y, y1, solver.rtol, solver.atol)
+        rms = [squares[i].sum().sqrt() / math.sqrt(b.numel()) for i, b in enumerate(y1)]
+        blocks = [b.reshape(-1) for state in (y1, *ks[1:]) for b in state]
+        torch.cat([*blocks, torch.stack(rms).max().reshape(1)], out=self.outputs)
+
+    def _differentiate(self) -> None:
+        with self._averages_restored():
+            graphs = self._stages(keep_graphs=True)
+        end, *slopes = self.output_grads
+        self.stages.differentiate(graphs, end, slopes, self.parameters, self._add, self.input_grads)
+        torch.cat([b.reshape(-1) for state in self.input_grads for b in state], out=self.flat_grads)
+
+    def _stages(self, keep_graphs: bool) -> StageGraphs:
+        times = (self.t + self.c * self.dt).to(self.y[0].dtype)
+        return self.stages.evaluate(self.field, times, self.y, self.k1, keep_graphs)
+
+    @contextmanager
+    def _averages_restored(self) -> Iterator[None]:
+        """Undo what the block does to the running averages."""
+        before = [b.clone() for b in self.averages]
+        try:
+            yield
+        finally:
+            for b, value in zip(self.averages, before, strict=True):
+                b.copy_(value)
+
+    def _add(self, found: Sequence[Tensor | None]) -> None:
+        pairs = [(total, g) for total, g in zip(self.sums, found, strict=True) if g is not None]
+        torch_private.add_all([total for total, _ in pairs], [g for _, g in pairs])
+
+
+class _StepAttempt(torch.autograd.Function):
+    """(y, k1) -> ratio, y1, k_2, k_3, …; the backward pass takes the step again, so only y and k1 are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, step: RecordedStep, cost: Evaluations, t: float, dt: float,
+                *start: Tensor) -> tuple[Tensor, ...]:
+        ctx.step, ctx.cost, ctx.t, ctx.dt = step, cost, t, dt
+        ctx.save_for_backward(*start)
+        ctx.set_materialize_grads(False)
+        ratio, blocks = step.forward(t, dt, start)
+        ctx.mark_non_differentiable(ratio)
+        return ratio, *blocks
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, _: Tensor | None, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if all(grad is None for grad in grads):
+            return None, None, None, None, *[None] * len(ctx.saved_tensors)
+        ctx.cost.backward += len(ctx.step.tableau.a)
+        return None, None, None, None, *ctx.step.backward(ctx.t, ctx.dt, ctx.saved_tensors, grads)
+
+
+class _SolveStart(torch.autograd.Function):
+    """The initial state, and where the parameters get the gradients that the steps have summed."""
+
+    @staticmethod
+    def forward(ctx: Any, step: RecordedStep, blocks: int, *tensors: Tensor) -> State:
+        ctx.step = step
+        step.clear()  # what a backward pass that failed has left
+        return tuple(block.clone() for block in tensors[:blocks])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        sums = [total.clone() for total in ctx.step.sums]
+        ctx.step.clear()  # another solve may follow
+        return None, None, *gradients, *sums
