@@ -35,8 +35,8 @@ def show() -> None:
         recorded_player.show(examples)
         st.header("Recorded results")
         if recorded_results.show([e for e in entries if e.recorded]):
-            st.caption("Mean ± standard deviation over seeds or folds on the full data, from the runs that come with "
-                       "the project. Click a value to see its runs.")
+            st.caption("Mean ± standard deviation over seeds or folds on real data, from the runs that come with the "
+                       "project. Click a value to see its runs.")
         st.page_link(navigation.paper(), label="All tables of the paper", icon=":material/article:")
     st.header("Latest results")
     _show_results(entries)

@@ -11,7 +11,7 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format, result_charts
-from acenode.results.not_counted import why_not_counted
+from acenode.results.paper_value import paper_value_note
 from acenode.results.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
@@ -28,7 +28,7 @@ def show_numbers(entry: Entry) -> None:
     """Show the test metrics, size and training time of a run, if it is finished."""
     if entry.state != "finished":
         return
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, gap="medium"):
         metric = labels.measure_of(entry)
         experiment = experiments.find(entry.experiment)
         if not entry.search:
@@ -36,7 +36,8 @@ def show_numbers(entry: Entry) -> None:
         for name in experiment.other_metrics if experiment and not entry.search else ():
             other = metric_format.of(name, entry.experiment)
             st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
-        st.metric(messages.escape(f"Validation {metric.title}, best epoch"), metric.text(entry.best),
+        best = f"best epoch ({entry.best_epoch})" if entry.best_epoch else "best epoch"
+        st.metric(messages.escape(f"Validation {metric.title}, {best}"), metric.text(entry.best),
                   help=_best_epoch_help(experiment))
         if entry.test.get("nfe"):
             st.metric("Function evaluations (NFE)", f"{entry.test['nfe']:.0f}",
@@ -45,8 +46,13 @@ def show_numbers(entry: Entry) -> None:
         st.metric("Training time", labels.duration(entry.seconds))
     if entry.search:
         st.caption(messages.escape(f"A trial of the search {entry.search}: it is validated, and never tested"))
-    elif words := why_not_counted(entry, services().catalogue.entries()):
-        st.caption(messages.escape(words))
+        return
+    words = [paper_value_note(entry, services().catalogue.entries())]
+    if entry.best_epoch:
+        words.append(f"The test values are those of epoch {entry.best_epoch} of {entry.epochs}, the best on validation "
+                     "data; the player names the epoch that it shows.")
+    if any(words):
+        st.caption(messages.escape(" ".join(filter(None, words))))
 
 
 def _best_epoch_help(experiment: Experiment | None) -> str | None:

@@ -87,7 +87,8 @@ def show(options: Namespace) -> int:
         print(f"  code                 {code_version(description.get('environment'))}")
     for key, value in description["config"].items():
         if key != "format":
-            print(f"  {key:<20} {value}")
+            part = " (a part of it)" if key == "data" and description.get("partial") else ""
+            print(f"  {key:<20} {value}{part}")
         if key == "engine" and "trained_by" in description:
             print(f"  trained by           {description['trained_by']}")
             if "series_by" in description:

@@ -49,6 +49,7 @@ class Entry:
     other_seconds: float | None = None  # from start to end without training; None if the run was resumed
     seconds_left: float | None = None
     best: float | None = None  # best validation value
+    best_epoch: int = 0  # whose parameters were tested, from 1; 0 if unknown
     last: float | None = None  # validation value of the last epoch
     metric: str = ""
     value: float | None = None  # the test metric
@@ -129,7 +130,7 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
             epoch=int(_number(status.get("epoch")) or 0), epochs=int(_number(status.get("epochs")) or 0),
             seconds=_number(status.get("seconds")), other_seconds=_other_seconds(status),
             seconds_left=_number(status.get("seconds_left")), best=_number(status.get("best")),
-            last=_number(status.get("last")),
+            best_epoch=int(_number(status.get("best_epoch")) or 0), last=_number(status.get("last")),
             metric=metric, value=test.get(metric), test=test, test_last=test_last,
             device=_text(environment.get("device")) if isinstance(environment, dict) else "",
             device_name=_text(status.get("device")), code=code_version(environment), recorded=run.recorded,

@@ -27,38 +27,41 @@ function smooth(values, weight) {
   });
 }
 
-// Returns all steps that any run has, and the row of each step in each run (-1 if it lacks the step).
+// Returns all steps that any run has, and where each step is among the rows of each run: between two rows if the run
+// lacks it, because recorded runs keep some of their steps only; NaN before its first step and after its last.
 function align(tables) {
-  const next = tables.map(() => 0), steps = tables.map((t) => t.get("step") ?? []);
-  const most = steps.reduce((sum, s) => sum + s.length, 0), grid = [], rows = tables.map(() => new Int32Array(most).fill(-1));
-  for (;;) {
-    let step = Infinity;
-    for (let r = 0; r < steps.length; r++) if (next[r] < steps[r].length) step = Math.min(step, steps[r][next[r]]);
-    if (step === Infinity) return { grid, rows };
-    for (let r = 0; r < steps.length; r++) if (steps[r][next[r]] === step) rows[r][grid.length] = next[r]++;
-    grid.push(step);
-  }
+  const steps = tables.map((t) => t.get("step") ?? []);
+  const grid = [...new Set(steps.flatMap((s) => [...s]))].sort((a, b) => a - b);
+  const places = steps.map((own) => {
+    const place = new Float64Array(grid.length).fill(NaN);
+    for (let i = 0, row = 0; i < grid.length && own.length; i++) {
+      while (row < own.length - 1 && own[row + 1] <= grid[i]) row++;
+      if (own[row] === grid[i]) place[i] = row;
+      else if (own[row] < grid[i] && row < own.length - 1) place[i] = row + (grid[i] - own[row]) / (own[row + 1] - own[row]);
+    }
+    return place;
+  });
+  return { grid, places };
+}
+
+// The value at a place among the rows, linear between two of them.
+function valueAt(column, place) {
+  if (!column || Number.isNaN(place)) return NaN;
+  const row = Math.floor(place), share = place - row;
+  return share > 0 ? column[row] + share * (column[row + 1] - column[row]) : column[row];
 }
 
 // Mean over runs, and a band of mean ± sample standard deviation, or of both values if there are only two.
-function spread({ grid, rows }, columns, positive) {
+function spread({ grid, places }, columns, positive) {
   const n = grid.length, y = new Float64Array(n).fill(NaN), low = y.slice(), high = y.slice();
   for (let i = 0; i < n; i++) {
-    let count = 0, sum = 0, min = Infinity, max = -Infinity, squares = 0;
-    for (let r = 0; r < rows.length; r++) {
-      const v = columns[r] && rows[r][i] >= 0 ? columns[r][rows[r][i]] : NaN;
-      if (Number.isNaN(v)) continue;
-      count++; sum += v; min = Math.min(min, v); max = Math.max(max, v);
-    }
+    const values = columns.map((column, r) => valueAt(column, places[r][i])).filter((v) => !Number.isNaN(v));
+    const count = values.length, min = Math.min(...values), max = Math.max(...values);
     if (!count) continue;
-    const mean = y[i] = sum / count;
+    const mean = y[i] = values.reduce((sum, v) => sum + v, 0) / count;
     if (count === 2) [low[i], high[i]] = [min, max];
     if (count < 3) continue;
-    for (let r = 0; r < rows.length; r++) {
-      const v = columns[r] && rows[r][i] >= 0 ? columns[r][rows[r][i]] : NaN;
-      if (!Number.isNaN(v)) squares += (v - mean) ** 2;
-    }
-    const std = Math.sqrt(squares / (count - 1));
+    const std = Math.sqrt(values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / (count - 1));
     low[i] = positive && mean - std <= 0 ? min : mean - std; // a log axis cannot show values below zero
     high[i] = mean + std;
   }
@@ -66,17 +69,12 @@ function spread({ grid, rows }, columns, positive) {
 }
 
 // The x values of a group: sums of the runs' mean increments, which never decrease when one run ends early.
-function commonX({ grid, rows }, xs) {
+function commonX({ grid, places }, xs) {
   const x = new Float64Array(grid.length);
   for (let i = 0; i < grid.length; i++) {
-    let sum = 0, count = 0;
-    for (let r = 0; r < rows.length; r++) {
-      const row = rows[r][i];
-      if (row < 0 || (i > 0 && row === 0)) continue;
-      sum += i > 0 ? xs[r][row] - xs[r][row - 1] : xs[r][row];
-      count++;
-    }
-    x[i] = (i > 0 ? x[i - 1] : 0) + (count ? sum / count : 0);
+    const increments = xs.map((own, r) => valueAt(own, places[r][i]) - (i > 0 ? valueAt(own, places[r][i - 1]) : 0))
+      .filter((v) => !Number.isNaN(v));
+    x[i] = (i > 0 ? x[i - 1] : 0) + (increments.length ? increments.reduce((sum, v) => sum + v, 0) / increments.length : 0);
   }
   return x;
 }

@@ -38,8 +38,10 @@ function table(one, data, send) {
 // Scroll to the runs of the chosen cell, once the page has them.
 function scrollToRuns(tries = 40) {
   const place = document.querySelector(".st-key-paper-cell");
-  if (place) place.scrollIntoView({ behavior: "smooth", block: "start" });
-  else if (tries) setTimeout(scrollToRuns, 100, tries - 1);
+  if (place) {
+    place.style.scrollMarginTop = "4.5rem"; // the height of the app's header
+    place.scrollIntoView({ behavior: "smooth", block: "start" });
+  } else if (tries) setTimeout(scrollToRuns, 100, tries - 1);
 }
 
 export function mount(element, first, send) {

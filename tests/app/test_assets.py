@@ -63,6 +63,31 @@ def test_polling_never_asks_twice_at_once_and_goes_on_after_an_error(run: Any) -
     assert found == [True, 1, 0]
 
 
+GROUP = """import { curveOf } from "./curves_series.js";
+    const run = (steps, losses) => (
+      { steps: new Map([["step", steps], ["L", losses]]), x: () => steps.map((s) => s / 2) });
+    const mean = (...runs) => {
+      const { x, y, low, high } = curveOf({ runs }, "steps", "L", null, { kind: "time", weight: 0, positive: false });
+      return [x, y, low, high].map((values) => [...values].map((v) => Number.isNaN(v) ? null : v));
+    };
+"""
+
+
+def test_the_mean_of_runs_interpolates_those_that_lack_a_step(run: Any) -> None:
+    x, y, low, high = run(GROUP + """console.log(JSON.stringify(mean(
+          run([0, 2, 4, 6], [0, 2, 4, 6]), run([0, 3, 6], [10, 13, 16]), run([0, 6], [20, 26]))));""")
+    assert x == [0, 1, 1.5, 2, 3]  # steps 0, 2, 3, 4, 6
+    assert y == [10, 12, 13, 14, 16]
+    assert (low, high) == ([0, 2, 3, 4, 6], [20, 22, 23, 24, 26])
+
+
+def test_the_mean_of_runs_goes_on_with_those_that_last_longer(run: Any) -> None:
+    x, y, low, high = run(GROUP + """console.log(JSON.stringify(mean(
+          run([1, 2, 3, 4], [1, 1, 1, NaN]), run([1, 3], [3, 3]))));""")
+    assert (x, y) == ([0.5, 1, 1.5, 2], [2, 2, 2, None])
+    assert (low, high) == ([1, 1, 1, None], [3, 3, 3, None])
+
+
 def test_components_share_one_palette() -> None:
     palette = player_assets.PALETTE
     for name in ("player", "tour", "playground"):

@@ -43,7 +43,9 @@ def test_a_cell_opens_its_runs_and_back_returns(tab: Tab) -> None:
     tab.until(f"{RUNS}.innerText.includes('MNIST classification: ACE-ODE-Net')")
     tab.until(f"{CURVES} !== undefined")
     tab.until("location.search.includes('cell=mnist')")
-    assert tab.evaluate(f"{RUNS}.getBoundingClientRect().top < innerHeight")  # the page has scrolled to it
+    header = "document.querySelector('[data-testid=stHeader]').getBoundingClientRect().bottom"
+    tab.until(f"{RUNS}.getBoundingClientRect().top < innerHeight / 2")  # the page has scrolled to it
+    assert tab.evaluate(f"{RUNS}.getBoundingClientRect().top >= {header}")
     tab.page.click(cell("ushcn/ace/mse"))
     tab.until(f"{RUNS}?.innerText.includes('USHCN forecasting: ACE-GRU-ODE-Bayes, MSE')")
     tab.until(DRAWN)

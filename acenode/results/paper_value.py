@@ -1,4 +1,4 @@
-"""Say why a run is not behind the value that the paper's tables show for its method."""
+"""Say how a run is related to the value that the paper's tables show for its method."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from acenode.results.cells import CELLS, PaperCell, config_settings, counts, has
 from acenode.runs.catalogue import Entry
 
 
-def why_not_counted(entry: Entry, entries: Iterable[Entry]) -> str | None:
-    """Return why a tested run is not one of those whose mean the Paper page shows.
+def paper_value_note(entry: Entry, entries: Iterable[Entry]) -> str | None:
+    """Say if a tested run is one of those whose mean the Paper page shows, or why it is not.
 
     Args:
         entry: the run.
         entries: all runs.
 
     Returns:
-        A sentence or two; None if the run is one of them, or if no cell has its method and data.
+        A sentence or two; None if no other run counts beside it, or if no cell has its method and data.
     """
     if entry.state != "finished" or entry.search or entry.data != "full":
         return None
@@ -28,11 +28,12 @@ def why_not_counted(entry: Entry, entries: Iterable[Entry]) -> str | None:
         return f"This run counts for no value of the Paper page: it has {' and '.join(_differences(cell, entry))}."
     measured = measure(cell, entries)
     own = entry.config.get("epochs")
-    if measured.epochs is None or measured.epochs == own:
+    if measured.epochs is None or (measured.n < 2 and measured.epochs == own):
         return None
-    value = f"{cell_text.ours(cell, measured)}{cell.format.unit}"
-    return (f"The Paper page shows the mean of other runs of this method, {value} ({cell_text.repeats(measured)}). "
-            f"This run has {own} epochs.")
+    value = f"{cell_text.ours(cell, measured)}{cell.format.unit} ({cell_text.repeats(measured)})"
+    if measured.epochs == own:
+        return f"One of the runs whose mean the Paper page shows: {value}."
+    return f"The Paper page shows the mean of other runs of this method, {value}. This run has {own} epochs."
 
 
 def _differences(cell: PaperCell, entry: Entry) -> list[str]:
