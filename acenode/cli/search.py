@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,15 +37,18 @@ def search(options: Namespace) -> int:
     made = check_search(Search(name, **values))
     load_optuna()
     check_data(made, data_dir())
-    store.create(made)
-    outside = defaults_outside(made)
-    if outside:
-        print(f"the first trial is not the default: {', '.join(outside)} is outside its range", file=sys.stderr)
-    return _conduct(options, store, made)
+
+    def create(made: Search) -> None:
+        store.create(made)
+        outside = defaults_outside(made)
+        if outside:
+            print(f"the first trial is not the default: {', '.join(outside)} is outside its range", file=sys.stderr)
+
+    return _conduct(options, store, made, create)
 
 
-def _conduct(options: Namespace, store: Any, made: Any) -> int:
-    """Search in this process until it is done, stopped or out of time."""
+def _conduct(options: Namespace, store: Any, made: Any, save: Callable[[Any], None]) -> int:
+    """Search in this process until it is done, stopped or out of time; `save` keeps the search once it can start."""
     from acenode.data.folder import data_dir
     from acenode.execution.interrupt import stop_on_interrupt
     from acenode.execution.search_run import SearchRun
@@ -52,8 +56,9 @@ def _conduct(options: Namespace, store: Any, made: Any) -> int:
 
     launcher, workers = open_launcher(options, made.device, store.runs, data_dir())
     lines = _Lines(made, quiet=options.json)
-    lines.write(f"{made.name}: {made.trials} trials of {made.method} on {made.experiment}, {workers} at a time")
     try:
+        save(made)
+        lines.write(f"{made.name}: {made.trials} trials of {made.method} on {made.experiment}, {workers} at a time")
         with stop_on_interrupt() as stop:
             if options.minutes is not None:
                 _stop_later(stop, 60 * options.minutes)
@@ -189,8 +194,7 @@ def _resume(options: Namespace) -> int:
         tried = read_report(store, found.name).tried
         if options.trials < tried:
             raise UserError(f"{found.name} has {tried} trials already: --trials must be larger")
-        store.write(found)
-    return _conduct(options, store, found)
+    return _conduct(options, store, found, store.write)
 
 
 def _stop(options: Namespace) -> int:

@@ -83,24 +83,28 @@ def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def render(experiment: Experiment, table: pd.DataFrame) -> str:
-    """Write the table as text: the full data first, then parts of it and the sample, each with measured rows first."""
+    """Write the table as text: the full data, the sample, parts of the data; the full data last if it has no run."""
     metric = table["metric"].iloc[0] if len(table) else experiment.metric.name
     unit = metric_format.of(metric, experiment.name)
     lower = "" if unit.higher_is_better else ", lower is better"
-    lines = [f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation (seeds)"]
+    heading = f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation (seeds)"
     table = table[~_repeated(table)]
-    full = (table["data"] == "full") & ~table["partial"].astype(bool)
-    heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
-    if full.any() or not len(table):
-        lines += _block(table[full], heads, True, unit.digits)
-        lines += _not_as_printed(experiment, [m for m in experiment.methods if m in set(table[full]["method"])])
-    apart = ((f"On the bundled sample ({experiment.about_sample})", table[table["data"] == "sample"]),
-             ("On a part of the full data", table[(table["data"] == "full") & table["partial"].astype(bool)]))
-    for title, some in apart:
-        if len(some):
-            lines += [*([""] if len(lines) > 1 else []), f"{title}; not comparable with the paper:"]
-            lines += _block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)
-    return "\n".join(lines)
+    on_full, partial = table["data"] == "full", table["partial"].astype(bool)
+    full = table[on_full & ~partial]
+    apart = ((f"On the bundled sample ({experiment.about_sample})", table[~on_full]),
+             ("On a part of the full data", table[on_full & partial]))
+    blocks = [[f"{title}; not comparable with the paper:",
+               *_block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)]
+              for title, some in apart if len(some)]
+    if len(full) or not blocks:
+        heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
+        lines = [*_block(full, heads, True, unit.digits),
+                 *_not_as_printed(experiment, [m for m in experiment.methods if m in set(full["method"])])]
+        if full["n"].any() or not blocks:
+            blocks.insert(0, lines)
+        else:
+            blocks.append(["On the full data: no run yet", *lines])
+    return f"{heading}\n" + "\n\n".join("\n".join(block) for block in blocks)
 
 
 def _not_as_printed(experiment: Experiment, methods: list[str]) -> list[str]:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from acenode.bench.synthetic_search import synthetic_search
-from acenode.cli import main, study
+from acenode.cli import main, search, study
 from acenode.cli.search_options import ACTIONS
+from acenode.errors import UserError
 from acenode.execution import estimate
 from acenode.runs.search_journal import SearchJournal
 from acenode.runs.searches import SearchStore
@@ -89,6 +90,17 @@ def test_a_missing_optuna_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["search", "mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2"]) == 2
     assert capsys.readouterr().err == "acenode: a search needs Optuna: run `pip install 'acenode[search]'`\n"
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_search_that_cannot_start_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise UserError("there is no Ray cluster")
+
+    monkeypatch.setattr(search, "open_launcher", refuse)
+    assert main(["search", "mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--on", "ray:auto"]) == 2
+    assert "there is no Ray cluster" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "searches").exists()
 
 
 def test_only_a_running_search_is_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,7 +70,7 @@ def test_a_sample_run_is_never_compared_with_the_paper(tmp_path: Path) -> None:
     table = rows(MNIST, store)
     assert find(table, "ace", "sample")["paper"] is None
     assert find(table, "ace", "full")["mean"] is None
-    full, sample = render(MNIST, table).split("On the bundled sample")
+    sample, full = render(MNIST, table).split("On the full data: no run yet")
     assert "98.00" in sample
     assert "98.00" not in full
     assert "99.68" not in sample
@@ -105,6 +105,20 @@ def test_measured_rows_come_first(tmp_path: Path) -> None:
     assert all("epochs=40" in line for line in lines[:2])
     assert len(lines) == len(MNIST.methods)  # a value of the paper stands there once
     assert all(line.split()[2:4] == ["-", "0"] for line in lines[2:])
+
+
+def test_what_is_measured_comes_before_what_is_not(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "ace", 0.98, "sample")
+    lines = render(MNIST, rows(MNIST, store)).splitlines()
+    assert lines[1].startswith("On the bundled sample")
+    assert lines[3].split()[0] == "ACE-ODE-Net"
+    assert lines[4:6] == ["", "On the full data: no run yet"]
+    finished(store, "odenet", 0.97, "full")
+    lines = render(MNIST, rows(MNIST, store)).splitlines()
+    assert lines[2].split()[0] == "ODE-Net"
+    assert any(line.startswith("On the bundled sample") for line in lines)
+    assert not any("no run yet" in line for line in lines)
 
 
 def test_a_set_without_full_data_has_no_empty_table(tmp_path: Path) -> None:
