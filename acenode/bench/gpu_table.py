@@ -14,7 +14,7 @@ for {seeds} seeds of one configuration that are trained together, as `acenode tr
 per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
 compiling and recording not done by an earlier row. published: one iteration of the published code, measured on an H200.
 Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with
-convolutions in TF32 (torch's default) or float32; auto uses our own kernels where they exist."""
+convolutions in TF32 (torch's default) or float32; auto uses our own kernels and recorded steps where they exist."""
 
 
 def render(result: dict[str, Any]) -> str:

@@ -113,19 +113,19 @@ class GraphEngine:
         return result
 
     def _grow(self, name: str, capacity: int) -> None:
-        """Record the pass again with twice the capacity; the current batch is trained without recordings."""
+        """Let the pass be recorded again with twice the capacity; this batch is trained without recordings."""
         took = f"a solve of pass {name} took more than {capacity} steps"
         if capacity >= MAX_CAPACITY:
             self._disable(took)
             return
         self.capacities[name] = min(2 * capacity, MAX_CAPACITY)
-        self._free(name)
+        self._free()
         self._log_once(f"{took}: the pass is recorded for {self.capacities[name]}")
 
     def _recorded(self, spec: PassSpec, batch: Any) -> Recording | None:
         """Return the recordings of a pass, made now if there are none or they are out of date."""
         if spec.name in self.passes and not self.passes[spec.name].is_current():
-            self._free(spec.name)
+            self._free()
         if spec.name not in self.passes:
             if not all(sgd_update.recordable(group.optimiser) for group in spec.groups):
                 self._disable("the optimiser is not plain SGD")
@@ -152,6 +152,7 @@ class GraphEngine:
                     self._disable(reason)
                     return None
                 self.kernels = False
+                self._free()
             self._log_once(f"kernels do not run here ({reason}): torch's operations are recorded")
 
     def _record(self, spec: PassSpec, batch: Any) -> Recording:
@@ -177,14 +178,18 @@ class GraphEngine:
             self.backend.log(f"graph engine: {line}")
         self.logged.add(line)
 
-    def _free(self, name: str) -> None:
-        self.recorder.free(self.passes[name].replays)
-        del self.passes[name]
+    def _free(self) -> None:
+        """Free all passes, which are recorded again when they are needed.
+
+        One of them cannot be freed alone: with a recording, torch frees the workspaces of cuBLAS that other recordings
+        of the same stream still use.
+        """
+        self.recorder.free([replay for recorded in self.passes.values() for replay in recorded.replays])
+        self.passes.clear()
 
     def close(self) -> None:
         """Free the recordings with their memory, and release the stream."""
-        for name in list(self.passes):
-            self._free(name)
+        self._free()
         self.recorder.close()
 
 

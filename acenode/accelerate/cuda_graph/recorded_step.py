@@ -7,6 +7,8 @@ the step sizes, by the rules of `ode.stepping`.
 
 The parameters' gradients are summed over all steps of a solve, where the recording puts them. `start` marks the initial
 state, whose gradient autograd computes last: there the sums become the parameters' gradients.
+
+Gradients of a repeated step are those of the first only if both do the same. That is tried out before recording.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.recorder import RECORDING, Replay
+from acenode.accelerate.cuda_graph.recording import RecordingError
 from acenode.accelerate.cuda_graph.stages import StageEvaluator, StageGraphs, detached
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
 from acenode.device import torch_private
@@ -39,7 +42,11 @@ class Recorder(Protocol):
 
 
 class RecordedStep:
-    """A step for states of the shapes of `like` and for the parameters that are trained now."""
+    """A step for states of the shapes of `like` and for the parameters that are trained now.
+
+    Raises:
+        RecordingError: the field does something else when a step is repeated.
+    """
 
     def __init__(self, field: nn.Module, like: State, solver: Solver, recorder: Recorder,
                  operations: StepOperations) -> None:
@@ -53,12 +60,13 @@ class RecordedStep:
         self.input_grads = self._zeros(), self._zeros()  # of y and k1
         self.output_grads = [self._zeros() for _ in range(len(self.tableau.a) + 1)]  # of y1, k_2, k_3, …
         self.sums = [torch.zeros_like(p) for p in self.parameters]
+        self.with_gradient: set[int] = set()  # numbers of the parameters that a gradient reaches
         size = sum(b.numel() for b in self.y)
-        self.outputs = like[0].new_zeros(size * len(self.output_grads) + 1)  # y1, k_2, k_3, …, error ratio
+        self.end = like[0].new_zeros(size * 2 + 1)  # y1, the last slope and the error's ratio: kept for the next step
+        self.inner = like[0].new_zeros(size * (len(self.output_grads) - 2))  # the slopes between the first and the last
         self.flat_grads = like[0].new_zeros(size * 2)  # `input_grads` in one vector
         with RECORDING, recorder.on_stream(), self._averages_restored():
-            self._attempt()  # so that kernels are compiled and libraries loaded
-            self._differentiate()
+            self._try_out()
             with collector_paused(), recorder.all_or_none():
                 self.replays = recorder.record(self._attempt), recorder.record(self._differentiate)
         self.clear()
@@ -93,8 +101,9 @@ class RecordedStep:
         """Return the ratio of the step's error, and the blocks of y1, k_2, k_3, …; `start` is y and k1."""
         self._load(t, dt, start)
         self.replays[0]()
-        outputs = self.outputs.clone()
-        return outputs[-1], self._blocks(outputs[:-1])
+        end, inner = self.end.clone(), self.inner.clone()
+        blocks, n = self._blocks(end[:-1]), len(self.y)
+        return end[-1], [*blocks[:n], *self._blocks(inner), *blocks[n:]]
 
     def backward(self, t: float, dt: float, start: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor]:
         """Return the gradients of y and k1 from those of y1, k_2, …, and add the parameters' gradients to the sums."""
@@ -119,6 +128,22 @@ class RecordedStep:
 
     # What is recorded ---------------------------------------------------------------------------------------------
 
+    def _try_out(self) -> None:
+        """Do the work once, which compiles kernels and loads libraries, and a step twice, to see if it is the same."""
+        device, before = self.y[0].device, [b.clone() for b in self.averages]
+        random = random_state(device)
+        self._attempt()
+        first = torch.cat((self.end, self.inner))
+        for b, value in zip(self.averages, before, strict=True):
+            if not torch.equal(b, value) and b.dtype != torch.bool:
+                b.data.copy_(b.roll(1) + 1)  # a slope that depends on what evaluations change becomes another one
+        self._attempt()
+        if not torch.equal(random_state(device), random):
+            raise RecordingError("f or g draws random numbers")
+        if not torch.allclose(torch.cat((self.end, self.inner)), first, rtol=1e-5, atol=1e-7, equal_nan=True):
+            raise RecordingError("f or g gives another slope when it is evaluated again")
+        self._differentiate()
+
     def _attempt(self) -> None:
         ops, solver, error = self.stages.operations, self.solver, self.tableau.error
         assert error is not None
@@ -126,15 +151,15 @@ class RecordedStep:
         ks, y1 = [self.k1, *map(detached, graphs.slopes)], graphs.end
         squares = ops.scaled_squares(self.dt, error, ks, self.y, y1, solver.rtol, solver.atol)
         rms = [squares[i].sum().sqrt() / math.sqrt(b.numel()) for i, b in enumerate(y1)]
-        blocks = [b.reshape(-1) for state in (y1, *ks[1:]) for b in state]
-        torch.cat([*blocks, torch.stack(rms).max().reshape(1)], out=self.outputs)
+        torch.cat([*_flat(y1, ks[-1]), torch.stack(rms).max().reshape(1)], out=self.end)
+        torch.cat(_flat(*ks[1:-1]), out=self.inner)
 
     def _differentiate(self) -> None:
         with self._averages_restored():
             graphs = self._stages(keep_graphs=True)
         end, *slopes = self.output_grads
         self.stages.differentiate(graphs, end, slopes, self.parameters, self._add, self.input_grads)
-        torch.cat([b.reshape(-1) for state in self.input_grads for b in state], out=self.flat_grads)
+        torch.cat(_flat(*self.input_grads), out=self.flat_grads)
 
     def _stages(self, keep_graphs: bool) -> StageGraphs:
         times = (self.t + self.c * self.dt).to(self.y[0].dtype)
@@ -148,11 +173,21 @@ class RecordedStep:
             yield
         finally:
             for b, value in zip(self.averages, before, strict=True):
-                b.copy_(value)
+                b.data.copy_(value)  # .data: the graph of a step does not need the buffer's earlier value
 
     def _add(self, found: Sequence[Tensor | None]) -> None:
-        pairs = [(total, g) for total, g in zip(self.sums, found, strict=True) if g is not None]
-        torch_private.add_all([total for total, _ in pairs], [g for _, g in pairs])
+        pairs = [(i, g) for i, g in enumerate(found) if g is not None]
+        self.with_gradient.update(i for i, _ in pairs)
+        torch_private.add_all([self.sums[i] for i, _ in pairs], [g for _, g in pairs])
+
+
+def random_state(device: torch.device) -> Tensor:
+    """Return the state of the generator that modules on the device draw from."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _flat(*states: State) -> list[Tensor]:
+    return [b.reshape(-1) for state in states for b in state]
 
 
 class _StepAttempt(torch.autograd.Function):
@@ -189,6 +224,7 @@ class _SolveStart(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        sums = [total.clone() for total in ctx.step.sums]
-        ctx.step.clear()  # another solve may follow
+        step = ctx.step
+        sums = [total.clone() if i in step.with_gradient else None for i, total in enumerate(step.sums)]
+        step.clear()  # another solve may follow
         return None, None, *gradients, *sums

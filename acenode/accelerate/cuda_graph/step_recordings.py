@@ -12,6 +12,7 @@ from torch import nn
 from acenode.accelerate.cuda_graph.layer_kernels import step_operations
 from acenode.accelerate.cuda_graph.recorded_step import RecordedStep
 from acenode.accelerate.cuda_graph.recorder import GraphRecorder, with_recorder
+from acenode.accelerate.cuda_graph.recording import RecordingError
 from acenode.backend import Backend
 from acenode.device.torch_private import transforms_active
 from acenode.errors import SolveError, UserError
@@ -22,8 +23,6 @@ from acenode.ode.stepping import Attempt
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import PassResult, PassSpec
 
-RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU)
-
 
 def can_record(solver: Solver) -> bool:
     """Return True for adaptive steps whose last stage is at their end, differentiated step by step."""
@@ -32,10 +31,9 @@ def can_record(solver: Solver) -> bool:
     return TABLEAUS[solver.method].adaptive and TABLEAUS[solver.method].fsal
 
 
-def repeats_exactly(field: nn.Module, state: State) -> bool:
-    """Return True if a step of the field can be taken again for its gradients: nothing random, one precision."""
-    return (not any(isinstance(m, RANDOM) for m in field.modules()) and len({b.dtype for b in state}) == 1
-            and not torch.is_autocast_enabled(state[0].device.type))
+def has_one_precision(state: State) -> bool:
+    """Return True if all blocks have one type and autocast does not change it."""
+    return len({b.dtype for b in state}) == 1 and not torch.is_autocast_enabled(state[0].device.type)
 
 
 def make_recordings(model: nn.Module, device: torch.device, backend: Backend) -> StepRecordings | None:
@@ -77,7 +75,7 @@ class StepRecordings:
         The function is None where steps are not recorded, and the solver computes them itself.
         """
         if (not torch.is_grad_enabled() or transforms_active() or not can_record(solver)
-                or not repeats_exactly(field, state)):
+                or not has_one_precision(state)):
             return state, None
         modules = list(field.modules())[1:]  # the field itself is made for every solve
         key = (type(field), solver, getattr(field, "detach_attention", None),
@@ -89,6 +87,9 @@ class StepRecordings:
                 self.steps[key] = self._record(field, state, solver)
             except (SolveError, UserError):
                 raise
+            except RecordingError as error:
+                self._disable(str(error))
+                return state, None
             except Exception as error:
                 self._disable(f"{type(error).__name__}: {error}".splitlines()[0])
                 return state, None
@@ -100,21 +101,25 @@ class StepRecordings:
         operations = step_operations(state, True, self.backend)
         step = RecordedStep(field, state, solver, self.recorder, operations)
         shapes = " and ".join(str(tuple(b.shape)) for b in state)
-        trained = sum(p.numel() for p in step.parameters)
+        trained, held = sum(p.numel() for p in step.parameters), self.recorder.trim() / 1e6
         self.backend.log(f"steps of {solver.method} recorded in {time.perf_counter() - start:.1f} s for a state of "
-                         f"{shapes} and {trained:,} trained parameters, combined by {operations.name}")
+                         f"{shapes} and {trained:,} trained parameters, combined by {operations.name}; this process "
+                         f"holds {held:.0f} MB of GPU memory")
         return step
 
     def _disable(self, reason: str) -> None:
-        """Record nothing any more, and say why."""
-        self.close()
+        """Record and replay nothing any more, and say why; a solve before this one may still need its recording."""
+        self._detach()
         line = fallback_line(reason)
         self.backend.log(line)
         self.on_fallback(line)
 
     def close(self) -> None:
         """Free the recordings with their memory, and release the stream."""
-        for layer in self.layers:
-            layer.record_steps = None
+        self._detach()
         self.steps.clear()
         self.recorder.close()
+
+    def _detach(self) -> None:
+        for layer in self.layers:
+            layer.record_steps = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,8 @@ from problems import relative
 
 from acenode.accelerate.cuda_graph.engine import GraphEngine
 from acenode.accelerate.cuda_graph.recorded_pass import RecordedPass
+from acenode.accelerate.cuda_graph.recording import Recording
+from acenode.training.passes import PassSpec
 
 
 def small_capacity(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
@@ -51,6 +55,51 @@ def test_a_pass_is_recorded_again_for_solves_of_more_steps(monkeypatch: pytest.M
     again = [line for line in log if "recorded for" in line]
     assert again[0] == "graph engine: a solve of pass one took more than 1 steps: the pass is recorded for 2"
     assert len(again) == capacity.bit_length() - 1
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+
+
+class OneStream(ImmediateRecorder):
+    """Like recordings of one stream in torch: when one is freed, those that remain must not be replayed."""
+
+    def __init__(self) -> None:
+        self.usable: set[Callable[[], None]] = set()
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        def replay() -> None:
+            assert replay in self.usable, "a recording that was freed beside this one"
+            work()
+        self.usable.add(replay)
+        return replay
+
+    def free(self, replays: list[Callable[[], None]]) -> None:
+        self.usable.clear()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_pass_is_replayed_after_another_one_was_freed(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not fails:
+        small_capacity(monkeypatch, most=64)
+    monkeypatch.setattr("eager_recorder.ImmediateRecorder", OneStream)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", lambda *_: True)
+    record, tries = GraphEngine._record, list[str]()
+
+    def record_with_trouble(self: GraphEngine, spec: PassSpec, batch: Any) -> Recording:
+        tries.append(spec.name)
+        self.capacities["two"] = 64  # so that it stays while pass one grows
+        if fails and len(tries) == 2:
+            self.recorder.free([])  # what the attempt has recorded
+            raise RuntimeError("no such kernel")
+        kernels, self.kernels = self.kernels, False  # they need a GPU
+        try:
+            return record(self, spec, batch)
+        finally:
+            self.kernels = kernels
+
+    monkeypatch.setattr(GraphEngine, "_record", record_with_trouble)
+    (plain, _), (made, _) = train(False, 4), train(True, 4)
+    assert tries.count("one") > 1
+    assert not made.engine.disabled  # type: ignore[union-attr]
     for name, tensor in plain.task.model.state_dict().items():
         assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
 
