@@ -46,6 +46,8 @@ def methods(options: Namespace) -> int:
     if options.json:
         print_json(found)
         return 0
+    if experiment.source:
+        print("parameters for the full data; networks for the sample may be smaller")
     for entry in found:
         settings = " ".join(f"{k}={v}" for k, v in entry["settings"].items())
         print(f"{entry['method']:<14} {entry['title']:<21} {entry['params']:>10,} parameters  {settings}")

@@ -60,6 +60,10 @@ def show_presets(options: Namespace) -> int:
     if options.json:
         print_json([study.to_dict() | {"preset": kind_of(study)} for study in found])
         return 0
+    if not found:
+        print(f"{options.experiment} has no ready-made studies: make one with `acenode study new NAME "
+              f"{options.experiment} --vary KEY=VALUE,VALUE`")
+        return 0
     for study in found:
         print(f"{kind_of(study):<10} {study.question}\n{'':<10} {' / '.join(group_names(study))}, "
               f"{len(study.repeats)} {'folds' if study.folds else 'seeds'}")

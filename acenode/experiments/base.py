@@ -84,6 +84,8 @@ class Experiment:
         With `preset="printed"` the defaults are the printed ones also where they do not work (see `chosen`).
         """
         entry = self.method(method)
+        if data == "full" and self.source is None:
+            raise UserError(f"{self.name} has no other data: leave --data out")
         for key, value in given.items():
             if key in SETTINGS and not any(key in m.uses for m in self.methods.values()):
                 raise UserError(f"{key} does not apply to {self.name}: leave it out")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
-from acenode.errors import UserError
 from acenode.experiments.base import Experiment
 from acenode.experiments.named_methods import METHODS, NamedShape
 from acenode.training.task import Metric
@@ -71,8 +70,6 @@ class NamedSpec:
         return sum(p.numel() for p in self.build(self.load(None), config, PLAIN).parameters())
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        if data != "sample":
-            raise UserError(f"{self.name} has no other data: leave --data out")
         return {**COMMON, **self.values, **METHODS[method].defaults}
 
 

@@ -20,9 +20,12 @@ SEEDS = (0, 1, 2)
 def presets(experiment: str, data: str = "sample") -> list[Study]:
     """Return the ready-made studies of an experiment, named after it: `mnist-attention`, `mnist-host`, ...
 
-    On the full data a study holds the length of the project's recorded runs, so that these count.
+    An experiment has those whose settings and methods it has. On the full data a study holds the length of the
+    project's recorded runs, so that these count.
     """
     found = experiments.get(experiment)
+    if "ace" not in found.methods:
+        return []
     kinds: dict[str, Callable[[Experiment, str], Study | None]] = {
         "attention": _attention, "host": _host, "schedule": _schedule, "size": _size}
     return [study for make in kinds.values() if (study := make(found, data)) is not None]
@@ -32,7 +35,8 @@ def preset(experiment: str, kind: str, data: str = "sample") -> Study:
     """Return one of them by its kind: attention, host, schedule or size."""
     found = {kind_of(study): study for study in presets(experiment, data)}
     if kind not in found:
-        raise UserError(f"{experiment} has no preset {kind!r}: choose one of {', '.join(found)}")
+        choice = f"choose one of {', '.join(found)}" if found else "it has none"
+        raise UserError(f"{experiment} has no preset {kind!r}: {choice}")
     return found[kind]
 
 
@@ -41,17 +45,22 @@ def kind_of(study: Study) -> str:
     return study.name.rpartition("-")[2]
 
 
-def _attention(experiment: Experiment, data: str) -> Study:
+def _attention(experiment: Experiment, data: str) -> Study | None:
     """Hold `initial` at the value of evolving attention: otherwise it changes with `attention=fixed` for images."""
+    uses = experiment.method("ace").uses
+    if "attention" not in uses:
+        return None
     groups = [{"attention": kind} for kind in ("evolving", "fixed", "none")]
-    initial = experiment.configure("ace", data).get("initial")
+    held = {"initial": experiment.configure("ace", data).get("initial")} if "initial" in uses else {}
     return _study(experiment, data, "attention", "Does attention help, and does it matter that it evolves?",
-                  [StudyGroup("ace", settings) for settings in groups], baseline=2, initial=initial)
+                  [StudyGroup("ace", settings) for settings in groups], baseline=2, **held)
 
 
-def _host(experiment: Experiment, data: str) -> Study:
+def _host(experiment: Experiment, data: str) -> Study | None:
     """Compare ACE with the method that it extends; outside the paper, with all other methods of the experiment."""
     host = HOSTS.get(experiment.name)
+    if len(experiment.methods) == 1:
+        return None
     if host is None or host not in experiment.methods:
         others = [name for name in experiment.methods if name != "ace"]
         groups = [StudyGroup(name) for name in ("ace", *reversed(others))]
@@ -62,7 +71,9 @@ def _host(experiment: Experiment, data: str) -> Study:
                   baseline=2)
 
 
-def _schedule(experiment: Experiment, data: str) -> Study:
+def _schedule(experiment: Experiment, data: str) -> Study | None:
+    if "schedule" not in experiment.method("ace").uses:
+        return None
     groups = [StudyGroup("ace", {"schedule": schedule}) for schedule in ("alternating", "joint")]
     return _study(experiment, data, "schedule", "Is it better to train attention in turns or jointly?", groups,
                   baseline=1)

@@ -133,7 +133,8 @@ def _all_references(config: Config, root: Path, version: Stamp | None) -> Comput
         return named_references(task)
     kinds: dict[type, Callable[[Any], dict[str, dict[str, float]]]] = {
         ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references}
-    return ComputedReferences(kinds[type(task)](task))
+    compute = kinds.get(type(task))  # None for a task of another package
+    return ComputedReferences(compute(task) if compute is not None else {})
 
 
 def image_references(task: ImageTask) -> dict[str, dict[str, float]]:
