@@ -27,6 +27,7 @@ from . import (
     preset,
     shown_runs,
     study_links,
+    verdict,
 )
 from .form import FormValues
 
@@ -85,6 +86,7 @@ def _show_heading(experiment: Experiment, used: set[str], before: str = "") -> N
     if experiment.source is None:
         note = f" {experiment.about_sample[:1].upper()}{experiment.about_sample[1:]}"
     st.caption(messages.escape(f"{summary[:1].upper()}{summary[1:]}.{note}"))
+    verdict.show(experiment, list(shown_runs.entries_of(experiment).values()))
 
 
 def _lacks_data(experiment: Experiment) -> bool:

@@ -6,6 +6,8 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.errors import UserError
+from acenode.results.contests import contests, measure_all
+from acenode.results.evidence import judge, summary
 from acenode.runs.entry import Entry
 
 from . import messages, navigation, playground_texts, recorded_player, recorded_results, tour_texts
@@ -22,6 +24,8 @@ def show() -> None:
     st.markdown("Two neural ODEs that evolve together: one moves the **state (h)**, the other the **attention (a)** on "
                 "it. Each depends on the other at every moment, and they are trained alternately. Train them here, "
                 "watch the attention develop, and compare every ablation with the paper's baselines.")
+    entries = services().catalogue.entries()
+    _show_finding([e for e in entries if e.recorded])
     with st.container(horizontal=True, gap="medium"):
         st.page_link(navigation.tour(), label=tour_texts.LINK, icon=":material/school:", width="content")
         st.page_link(navigation.playground(), label=playground_texts.LINK, icon=":material/toys:", width="content")
@@ -29,7 +33,6 @@ def show() -> None:
                      icon=":material/upload_file:", width="content")
     _show_demo()
     _show_study()
-    entries = services().catalogue.entries()
     examples = recorded_player.examples(entries)
     if examples:
         recorded_player.show(examples)
@@ -41,6 +44,14 @@ def show() -> None:
     st.header("Latest results")
     _show_results(entries)
     st.page_link(navigation.compare(), label="Compare runs side by side", icon=":material/compare_arrows:")
+
+
+def _show_finding(recorded: list[Entry]) -> None:
+    """Say where ACE is ahead of the methods that it extends, by the runs that come with the project."""
+    if recorded:
+        findings = [judge(contest) for contest in contests(measure_all(recorded))]
+        st.markdown(f"Does attention help? **{messages.escape(summary(findings))}** The recorded runs behind this are "
+                    "below.")
 
 
 def _show_demo() -> None:

@@ -21,23 +21,31 @@ def measure_all(entries: Iterable[Entry]) -> dict[str, Measured]:
     return {key: measure(cell, by_experiment.get(cell.experiment, [])) for key, cell in CELLS.items()}
 
 
-def contests(measured: Mapping[str, Measured]) -> list[Contest]:
-    """Return the measured values of ACE and its host method, in the order of the paper's tables."""
+def compared_cells() -> list[tuple[PaperCell, PaperCell]]:
+    """Return the cells of ACE, each with that of its host method in the same column, in the order of the tables."""
     found = []
     for ace in CELLS.values():
         if ace.method != "ace" or ace.ablation:
             continue
-        host = HOSTS[ace.experiment]
-        other = next((c for c in CELLS.values() if c.method == host and c.settings == ace.settings
-                      and (c.experiment, c.metric) == (ace.experiment, ace.metric)), None)
-        if other is not None:
-            ours, theirs = measured[ace.key], measured[other.key]
-            found.append(Contest(
-                _title(ace), method_title(ace.experiment, host), _values(ace, ours), _values(other, theirs),
-                ace.format.higher_is_better, _epochs(ours), _epochs(theirs),
-                "partial" in (ours.mark, theirs.mark), unit=" points" if ace.format.unit == "%" else ace.format.unit,
-                same_data=(ours.mark == "partial") == (theirs.mark == "partial")))
+        host = next((c for c in CELLS.values() if c.method == HOSTS[ace.experiment] and c.settings == ace.settings
+                     and (c.experiment, c.metric) == (ace.experiment, ace.metric)), None)
+        if host is not None:
+            found.append((ace, host))
     return found
+
+
+def contests(measured: Mapping[str, Measured]) -> list[Contest]:
+    """Return the measured values of ACE and its host method, in the order of the paper's tables."""
+    return [contest(ace, measured[ace.key], host, measured[host.key]) for ace, host in compared_cells()]
+
+
+def contest(ace: PaperCell, ours: Measured, host: PaperCell, theirs: Measured) -> Contest:
+    """Return the measured values of a cell of ACE and of its host method's."""
+    return Contest(
+        _title(ace), method_title(ace.experiment, host.method), _values(ace, ours), _values(host, theirs),
+        ace.format.higher_is_better, _epochs(ours), _epochs(theirs), "partial" in (ours.mark, theirs.mark),
+        unit=" points" if ace.format.unit == "%" else ace.format.unit,
+        same_data=(ours.mark == "partial") == (theirs.mark == "partial"))
 
 
 def _title(cell: PaperCell) -> str:

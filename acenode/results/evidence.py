@@ -104,7 +104,7 @@ def summary(findings: Iterable[Finding]) -> str:
 def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
     """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
     return [{"Compared": f"{_name(f)}, {'higher' if f.contest.higher_is_better else 'lower'} is better",
-             "ACE extends": f.contest.host, **_numbers(f),
+             "ACE extends": f.contest.host, **numbers(f),
              "Verdict": f"ACE is {f.verdict}" if f.verdict != "open" else f"undecided: {f.reason}"}
             for f in findings]
 
@@ -165,7 +165,7 @@ def _named(names: list[str]) -> str:
     return f" ({_listed(names)})" if names else ""
 
 
-def _numbers(finding: Finding) -> dict[str, str]:
+def numbers(finding: Finding) -> dict[str, str]:
     """Return ACE's difference to its host method, the interval and the number of runs; empty texts if unknown."""
     contest, sign = finding.contest, 1 if finding.contest.higher_is_better else -1
     difference, interval, runs = "", "", ""

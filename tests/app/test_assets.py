@@ -164,3 +164,19 @@ def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -
         }
         console.log(JSON.stringify(told));""")
     assert found == [["ended", "stopped"], ["later", "stopped"]]
+
+
+@pytest.mark.parametrize(("measure", "sentence"), [
+    ({"name": "focus", "reference": 20, "mixed": "coordinates"},
+     "Attention mixes 18.3 of 20 coordinates into one at the start, and 1.4 at 48 hours."),
+    ({"name": "passed"}, "1830.0% of the state passes at the start, and 140.0% at 48 hours."),
+    ({"name": "distance"}, "At 48 hours, attention has moved 1.4 times its size.")])
+def test_the_player_says_how_attention_begins_and_ends(measure: dict[str, Any], sentence: str, run: Any) -> None:
+    """For the second of two samples, over three times."""
+    found = run(f"""import {{ MEASURE }} from "./player_measure.js";
+        const data = [9, 18.3, 9, 5, 9, 1.4].flatMap((mean) => [mean, 0, 0]);
+        const meta = {{ measure: {json.dumps(measure)}, t: [0, 0.5, 1] }};
+        const arrays = {{ measure: {{ data, shape: [3, 2, 3] }} }};
+        const run = {{ meta, timeText: (t) => `${{48 * t}} hours` }};
+        console.log(JSON.stringify(MEASURE.over({{ run, block: {{ arrays }} }}, 1)));""")
+    assert found == sentence

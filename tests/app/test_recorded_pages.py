@@ -45,6 +45,22 @@ def test_an_experiment_shows_a_recorded_run_of_ace_first(name: str, page: Page, 
     assert not [b for b in app.button if b.label in ("Stop", "Resume")]
 
 
+@pytest.mark.parametrize(("name", "question", "links"), [
+    ("ushcn", "Is ACE-GRU-ODE-Bayes better than GRU-ODE-Bayes on the full data?", "paper?cell=ushcn%2Face%2Fnegll"),
+    ("oscillators", "Is ACE better than no attention?", "compare?runs=oscillators-ace-")])
+def test_an_experiment_leads_with_what_the_runs_show(name: str, question: str, links: str, page: Page) -> None:
+    app = page(name)
+    assert not app.exception
+    (answer,) = [part.proto.body for part in app.get("html") if 'class="ace-verdict"' in part.proto.body]
+    assert question in answer
+    assert f'<a href="{links}' in answer
+    assert "95% interval" in answer
+
+
+def test_home_says_where_ace_is_ahead(page: Page) -> None:
+    assert "Does attention help? **Here ACE is ahead of the method it extends in " in text(page("")).replace("\\", "")
+
+
 def test_the_list_of_runs_offers_nothing_that_changes_a_recorded_run(page: Page, services: Services) -> None:
     run = recorded(services, "ushcn")
     app = page("runs", runs=run)

@@ -108,6 +108,15 @@ export const MEASURE = {
     return away[p] > 20 ? null : [run.whole(p), run.timeText(t[f]), `${measure.axis.toLowerCase()}: ${written(measure, at(data, P, f, p))}`];
   },
 
+  // In words: how the curve of a sample begins and ends, which does not change while time passes.
+  over({ run, block }, probe) {
+    const { measure, t } = run.meta, { data, shape: [T, P] } = block.arrays.measure;
+    const [first, last] = [0, T - 1].map((f) => written(measure, at(data, P, f, probe))), end = run.timeText(t.at(-1));
+    if (measure.name === "focus") return `Attention mixes ${first} of ${measure.reference} ${measure.mixed} into one at the start, and ${last} at ${end}.`;
+    if (measure.name === "passed") return `${first} of the state passes at the start, and ${last} at ${end}.`;
+    return `At ${end}, attention has moved ${last} times its size.`;
+  },
+
   // In words: what the curve of the chosen sample says at t.
   words(view, state) {
     const { measure } = view.run.meta, value = written(measure, this.value(view, state));

@@ -93,7 +93,8 @@ export class View {
     const probe = Math.min(state.probe, run.meta.probes - 1), prediction = shown === null ? null : run.prediction(probe, shown);
     setText(this.status, `${when}${away}${prediction ? ` · ${run.title(probe)}: ${prediction}` : ""}`);
     const at = run.meta.epochs.indexOf(shown), { steady, equal_rows: equalRows } = run.meta;
-    setTextOrHide(this.about, shown === null ? "" : [steady?.[at], equalRows?.[at]].filter(Boolean).join(" "));
+    const over = this.block && run.meta.measure ? MEASURE.over(this, Math.min(probe, this.block.arrays.pca.shape[1] - 1)) : "";
+    setTextOrHide(this.about, shown === null ? "" : [over, steady?.[at], equalRows?.[at]].filter(Boolean).join(" "));
   }
 
   // The range of values that a panel's colours, or its vertical axis, cover.
