@@ -38,7 +38,7 @@ def show_numbers(entry: Entry) -> None:
             st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
         best = f"best epoch ({entry.best_epoch})" if entry.best_epoch else "best epoch"
         st.metric(messages.escape(f"Validation {metric.title}, {best}"), metric.text(entry.best),
-                  help=_best_epoch_help(experiment))
+                  help=best_epoch_help(experiment))
         if entry.test.get("nfe"):
             st.metric("Function evaluations (NFE)", f"{entry.test['nfe']:.0f}",
                       help="How often the solver evaluates the derivative of the state (f) in one forward pass")
@@ -55,12 +55,15 @@ def show_numbers(entry: Entry) -> None:
         st.caption(messages.escape(" ".join(filter(None, words))))
 
 
-def _best_epoch_help(experiment: Experiment | None) -> str | None:
-    """Explain how the best epoch was chosen, if not by the metric shown."""
-    if experiment is None or experiment.metric.selection is None:
+def best_epoch_help(experiment: Experiment | None) -> str | None:
+    """Explain how the best epoch was chosen, if not by the metric shown alone."""
+    metric = experiment.metric if experiment else None
+    if metric is None or not (metric.selection or metric.tie_breaker):
         return None
-    selection = metric_format.of(experiment.metric.selection, experiment.name)
-    return messages.escape(f"The epoch with the best validation {selection.title}")
+    rule = f"The epoch with the best validation {metric_format.of(metric.selection or metric.name).title}"
+    if metric.tie_breaker:
+        rule += f"; of equal ones, that with the lowest {metric_format.of(metric.tie_breaker).title}"
+    return messages.escape(rule)
 
 
 def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:

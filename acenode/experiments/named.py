@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acenode.experiments.named_task import NamedTask
     from acenode.models.named.model import NamedModel
 
-MSE, AUC = Metric("mse", higher_is_better=False), Metric("auc", selection="auc")
+MSE, AUC = Metric("mse", higher_is_better=False), Metric("auc", tie_breaker="cross_entropy")
 COMMON: dict[str, Any] = {
     "epochs": 40, "batch_size": 100, "learning_rate": 3e-3, "weight_decay": 1e-3, "block": 4, "embedding": 6,
     "units": 64, "recognition": 32, "relative_to": "mean", "solver": "midpoint", "step_size": 0.05, "rtol": 1e-4,

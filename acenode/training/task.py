@@ -22,16 +22,21 @@ class Metric:
     """The validation metric of an experiment.
 
     `selection` names the metric that selects the best epoch, where it is not this one; the same direction is better.
+    `tie_breaker` names a measure that decides between epochs whose metric is equal: the lowest is best. Without one,
+    the first of equal epochs is best.
     """
 
     name: str
     higher_is_better: bool = True
     selection: str | None = None
+    tie_breaker: str | None = None
 
-    def improves(self, value: float, best: float | None) -> bool:
-        """Return True if `value` is better than `best`; a NaN never is."""
+    def improves(self, value: float, best: float | None, tie: float = math.nan, best_tie: float = math.inf) -> bool:
+        """Return True if `value` is better than `best`, or equal and `tie` is below `best_tie`; a NaN never is."""
         if best is None or not math.isfinite(best):
             return True
+        if value == best:
+            return tie < best_tie
         return value > best if self.higher_is_better else value < best
 
 

@@ -36,12 +36,13 @@ class TrainingError(RuntimeError):
 
 @dataclass
 class BestEpoch:
-    """The best epoch so far: its validation metric, its parameters, and the value that selected it."""
+    """The best epoch so far: its validation metric, its parameters, and the values that selected it."""
 
     value: float | None = None
     epoch: int | None = None
     model: dict[str, Tensor] | None = None
     selection_value: float | None = None
+    tie_value: float = math.inf  # of the metric's tie breaker; infinite if it has none, or if the value is not known
 
 
 class Trainer:
@@ -169,11 +170,12 @@ class Trainer:
             return False
         metric = self.task.metric
         value, selection_value = validation[metric.name], validation[metric.selection or metric.name]
-        improved = metric.improves(selection_value, self.best.selection_value)
+        tie_value = validation[metric.tie_breaker] if metric.tie_breaker else math.inf
+        improved = metric.improves(selection_value, self.best.selection_value, tie_value, self.best.tie_value)
         if improved:
             self.best = BestEpoch(value, self.epoch, {k: v.detach().to("cpu", copy=True)
                                                       for k, v in self.module.state_dict().items()},
-                                  selection_value)
+                                  selection_value, tie_value if math.isfinite(tie_value) else math.inf)
         means = {f"train_{k}": v / self.task.iterations for k, v in self.sums.items()}
         self.epoch, self.iteration, self.sums = self.epoch + 1, 0, {}
         self.listener.on_epoch({"step": self.step, "epoch": self.epoch, **means,
@@ -229,14 +231,15 @@ class Trainer:
             "attention": self.attention_optimiser.state_dict() if self.attention_optimiser else None,
             # "judged" is the value that selected the best epoch; existing checkpoints have this key
             "best": {"value": self.best.value, "epoch": self.best.epoch, "model": self.best.model,
-                     "judged": self.best.selection_value},
+                     "judged": self.best.selection_value, "tie": self.best.tie_value},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.epoch, self.iteration, self.step = state["epoch"], state["iteration"], state["step"]
         self.seconds, self.sums = state["seconds"], dict(state["sums"])
         best = state["best"]
-        self.best = BestEpoch(best["value"], best["epoch"], best["model"], best.get("judged", best["value"]))
+        self.best = BestEpoch(best["value"], best["epoch"], best["model"], best.get("judged", best["value"]),
+                              best.get("tie", math.inf))
         self.module.load_state_dict(state["model"])
         self.main_optimiser.load_state_dict(state["main"])
         if self.attention_optimiser is not None:

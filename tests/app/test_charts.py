@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import synthetic_results as synthetic
-from acenode_app import charts, class_charts, class_timeline, coupling, line_charts, records
+from acenode_app import charts, class_charts, class_timeline, coupling, line_charts, records, result_tabs
 from acenode_app.charts import ChartedRun, charted_runs
 
+from acenode import experiments
 from acenode.results import result_charts
 from acenode.results.class_colours import class_colour
 from acenode.runs.catalogue import Catalogue
@@ -32,6 +33,14 @@ def test_runs_without_a_chart_are_listed_briefly(tmp_path: Path, monkeypatch: py
     assert said[0] == (f"Not available for {', '.join(names[:3])}", None)
     assert said[1][0] == f"Not available for {', '.join(names[:3])} and 3 more runs"
     assert said[1][1].replace("\\", "") == "; ".join(names)
+
+
+@pytest.mark.parametrize(("experiment", "rule"), [
+    ("mnist", None), ("ushcn", "The epoch with the best validation NegLL"),
+    ("liver", "The epoch with the best validation AUC; of equal ones, that with the lowest cross entropy")])
+def test_the_best_epoch_says_how_it_was_chosen(experiment: str, rule: str | None) -> None:
+    said = result_tabs.best_epoch_help(experiments.get(experiment))
+    assert (said and said.replace("\\", "")) == rule
 
 
 def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:

@@ -149,6 +149,59 @@ def test_validation_selects_the_best_epoch_and_the_test_set_is_not_read() -> Non
     assert "test" not in t.task.asked  # type: ignore[attr-defined]
 
 
+class Tied(Toy):
+    """A toy whose error is the same from the second epoch on, while its loss falls, rises and is NaN."""
+
+    metric = Metric("error", higher_is_better=False, tie_breaker="loss")
+
+    def __init__(self, first: int = 0) -> None:
+        super().__init__()
+        pairs = [(2.0, 0.1), (1.0, 0.9), (1.0, 0.4), (1.0, 0.6), (1.0, float("nan")), (3.0, 0.0)]
+        self.measured = iter(pairs[first:])
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        return dict(zip(("error", "loss"), next(self.measured), strict=True))
+
+
+def tied(listener: RecordingListener, first: int = 0) -> Trainer:
+    return Trainer(Tied(first), Recipe(6, RATE, lambda p, lr, _: torch.optim.SGD(p, lr=lr)), listener)
+
+
+def test_a_second_measure_decides_between_epochs_with_the_same_metric() -> None:
+    listener = RecordingListener()
+    t = tied(listener)
+    t.run()
+    assert [e["best"] for e in listener.epochs] == [True, True, True, False, False, False]
+    assert (t.best.value, t.best.epoch) == (1.0, 2)
+
+
+def test_without_a_second_measure_the_first_of_equal_epochs_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tied, "metric", Metric("error", higher_is_better=False))
+    t = tied(RecordingListener())
+    t.run()
+    assert t.best.epoch == 1
+
+
+def test_a_resumed_run_knows_the_second_measure_of_its_best_epoch() -> None:
+    part = RecordingListener(stop_at=4 * 3)  # in the fourth epoch, after the best one
+    assert tied(part).run() is False
+    assert part.states[-1]["best"]["epoch"] == 2
+    again = tied(RecordingListener(), first=3)
+    again.load_state_dict(part.states[-1])
+    assert again.run() is True
+    assert again.best.epoch == 2
+
+
+def test_a_checkpoint_without_a_second_measure_is_resumed() -> None:
+    part = RecordingListener(stop_at=4 * 3)
+    tied(part).run()
+    del part.states[-1]["best"]["tie"]
+    again = tied(RecordingListener(), first=3)
+    again.load_state_dict(part.states[-1])
+    assert again.run() is True
+    assert again.best.epoch == 3  # the first equal epoch whose second measure is known
+
+
 def test_stopped_and_resumed_training_gives_the_same_numbers() -> None:
     whole, part = RecordingListener(), RecordingListener(stop_at=5)  # checked before every iteration and validation
     uninterrupted = trainer(epochs=3, listener=whole)
