@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from acenode.config.vocabulary import check
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
@@ -122,6 +124,10 @@ class Recipe:
     penalty_weight: float = 0.0
     detach_attention: bool = False
     remedy: str = ""  # what to change, besides the learning rate, if training diverges
+
+    def __post_init__(self) -> None:
+        for key in ("schedule", "penalty"):
+            check(key, getattr(self, key))
 
 
 def never_interrupted() -> bool:

@@ -111,6 +111,15 @@ def test_updates_follow_algorithm_1(schedule: str) -> None:
     assert relative(t.task.model["g"], g) < 1e-6  # type: ignore[index]
 
 
+@pytest.mark.parametrize(("setting", "allowed"), [
+    ({"schedule": "alternate"}, "schedule has no value 'alternate': choose one of alternating, joint, epoch"),
+    ({"penalty": "L2"}, "penalty has no value 'L2': choose one of l1, l2, none"),
+])
+def test_a_recipe_refuses_unknown_words(setting: dict[str, str], allowed: str) -> None:
+    with pytest.raises(UserError, match=allowed):
+        trainer(**setting)
+
+
 def test_epoch_schedule_needs_two_epochs() -> None:
     with pytest.raises(UserError, match="at least 2 epochs"):
         trainer(epochs=1, schedule="epoch")
