@@ -268,7 +268,13 @@ class Dense(nn.Module):
 
         Returns:
             a, (..., B, d, d) if pairwise, of h's shape if elementwise.
+
+        Raises:
+            UserError: the samples of h do not have the shape that the module was made for.
         """
+        if h.shape[-len(self.shape):] != self.shape:
+            raise UserError(f"Dense was made for samples of {self.shape}, and h is {tuple(h.shape)}: give it the shape "
+                            "of one sample of h")
         flat = h.flatten(h.dim() - len(self.shape))  # (..., B, d)
         a: Tensor = self.layers(flat)
         return a.unflatten(-1, (flat.shape[-1],) * 2) if self.kind == "pairwise" else a.reshape(h.shape)

@@ -47,6 +47,18 @@ def test_a_single_precision_start_of_a_double_layer_is_refused(training: bool) -
             layer.double().train(training)(torch.ones(4, 3))
 
 
+@pytest.mark.parametrize("kind", ["pairwise", "elementwise"])
+@pytest.mark.parametrize(("shape", "h", "message"), [
+    ((8,), (4, 16), r"^Dense was made for samples of \(8,\), and h is \(4, 16\): give it the shape of one sample"),
+    ((3, 2), (4, 6), r"samples of \(3, 2\), and h is \(4, 6\)"),
+    ((4, 3), (3,), r"samples of \(4, 3\), and h is \(3,\)"),
+])
+def test_a_dense_q_of_another_size_is_refused(shape: tuple[int, ...], h: tuple[int, ...], message: str,
+                                              kind: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Dense(shape, kind)(torch.ones(h))
+
+
 def test_other_errors_of_f_are_raised_unchanged() -> None:
     with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
         NODE(Rate(3), Solver("rk4"))(torch.ones(4, 5))

@@ -169,8 +169,9 @@ class Trainer:
         if not validation:
             return False
         metric = self.task.metric
-        value, selection_value = validation[metric.name], validation[metric.selection or metric.name]
-        tie_value = validation[metric.tie_breaker] if metric.tie_breaker else math.inf
+        value = _measure(validation, metric.name)
+        selection_value = _measure(validation, metric.selection) if metric.selection else value
+        tie_value = _measure(validation, metric.tie_breaker) if metric.tie_breaker else math.inf
         improved = metric.improves(selection_value, self.best.selection_value, tie_value, self.best.tie_value)
         if improved:
             self.best = BestEpoch(value, self.epoch, {k: v.detach().to("cpu", copy=True)
@@ -244,6 +245,14 @@ class Trainer:
         self.main_optimiser.load_state_dict(state["main"])
         if self.attention_optimiser is not None:
             self.attention_optimiser.load_state_dict(state["attention"])
+
+
+def _measure(validation: dict[str, float], name: str) -> float:
+    """Return a measure of the validation data; raise a UserError if the task does not compute it."""
+    if name not in validation:
+        raise UserError(f"evaluate('validation') returns no {name!r}, which the task's metric names: it returns "
+                        f"{', '.join(validation)}")
+    return validation[name]
 
 
 def _plain_module(model: nn.Module) -> nn.Module:

@@ -191,6 +191,14 @@ def test_without_a_second_measure_the_first_of_equal_epochs_stays(monkeypatch: p
     assert t.best.epoch == 1
 
 
+@pytest.mark.parametrize("metric", [
+    Metric("acc"), Metric("error", selection="acc"), Metric("error", tie_breaker="acc")])
+def test_a_metric_that_is_not_evaluated_is_named(metric: Metric, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tied, "metric", metric)
+    with pytest.raises(UserError, match=r"^evaluate\('validation'\) returns no 'acc', .* it returns error, loss$"):
+        tied(RecordingListener()).run()
+
+
 def test_a_resumed_run_knows_the_second_measure_of_its_best_epoch() -> None:
     part = RecordingListener(stop_at=4 * 3)  # in the fourth epoch, after the best one
     assert tied(part).run() is False
