@@ -19,6 +19,7 @@ from acenode.config import Config
 from acenode.config.groups import AttentionTraining, SnapshotSettings, SolverSettings, Training
 from acenode.execution.execute import create, execute
 from acenode.experiments.base import Experiment, Method, recipe_of
+from acenode.models.initialise import initialise
 from acenode.runs.store import RunStore
 from acenode.training.task import Metric, Recipe
 
@@ -37,8 +38,10 @@ class LabSystem(LinearSystem):
     """The task of `custom_task` with what the lab needs besides: a recipe, snapshots, a report, predictions."""
 
     def __init__(self, config: Config, root: Path, device: torch.device, backend: Backend) -> None:
-        super().__init__()
-        self.config, self.model = config, build(D, config, backend).to(device)
+        super().__init__(config.seed, config.part(Training).batch_size)
+        model = build(D, config, backend)
+        initialise(model, config.seed)  # on the CPU, so that every device starts from the same parameters
+        self.config, self.device, self.model = config, device, model.to(device)
 
     def recipe(self) -> Recipe:
         return recipe_of(self.config, lambda p, rate, is_attention: torch.optim.Adam(p, lr=rate), lambda progress: 1.0)
@@ -47,15 +50,16 @@ class LabSystem(LinearSystem):
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return h(t) and a(t) of a few samples, for the player."""
         t = torch.linspace(0, 1, 11)
-        path = self.model.eval()(self.batch(-1, 0)[0][:4], t)
-        return {"t": t.numpy(), "h": path.h.numpy(), "a": path.a.numpy()}
+        path = self.model.eval()(self.held_out("validation")[0][:4], t)
+        return {"t": t.numpy(), "h": path.h.cpu().numpy(), "a": path.a.cpu().numpy()}
 
     def report(self) -> dict[str, Any]:
         return {}
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Make `acenode.load(run).predict(inputs)` work: states (N, 3) now give states (N, 3) one unit later."""
-        return self.model(torch.as_tensor(inputs, dtype=torch.float32)).h[-1].numpy()
+        start = torch.as_tensor(inputs, dtype=torch.float32, device=self.device)
+        return self.model(start).h[-1].cpu().numpy()
 
 
 EXPERIMENT = Experiment(

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from acenode import ACENODE, Dense, Solver
+from acenode.data.batches import mixed_seed
+from acenode.models.initialise import initialise
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
 from acenode.training.trainer import Trainer
 
-D, BATCH = 3, 32
+D, BATCH, HELD_OUT = 3, 32, 256
 TRUTH = torch.tensor([[-0.5, 2.0, 0.0], [-2.0, -0.5, 0.0], [0.0, 1.0, -1.0]])  # h' = TRUTH h makes the data
 
 
@@ -29,10 +31,12 @@ class LinearSystem:
 
     metric = Metric("mse", higher_is_better=False)
     iterations = 10  # batches an epoch
+    device = torch.device("cpu")
 
-    def __init__(self) -> None:
-        torch.manual_seed(0)
+    def __init__(self, seed: int = 0, batch_size: int = BATCH) -> None:
+        self.seed, self.batch_size = seed, batch_size
         self.model = ACENODE(Rate(D), Rate(D, D), Dense((D,)), solver=Solver("rk4", step_size=0.5))
+        initialise(self.model, seed)  # by a generator of its own: runs in other threads draw numbers too
         assert self.model.q is not None
         self.model.q.requires_grad_(False)  # a(0) keeps its random start
 
@@ -41,10 +45,17 @@ class LinearSystem:
         return ParameterGroups.split(self.model, [self.model.g], self.model.q, detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> tuple[Tensor, Tensor]:
-        """Return a batch that depends on its arguments alone, so that training can be resumed anywhere."""
-        generator = torch.Generator().manual_seed(1000 * epoch + iteration)
-        start = torch.randn(BATCH, D, generator=generator)
-        return start, start @ torch.linalg.matrix_exp(TRUTH).T
+        """Return a batch that depends on the seed and the arguments alone, so that training can be resumed anywhere."""
+        return self.draw(self.batch_size, mixed_seed(self.seed, epoch, iteration))
+
+    def held_out(self, split: str) -> tuple[Tensor, Tensor]:
+        """Return the validation or test samples, the same for every seed, so that seeds can be compared."""
+        return self.draw(HELD_OUT, {"validation": 1, "test": 2}[split])
+
+    def draw(self, samples: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Return states (samples, 3) and where the system is one unit of time later."""
+        start = torch.randn(samples, D, generator=torch.Generator().manual_seed(seed))
+        return start.to(self.device), (start @ torch.linalg.matrix_exp(TRUTH).T).to(self.device)
 
     def loss(self, batch: tuple[Tensor, Tensor], *, detach_attention: bool) -> Loss:
         start, end = batch
@@ -53,7 +64,7 @@ class LinearSystem:
 
     @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float]:
-        start, end = self.batch(epoch={"validation": -1, "test": -2}[split], iteration=0)
+        start, end = self.held_out(split)
         return {"mse": float((self.model(start).h[-1] - end).square().mean())}
 
 

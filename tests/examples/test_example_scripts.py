@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from acenode import experiments
+from acenode.execution.execute import create, execute
+from acenode.runs.store import RunStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -44,6 +47,28 @@ def test_custom_task() -> None:
 def test_custom_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("custom_experiment") < 0.3
     assert "finished" in capsys.readouterr().out
+
+
+def test_the_custom_experiment_uses_seed_and_batch_size(tmp_path: Path) -> None:
+    entry = importlib.import_module("custom_experiment").EXPERIMENT
+    experiments.EXPERIMENTS[entry.name] = entry
+
+    def error(**given: Any) -> float:
+        config = entry.configure("ace", epochs=1, device="cpu", **given)
+        return execute(create(RunStore(tmp_path), config), tmp_path).metrics["mse"]
+
+    first = error(seed=0)
+    assert error(seed=0) == first
+    assert error(seed=1) != first
+    assert error(seed=0, batch_size=16) != first
+
+
+def test_seeds_of_the_custom_task_share_the_data_that_compares_them() -> None:
+    task = importlib.import_module("custom_task").LinearSystem
+    (start, _), (other, _) = (task(seed).held_out("test") for seed in (0, 1))
+    assert torch.equal(start, other)
+    assert not torch.equal(start, task(0).held_out("validation")[0])
+    assert not torch.equal(task(0).batch(0, 0)[0], task(1).batch(0, 0)[0])
 
 
 def test_load_a_run(capsys: pytest.CaptureFixture[str]) -> None:
