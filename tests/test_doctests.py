@@ -1,4 +1,4 @@
-"""The public names: every docstring is complete, and its examples run."""
+"""The public names, and those of the API page: every docstring is complete, and its examples run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import dataclasses
 import doctest
 import importlib
 import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ import pytest
 import acenode
 
 PUBLIC = list(acenode.__all__)
-MODULES = sorted({getattr(acenode, name).__module__ for name in PUBLIC})
+API = re.findall(r"^::: ([\w.]+)\.(\w+)$", (Path(__file__).parents[1] / "docs" / "api.md").read_text(), re.M)
+MODULES = sorted({getattr(acenode, name).__module__ for name in PUBLIC} | {module for module, _ in API})
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -40,10 +43,18 @@ def arguments_missing(function: Any, documented: Any) -> list[str]:
             if name != "self" and f"\n    {name}: " not in text]
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_public_docstring_is_complete(name: str) -> None:
-    """A function describes arguments and result; so do a class's constructor and its call."""
-    thing = getattr(acenode, name)
+def test_the_api_page_has_all_public_names_and_those_of_training() -> None:
+    training = {"Trainer", "BestEpoch", "Task", "Recipe", "ParameterGroups", "Loss", "Metric"}
+    assert {name for _, name in API} == {*PUBLIC, *training}
+
+
+@pytest.mark.parametrize(("module", "name"), API)
+def test_documented_docstring_is_complete(module: str, name: str) -> None:
+    """A function describes arguments and result; so do a class's constructor and its call, and a protocol's members."""
+    thing = getattr(importlib.import_module(module), name)
+    if getattr(thing, "_is_protocol", False):
+        assert [name for name, member in vars(thing).items() if name[0] != "_" and not inspect.getdoc(member)] == []
+        return
     if not inspect.isclass(thing):
         assert sections_missing(thing, ("Args", "Returns")) == []
         assert arguments_missing(thing, thing) == []

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from acenode.cli.parser import make_parser
 from acenode.config import SETTINGS
+from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
+from acenode.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -52,8 +55,41 @@ def test_example_of_an_event_runs() -> None:
     run(blocks(PAGES["own-model.md"], "python")[1])  # asserts its closed form
 
 
+class LoopTask:
+    """The model and data of the loop in own-model.md, for the trainer."""
+
+    metric, iterations = Metric("mse", higher_is_better=False), 30
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.scope, self.layer = scope, scope["layer"]
+        self.model = nn.ModuleList([scope["layer"], scope["read_out"]])
+
+    def groups(self, detach_attention: bool) -> ParameterGroups:
+        return ParameterGroups.split(self.model, [self.layer.g], self.layer.q, detach_attention)
+
+    def batch(self, epoch: int, iteration: int) -> None: ...
+
+    def loss(self, batch: None, *, detach_attention: bool) -> Loss:
+        return Loss(self.scope["task_loss"](), {})
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        return {"mse": float(self.scope["task_loss"]())}
+
+
+def test_example_of_a_loop_trains_as_the_trainer_does() -> None:
+    definitions, loop = blocks(PAGES["own-model.md"], "python")[2].split("for step in range(30):")
+    by_loop, by_trainer = run(f"{definitions}for step in range(30):{loop}"), run(definitions)
+    task = LoopTask(by_trainer)
+    before = task.evaluate("validation")["mse"]
+    Trainer(task, Recipe(1, 0.01, lambda p, rate, _: torch.optim.Adam(p, rate), penalty_weight=1e-3),
+            SilentListener()).run()
+    assert LoopTask(by_loop).evaluate("validation")["mse"] < before / 2
+    for name, p in LoopTask(by_loop).model.named_parameters():
+        assert torch.allclose(p, task.model.get_parameter(name), atol=1e-5), name
+
+
 def test_example_of_sporadic_observations_runs() -> None:
-    scope = run(blocks(PAGES["own-model.md"], "python")[2])
+    scope = run(blocks(PAGES["own-model.md"], "python")[3])
     assert scope["forecast"].mean.shape == (2, 3, 2)
     assert (scope["h"].shape, scope["a"].shape) == ((3, 2, 16), (3, 2, 16, 16))
     assert torch.isfinite(scope["loss"])

@@ -36,17 +36,74 @@ class TrainingError(RuntimeError):
 
 @dataclass
 class BestEpoch:
-    """The best epoch so far: its validation metric, its parameters, and the values that selected it."""
+    """The best epoch so far. There is none, and its values are None, before the first validation.
+
+    Args:
+        value: its validation metric.
+        epoch: its number, counted from 0.
+        model: the model's `state_dict` after it, on the CPU. Of a distributed model, that of the module inside.
+        selection_value: the measure that selected it, which is `value` unless the metric names another.
+        tie_value: the metric's tie breaker; infinite if it has none, or if the value is not known.
+    """
 
     value: float | None = None
     epoch: int | None = None
     model: dict[str, Tensor] | None = None
     selection_value: float | None = None
-    tie_value: float = math.inf  # of the metric's tie breaker; infinite if it has none, or if the value is not known
+    tie_value: float = math.inf
 
 
 class Trainer:
-    """Trains a task by Algorithm 1, from the beginning or from a loaded state."""
+    """Trains a task by Algorithm 1, from the beginning or from a loaded state.
+
+    After training, the model has the parameters of the last epoch and is in evaluation mode. `best` is the `BestEpoch`
+    by validation; `task.model.load_state_dict(trainer.best.model)` takes its parameters.
+
+    Args:
+        task: the model with its data and loss.
+        recipe: the training settings.
+        listener: receives records and checkpoints, and may ask to stop; `SilentListener()` ignores them.
+        engine: another implementation of a pass, such as recorded CUDA graphs; None for plain autograd.
+
+    Raises:
+        UserError: every parameter is frozen, or the recipe does not suit the model.
+
+    Examples:
+        >>> import torch
+        >>> from acenode import NODE, Solver
+        >>> from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
+        >>> from acenode.training.trainer import Trainer
+        >>> class Decay(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.k = torch.nn.Parameter(torch.tensor(0.5))
+        ...     def forward(self, h, t):
+        ...         return -self.k * h
+        >>> class FindRate:  # of h(t) = h(0) exp(-1.5 t)
+        ...     metric, iterations = Metric("mse", higher_is_better=False), 10
+        ...     def __init__(self):
+        ...         self.model = NODE(Decay(), Solver("rk4", step_size=0.25))
+        ...     def groups(self, detach_attention):
+        ...         return ParameterGroups.split(self.model, [], None, detach_attention)
+        ...     def batch(self, epoch, iteration):
+        ...         return torch.rand(16, 2, generator=torch.Generator().manual_seed(100 * epoch + iteration))
+        ...     def loss(self, batch, *, detach_attention):
+        ...         path = self.model(batch, detach_attention=detach_attention)
+        ...         error = path.h[-1] - batch * torch.exp(torch.tensor(-1.5))
+        ...         return Loss(error.square().mean(), {}, path.evaluations)
+        ...     @torch.no_grad()
+        ...     def evaluate(self, split):
+        ...         return {"mse": float(self.loss(self.batch(999, 0), detach_attention=False).task)}
+        >>> task = FindRate()
+        >>> recipe = Recipe(8, 0.05, lambda parameters, rate, is_attention: torch.optim.Adam(parameters, lr=rate))
+        >>> trainer = Trainer(task, recipe, SilentListener())
+        >>> trainer.run(), task.model.training
+        (True, False)
+        >>> task.model.load_state_dict(trainer.best.model)
+        <All keys matched successfully>
+        >>> round(task.model.f.k.item(), 1)
+        1.5
+    """
 
     def __init__(self, task: Task, recipe: Recipe, listener: Listener, engine: PassEngine | None = None) -> None:
         self.task, self.recipe, self.listener, self.engine = task, recipe, listener, engine
@@ -78,7 +135,16 @@ class Trainer:
     # Algorithm 1 ----------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
-        """Train to the end or until the listener asks to stop; return True if the end was reached."""
+        """Train to the end or until the listener asks to stop.
+
+        Returns:
+            True if the end was reached.
+
+        Raises:
+            TrainingError: a loss or a gradient became infinite or NaN.
+            SolveError: an ODE solve failed.
+            UserError: the task's `evaluate` does not return what its metric names.
+        """
         last_flush = time.monotonic()
         while self.epoch < self.recipe.epochs:
             self.task.model.train()
@@ -236,6 +302,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned, in a trainer of the same task and recipe."""
         self.epoch, self.iteration, self.step = state["epoch"], state["iteration"], state["step"]
         self.seconds, self.sums = state["seconds"], dict(state["sums"])
         best = state["best"]
