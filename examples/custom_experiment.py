@@ -1,5 +1,7 @@
 """Add an experiment to the lab: its runs are trained, stored, stopped, resumed and loaded like the paper's.
 
+This script alone knows it. docs/extending.md says how the command line and the app get to know it.
+
     python examples/custom_experiment.py
 """
 
@@ -72,7 +74,7 @@ EXPERIMENT = Experiment(
 
 
 def main() -> float:
-    experiments.EXPERIMENTS[EXPERIMENT.name] = EXPERIMENT  # in a package of your own: where it is imported
+    experiments.EXPERIMENTS[EXPERIMENT.name] = EXPERIMENT  # in this process alone: see docs/extending.md
     with TemporaryDirectory() as folder:
         run = create(RunStore(folder), EXPERIMENT.configure("ace", learning_rate=0.03))
         outcome = execute(run, Path(folder))

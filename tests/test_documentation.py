@@ -14,6 +14,7 @@ from torch import nn
 
 from acenode.cli.parser import make_parser
 from acenode.config import SETTINGS
+from acenode.results.time_axis import WORDS
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
 from acenode.training.trainer import Trainer
 
@@ -72,6 +73,7 @@ class LoopTask:
     def loss(self, batch: None, *, detach_attention: bool) -> Loss:
         return Loss(self.scope["task_loss"](), {})
 
+    @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float]:
         return {"mse": float(self.scope["task_loss"]())}
 
@@ -113,6 +115,16 @@ def test_quoted_source_is_up_to_date() -> None:
     sources = [" ".join(file.read_text().split()) for file in files]
     for block in quoted:
         assert any(" ".join(block.split()) in source for source in sources), block
+
+
+def test_units_of_time_are_listed() -> None:
+    (listed,) = re.findall(r"such as `hours` \((.*?) are written out\)", " ".join(PAGES["extending.md"].split()))
+    assert set(re.findall(r"`(\w+)`", listed)) == set(WORDS)
+
+
+def test_all_files_of_methods_are_named() -> None:
+    for path in (ROOT / "acenode" / "experiments").glob("*_methods.py"):
+        assert path.name in PAGES["extending.md"]
 
 
 @pytest.mark.parametrize("name", sorted(EVERYTHING))

@@ -116,6 +116,11 @@ def test_no_two_classes_of_one_name() -> None:
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
+def test_the_experiments_are_known_without_torch() -> None:
+    code = "import sys, acenode.experiments; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
 def test_importing_acenode_needs_torch_torchdiffeq_and_numpy_only() -> None:
     code = ("import sys\n"
             f"sys.modules.update(dict.fromkeys({NOT_NEEDED!r}))\n"
