@@ -100,12 +100,14 @@ class Predictor:
         notes = [self.changed] if self.changed else []
         if self.source.task == "classify":
             return Prediction(self.source, tuple(self._classify(pieces)), tuple(notes))
-        wanted = [one for piece in pieces for one in (self._ahead(piece, windowed, notes)
+        left_out: list[str] = []
+        wanted = [one for piece in pieces for one in (self._ahead(piece, windowed, left_out)
                                                       if self.source.task == "forecast" else self._gaps(piece))]
+        left_out = list(dict.fromkeys(left_out))
         if not wanted:
-            raise UserError(f"there is nothing to predict in {table.name}: " + (
-                "no gaps" if self.source.task == "fill" else "no series has values in the time that is given"))
-        return Prediction(self.source, tuple(self._values(wanted)), tuple(dict.fromkeys(notes)))
+            none = "no gaps" if self.source.task == "fill" else "no series has values in the time that is given"
+            raise UserError(f"there is nothing to predict in {table.name}: {'; '.join(left_out) or none}")
+        return Prediction(self.source, tuple(self._values(wanted)), (*notes, *left_out))
 
     def course(self, index: int, points: int = 100) -> PredictedSeries:
         """Predict a series of the set itself on a fine grid of times, for a chart."""
@@ -140,7 +142,7 @@ class Predictor:
         columns = corrected_columns(table.head(), variables=self.source.variables, label="none")
         return columns, columns.id is None
 
-    def _ahead(self, piece: Piece, windowed: bool, notes: list[str]) -> list[_Wanted]:
+    def _ahead(self, piece: Piece, windowed: bool, left_out: list[str]) -> list[_Wanted]:
         """Return what a forecast sees of a series and the times it is asked for.
 
         Of windows, the last values are given; of whole series, the first. The times are those of the rows that follow,
@@ -156,18 +158,26 @@ class Predictor:
         else:
             first = t[0]
             last = t[t < first + source.given][-1]
-        end = first + source.duration * (1 + SLACK)
         asked = piece.t[piece.t > last]
-        if (asked > end).any():
-            notes.append(f"times more than {source.duration:g} {source.time_unit} after the first given value were "
-                         "left out".replace("  ", " "))
-        asked = asked[asked <= end]
-        if not len(asked) and not (piece.t > last).any():
+        if not len(asked):
             step = _typical_step(source)
-            asked = np.arange(last + step, end, step)
+            asked = np.arange(last + step, first + source.duration * (1 + SLACK), step)
+        asked = self._in_span(asked, first, left_out)
         given = (piece.t >= first) & (piece.t <= last) & known
         return [_Wanted(piece.id, Record.from_gaps(piece.t[given], piece.x[given]), asked, _at(piece, asked))] \
             if len(asked) else []
+
+    def _in_span(self, t: np.ndarray, first: float, left_out: list[str]) -> np.ndarray:
+        """Return the times that the ODE of a series that begins at `first` covers, and say which are left out."""
+        source, slack = self.source, SLACK * self.source.duration
+        begin, unit = self.task.data.span[0] * source.duration, f" {source.time_unit}".rstrip()
+        early, late = t < first + begin - slack, t > first + source.duration + slack
+        if early.any():  # the series is shorter than what is given in training
+            left_out.append(f"times less than {begin:g}{unit} after the first given value were left out: the model "
+                            "forecasts from there on")
+        if late.any():
+            left_out.append(f"times more than {source.duration:g}{unit} after the first given value were left out")
+        return t[~early & ~late]
 
     def _gaps(self, piece: Piece) -> list[_Wanted]:
         """Return the parts of a series, none longer than the model was trained for, with the times of their gaps."""

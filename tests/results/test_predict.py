@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from importing_tables import labelled, long, table, wide
 from trained_sets import import_set, trained
 
+import acenode
 from acenode.cli import main
 from acenode.data.importing.store import ImportedSets
 from acenode.errors import UserError
@@ -83,6 +85,30 @@ def test_predictions_are_those_of_the_task(run_of, folders: tuple[Path, Path]) -
     course = predictor.course(index, 5)
     assert course.t[-1] == 7
     assert course.x[-1] == pytest.approx(expected[-1], rel=1e-4)
+
+
+def test_a_short_series_is_forecast_from_the_same_time_on_as_in_training(run_of) -> None:
+    """The state begins at 3 hours, the last time that is given: before it there is no forecast."""
+    short = "\n".join(line for line in long(2).splitlines() if line[:2] != "p0" or int(line.split(",")[1]) < 2)
+    found = predict_file(run_of("clinic"), table(short))
+    assert [series.t.tolist() for series in found.series] == [[3, 4, 5, 6, 7], [4, 5, 6, 7]]
+    assert (np.abs(np.diff(found.series[0].x, axis=0)) > 0).all()  # no two rows are the same
+    assert found.notes == ("times less than 3 hours after the first given value were left out: the model forecasts "
+                           "from there on",)
+    loaded = acenode.load(run_of("clinic").path)
+    t, x = np.arange(8.0), np.full((8, 2), np.nan)
+    x[:2] = [[60.0, np.nan], [60 + math.sin(1), 100 + math.cos(1)]]
+    rows = [0, 1, *range(3, 8)]
+    assert found.series[0].x == pytest.approx(loaded.predict([(t[rows], x[rows])])[0].x, abs=1e-2)  # rounded values
+
+
+def test_times_before_the_forecast_alone_are_refused(run_of) -> None:
+    text = "patient,hour,variable,value\np0,0,pulse,60\np0,0,pressure,100\np0,1,pulse,61\np0,2,pulse,\n"
+    with pytest.raises(UserError, match="nothing to predict in mine.csv: times less than 3 hours after the first"):
+        predict_file(run_of("clinic"), table(text))
+    late = text.replace("p0,2,", "p0,20,")
+    with pytest.raises(UserError, match="nothing to predict in mine.csv: times more than 7 hours after the first"):
+        predict_file(run_of("clinic"), table(late))
 
 
 def test_only_gaps_are_filled_in(run_of) -> None:
