@@ -210,7 +210,9 @@ def _named_inputs(task: NamedTask, inputs: Sequence[Series]) -> tuple[list[Recor
         record = Record.from_gaps(t[rows], x[rows])
         if source.task == "forecast":
             if known.all():
-                raise UserError("there is nothing to forecast: add the times to forecast as rows of NaN")
+                raise UserError(f"series {i} has no row of NaN, so there is nothing to forecast: replace the values "
+                                f"from {source.given:g}{unit} after its beginning on by NaN, or add rows of NaN at "
+                                "the times to forecast")
             if not record.seen(source.given).all():
                 raise UserError(f"series {i} has values that are not in its first {source.given:g}{unit}, which the "
                                 "forecast is made from: replace them by NaN")

@@ -135,7 +135,8 @@ def test_named_variables_are_forecast_in_their_own_units(tmp_path: Path) -> None
     early = np.where(np.arange(len(t))[:, None] == 1, np.nan, x)
     for wrong, message in (([], "no series"), ([(t, x[:, :2])], "the model takes"),
                            ([(t, x * np.nan)], "has no values"),
-                           ([(t[:2], x[:2])], "nothing to forecast: add the times"),
+                           ([(t[:2], x[:2])], "series 0 has no row of NaN, so there is nothing to forecast: replace "
+                            "the values from 12 weeks after its beginning on by NaN, or add rows of NaN"),
                            ([(t, later)], "values that are not in its first 12 weeks"),
                            ([(t, early)], "row of NaN less than 11 weeks after its beginning"),
                            ([(np.append(t, 900.0), np.vstack([x, x[-1:]]))], "last at most 15 weeks")):
