@@ -48,7 +48,8 @@ def show() -> None:
         show_error(error)
         return
     your_data_preview.show_counts(made.set, made.window)
-    for note in made.notes:
+    ignored = [f"Columns that are not used: {', '.join(made.ignored)}"] if made.ignored else []
+    for note in (*ignored, *made.notes):
         st.caption(f":material/info: {messages.escape(note)}")
     _offer_import(made, table, key)
     your_data_preview.show_variables(made.set, f"{key}/preview")

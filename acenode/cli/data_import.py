@@ -67,7 +67,7 @@ def import_file(options: Namespace, root: Path) -> int:
     if options.set_name is None and not options.preview:
         raise UserError(f"give the set a name: acenode data import {options.name} --name N")
     sets = imported_sets(root)
-    if not options.preview:
+    if options.set_name is not None:
         sets.check_free(options.set_name)
     table = TableFile(Path(options.name))
     made = import_table(table, ImportRequest(
@@ -143,7 +143,8 @@ def _as_json(made: ImportedTable, path: Path | None) -> dict[str, object]:
     found = made.set
     return {"name": found.name, "path": str(path) if path else None, "task": found.task, "given": found.given,
             "time_unit": found.time_unit, "time_origin": found.time_origin, "window": made.window,
-            "columns": asdict(made.columns), "notes": list(made.notes), "summary": asdict(summarise(found))}
+            "columns": asdict(made.columns), "notes": list(made.notes), "ignored": list(made.ignored),
+            "summary": asdict(summarise(found))}
 
 
 def _print(made: ImportedTable) -> None:
@@ -155,6 +156,9 @@ def _print(made: ImportedTable) -> None:
     roles = {"time": columns.time, "id": columns.id, "label": columns.label, "variable": columns.variable,
              "value": columns.value}
     print(", ".join(f"{role}: {column}" for role, column in roles.items() if column))
+    if made.ignored:
+        hint = "" if columns.label else " (--label NAME makes one the label)"
+        print(f"ignored: {', '.join(made.ignored)}{hint}")
     parts = ", ".join(f"{count:,} {part}" for part, count in summary.parts.items())
     print(f"{'windows' if made.window else 'series'}: {parts}")
     if found.task == "forecast":

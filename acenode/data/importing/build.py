@@ -54,6 +54,7 @@ class ImportedTable:
     columns: Columns
     window: float | None  # the length of its windows, None if series are whole
     notes: tuple[str, ...]  # what was left out
+    ignored: tuple[str, ...] = ()  # columns that are not used
 
 
 def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
@@ -84,7 +85,8 @@ def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
         pieces = _with_start_times(pieces, found, origin, unit)
         _check_count(len(pieces), "window", "give a longer series, or a shorter window (--window)")
     else:
-        _check_count(len(pieces), "series", "cut them into windows (--window), or import more")
+        _check_count(len(pieces), f"series by column {columns.id!r}", "choose the column that names the series "
+                     "(--id), cut them into windows (--window), or import more")
         parts = cutting.split_series([piece.id for piece in pieces], labels)
     given = _given(pieces, request.given, window) if task == "forecast" else 0.0
     if task == "forecast":
@@ -99,7 +101,8 @@ def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
         ids=tuple(piece.id for piece in pieces), series=tuple(Record.from_gaps(p.t, p.x) for p in pieces), task=task,
         given=given, labels=labels, classes=classes,
         parts=dict(zip(PARTS, (parts.train, parts.validation, parts.test), strict=True)))
-    return ImportedTable(made, replace(columns, variables=found.names), window, tuple(notes))
+    used = replace(columns, variables=found.names)
+    return ImportedTable(made, used, window, tuple(notes), used.unused(head.columns))
 
 
 def read_series(table: TableFile, columns: Columns, unit: str, origin: str) -> tuple[Observations, list[Piece]]:
@@ -199,7 +202,7 @@ def _with_start_times(pieces: Sequence[Piece], found: Observations, origin: str,
 
 def _check_count(count: int, word: str, advice: str) -> None:
     if count < MIN_SERIES:
-        plural = word if word == "series" else f"{word}{'s' * (count != 1)}"
+        plural = word if word.startswith("series") else f"{word}{'s' * (count != 1)}"
         raise UserError(f"there are {count} {plural}, and {MIN_SERIES} are needed: {advice}")
 
 

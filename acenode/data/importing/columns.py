@@ -52,6 +52,11 @@ class Columns:
         """True for a table with a row for each value."""
         return self.variable is not None
 
+    def unused(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return those of a table's columns that have no role."""
+        used = {self.time, self.id, self.label, self.variable, self.value, *(() if self.is_long else self.variables)}
+        return tuple(column for column in columns if column not in used)
+
 
 def split_unit(column: str) -> tuple[str, str]:
     """Return a column's name without its unit, and the unit: `speed (km/h)` gives `speed` and `km/h`."""

@@ -107,7 +107,8 @@ BAD = [
         ("two variables", "only 'a'")),
     # series and labels
     Bad("few-windows", only(WIDE, 20), ("windows", "20 are needed")),
-    Bad("few-series", only(LABELLED, 50), ("10 series", "20 are needed", "--window"), ("--task", "forecast")),
+    Bad("few-series", only(LABELLED, 50), ("10 series", "column 'id'", "20 are needed", "--id", "--window"),
+        ("--task", "forecast")),
     Bad("no-id", changed(LABELLED, 33, 1, ""), ("row 33", "'id'", "blank")),
     Bad("single-rows", csv([("id", "time", "a", "b"), *((f"s{i}", i, i, -i) for i in range(60))]).encode(),
         ("no series has two times", "--id")),

@@ -91,6 +91,15 @@ def test_a_label_is_not_needed_for_other_tasks() -> None:
         made(long(), task="classify")
 
 
+def test_columns_that_are_not_used_are_named() -> None:
+    lines = [("id", "hour", "a", "b", "state", "empty")]
+    lines += [(s, i, s + i, i - s / 10, "worn" if s % 2 else "ok", None) for s in range(24) for i in range(5)]
+    assert made(csv(lines)).ignored == ("state", "empty")
+    assert made(csv(lines), columns=Columns("hour", ("a", "b"), "id", "state")).ignored == ("empty",)
+    assert made(long()).ignored == ()
+    assert made(wide(480)).ignored == ()
+
+
 def test_few_long_series_are_cut_at_the_same_time() -> None:
     rows = [(place, i, np.sin(i + k), np.cos(i * k)) for k, place in enumerate("abc") for i in range(100)]
     found = made(csv([("station", "hour", "u", "v"), *rows]), window=10).set

@@ -115,6 +115,32 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert not list((tmp_path / "data" / "imported").iterdir())
 
 
+def test_an_import_names_the_columns_that_it_ignores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                     capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
+    file = tmp_path / "ward.csv"
+    file.write_text(labelled().replace("label", "state"))
+    assert main(["data", "import", str(file), "--preview"]) == 0
+    assert "ignored: state (--label NAME makes one the label)" in capsys.readouterr().out.splitlines()
+    assert main(["data", "import", str(file), "--preview", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ignored"] == ["state"]
+    assert main(["data", "import", str(file), "--preview", "--label", "state"]) == 0
+    out = capsys.readouterr().out
+    assert "label: state" in out
+    assert "ignored" not in out
+
+
+def test_a_preview_checks_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                   capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
+    file = tmp_path / "ward.csv"
+    file.write_text(labelled())
+    assert main(["data", "import", str(file), "--preview", "--name", "mnist"]) == 2
+    assert "'mnist' is the name of an experiment" in capsys.readouterr().err
+    assert main(["data", "import", str(file), "--preview", "--name", "ward"]) == 0
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize("arguments", [("list", "--window", "3"), ("get", "mnist", "--yes"), ("check", "mnist", "more"),
                                        ("import", "x.csv", "--seed", "3"), ("import",), ("rename", "a"), ("delete",),
                                        ("import", "x.csv")])
