@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, Backend
-from acenode.data.named_batches import NamedBatch
+from acenode.data.named_batches import SAME, NamedBatch
 from acenode.data.named_midpoint import MidpointInputs
-from acenode.errors import SMALLER_STEPS, SolveError
+from acenode.errors import SMALLER_STEPS, SolveError, UserError
 from acenode.models.named.encoder import OwnEncoder
 from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers
 from acenode.models.named.start import InitialAttention
@@ -176,7 +176,18 @@ class NamedModel(nn.Module):
         return x + reference if self.relative else x
 
     def trajectory(self, batch: NamedBatch, t: list[float]) -> Trajectory:
-        """Return h (F, B, V, k) and a (F, B, V, V) at common times, the start of the span first."""
+        """Return h (F, B, V, k) and a (F, B, V, V) at common times.
+
+        Args:
+            batch: the series.
+            t: F increasing times in units of the longest duration; the first is the start of the span, `batch.span[0]`.
+
+        Raises:
+            UserError: the first time is another one.
+        """
+        if not t or abs(t[0] - batch.span[0]) > SAME:
+            raise UserError(f"the first time must be {batch.span[0]:g}, where the ODE of this batch starts "
+                            "(batch.span[0])" + (f", not {t[0]:g}" if t else ""))
         h0, control = self.start(batch)
         return self.ode(h0, t, control)
 

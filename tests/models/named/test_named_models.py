@@ -8,6 +8,7 @@ import torch
 from named_models import K, V, batch_of, build
 from torch import nn
 
+from acenode.errors import UserError
 from acenode.models.influence import influence
 from acenode.models.named.field import WRITTEN_OUT, Control, Embedding, NamedField, products
 from acenode.models.named.model import NamedODE, step_ends
@@ -56,6 +57,17 @@ def test_attention_without_g_returns_to_its_start():
     found = solve(field, (torch.zeros(1, V, K, dtype=torch.float64), a), [0.0, 0.7],
                   Solver("dopri5", rtol=1e-10, atol=1e-12)).states[1][-1]
     torch.testing.assert_close(found, a0 + np.exp(-2.1) * (a - a0))
+
+
+def test_a_trajectory_begins_where_its_span_does():
+    """The state at the first time is the encoder's, so another first time would shift all others."""
+    model, batch = build().eval(), batch_of()
+    start, end = batch.span
+    path = model.trajectory(batch, [start, 0.5 * (start + end), end])
+    torch.testing.assert_close(path.h[0], model.start(batch)[0])
+    for t in ([0.0, end], [end], []):
+        with pytest.raises(UserError, match=f"the first time must be {start:g}, where the ODE of this batch starts"):
+            model.trajectory(batch, t)
 
 
 @pytest.mark.parametrize("task", ["forecast", "fill", "classify"])
