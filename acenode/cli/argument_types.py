@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from argparse import ArgumentTypeError
 from pathlib import Path
+from typing import Literal
 
 from acenode.config.vocabulary import check
 from acenode.errors import UserError
@@ -15,6 +16,11 @@ def integer(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
         raise ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def epoch(text: str) -> int | Literal["all"]:
+    """Read the number of an epoch, or `all`."""
+    return "all" if text == "all" else integer(text)
 
 
 def device(text: str) -> str:

@@ -20,7 +20,7 @@ from acenode.cli import (
     study,
     training,
 )
-from acenode.cli.argument_types import device, integer, path
+from acenode.cli.argument_types import device, epoch, integer, path
 from acenode.cli.cluster_option import add_cluster_arguments
 from acenode.cli.reproduce import reproduce
 from acenode.config.presets import CHOSEN, PRESETS
@@ -177,9 +177,12 @@ def _add_runs(commands: _Commands) -> None:
                      runs=True)
     p.add_argument("run_id", metavar="NAME", help="id of a run, a unique prefix of it, `last`, or the name of a study")
     p.add_argument("more", nargs="*", metavar="NAME", help="--to site: further runs and studies")
-    p.add_argument("--to", required=True, metavar="FORMAT", help="a run: csv, html, tensorboard; a study: csv, md, "
-                   "tex, svg, html, py, sh; site: reports of all names with an index")
-    p.add_argument("--out", type=path, metavar="PATH", help="where to write (a folder, or a file for html)")
+    p.add_argument("--to", required=True, metavar="FORMAT", help="a run: csv, html, tensorboard, attention (weights "
+                   "between pairs); a study: csv, md, tex, svg, html, py, sh; site: reports of all names with an index")
+    p.add_argument("--out", type=path, metavar="PATH", help="where to write (a folder, or a file for html and "
+                   "attention)")
+    p.add_argument("--epoch", type=epoch, metavar="N",
+                   help="--to attention: the epoch of a snapshot, or all (default: the last)")
     p = commands.add("predict", predict.predict, "apply a trained model to new rows of your own data", runs=True)
     _add_run_argument(p)
     p.add_argument("file", metavar="FILE", help="a CSV or Parquet file with the columns of the set it was trained on")

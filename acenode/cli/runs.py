@@ -15,6 +15,7 @@ from acenode.errors import UserError
 COMMIT = re.compile(r"\b([0-9a-f]{7})[0-9a-f]{1,33}\b")  # in `list`, seven digits are shown
 
 if TYPE_CHECKING:
+    from acenode.export.attention_table import Epoch
     from acenode.results.study_table import StudyReport
     from acenode.runs.catalogue import Entry
     from acenode.runs.store import Run, RunStore
@@ -70,6 +71,7 @@ def list_runs(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """Print one run: configuration, state and results."""
+    from acenode.results.attention_pairs import strongest
     from acenode.runs.entry import code_version
 
     run = run_store(options, to_read=True).open(options.run_id)
@@ -101,6 +103,8 @@ def show(options: Namespace) -> int:
         for key, value in result["test"].items():
             print(f"  test {key:<15} " + ("not a number" if value is None else f"{value:.6g}"))
         print(f"  best epoch           {result.get('best_epoch', '?')}")
+        if pairs := strongest(result.get("attention")):
+            print("  strongest attention  " + ", ".join(f"{i} attends to {j} {weight:.3f}" for i, j, weight in pairs))
     elif status["state"] in ("stopped", "interrupted", "failed"):
         print(f"  {100 * float(status.get('progress') or 0):.0f}% done; continue with: acenode resume {run.id}")
     if changed:
@@ -153,6 +157,8 @@ def export(options: Namespace) -> int:
     store = run_store(options, to_read=True)
     studies = StudyStore(store)
     names = [options.run_id, *options.more]
+    if options.epoch is not None and (options.to == "site" or studies.exists(options.run_id)):
+        raise UserError("--epoch applies only to a run and --to attention")
     if options.to == "site":
         print(_export_site([n for n in names if studies.exists(n)], [n for n in names if not studies.exists(n)],
                            store, options.out))
@@ -163,7 +169,7 @@ def export(options: Namespace) -> int:
 
         print(export_study(_study_report(store, options.run_id), options.to, options.out))
     else:
-        print(_export_run(_open(store, options.run_id), options.to, options.out))
+        print(_export_run(_open(store, options.run_id), options.to, options.out, options.epoch))
     return 0
 
 
@@ -179,12 +185,13 @@ def _open(store: RunStore, name: str) -> Run:
                         "list`") from None
 
 
-def _export_run(run: Run, to: str, out: Path | None) -> Path:
+def _export_run(run: Run, to: str, out: Path | None, epoch: Epoch) -> Path:
+    from acenode.export import FORMATS
     from acenode.export import export as write
 
-    if out is None and run.recorded:  # a recorded run's own folder is not written to
-        out = Path(f"{run.id}-{to}" + (".html" if to == "html" else ""))
-    return write(run, to, out)
+    if out is None and run.recorded and to in FORMATS:  # a recorded run's own folder is not written to
+        out = Path(f"{run.id}-{to}{Path(FORMATS[to].place).suffix}")
+    return write(run, to, out, epoch=epoch)
 
 
 def _export_site(studies: list[str], runs: list[str], store: RunStore, out: Path | None) -> Path:

@@ -1,4 +1,4 @@
-"""Export a run: CSV tables, a self-contained HTML report, or TensorBoard events."""
+"""Export a run: CSV tables, a self-contained HTML report, TensorBoard events, or a table of its attention."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acenode.errors import UserError
-from acenode.export import csv_tables, report, tensorboard_events
+from acenode.export import attention_table, csv_tables, report, tensorboard_events
+from acenode.export.attention_table import Epoch
 from acenode.results import metric_records
 from acenode.runs.store import Run
 
@@ -16,20 +17,25 @@ __all__ = ["FORMATS", "Format", "export"]
 
 @dataclass(frozen=True)
 class Format:
-    """How a format is written, and its default place below <run>/export/."""
+    """How a format is written, and its default place below <run>/export/.
 
-    write: Callable[[Run, Path], Path]
+    A format `by_epoch` is of chosen snapshots: `write` takes `epoch` too.
+    """
+
+    write: Callable[..., Path]
     place: str
+    by_epoch: bool = False
 
 
 FORMATS: dict[str, Format] = {
     "csv": Format(csv_tables.write, "csv"),
     "html": Format(report.write, "report.html"),
     "tensorboard": Format(tensorboard_events.write, "tensorboard"),
+    "attention": Format(attention_table.write, "attention.csv", by_epoch=True),
 }
 
 
-def export(run: Run, to: str, out: Path | None = None) -> Path:
+def export(run: Run, to: str, out: Path | None = None, *, epoch: Epoch = None) -> Path:
     """Export a run.
 
     Files are written completely or not at all, and replace those of an earlier export.
@@ -38,21 +44,25 @@ def export(run: Run, to: str, out: Path | None = None) -> Path:
         run: the run.
         to: a key of `FORMATS`.
         out: where to write it; below the run's own folder if None.
+        epoch: of the snapshot whose attention is written; "all" for all, None for the last one.
 
     Returns:
-        The folder (csv, tensorboard) or the file (html) that was written.
+        The folder (csv, tensorboard) or the file (html, attention) that was written.
 
     Raises:
-        UserError: if the format is unknown, the run has no metrics yet, or `out` cannot be written.
+        UserError: if the format is unknown or does not fit the run, the run has no metrics yet, or `out` cannot be
+            written.
     """
     if to not in FORMATS:
         raise UserError(f"there is no export {to!r}: choose one of {', '.join(FORMATS)}")
+    if epoch is not None and not FORMATS[to].by_epoch:
+        raise UserError(f"--epoch applies only to --to {' and '.join(n for n, f in FORMATS.items() if f.by_epoch)}")
     run.description()  # raises if the folder is not a run
     if not metric_records.read(run):
         raise UserError(f"{run.id} has no metrics yet ({run.status()['state']}): export it once training has begun")
     place = out if out is not None else run.path / "export" / FORMATS[to].place
     try:
-        return FORMATS[to].write(run, place)
+        return FORMATS[to].write(run, place, **({"epoch": epoch} if FORMATS[to].by_epoch else {}))
     except OSError as error:
         raise UserError(f"{place} cannot be written ({error.strerror or error}): choose another place with --out") \
             from None

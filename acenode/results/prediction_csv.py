@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.importing.cells import plain_float
 from acenode.data.importing.preview import plain_times
 from acenode.data.named_set import Record
 from acenode.files import write_atomic
 from acenode.results.predict import Prediction
-from acenode.results.spreadsheet import as_text
+from acenode.results.spreadsheet import name_as_text
 
 
 def csv_text(found: Prediction) -> str:
@@ -25,7 +24,7 @@ def csv_text(found: Prediction) -> str:
         writer.writerow(["series", "class", *(f"probability of {name}" for name in source.classes)])
         for one in found.series:
             assert one.probabilities is not None
-            writer.writerow([_text(one.id), _text(source.classes[int(one.probabilities.argmax())]),
+            writer.writerow([name_as_text(one.id), name_as_text(source.classes[int(one.probabilities.argmax())]),
                              *(f"{p:.6g}" for p in one.probabilities)])
         return out.getvalue()
     writer.writerow(["series", "time", "variable", "unit", "predicted", "observed"])
@@ -35,19 +34,10 @@ def csv_text(found: Prediction) -> str:
                 known = not np.isnan(one.observed[i, v])
                 if source.task == "fill" and known:
                     continue
-                writer.writerow([_text(one.id), f"{time:.10g}" if isinstance(time, float) else time, _text(name),
-                                 _text(source.units[v]), f"{one.x[i, v]:.7g}",
+                writer.writerow([name_as_text(one.id), f"{time:.10g}" if isinstance(time, float) else time,
+                                 name_as_text(name), name_as_text(source.units[v]), f"{one.x[i, v]:.7g}",
                                  f"{one.observed[i, v]:.7g}" if known else ""])
     return out.getvalue()
-
-
-def _text(value: str) -> str:
-    """Return a name from an imported file for a cell; numbers such as the id -5 stay as they are."""
-    try:
-        plain_float(value)
-    except ValueError:
-        return as_text(value)
-    return value
 
 
 def write_csv(found: Prediction, path: Path | str) -> Path:

@@ -54,24 +54,24 @@ def labels(arrays: dict[str, np.ndarray], probes: int) -> list[int] | None:
     return [int(x) for x in label[:probes]]
 
 
-def names(arrays: dict[str, np.ndarray], probes: int) -> list[str] | None:
-    """Return the names of the probes, such as stations; a probe without a name gets a number."""
+def names(arrays: dict[str, np.ndarray], probes: int, longest: int | None = NAME) -> list[str] | None:
+    """Return the names of the probes, such as stations, cut to `longest`; a probe without a name gets a number."""
     name = arrays.get("name")
     if name is None or name.ndim != 1 or len(name) < probes or name.dtype.kind != "U":
         return None
     try:
-        found = ["".join(c for c in str(x)[:NAME] if c.isprintable()).strip() for x in name[:probes]]
+        found = ["".join(c for c in str(x)[:longest] if c.isprintable()).strip() for x in name[:probes]]
     except (ValueError, SystemError):  # not valid characters
         return None
     return [x or f"sample {i + 1}" for i, x in enumerate(found)] if any(found) else None
 
 
-def coordinate_names(arrays: dict[str, np.ndarray], size: int) -> list[str] | None:
-    """Return the names of the state's coordinates, if each stands for a variable."""
+def coordinate_names(arrays: dict[str, np.ndarray], size: int, longest: int | None = NAME) -> list[str] | None:
+    """Return the names of the state's coordinates, cut to `longest`, if each stands for a variable."""
     found = arrays.get("coordinate")
     if found is None or found.shape != (size,) or found.dtype.kind != "U":
         return None
-    return names({"name": found}, size)
+    return names({"name": found}, size, longest)
 
 
 def jumps(arrays: dict[str, np.ndarray], probes: int) -> list[list[float]] | None:

@@ -49,6 +49,12 @@ def ace(make: Make) -> Run:
 
 
 @pytest.fixture
+def pairs(make: Make) -> Run:
+    """Return a finished run with pairwise attention, which every format can export."""
+    return make("pairs", records=metrics(), outcome=result(), snapshots={0: snapshot(kind="pairwise")})
+
+
+@pytest.fixture
 def resnet(make: Make) -> Run:
     """Return a finished run that solves no ODE and has no attention."""
     return make("resnet", config={"method": "resnet", "attention": "none"}, outcome=result(),

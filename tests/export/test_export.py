@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from export_runs import metrics
 
 from acenode import files
 from acenode.errors import UserError
@@ -16,7 +15,7 @@ from acenode.runs.store import Run
 def test_unknown_format_lists_the_formats(ace) -> None:
     with pytest.raises(UserError) as error:
         export(ace, "pdf")
-    assert str(error.value) == "there is no export 'pdf': choose one of csv, html, tensorboard"
+    assert str(error.value) == "there is no export 'pdf': choose one of csv, html, tensorboard, attention"
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -34,10 +33,15 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, to: str) -> None:
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_out_sets_the_destination(ace, tmp_path: Path, to: str) -> None:
-    folder = export(ace, to, tmp_path / "elsewhere")
-    assert folder == tmp_path / "elsewhere" / ("ace.html" if to == "html" else "")
-    assert not (ace.path / "export").exists()
+def test_out_sets_the_destination(pairs, tmp_path: Path, to: str) -> None:
+    folder = export(pairs, to, tmp_path / "elsewhere")
+    assert folder == tmp_path / "elsewhere" / {"html": "pairs.html", "attention": "pairs-attention.csv"}.get(to, "")
+    assert not (pairs.path / "export").exists()
+
+
+def test_attention_to_a_file_and_into_a_folder(pairs, tmp_path: Path) -> None:
+    assert export(pairs, "attention", tmp_path / "mine.csv") == tmp_path / "mine.csv"
+    assert export(pairs, "attention", tmp_path) == tmp_path / "pairs-attention.csv"
 
 
 def test_html_to_a_file_and_into_a_folder(ace, tmp_path: Path) -> None:
@@ -47,20 +51,19 @@ def test_html_to_a_file_and_into_a_folder(ace, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_an_unwritable_destination_is_refused(ace, tmp_path: Path, to: str) -> None:
+def test_an_unwritable_destination_is_refused(pairs, tmp_path: Path, to: str) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot be written .* --out"):
-        export(ace, to, tmp_path / "file" / "below")
+        export(pairs, to, tmp_path / "file" / "below")
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_failed_export_leaves_no_files(make, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make(records=metrics())
+def test_a_failed_export_leaves_no_files(pairs, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(UserError, match="No space left"):
-        export(run, to)
-    assert [p for p in (run.path / "export").rglob("*") if p.is_file()] == []
+        export(pairs, to)
+    assert [p for p in (pairs.path / "export").rglob("*") if p.is_file()] == []
