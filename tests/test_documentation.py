@@ -98,6 +98,14 @@ def test_example_of_sporadic_observations_runs() -> None:
     assert all(p.grad is not None for p in scope["model"].parameters())
 
 
+def test_example_of_influence_runs() -> None:
+    (example,) = [block for block in blocks(PAGES["named.md"], "python") if "influence" in block]
+    trained = next((ROOT / "runs" / "paper").glob("la-speeds-ace-*"))
+    scope = run(example.replace('"last"', repr(str(trained))))
+    assert scope["scores"].keys() == {"attention", "influence"}
+    assert scope["jam"].difference.shape[1] == 8
+
+
 def test_the_tunnel_is_shown_before_an_open_address() -> None:
     for text in (README, PAGES["app.md"]):
         assert text.index("ssh -L") < f"{text} --address".index("--address")

@@ -1,7 +1,10 @@
 """Influence and what if, of a finished run: what acts on what in its vector field, and forecasts with something held.
 
+    run, root = RunStore("runs").open("last"), data_dir()
     found = influence_of(run, root)          |∂ḣ_i/∂h_j| beside softmax(a), scored against known links
     answer = what_if(run, root, "from 60", [Held("a", 3.0, 60, 120)])
+
+`named_influence` and `forecast_with` do the same with the task of a loaded run, `acenode.load("last").task`.
 """
 
 from __future__ import annotations
@@ -59,8 +62,11 @@ def trained_task(run: Run, root: Path) -> Any:
     """Return a run's task with its best parameters, on the CPU.
 
     Raises:
-        UserError: the run has no parameters yet, or its data is missing.
+        UserError: the run has no parameters yet, its data is missing, or something else than a run was given.
     """
+    if not isinstance(run, Run):
+        raise UserError(f"a {type(run).__name__} is not a run: open one with RunStore(\"runs\").open(id), or give the "
+                        "task of acenode.load(id) to named_influence or forecast_with")
     import torch
     from safetensors.torch import load_file
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import acenode
 from acenode import experiments
 from acenode.backend import ACCELERATED, PLAIN
 from acenode.errors import UserError
@@ -32,6 +33,12 @@ def test_influence_of_a_run(run, tmp_path):
     assert found.scores() == {}  # nobody knows the links
     reported = np.array(run.result()["influence"]["mean"])
     assert found.influence.mean(0) == pytest.approx(reported, abs=1e-3)
+
+
+def test_what_is_not_a_run_is_refused(run, tmp_path):
+    for wrong in (run.id, acenode.load(run.path)):
+        with pytest.raises(UserError, match=r"is not a run: open one with RunStore"):
+            influence_of(wrong, tmp_path)
 
 
 def test_known_links_are_scored():
