@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.config import Config
     from acenode.runs.store import RunStore
 
 
@@ -53,6 +54,13 @@ def _recorded_folder(to_read: bool) -> Path:
     if folder is None:
         raise UserError("there are no recorded runs in this installation")
     return folder
+
+
+def data_words(config: Config) -> str:
+    """Return what a run is trained on: `sample data`, `full data`, or `your data` for an imported set."""
+    from acenode import experiments
+
+    return experiments.YOUR_DATA if experiments.is_imported(config.experiment) else f"{config.data} data"
 
 
 def print_json(value: Any) -> None:

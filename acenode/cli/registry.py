@@ -11,7 +11,7 @@ from acenode.config import SETTINGS
 
 def experiments(options: Namespace) -> int:
     """Print the experiments and their methods."""
-    from acenode.experiments import EXAMPLES, EXPERIMENTS, get, imported_names
+    from acenode.experiments import EXAMPLES, EXPERIMENTS, YOUR_DATA, get, imported_names, is_imported
 
     found = [*EXPERIMENTS.values(), *EXAMPLES.values(), *map(get, imported_names())]
     if options.json:
@@ -19,7 +19,8 @@ def experiments(options: Namespace) -> int:
                       "methods": list(e.methods), "sample": e.about_sample} for e in found])
         return 0
     for e in found:
-        print(f"{e.name:<17} {e.summary}\n{'':<17} methods: {', '.join(e.methods)}\n{'':<17} sample: {e.about_sample}")
+        kind = YOUR_DATA if is_imported(e.name) else "sample"
+        print(f"{e.name:<17} {e.summary}\n{'':<17} methods: {', '.join(e.methods)}\n{'':<17} {kind}: {e.about_sample}")
     return 0
 
 

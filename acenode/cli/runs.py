@@ -36,6 +36,7 @@ def _summary(entry: Entry) -> dict[str, Any]:
 
 def list_runs(options: Namespace) -> int:
     """Print all runs: the recorded ones, then those of the folder, each with the latest last."""
+    from acenode import experiments
     from acenode.runs.catalogue import Catalogue
 
     store = run_store(options, to_read=True)
@@ -53,7 +54,8 @@ def list_runs(options: Namespace) -> int:
             continue
         value = (f"{x['metric_name']} {brief(x['metric'])}" if x["metric"] is not None
                  else f"{100 * (x['progress'] or 0):.0f}% done")
-        data = f"{x['data']}{', partial' * ('partial' in x)} {x['sample'] or ''}"
+        kind = experiments.YOUR_DATA if experiments.is_imported(x["experiment"]) else x["data"]
+        data = f"{kind}{', partial' * ('partial' in x)} {x['sample'] or ''}"
         changed = " ".join(f"{k}={v}" for k, v in x["changed"].items() if k != "sample")
         if "recorded" in x:
             when = time.strftime("%Y-%m-%d", time.localtime(x["created"]))

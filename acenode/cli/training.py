@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from acenode.cli.cluster_option import announce, cluster_of
-from acenode.cli.common import print_json, run_store
+from acenode.cli.common import data_words, print_json, run_store
 from acenode.cli.training_seeds import seeds_of, train_seeds
 from acenode.config import parse
 from acenode.config.presets import PRESET
@@ -102,7 +102,7 @@ def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None, de
     config = run.config()
     quiet = getattr(options, "json", False)
     start = time.monotonic()
-    title = f"{run.id}: {config.method} on {config.experiment} ({config.data} data), seed {config.seed}"
+    title = f"{run.id}: {config.method} on {config.experiment} ({data_words(config)}), seed {config.seed}"
     fallback: str | None = None
 
     def show(status: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from acenode.cli.common import print_json, run_store
+from acenode.cli.common import data_words, print_json, run_store
 from acenode.config.seeds import read_seeds
 from acenode.errors import UserError
 
@@ -44,7 +44,7 @@ def train_seeds(configs: Sequence[Config], options: Namespace) -> int:
     together = separate_reason(first, device) is None
     size = seeds_at_a_time(first, device)
     groups = [listed[start:start + size] for start in range(0, len(listed), size)]
-    title = (f"{first.method} on {first.experiment} ({first.data} data), seeds {', '.join(map(str, listed))}"
+    title = (f"{first.method} on {first.experiment} ({data_words(first)}), seeds {', '.join(map(str, listed))}"
              + " together" * (size > 1))
     with SeedsBar(title, options.json, groups, together=together) as bar, stop_on_interrupt() as stop:
 

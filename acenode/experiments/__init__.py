@@ -6,7 +6,7 @@ from acenode.errors import UserError
 from acenode.experiments.activity import ACTIVITY
 from acenode.experiments.base import Experiment, Method
 from acenode.experiments.cifar10 import CIFAR10
-from acenode.experiments.imported import imported_experiment, imported_names
+from acenode.experiments.imported import YOUR_DATA, imported_experiment, imported_names
 from acenode.experiments.mnist import MNIST
 from acenode.experiments.named import EXAMPLES
 from acenode.experiments.physionet import PHYSIONET, VITALS
@@ -15,7 +15,8 @@ from acenode.experiments.ushcn import USHCN
 
 EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10, USHCN, PHYSIONET, VITALS, ACTIVITY)}
 
-__all__ = ["EXAMPLES", "EXPERIMENTS", "Experiment", "Method", "find", "get", "imported_names"]
+__all__ = ["EXAMPLES", "EXPERIMENTS", "YOUR_DATA", "Experiment", "Method", "find", "get", "imported_names",
+           "is_imported"]
 
 
 def find(name: str, root: Path | None = None) -> Experiment | None:
@@ -35,3 +36,8 @@ def get(name: str, root: Path | None = None) -> Experiment:
         names = ", ".join([*EXPERIMENTS, *EXAMPLES, *imported_names(root)])
         raise UserError(f"there is no experiment {name!r}: choose one of {names}")
     return found
+
+
+def is_imported(name: str) -> bool:
+    """Return True if an experiment is on a set of the user's own, even one that has been deleted since."""
+    return name not in EXPERIMENTS and name not in EXAMPLES

@@ -16,6 +16,7 @@ from acenode.experiments.named import NamedSpec, experiment
 from acenode.files import Stamp, stamp
 
 FOLDER = "imported"  # in the data folder
+YOUR_DATA = "your data"  # what texts call an imported set
 WORDS = {"forecast": "forecast what follows the first {given:g} {unit}", "fill": "fill in observations that were left "
          "out", "classify": "tell the classes of series apart"}
 STEPS, MOST_EPOCHS, UPDATES = 24, 100, 1500  # of the ODE; epochs, and updates of the parameters that are aimed at
@@ -56,7 +57,7 @@ def _experiment(folder: Path, about: Stamp | None, arrays: Stamp | None) -> Expe
     words = WORDS[source.task].format(given=source.given, unit=source.time_unit)
     return experiment(NamedSpec(name, source.title or name, f"{len(source.variables)} variables: {words}",
                                 source.note or f"{len(source):,} imported series", load, source.task,
-                                imported_values(source), source.classes, "your data", imported=True))
+                                imported_values(source), source.classes, YOUR_DATA, imported=True))
 
 
 def changed_set(description: Mapping[str, Any], source: NamedSet | None) -> str:

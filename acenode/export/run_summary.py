@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from acenode import experiments
 from acenode.config import KEYS
 from acenode.errors import UserError
 from acenode.export.csv_tables import flat
@@ -41,12 +42,14 @@ def read(run: Run, found: MetricRecords) -> RunSummary:
     config: dict[str, Any] = description["config"]
     names = _names(config)
     sample, partial = config.get("data") != "full", bool(description.get("partial"))
+    own = sample and experiments.is_imported(str(config.get("experiment")))
+    kind = names.sample if own or not names.sample else f"sample: {names.sample}"
     metric = _metric(result, names.metric, found)
     return RunSummary(
         experiment=str(config.get("experiment")),
-        title=f"{names.method} on {names.experiment}" + f" (sample: {names.sample})" * (sample and bool(names.sample)),
-        data=_data(sample, partial, names, str(description.get("data_note") or "")),
-        sample=sample or partial,
+        title=f"{names.method} on {names.experiment}" + f" ({kind})" * (sample and bool(kind)),
+        data=_own_data(names) if own else _data(sample, partial, names, str(description.get("data_note") or "")),
+        sample=(sample or partial) and not own,
         state=str(status["state"]),
         recorded=run.recorded,
         error=str(status["error"]) if status.get("error") else None,
@@ -70,8 +73,6 @@ class _Names:
 
 def _names(config: dict[str, Any]) -> _Names:
     """Return titles, or bare names if this version does not know the experiment or method."""
-    from acenode import experiments
-
     name, method = str(config.get("experiment")), str(config.get("method"))
     try:
         experiment = experiments.get(name)
@@ -88,6 +89,10 @@ def _data(sample: bool, partial: bool, names: _Names, note: str) -> str:
         return f"Data: the full {names.experiment} set{f', {note}' if note else ''}."
     about = f" ({names.about_sample})" if names.about_sample else ""
     return f"Data: the bundled sample{about}. Not comparable with the paper."
+
+
+def _own_data(names: _Names) -> str:
+    return f"Data: {experiments.YOUR_DATA}{f' ({names.about_sample})' if names.about_sample else ''}."
 
 
 def _metric(result: dict[str, Any] | None, known: str | None, found: MetricRecords) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from acenode import experiments
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
@@ -91,9 +92,11 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     table = table[~_repeated(table)]
     on_full, partial = table["data"] == "full", table["partial"].astype(bool)
     full = table[on_full & ~partial]
-    apart = ((f"On the bundled sample ({experiment.about_sample})", table[~on_full]),
-             ("On a part of the full data", table[on_full & partial]))
-    blocks = [[f"{title}; not comparable with the paper:",
+    own = f"On your data ({experiment.about_sample})"
+    sample = f"On the bundled sample ({experiment.about_sample}); not comparable with the paper"
+    apart = ((own if experiments.is_imported(experiment.name) else sample, table[~on_full]),
+             ("On a part of the full data; not comparable with the paper", table[on_full & partial]))
+    blocks = [[f"{title}:",
                *_block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)]
               for title, some in apart if len(some)]
     if len(full) or not blocks:
