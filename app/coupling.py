@@ -26,7 +26,8 @@ def show(runs: list[ChartedRun], key: str) -> None:
                "the share in a uniform flow. Orange: more than uniform. Blue: less. Links recovered: how many known "
                "links are among as many of the strongest learned ones. AUROC: the probability that a known link is "
                "ranked above a pair without one. Influence, where there is one: how strongly the state of variable j "
-               "changes the derivative of variable i, |∂ḣ_i/∂h_j|.")
+               "changes the derivative of variable i, |∂ḣ_i/∂h_j|. Learned matrices are those of the epoch that was "
+               "tested, averaged over test series and time. The player shows single series, and the epoch it names.")
     scale = st.segmented_control("Scale", [ONE, OWN], default=ONE, key=f"{key}/scale", required=True,
                                  label_visibility="collapsed", help="With one scale, equal colours are equal values in "
                                  "all matrices; with own scales, weak patterns are visible")

@@ -36,7 +36,7 @@ def show(table: PaperTable, cell: PaperCell, measured: Measured, entries: list[E
             st.caption(f"{busy} run{'s' * (busy > 1)} of this cell queued or running")
         shown = _choose(cell, measured) if measured.entries else None
         if shown is None:
-            st.info(f"No run counts for this cell yet. {_others(cell, entries)}Train what is missing below.",
+            st.info(f"No run counts for this cell yet. {_others(cell, entries)}Train them below.",
                     icon=":material/flag:")
         paper_queue.show(cell, table, entries)
         if shown is not None:

@@ -24,17 +24,17 @@ COMPLETE = {CELL: "this cell", TABLE: "every cell of this table", ALL: "every ce
 
 
 def show(cell: PaperCell, table: PaperTable, entries: list[Entry]) -> None:
-    """Offer to train what a cell, its table or all tables still need."""
-    st.markdown("**Train what is missing**")
-    scope = st.segmented_control("Train what is missing for", [CELL, TABLE, ALL], default=CELL, required=True,
+    """Offer to train the runs that are still planned for a cell, its table or all tables."""
+    st.markdown("**Train more runs**")
+    scope = st.segmented_control("Train more runs for", [CELL, TABLE, ALL], default=CELL, required=True,
                                  key="paper/scope", label_visibility="collapsed")
     cells = {CELL: [cell], TABLE: list(table.cells), ALL: list(CELLS.values())}[scope or CELL]
     _offer(needed(cells, entries), entries, "paper", scope or CELL)
 
 
 def show_all(entries: list[Entry]) -> None:
-    """Offer to train what a table or all tables need, in an expander."""
-    box = st.expander("Train what is missing", icon=":material/playlist_add:", key="paper/all", on_change="rerun")
+    """Offer to train the runs that are still planned for a table or all tables, in an expander."""
+    box = st.expander("Train more seeds and folds", icon=":material/playlist_add:", key="paper/all", on_change="rerun")
     if not box.open:
         return
     with box:
@@ -69,14 +69,15 @@ def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
 
 
 def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str) -> None:
-    """Say how many runs are missing; offer missing data, an estimate of the time, and then the queue."""
+    """Say how many runs are still planned; offer missing data, an estimate of the time, and then the queue."""
     if not planned:
         st.caption(f"Nothing to train: {COMPLETE[scope]} has as many runs as planned, or they are queued.")
         return
     there = recorded_time([run.config for run in planned], entries)
     lengths = {int(run.config.get("epochs")) for run in planned}
     each = f"{lengths.pop()} epochs" + " each" * (len(planned) > 1) if len(lengths) == 1 else ""
-    st.markdown(" · ".join(filter(None, (f"**{_runs(len(planned))} missing**", each, there))))
+    st.markdown(" · ".join(filter(None, (f"**{_runs(len(planned))}** would give {COMPLETE[scope]} the planned seeds, "
+                                         "folds and epochs", each, there))))
     ready = [run for run in planned if _has_data(run.config)]
     waiting = [experiments.get(run.config.experiment) for run in planned if run not in ready]
     for experiment in {e.source: e for e in reversed(waiting)}.values():  # two experiments may share their data

@@ -104,7 +104,7 @@ def error_lines(cells: Iterable[PaperCell], measured: Values) -> list[ErrorLine]
 
 
 def smallest_error_sentence(lines: Sequence[ErrorLine]) -> str:
-    """Say at how many of the times ACE has the smallest mean error of the methods with as many runs; or nothing."""
+    """Say how often ACE has the smallest and the largest mean error of the methods with as many runs; or nothing."""
     ace = next((line for line in lines if line.cell.method == "ace" and not line.cell.ablation), None)
     rivals = [line for line in lines if line is not ace and ace is not None and line.runs == ace.runs]
     if ace is None or not rivals:
@@ -113,8 +113,10 @@ def smallest_error_sentence(lines: Sequence[ErrorLine]) -> str:
     pairs = [(value, [o[t] for o in others]) for t, value in zip(ace.t, ace.mean, strict=True)
              if all(t in o for o in others)]
     smallest = sum(value <= min(rest) for value, rest in pairs)
+    largest = sum(value > max(rest) for value, rest in pairs)
     names = ", ".join(line.cell.title for line in rivals)
-    return f"Among {names} and ACE, ACE has the smallest mean error at {smallest} of {len(pairs)} times."
+    return (f"Among {names} and ACE, ACE has the smallest mean error at {smallest} of {len(pairs)} times and the "
+            f"largest at {largest}.")
 
 
 def _line(cell: PaperCell, measured: Measured) -> ErrorLine | None:

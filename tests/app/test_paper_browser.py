@@ -66,7 +66,8 @@ def test_a_cell_in_two_tables_opens_where_it_was_clicked(tab: Tab) -> None:
 
 def test_the_queue_says_the_time_and_offers_the_data(tab: Tab) -> None:
     tab.open("paper?cell=mnist%2Frknet%2Faccuracy")
-    tab.until(f"/runs missing . [0-9]+ epochs each . [0-9.]+ (s|min|h) on NVIDIA H200/.test({RUNS}?.innerText)")
+    tab.until("/planned seeds, folds and epochs . [0-9]+ epochs each . [0-9.]+ (s|min|h) on NVIDIA H200/"
+              f".test({RUNS}?.innerText)")
     tab.page.get_by_role("button", name="Download and prepare").wait_for()
 
 

@@ -107,7 +107,8 @@ def test_runs_with_other_settings_are_named_where_none_counts(page: Page, tmp_pa
 
 def test_missing_runs_are_named_with_their_length(page: Page) -> None:
     """The recorded runs on SVHN have 20 epochs, those that are missing 40."""
-    assert "**3 runs missing** · 40 epochs each" in text(page("paper", cell="svhn/odenet/accuracy"))
+    shown = text(page("paper", cell="svhn/odenet/accuracy"))
+    assert "**3 runs** would give this cell the planned seeds, folds and epochs · 40 epochs each" in shown
 
 
 def test_comparisons_without_pairs_are_explained(page: Page) -> None:
@@ -128,7 +129,7 @@ def test_a_method_without_attention_is_headed_by_its_state_alone(page: Page) -> 
 def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
     app = page("paper", cell="mnist/rknet/accuracy")
     shown = text(app)
-    assert "runs missing" in shown
+    assert "would give this cell the planned seeds" in shown
     assert "on NVIDIA H200" in shown  # how long it took there
     assert app.button(key="paper/download/mnist")
     assert not [b for b in app.button if b.key == "paper/queue"]
