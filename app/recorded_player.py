@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import streamlit as st
 
 from acenode.experiments import EXAMPLES, EXPERIMENTS, get
+from acenode.results import metric_format
 from acenode.results.paper_tables import HOSTS
 from acenode.results.run_groups import method_title
+from acenode.results.set_study import WITHOUT
 from acenode.runs.entry import Entry
 
 from . import components, labels, messages, navigation, recorded_choice
@@ -48,7 +50,7 @@ def _kinds(entries: list[Entry]) -> dict[str, Entry]:
     found = {}
     for kind in KINDS:
         runs = [e for e in entries if e.method == "ace" and e.config.get("attention") == kind] or [
-            e for e in entries if kind == "none" and e.method == HOSTS.get(e.experiment)]
+            e for e in entries if kind == "none" and e.method == HOSTS.get(e.experiment, WITHOUT)]
         if playable := [e for e in runs if e.run.snapshots()]:
             found[kind] = min(playable, key=recorded_choice.rank)
     return found
@@ -74,8 +76,10 @@ def show(found: list[Example]) -> Example:
     with st.container(key=HEIGHT_KEY):
         components.player("home-player-runs", labels.for_charts([entry]), start_at=START)
     with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-        st.caption(messages.escape(f"{method_title(entry.experiment, entry.method)} on {example.title}, "
-                                   f"{_seed(example, entry)}, recorded: {labels.provenance(entry)}"), width="content")
+        measure = metric_format.of(entry.metric, entry.experiment)
+        st.caption(messages.escape(f"{method_title(entry.experiment, entry.method)} on {example.title}, test "
+                                   f"{measure.title} {measure.text(entry.value)}, {_seed(example, entry)}, recorded: "
+                                   f"{labels.provenance(entry)}"), width="content")
         st.page_link(navigation.experiment(entry.experiment), label="Open this run with its curves and results",
                      icon=":material/open_in_full:", query_params={"runs": entry.id})
     return example

@@ -140,7 +140,7 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
         return Comparison(name, "unknown", n, difference, interval, MIN_RUNS - n, text)
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
-    only = f", as further seeds of the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
+    only = f", with other seeds on the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
     many = f"more than {MANY} more" + ("" if only else f" {word(MANY)}")
     words = many if more is None or more > MANY else f"about {more} more"
     text = f"{unknown}: {words} would be needed{only} ({size}, {range_text})"

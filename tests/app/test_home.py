@@ -13,9 +13,10 @@ from acenode.results.paper_tables import CELLS
 from acenode.runs.entry import Entry
 
 
-def recorded(root: Path, experiment: str, method: str = "ace", snapshots: int = 1, **given: object) -> Entry:
-    """Return a recorded run on the full data whose folder has this number of snapshots."""
-    found = entry(method, experiment=experiment, data="full", **given)  # type: ignore[arg-type]
+def recorded(root: Path, experiment: str, method: str = "ace", snapshots: int = 1, data: str = "full",
+             **given: object) -> Entry:
+    """Return a recorded run whose folder has this number of snapshots."""
+    found = entry(method, experiment=experiment, data=data, **given)  # type: ignore[arg-type]
     path = root / f"{found.id}-{given.get('attention', '')}"
     (path / "snapshots").mkdir(parents=True)
     for number in range(snapshots):
@@ -35,6 +36,8 @@ def test_only_kinds_of_attention_that_can_be_played_are_offered(tmp_path: Path) 
     assert kinds([recorded(tmp_path / "bare", "mnist", snapshots=0)]) == {}
     host = recorded(tmp_path, "mnist", "odenet")
     assert kinds([ace, host]) == {"mnist": ["evolving", "none"]}  # ACE without attention is its host method
+    named = [recorded(tmp_path, "liver", method, data="sample") for method in ("ace", "no-attention")]
+    assert kinds(named) == {"liver": ["evolving", "none"]}
     fixed = recorded(tmp_path, "physionet", attention="fixed")
     none = recorded(tmp_path, "physionet", attention="none")
     evolving = recorded(tmp_path, "physionet")
