@@ -20,6 +20,7 @@ from .charts import ChartedRun, charted_runs
 from .services import services
 
 MAX_RUNS = 12
+MANY = 10  # epochs, of which the first is seldom the best
 
 Tab = tuple[str, Callable[[], None]]  # title, function that draws it
 
@@ -51,6 +52,9 @@ def show_numbers(entry: Entry) -> None:
     if entry.best_epoch:
         words.append(f"The test values are those of epoch {entry.best_epoch} of {entry.epochs}, the best on validation "
                      "data; the player names the epoch that it shows.")
+    if entry.best_epoch == 1 and entry.epochs >= MANY:
+        words.append("Validation was never better than after the first epoch: training on did not help, so read the "
+                     "attention of later epochs with care.")
     if any(words):
         st.caption(messages.escape(" ".join(filter(None, words))))
 

@@ -57,6 +57,13 @@ def test_an_experiment_leads_with_what_the_runs_show(name: str, question: str, l
     assert "95% interval" in answer
 
 
+def test_a_run_that_did_not_get_better_says_so(page: Page, services: Services) -> None:
+    note = "Validation was never better than after the first epoch"
+    runs = {e.best_epoch: e.id for e in services.catalogue.entries() if e.experiment == "stocks" and e.method == "ace"}
+    assert note in text(page("stocks", runs=runs[1]))
+    assert note not in text(page("oscillators"))
+
+
 def test_home_says_where_ace_is_ahead(page: Page) -> None:
     assert "Does attention help? **Here ACE is ahead of the method it extends in " in text(page("")).replace("\\", "")
 
