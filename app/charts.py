@@ -18,7 +18,7 @@ from acenode.results.time_axis import WORDS
 from acenode.runs.entry import Entry
 
 from . import labels, messages
-from .url_state import options
+from .url_state import current_values
 
 NEUTRAL = "#8a94a3"  # visible on light and dark: for what belongs to no run
 MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
@@ -92,14 +92,21 @@ def note_missing(runs: list[ChartedRun]) -> None:
 def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: str = "") -> str | None:
     """Ask for a patient, station or recording by its id; the URL keeps the choice.
 
+    An id that no run has, such as of the runs that the page showed before, is replaced by the first known one.
+
     Args:
         everything: an option that stands for all of them.
     """
     subjects = {run.subject for run in runs}
     subject = subjects.pop() if len(subjects) == 1 else ""
-    return st.selectbox((subject or "record").capitalize(), options(key, [everything, *known] if everything else known),
-                        key=key, bind="query-params", width=260,
-                        format_func=lambda id: id if id == everything else subject_name(subject, id))
+    names = {id: subject_name(subject, id) for id in known}
+    names = {everything: everything, **names} if everything else names
+    found = [subject_name(subject, value) for value in current_values(key)]  # the URL has names, the session ids
+    if missing := [name for name in found if name not in names.values()]:
+        st.session_state[key] = next(iter(names))
+        st.caption(f"None of these runs kept {messages.escape(missing[0][:100])}, so another one is shown.")
+    return st.selectbox((subject or "record").capitalize(), list(names), key=key, bind="query-params", width=260,
+                        format_func=lambda id: names.get(id, id))
 
 
 def mark_forecast(figure: go.Figure, times: set[float | None], in_legend: bool = False) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 
 import plotly.graph_objects as go
-import streamlit as st
 from plotly.subplots import make_subplots
 
 from acenode.data.variables import subject_name
@@ -26,9 +25,6 @@ def show(runs: list[ChartedRun], key: str) -> None:
     known = list(dict.fromkeys(b.id for run in runs for b in run.series.bands))
     chosen = pick_record(runs, "window", known, ALL)
     found = [(run, band) for run in runs for band in run.series.bands if chosen in (ALL, band.id)]
-    if not found:
-        st.caption("None of these runs kept this record. Choose another one.")
-        return
     without = [run for run in runs if run.id not in {r.id for r, _ in found}]
     draw(bands(found), key, "Upper band: true classes. Bands below: the predictions of each run. Unlabelled stretches "
          "are blank.", without)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 
 import plotly.graph_objects as go
-import streamlit as st
 from plotly.subplots import make_subplots
 
 from acenode.results.series_records import SeriesRecord, SeriesVariable, caption
@@ -25,9 +24,6 @@ def show(runs: list[ChartedRun], key: str) -> None:
     """Ask for a record and show it for all runs that kept it."""
     chosen = pick_record(runs, "record", list(dict.fromkeys(r.id for run in runs for r in run.series.records)))
     found = {run.id: record for run in runs for record in run.series.records if record.id == chosen}
-    if not found:
-        st.caption("None of these runs kept this record. Choose another one.")
-        return
     draw(small_multiples([(run, found[run.id]) for run in runs if run.id in found]), key,
          messages.escape(caption(list(found.values()))), [run for run in runs if run.id not in found])
 

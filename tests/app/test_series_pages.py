@@ -56,14 +56,34 @@ def test_image_runs_have_their_tabs(page: Page, run_folder: RunFolder) -> None:
     assert tabs(no_exception(page("mnist")), "watch") == IMAGES
 
 
-def test_records_can_be_chosen_and_unknown_ones_are_reported(page: Page, services: Services) -> None:
+def test_records_can_be_chosen_and_unknown_ones_are_replaced(page: Page, services: Services) -> None:
     made_up.write(services.store.root, "physionet-vitals", "ace", 0.002, made_up.vitals())
     app = no_exception(page("compare"))
     assert app.selectbox(key="record").value == "130000"
     app.selectbox(key="record").select("130001").run()
     no_exception(app)
-    app = no_exception(page("compare", record="unknown"))
-    assert "None of these runs kept this record" in page_text(app)
+    app = no_exception(page("compare", record="patient 130001"))  # as the URL has it
+    assert app.selectbox(key="record").value == "130001"
+    app = no_exception(page("compare", record="999"))
+    assert app.selectbox(key="record").value == "130000"
+    assert "None of these runs kept patient 999, so another one is shown." in page_text(app)
+    assert "Filled points were observed" in page_text(app)  # above the chart
+
+
+def test_a_record_of_the_runs_shown_before_is_replaced(page: Page, services: Services) -> None:
+    root = services.store.root
+    first = made_up.write(root, "ushcn", "ace", 0.4, made_up.climate(stations=2))
+    other = made_up.climate(stations=1)
+    other["records"][0]["id"] = "station007"
+    second = made_up.write(root, "ushcn", "ace", 0.4, other, seed=1)
+    app = no_exception(page("ushcn", runs=first.id))
+    open_tab(app, "Records", "watch")
+    app.selectbox(key="record").select("USC00010001").run()
+    next(m for m in app.multiselect if m.label == "Runs shown").set_value([second.id]).run()
+    no_exception(app)
+    assert app.selectbox(key="record").options == ["station007"]
+    assert app.selectbox(key="record").value == "station007"
+    assert "Filled points were observed" in page_text(app)
 
 
 def test_lower_is_better_in_the_table(page: Page, services: Services) -> None:
