@@ -37,7 +37,8 @@ def _line(name: str, picture: Picture) -> str:
                 "attention is a NODE here. Choose elementwise attention.")
     meeting = _meeting(h)
     if meeting is None:
-        return f"{ends} The points have not swapped."
+        together = " They end at the same place." if abs(h[-1, 1] - h[-1, 0]) < VISIBLE else ""
+        return f"{ends} The points have not swapped.{together}"
     if not picture.arrived.all():
         return f"{ends} The points have crossed, but are not at their rings yet."
     at, t = meeting
@@ -51,9 +52,9 @@ def _line(name: str, picture: Picture) -> str:
 
 
 def _meeting(h: np.ndarray) -> tuple[int, float] | None:
-    """Return the frame and time at which the order of two points changes for good, or None."""
+    """Return the frame and time at which the order of two points changes for good and visibly, or None."""
     gap = h[:, 1] - h[:, 0]
-    if gap[-1] >= 0:
+    if gap[-1] > -VISIBLE:
         return None
     at = int(np.flatnonzero(gap >= 0)[-1])
     return at, (at + float(gap[at] / (gap[at] - gap[at + 1]))) / (len(h) - 1)
@@ -85,4 +86,4 @@ def _attention(weights: np.ndarray) -> str:
 
 
 def _number(x: float) -> str:
-    return f"{float(x):.2f}".replace("-", "−")
+    return f"{float(x):z.2f}".replace("-", "−")

@@ -70,6 +70,16 @@ def test_points_that_have_crossed_but_not_arrived_are_described_so(trained: Side
     assert _line("augmented", short).endswith("The points have crossed, but are not at their rings yet.")
 
 
+@pytest.mark.parametrize("end", [[-1e-6, -2e-6], [2e-3, -2e-3]])
+def test_points_that_end_together_have_not_crossed(trained: SideBySide, end: list[float]) -> None:
+    picture = take_picture(trained.learners[2], trained.problem)
+    assert picture is not None
+    h = np.linspace([-1.0, 1.0], end, len(picture.h))[..., None]
+    short = dataclasses.replace(picture, h=h, arrived=np.array([False, False]))
+    assert _line("ace", short) == ("Blue ends at 0.00, orange at 0.00. The points have not swapped. They end at the same "
+                                   "place.")
+
+
 def test_rewinding_repeats_the_numbers() -> None:
     found = SideBySide(PlaygroundSettings(problem="circles", attention="pairwise"))
 
