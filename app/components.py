@@ -77,8 +77,9 @@ def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands:
     Args:
         bands: draw one line for each group, with a band over its seeds.
     """
-    return _mount("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "bands": bands,
-                                  "panels": None})
+    number = {"scale": metric.scale, "digits": metric.digits, "unit": metric.unit}
+    return _mount("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "number": number,
+                                  "bands": bands, "panels": None})
 
 
 def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0, scroll: str | None = None) -> Any:

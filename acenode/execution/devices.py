@@ -38,7 +38,7 @@ class DeviceState:
     name: str  # cpu, cuda:0, cuda:1, …
     title: str
     workers: int  # runs at a time
-    running: int
+    running: int  # workers in use
     memory_used: int | None  # bytes
     memory_total: int | None
     utilisation: float | None  # 0 to 1

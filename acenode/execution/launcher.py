@@ -234,10 +234,10 @@ class Launcher:
             return list(self.running)
 
     def device_states(self) -> list[DeviceState]:
-        """Return load, memory and number of runs of each device."""
+        """Return load, memory and the workers in use of each device; seeds that train as one use one worker."""
         with self.changed:
             limits = dict(self.limits)
-            running = [job.device for job in self.running.values()]
+            running = [device for device, _ in {(job.device, job.slot) for job in self.running.values()}]
         if self.cluster is not None:
             return [self.cluster.device_state(limits[self.cluster.name], len(running))]
         return [cpu_state(self.meter, workers, running.count(name)) if name == "cpu" else

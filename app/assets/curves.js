@@ -1,7 +1,7 @@
 // Live training curves of one or several runs: metrics are polled, stored in columns, downsampled and drawn.
 //
 //   mount(element, data, send) → { update(data), destroy() }
-//   data = { runs: [{ id, label, group, colour, live }], metric, title, bands, panels, settings, base: "lab/" }
+//   data = { runs: [{ id, label, group, colour, live }], metric, title, number, bands, panels, settings, base: "lab/" }
 //
 // Calls send("state", { id, state }) when a run changes its state. Without `panels`, results and diagnostics are tabs.
 import { Cards } from "./curves_cards.js";
@@ -18,7 +18,7 @@ import { make } from "./theme.js";
 const THEME_INTERVAL = 1000, RETRY = 2000;  // milliseconds: between checks of the page's colours, before loading Plotly again
 
 export function mount(element, data, send) {
-  const view = { runs: new Map(), series: [], hidden: new Set(), settings: initialSettings(data.settings), metric: "", title: "", theme: null };
+  const view = { runs: new Map(), series: [], hidden: new Set(), settings: initialSettings(data.settings), metric: "", title: "", number: null, theme: null };
   const settingsChanged = () => { saveSettings(view.settings); cards.scheduler.drawAll(); };
   const strips = new StatusStrips(), bar = controls(view.settings, settingsChanged), cards = new Cards(view, settingsChanged);
   const connectionLost = make("p", { className: "lost", role: "status", hidden: true }, "Connection lost. Trying again…");
@@ -56,6 +56,7 @@ export function mount(element, data, send) {
     }
     view.metric = given.metric;
     view.title = given.title ?? given.metric;
+    view.number = given.number;
     view.series = seriesOf(given, runs);
     drawLegend(legend, view.series, view.hidden, () => cards.scheduler.drawAll());
     panels = given.panels ?? null;

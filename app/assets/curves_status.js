@@ -18,10 +18,18 @@ function stage(run) {
   return phase === "testing" ? "testing" : `epoch ${Math.min((epoch ?? 0) + 1, epochs)} of ${epochs}`;
 }
 
-function values(run, { metric, title }) {
-  const latest = [["loss of the state (L_h)", "steps", "L_h"], ["of attention (L_a)", "steps", "L_a"], [`validation ${title}`, "epochs", `validation_${metric}`]];
-  return latest.map(([name, of, key]) => [name, run.latest(of, key)]).filter(([, value]) => value !== null)
-    .map(([name, value]) => `${name}\u00a0${number(value)}`).join("   ");
+// A value of the metric in its unit, as the pages write it; `format` is a MetricFormat.
+export function metricText(value, format) {
+  if (!Number.isFinite(value) || !format) return number(value);
+  const { scale, digits, unit } = format, scaled = scale * value;
+  return `${digits === null ? number(scaled) : scaled.toFixed(digits)}${unit}`;
+}
+
+function values(run, { metric, title, number: format }) {
+  const latest = [["loss of the state (L_h)", "steps", "L_h", number], ["of attention (L_a)", "steps", "L_a", number],
+    [`validation ${title}`, "epochs", `validation_${metric}`, (value) => metricText(value, format)]];
+  return latest.map(([name, of, key, written]) => [name, run.latest(of, key), written]).filter(([, value]) => value !== null)
+    .map(([name, value, written]) => `${name}\u00a0${written(value)}`).join("   ");
 }
 
 export class StatusStrips {

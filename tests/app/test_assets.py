@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from acenode_app import asset_files
 
-from acenode.results import player_assets
+from acenode.results import metric_format, player_assets
 
 
 @pytest.fixture
@@ -180,3 +180,12 @@ def test_the_player_says_how_attention_begins_and_ends(measure: dict[str, Any], 
         const run = {{ meta, timeText: (t) => `${{48 * t}} hours` }};
         console.log(JSON.stringify(MEASURE.over({{ run, block: {{ arrays }} }}, 1)));""")
     assert found == sentence
+
+
+def test_a_metric_is_written_as_on_the_pages(run: Any) -> None:
+    formats = [metric_format.of("accuracy"), metric_format.of("mse", "physionet-vitals"), metric_format.of("score")]
+    cases = [(0.2822, formats[0]), (0.0020254, formats[1]), (1.23456, formats[2])]
+    given = json.dumps([[value, {"scale": f.scale, "digits": f.digits, "unit": f.unit}] for value, f in cases])
+    found = run(f"""import {{ metricText }} from "./curves_status.js";
+        console.log(JSON.stringify({given}.map((one) => metricText(...one))));""")
+    assert found == [f.text(value) for value, f in cases] == ["28.22%", "2.025 ×10⁻³", "1.235"]

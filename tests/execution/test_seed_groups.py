@@ -69,6 +69,7 @@ def test_seeds_that_are_queued_together_start_together(launcher: Launcher, start
         other = launcher.start(configure("odenet", 3, learning_rate=0.01))
     assert started.wait_for(3) == [(0, 3), (1, 3), (2, 3)]
     assert launcher.queue() == [other.id]  # the device trains one computation at a time
+    assert launcher.device_states()[0].running == 1  # they share one worker
     started.release.set()
     assert started.wait_for(4)[3] == (3, 1)
 
