@@ -189,3 +189,28 @@ def test_a_metric_is_written_as_on_the_pages(run: Any) -> None:
     found = run(f"""import {{ metricText }} from "./curves_status.js";
         console.log(JSON.stringify({given}.map((one) => metricText(...one))));""")
     assert found == [f.text(value) for value, f in cases] == ["28.22%", "2.025 ×10⁻³", "1.235"]
+
+
+CANVAS = """const written = [], none = () => {};
+    const g = { save: none, restore: none, translate: none, rotate: none, beginPath: none, moveTo: none, lineTo: none,
+      stroke: none, fillText: (words) => written.push(words) };
+"""
+
+
+def test_all_names_of_a_small_map_are_written(run: Any) -> None:
+    found = run(CANVAS + """import { nameTicks, shortened, turned } from "./player_names.js";
+        const box = { x: 80, y: 8, w: 150, h: 150 }, theme = { ink: "#000" };
+        const four = ["ozone", "sun", "wind", "temperature"], twelve = Array.from({ length: 12 }, (_, n) => `oscillator ${n + 1}`);
+        const column = box.w / four.length;
+        console.log(JSON.stringify([nameTicks(g, box, four, true, turned(four, column), theme), nameTicks(g, box, four, false, false, theme),
+          nameTicks(g, box, twelve, true, true, theme).length, turned(four, column), turned(["x1", "x2"], column),
+          shortened("mean temperature of the soil", 60, 12), written.length]));""")
+    four = ["ozone", "sun", "wind", "temperature"]
+    assert found == [four, four, 12, True, False, "mean…oil", 20]
+
+
+def test_names_that_cannot_all_be_read_are_left_out_evenly(run: Any) -> None:
+    found = run(CANVAS + """import { nameTicks } from "./player_names.js";
+        const names = Array.from({ length: 40 }, (_, n) => `v${n}`);
+        console.log(JSON.stringify(nameTicks(g, { x: 0, y: 0, w: 160, h: 160 }, names, false, false, { ink: "#000" })));""")
+    assert found == [f"v{n}" for n in range(0, 40, 3)]

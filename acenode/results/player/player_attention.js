@@ -2,6 +2,7 @@
 // variables, the influence that they have on each other is a second map.
 import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
 import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
+import { nameRoom, nameTicks, turned } from "./player_names.js";
 import { drawNow, overTime, overTimeCell } from "./player_over_time.js";
 import { weightTable } from "./player_scales.js";
 import { tiling } from "./player_tiles.js";
@@ -19,6 +20,13 @@ const NOT_KEPT = "No influence in these snapshots";
 const mapName = ({ attention, influence, named }, state) => attention === null || (named && state.map === "influence") ? "influence" : "attention";
 export const shownMap = (view, state) => view.run.meta[mapName(view.run.meta, state)];
 export const shownLevels = (view, state) => view.block.arrays[mapName(view.run.meta, state)];
+
+// The pixels for labels left of a matrix and below it, and whether the names below it are turned.
+function labelRoom({ names }, w, h) {
+  if (!names) return { left: 44, below: 46, turn: false };
+  const left = 30 + nameRoom(names), turn = turned(names, Math.min(w - left - BAR - 4, h - 46) / names.length);
+  return { left, below: turn ? 38 + nameRoom(names) : 46, turn };
+}
 
 export const ATTENTION = {
   name: "attention",
@@ -59,7 +67,7 @@ export const ATTENTION = {
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
     if (about.kind === "influence") for (const i of span(rows)) cells[i * columns + i] = 0;  // transparent: its own influence is not shown
     const picture = put(), pairwise = about.kind === "pairwise" || about.kind === "influence", over = !pairwise && run.pixels !== null;
-    const left = about.names ? 84 : 44, room = pairwise ? { x: left, y: 8, w: w - left - BAR - 4, h: h - 46 } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
+    const { left, below, turn } = labelRoom(about, w, h), room = pairwise ? { x: left, y: 8, w: w - left - BAR - 4, h: h - below } : { x: 8, y: 8, w: w - 12 - BAR, h: h - 16 };
     const tiles = tiling(over ? 2 : 1, columns / rows, room.w, room.h, 14, over ? 20 : 0);
     g.imageSmoothingEnabled = false;
     for (const i of span(over ? 2 : 1)) {
@@ -77,9 +85,11 @@ export const ATTENTION = {
       if (over) text(g, i === 0 ? "Overlaid on input" : "Attention only", box.x + box.w / 2, box.y + box.h + 5,
         { align: "center", base: "top", colour: theme.ink, faint: true });
       if (pairwise) {
-        countTicks(g, box, columns, true, theme, about.full[1], about.names);
-        countTicks(g, box, rows, false, theme, about.full[0], about.names);
-        text(g, about.names ? "From" : `${about.columns} (from)`, box.x + box.w / 2, box.y + box.h + 22, { align: "center", base: "top", colour: theme.ink });
+        for (const [across, count] of [[true, columns], [false, rows]]) {
+          if (about.names) nameTicks(g, box, about.names, across, turn, theme);
+          else countTicks(g, box, count, across, theme, about.full[across ? 1 : 0]);
+        }
+        text(g, about.names ? "From" : `${about.columns} (from)`, box.x + box.w / 2, box.y + box.h + below - 24, { align: "center", base: "top", colour: theme.ink });
         text(g, about.names ? "Into" : `${about.rows} (into)`, box.x - left + 8, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
       }
       view.maps.push(box);

@@ -2,7 +2,7 @@
 import { scratch } from "./colours.js";
 import { clamp } from "./theme.js";
 
-const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
+const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 const RUG = 6;  // height in pixels of the ticks that mark jumps
 export const BAR = 70;  // width in pixels of a colour bar on the right
 
@@ -25,8 +25,6 @@ export const percent = (share, digits = 0) => Number.isFinite(share) ? `${(100 *
 // A weight, or another value, and its difference from t = 0.
 export const weightLines = (now, initial, name = "weight") => [`${name} ${now.toFixed(4)}`, `since the start (t = 0): ${now > initial ? "+" : ""}${number(now - initial)}`];
 
-const brief = (name) => name.length > 8 ? `${name.slice(0, 7)}…` : name;
-
 // The number of a row or column, from one; a range if the map was averaged to a smaller size.
 export function cellName(i, shown, full) {
   if (shown === full) return String(i + 1);
@@ -44,9 +42,9 @@ export function ticks(low, high, count) {
   return found;
 }
 
-export function text(g, words, x, y, { align = "left", base = "middle", colour, faint = false, turn = false } = {}) {
+export function text(g, words, x, y, { align = "left", base = "middle", colour, faint = false, turn = false, size = 12 } = {}) {
   g.save();
-  g.font = FONT;
+  g.font = `${size}px ${FONT}`;
   g.fillStyle = colour;
   g.globalAlpha = faint ? 0.72 : 1;
   g.textAlign = align;
@@ -109,11 +107,11 @@ export function colourBar(g, w, h, table, low, high, theme) {
   }
 }
 
-// Number the rows or columns of a map, as densely as there is room, or write their names.
-export function countTicks(g, box, count, across, theme, full = count, names = null) {
-  const room = (across ? box.w : box.h) / count, every = Math.ceil(count / Math.max(1, Math.floor(count * room / (across ? names ? 52 : 30 : 18))));
+// Number the rows or columns of a map, as densely as there is room.
+export function countTicks(g, box, count, across, theme, full = count) {
+  const room = (across ? box.w : box.h) / count, every = Math.ceil(count / Math.max(1, Math.floor(count * room / (across ? 30 : 18))));
   for (let i = 0; i < count; i += every) {
-    const at = (i + 0.5) * room, name = names ? brief(names[i]) : String(Math.floor(i * full / count) + 1), style = { colour: theme.ink, faint: true };
+    const at = (i + 0.5) * room, name = String(Math.floor(i * full / count) + 1), style = { colour: theme.ink, faint: true };
     if (across) text(g, name, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
     else text(g, name, box.x - 6, box.y + at, { ...style, align: "right" });
   }
