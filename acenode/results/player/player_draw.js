@@ -4,7 +4,7 @@ import { clamp } from "./theme.js";
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 const RUG = 6;  // height in pixels of the ticks that mark jumps
-export const BAR = 70;  // width in pixels of a colour bar on the right
+export const BAR = 76;  // width in pixels of a colour bar on the right
 
 export const span = (n) => [...Array(n).keys()];
 
@@ -33,8 +33,14 @@ export function cellName(i, shown, full) {
 
 export const onlySome = (shown, total) => shown < total ? ` (first ${shown} of ${total})` : "";
 
-// About `count` round numbers between two ends.
+// About `count` round numbers between two ends, at least two.
 export function ticks(low, high, count) {
+  const tries = [1, 1.5, 2.25, 4].map((more) => more * Math.max(count, 1));
+  const enough = tries.find((many) => roundNumbers(low, high, many).length > 1);
+  return roundNumbers(low, high, enough ?? count);
+}
+
+function roundNumbers(low, high, count) {
   const rough = (high - low) / Math.max(count, 1) || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((m) => m * power >= rough) ?? 10);
   const found = [];
@@ -93,7 +99,7 @@ export function rug(g, box, X, jumps, theme) {
 }
 
 export function colourBar(g, w, h, table, low, high, theme) {
-  const bar = { x: w - BAR + 12, y: 10, w: 12, h: h - 20 }, { cells, put } = scratch(1, 256);
+  const bar = { x: w - BAR + 8, y: 10, w: 12, h: h - 20 }, { cells, put } = scratch(1, 256);
   for (let i = 0; i < 256; i++) cells[255 - i] = table[Math.round(i / 255 * (table.length - 1))];
   g.imageSmoothingEnabled = false;
   g.drawImage(put(), bar.x, bar.y, bar.w, bar.h);
@@ -103,7 +109,7 @@ export function colourBar(g, w, h, table, low, high, theme) {
   const label = (v) => Math.max(Math.abs(low), Math.abs(high)) >= 1e4 || high - low < 1e-3 ? v.toExponential(0) : v.toFixed(digits);
   for (const part of [0, 0.25, 0.5, 0.75, 1]) {
     const y = clamp(bar.y + bar.h * (1 - part), bar.y + 5, bar.y + bar.h - 5);
-    text(g, label(low + part * (high - low)).replace("-", "−"), bar.x + bar.w + 5, y, { colour: theme.ink, faint: true });
+    text(g, label(low + part * (high - low)).replaceAll("-", "−"), bar.x + bar.w + 4, y, { colour: theme.ink, faint: true });
   }
 }
 
