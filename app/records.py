@@ -32,13 +32,14 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
     """Draw one chart for each variable, with the predictions of all runs and each set of points once."""
     titles = {v.name: v.title for _, record in found for v in record.variables}
     names = list(titles)
+    units = {name: _units(found, name) for name in names}
     dense = any(record.jumps or any(len(v.grid) > DENSE for v in record.variables) for _, record in found)
     columns = 1 if dense else min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
     height = HEADER + 40 + (180 if dense else 230) * rows
-    figure = make_subplots(rows, columns, subplot_titles=[_title(titles[n], dense) for n in names], shared_xaxes="all",
-                           horizontal_spacing=0.13, vertical_spacing=(36 if dense else 74) / height)
-    for i, title in enumerate(figure.layout.annotations):  # at the left edge, beside the label of the forecast
+    figure = make_subplots(rows, columns, subplot_titles=[_title(titles[n], units[n], dense) for n in names],
+                           shared_xaxes="all", horizontal_spacing=0.13, vertical_spacing=(36 if dense else 74) / height)
+    for i, title in enumerate(figure.layout.annotations):  # at the left edge
         left_edge = figure.get_subplot(i // columns + 1, i % columns + 1).xaxis.domain[0]
         title.update(x=left_edge, xanchor="left", align="left", font={"size": 13})
     in_legend: set[str] = set()
@@ -56,7 +57,7 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
                     _draw_points(figure, kind, points, kind not in in_legend, cell)
                     in_legend.add(kind)
     _draw_jumps(figure, sorted({t for _, record in found for t in record.jumps}), len(names), columns)
-    mark_forecast(figure, {record.cut for _, record in found}, in_legend=not dense)
+    mark_forecast(figure, {record.cut for _, record in found}, in_legend=True)
     _explain_band(figure, found)
     figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": HEADER, "b": 10},
                          legend=legend_above(45, height))
@@ -65,19 +66,29 @@ def small_multiples(found: list[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
         figure.update_xaxes(range=_time_range(found))
     figure.update_xaxes(title=time_axis({record.unit for _, record in found if record.unit}), row=rows)
     figure.update_yaxes(zeroline=False, nticks=5)
-    for place, name in enumerate(names):
-        units = {v.unit for _, record in found for v in record.variables if v.name == name and v.unit}
-        figure.update_yaxes(title={"text": escape(" or ".join(sorted(units))) or "Value", "font": {"size": 11}},
-                            row=place // columns + 1, col=place % columns + 1)
+    if dense:
+        for row, name in enumerate(names, 1):
+            figure.update_yaxes(title={"text": escape(units[name]) or "Value", "font": {"size": 11}}, row=row)
     return figure
 
 
-def _title(title: str, dense: bool) -> str:
-    """Return the title of a variable's chart; the meaning is on a line of its own where charts stand side by side."""
-    name, _, meaning = title.partition(" · ")
-    if dense or not meaning:
+def _units(found: list[tuple[ChartedRun, SeriesRecord]], name: str) -> str:
+    """Return the unit of a variable, or the units if runs differ; empty if none is known."""
+    return " or ".join(sorted({v.unit for _, record in found for v in record.variables if v.name == name and v.unit}))
+
+
+def _title(title: str, unit: str, dense: bool) -> str:
+    """Return the title of a variable's chart.
+
+    Where charts stand side by side, it has the unit, since on a narrow page the title of a vertical axis would be drawn
+    over the next chart, and the meaning is on a line of its own.
+    """
+    if dense:
         return escape(title)
-    return f'<b>{escape(name)}</b><br><span style="font-size:11px">{escape(meaning)}</span>'
+    name, _, meaning = title.partition(" · ")
+    small = '<span style="font-size:11px">{}</span>'
+    first = f"<b>{escape(name)}</b>" + f" {small.format(escape(f'({unit})'))}" * bool(unit)
+    return first + f"<br>{small.format(escape(meaning))}" * bool(meaning)
 
 
 def _explain_band(figure: go.Figure, found: list[tuple[ChartedRun, SeriesRecord]]) -> None:
