@@ -8,7 +8,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.export.comparison_tables import FORMATS
 from acenode.results import statistics
-from acenode.results.compared_groups import EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
+from acenode.results.compared_groups import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
 from acenode.results.run_groups import differing
 from acenode.runs.entry import Entry
 
@@ -160,7 +160,10 @@ def _show_answer(found: ComparedGroups) -> None:
 def _show_table(found: ComparedGroups) -> None:
     """Show the means of all groups and their differences to the baseline, and offer the table as a file."""
     table = comparison_table(found)
-    st.dataframe(pd.DataFrame(table.rows, columns=table.heads), hide_index=True, column_config={
+    frame = pd.DataFrame(table.rows, columns=table.heads)
+    differences = pd.Series([DIFFERENCE, *frame.get(DIFFERENCE, [])])
+    st.dataframe(frame, hide_index=True, column_config={
+        DIFFERENCE: st.column_config.TextColumn(width=run_tables.fitted_width(differences)),
         "Runs": st.column_config.TextColumn(help="Number of runs with a result"),
         EFFECT: st.column_config.TextColumn(help="Compared with the baseline, if the 95% interval of the difference "
                                                  "excludes zero in at least three seeds"),

@@ -117,10 +117,11 @@ def _titles(entries: list[Entry], key: Callable[[Entry], Any], title: Callable[[
 
 def column_config(table: pd.DataFrame) -> dict[str, Any]:
     """Return the formats and widths of a table's columns. A browser would fit widths to the first few rows only."""
-    fitted = {name: st.column_config.TextColumn(width=_width(table[name])) for name in FITTED if name in table}
+    fitted = {name: st.column_config.TextColumn(width=fitted_width(table[name])) for name in FITTED if name in table}
     return {name: config for name, config in COLUMN_CONFIG.items() if name in table} | fitted
 
 
-def _width(texts: pd.Series) -> int:
+def fitted_width(texts: pd.Series) -> int:
+    """Return the width in pixels of a column that shows its texts whole."""
     longest = max((len(text) for text in texts.unique()), default=0)
     return min(PADDING + CHARACTER * max(longest, 8), WIDEST)

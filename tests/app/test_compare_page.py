@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import synthetic_results as made_up
 from acenode_app import compare, first_comparison, labels
 from acenode_app.services import Services
 from catalogue_entries import entry
@@ -18,6 +20,7 @@ from test_pages import no_exception, page_text
 
 from acenode import experiments
 from acenode.files import write_json
+from acenode.results.compared_groups import DIFFERENCE
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs
@@ -185,6 +188,16 @@ def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder, se
     assert "runs of yours that can be compared" in page_text(app)
     groups = [group.removesuffix(" (baseline)") for group in app.dataframe[1].value["Group"]]
     assert list(app.dataframe[2].value.columns) == ["Setting", *groups]
+
+
+def test_the_column_of_differences_is_as_wide_as_its_texts(page: Page, services: Services) -> None:
+    for n in range(3):
+        made_up.write(services.store.root, "oscillators", "ace", 0.0237 + 1e-4 * n, {}, seed=n)
+        made_up.write(services.store.root, "oscillators", "none", 0.311 + 2e-4 * n ** 2, {}, seed=n)
+    table = no_exception(page("compare")).dataframe[1]
+    longest = max(map(len, table.value[DIFFERENCE]))
+    assert longest > len(DIFFERENCE)
+    assert json.loads(table.proto.columns)[DIFFERENCE]["width"] >= 7 * longest
 
 
 def test_linked_runs_stand_at_the_top_of_the_table(page: Page, run_folder: RunFolder) -> None:
