@@ -200,9 +200,10 @@ CANVAS = """const written = [], none = () => {};
 def test_all_names_of_a_small_map_are_written(run: Any) -> None:
     found = run(CANVAS + """import { nameTicks, shortened, turned } from "./player_names.js";
         const box = { x: 80, y: 8, w: 150, h: 150 }, theme = { ink: "#000" };
-        const four = ["ozone", "sun", "wind", "temperature"], twelve = Array.from({ length: 12 }, (_, n) => `oscillator ${n + 1}`);
-        const column = box.w / four.length;
-        console.log(JSON.stringify([nameTicks(g, box, four, true, turned(four, column), theme), nameTicks(g, box, four, false, false, theme),
+        const four = ["ozone", "sun", "wind", "temperature"], column = box.w / four.length;
+        const twelve = Array.from({ length: 12 }, (_, n) => `oscillator ${n + 1}`);
+        console.log(JSON.stringify([nameTicks(g, box, four, true, turned(four, column), theme),
+          nameTicks(g, box, four, false, false, theme),
           nameTicks(g, box, twelve, true, true, theme).length, turned(four, column), turned(["x1", "x2"], column),
           shortened("mean temperature of the soil", 60, 12), written.length]));""")
     four = ["ozone", "sun", "wind", "temperature"]
@@ -211,8 +212,8 @@ def test_all_names_of_a_small_map_are_written(run: Any) -> None:
 
 def test_names_that_cannot_all_be_read_are_left_out_evenly(run: Any) -> None:
     found = run(CANVAS + """import { nameTicks } from "./player_names.js";
-        const names = Array.from({ length: 40 }, (_, n) => `v${n}`);
-        console.log(JSON.stringify(nameTicks(g, { x: 0, y: 0, w: 160, h: 160 }, names, false, false, { ink: "#000" })));""")
+        const names = Array.from({ length: 40 }, (_, n) => `v${n}`), box = { x: 0, y: 0, w: 160, h: 160 };
+        console.log(JSON.stringify(nameTicks(g, box, names, false, false, { ink: "#000" })));""")
     assert found == [f"v{n}" for n in range(0, 40, 3)]
 
 
@@ -221,3 +222,12 @@ def test_an_axis_has_at_least_two_ticks(run: Any) -> None:
         const cases = [[0.1, 3.9, 3], [-0.7, 0.9, 1], [0.4, 0.43, 0], [0, 1, 3], [2, 2, 3]];
         console.log(JSON.stringify(cases.map((one) => ticks(...one).length)));""")
     assert found == [3, 3, 2, 3, 1]
+
+
+def test_the_legend_of_losses_wraps_on_a_narrow_page(run: Any) -> None:
+    found = run("""import { legendPlaces, powerOfTen } from "./playground_loss.js";
+        const titles = ["NODE", "Augmented NODE", "ACE-NODE"];
+        const rows = (w) => legendPlaces(titles, w).map(({ row }) => row);
+        console.log(JSON.stringify([rows(900), rows(270), rows(40), legendPlaces(titles, 270)[2].x,
+          [1, 0, -3, -5, 6].map(powerOfTen)]));""")
+    assert found == [[0, 0, 0], [0, 0, 1], [0, 1, 2], 0, ["10", "1", "0.001", "1e−5", "1e6"]]

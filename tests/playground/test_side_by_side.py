@@ -76,8 +76,8 @@ def test_points_that_end_together_have_not_crossed(trained: SideBySide, end: lis
     assert picture is not None
     h = np.linspace([-1.0, 1.0], end, len(picture.h))[..., None]
     short = dataclasses.replace(picture, h=h, arrived=np.array([False, False]))
-    assert _line("ace", short) == ("Blue ends at 0.00, orange at 0.00. The points have not swapped. They end at the same "
-                                   "place.")
+    assert _line("ace", short) == (
+        "Blue ends at 0.00, orange at 0.00. The points have not swapped. They end at the same place.")
 
 
 def test_rewinding_repeats_the_numbers() -> None:
