@@ -12,7 +12,7 @@ USHCN = experiment(ForecastSet(
     name="ushcn", title="USHCN climate",
     summary="USHCN daily: forecast five sporadic weather variables, pairwise attention on a state that jumps at "
             "observations",
-    about_sample="500 simulated stations whose couplings are known, or two stochastic processes (setting `sample`)",
+    about_sample="500 simulated stations whose couplings are known, or two stochastic processes (the setting Sample)",
     sample_title="simulated series",
     source="ushcn",
     full=SporadicSet(ushcn.load, 5, ushcn.CUT, {"step_size": 0.1, "targets": 3}, note=DAYS),

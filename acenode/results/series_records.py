@@ -56,6 +56,7 @@ class SeriesRecord:
     band: str = ""  # what the band shows; if empty, the spread over samples
     unit_note: str = ""  # the length of a unit of time, if the times are not in days
     value_unit: str = ""  # of all variables, if the result has one for the whole record
+    total: int = 0  # variables that the result has; `variables` are the first of them
 
 
 def days_of(note: str) -> float | None:
@@ -66,7 +67,8 @@ def days_of(note: str) -> float | None:
 
 def read(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
     """Read a record; `cut` is used if the record has no cut of its own."""
-    found_variables = [v for v in map(_variable, items(value.get("variables"))) if v][:VARIABLES]
+    all_variables = [v for v in map(_variable, items(value.get("variables"))) if v]
+    found_variables = all_variables[:VARIABLES]
     if not found_variables:
         return None
     jumps = sorted(t for t in optional_numbers(value.get("jumps")) or [] if t is not None)[:POINTS]
@@ -74,7 +76,7 @@ def read(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
     whole = text(value.get("value_unit")).removeprefix("in ")
     found = SeriesRecord(text(value.get("id")), text(value.get("unit"), 12), own_cut,
                          [replace(v, unit=whole) if whole else v for v in found_variables], jumps,
-                         text(value.get("band")), text(value.get("unit_note")), whole)
+                         text(value.get("band")), text(value.get("unit_note")), whole, len(all_variables))
     days = days_of(found.unit_note)
     return _in_days(found, days) if days else found
 
@@ -148,6 +150,8 @@ def caption(records: Sequence[SeriesRecord]) -> str:
         lines = "Lines: the model's predictions"
     cut = "; the forecast begins at the dotted line." if any(r.cut is not None for r in records) else "."
     parts = ["Filled points were observed, open points were held out.", lines + cut]
+    if fewer := max((r for r in records if r.total > len(r.variables)), key=lambda r: r.total, default=None):
+        parts.append(f"{len(fewer.variables)} of {fewer.total} variables are drawn.")
     if any(r.jumps for r in records):
         parts.append("Ticks along the bottom: times of observations, at which the state jumped.")
     parts += ["Values are standardised: in standard deviations from the mean."] * (variables.STANDARDISED in units)

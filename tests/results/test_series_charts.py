@@ -141,7 +141,14 @@ def test_the_caption_explains_what_is_drawn() -> None:
     caption = series_records.caption(series_charts.read(synthetic.vitals(cut=None)).records)
     assert "latent samples" in caption
     assert "Values are scaled as for the model" in caption
-    assert not any(words in caption for words in ("jumped", "Time", "dotted"))
+    assert not any(words in caption for words in ("jumped", "Time", "dotted", "variables"))
+
+
+def test_the_caption_says_if_variables_are_left_out() -> None:
+    found = synthetic.vitals(records=1)
+    (record,) = found["records"]
+    record["variables"] += [{**record["variables"][0], "name": name} for name in ("Na", "K")]
+    assert "6 of 8 variables are drawn." in series_records.caption(series_charts.read(found).records)
 
 
 def test_values_are_in_the_unit_of_the_variable_if_the_result_says_how_they_were_normalised() -> None:
