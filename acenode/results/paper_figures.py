@@ -85,7 +85,9 @@ class AttentionFrames:
     def time_text(self, place: int) -> str:
         """Write one of the times with its unit: `28.8 hours`, or `t = 0.6` if it has none."""
         t = self.t[place]
-        return f"t = {t:.3g}" if self.time is None else f"{t * self.time.scale:.3g} {self.time.unit}"
+        if self.time is None:
+            return f"t = {t:.3g}"
+        return f"{float(f'{t * self.time.scale:.3g}'):,g} {self.time.unit}"
 
 
 def over_time_cells(experiment: str, task: str | None = None, ablations: bool = False) -> list[PaperCell]:
@@ -208,7 +210,7 @@ def attention_frames(run: Run, probe: int = 0, frames: int = FRAMES) -> Attentio
     probe = min(max(probe, 0), count - 1)
     places = np.unique(np.rint(np.linspace(0, len(a) - 1, frames)).astype(int))
     own = a[:, probe:probe + 1]
-    maps = attention_maps.weights(own[places], kind)[:, 0]
+    maps = attention_maps.weights(own[places], kind, widest=max(a.shape[-2:]))[:, 0]  # whole: the axes count its rows
     config = _config(run)
     names = player_description.names(config, found.arrays, count) \
         or _probe_names(player_description.classes(config) or [], snapshots.labels(found.arrays, count), count)

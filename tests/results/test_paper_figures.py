@@ -109,6 +109,17 @@ def test_attention_frames_are_softmax_at_several_times(tmp_path: Path) -> None:
     assert found.measure_text(0) == f"{found.measured[0]:.1f} of 3 mixed"
     assert found.time_text(4) == "t = 1"  # this run does not say what its time means
     assert dataclasses.replace(found, time=TimeAxis(7.45, "days")).time_text(4) == "7.45 days"
+    assert dataclasses.replace(found, time=TimeAxis(1117.5, "days")).time_text(4) == "1,120 days"
+
+
+def test_attention_of_many_coordinates_is_shown_whole(tmp_path: Path) -> None:
+    entry = run(tmp_path, "ace", "ushcn", {})
+    (entry.path / "snapshots").mkdir()
+    np.savez(entry.path / "snapshots" / "epoch-00001.npz", t=np.linspace(0, 1, 3), h=np.zeros((3, 1, 50)),
+             a=np.zeros((3, 1, 50, 50)))
+    found = paper_figures.attention_frames(entry.run)
+    assert found is not None
+    assert found.maps.shape == (3, found.size, found.size) == (3, 50, 50)
 
 
 def test_runs_without_attention_have_no_frames(tmp_path: Path) -> None:
