@@ -142,3 +142,15 @@ def test_steps_fit_the_window(width: int, chrome: Any, served: Served) -> None:
         tab.page.locator(".ace-tour canvas").scroll_into_view_if_needed()
         tab.page.screenshot(path=FOLDER / f"tour-{number}-{width}-{SCHEMES[width]}.png")
     tab.close()
+
+
+@pytest.mark.parametrize("width", [900, 390])
+def test_narrow_pages_have_the_picture_above_the_button_that_leaves_it(width: int, chrome: Any, served: Served) -> None:
+    tab = Tab(chrome, served)
+    tab.page.set_viewport_size({"width": width, "height": 1000})
+    tab.open("tour")
+    picture(tab, "flow")
+    bottom, top = tab.evaluate("[document.querySelector('.ace-tour canvas').getBoundingClientRect().bottom,"
+                               " document.querySelector('.st-key-tour-turn').getBoundingClientRect().top]")
+    assert bottom < top
+    tab.close()
