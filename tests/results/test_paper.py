@@ -112,7 +112,7 @@ def fake(name: str, metric: Metric) -> Experiment:
         raise NotImplementedError
 
     return Experiment(name, name.title(), "a fake", "made up", metric, methods, lambda m, data, given: usual, make,
-                      lambda made: 1)
+                      lambda made: 1, source="made-up")
 
 
 def finished(store: RunStore, experiment: Experiment, method: str, value: float, *, partial: bool = False,
