@@ -31,7 +31,7 @@ def files() -> dict[Path, int]:
 
 
 def test_every_recorded_run_is_finished_and_has_a_result() -> None:
-    entries = Catalogue(RunStore(folder())).entries()
+    entries = Catalogue(RunStore(folder(), folder())).entries()
     assert len(entries) >= 39
     assert {e.state for e in entries} == {"finished"}
     for run in RunStore(folder()):
