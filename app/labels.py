@@ -74,9 +74,14 @@ def group(entry: Entry) -> str:
 
 
 def changes(entry: Entry) -> str:
-    """Return the changed settings in words. The trial of a search, which is not tested, names the search too."""
+    """Return the changed settings in words. The trial of a search, which is not tested, names the search too.
+
+    A run on one of several folds names it, also the first, so that the folds stand below each other in a table.
+    """
     trial = f"trial of {entry.search}" if entry.search else ""
-    return ", ".join(filter(None, (settings_words(settings(entry)), trial)))
+    fold = entry.config.get("fold") if entry.data == "full" else None
+    shown = settings(entry) if fold is None else {"fold": fold, **settings(entry)}
+    return ", ".join(filter(None, (settings_words(shown), trial)))
 
 
 def label(entry: Entry) -> str:

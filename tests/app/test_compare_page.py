@@ -212,3 +212,9 @@ def test_linked_runs_stand_at_the_top_of_the_table(page: Page, run_folder: RunFo
 def test_commits_are_shortened() -> None:
     shown = labels.provenance(replace(entry(), device="CPU", code=f"0.1.0 {'0ae329b8' + 32 * 'e'}"))
     assert shown == "CPU, code 0.1.0 0ae329b8"
+
+
+def test_every_fold_is_named_in_tables() -> None:
+    assert labels.changes(entry("ace", experiment="ushcn", data="full")) == "fold: 0"
+    assert labels.changes(entry("ace", experiment="ushcn", data="full", fold=2, epochs=3)) == "fold: 2, epochs: 3"
+    assert labels.changes(entry("ace", experiment="ushcn")) == ""  # the sample has no folds
