@@ -19,14 +19,15 @@ from acenode.runs.entry import Entry
 from . import full_data, labels, messages, navigation
 from .services import services
 
+TITLE = "Train more runs"
 CELL, TABLE, ALL = "This cell", "This table", "All tables"
 COMPLETE = {CELL: "this cell", TABLE: "every cell of this table", ALL: "every cell"}
 
 
 def show(cell: PaperCell, table: PaperTable, entries: list[Entry]) -> None:
     """Offer to train the runs that are still planned for a cell, its table or all tables."""
-    st.markdown("**Train more runs**")
-    scope = st.segmented_control("Train more runs for", [CELL, TABLE, ALL], default=CELL, required=True,
+    st.markdown(f"**{TITLE}**")
+    scope = st.segmented_control(f"{TITLE} for", [CELL, TABLE, ALL], default=CELL, required=True,
                                  key="paper/scope", label_visibility="collapsed")
     cells = {CELL: [cell], TABLE: list(table.cells), ALL: list(CELLS.values())}[scope or CELL]
     _offer(needed(cells, entries), entries, "paper", scope or CELL)
@@ -34,7 +35,7 @@ def show(cell: PaperCell, table: PaperTable, entries: list[Entry]) -> None:
 
 def show_all(entries: list[Entry]) -> None:
     """Offer to train the runs that are still planned for a table or all tables, in an expander."""
-    box = st.expander("Train more seeds and folds", icon=":material/playlist_add:", key="paper/all", on_change="rerun")
+    box = st.expander(TITLE, icon=":material/playlist_add:", key="paper/all", on_change="rerun")
     if not box.open:
         return
     with box:

@@ -51,7 +51,7 @@ class RecordedStep:
     def __init__(self, field: nn.Module, like: State, solver: Solver, recorder: Recorder,
                  operations: StepOperations) -> None:
         self.field, self.solver, self.parameters = field, solver, parameters_of(field)
-        self.averages = list(field.buffers())  # every evaluation of the forward pass updates them
+        self.buffers = list(field.buffers())  # such as running averages, which every forward evaluation updates
         self.tableau, device = TABLEAUS[solver.method], like[0].device
         self.t, self.dt, one = (torch.full((), x, dtype=torch.float64, device=device) for x in (0.0, 0.0, 1.0))
         self.c = torch.tensor((0.0, *self.tableau.c), dtype=torch.float64, device=device)
@@ -65,7 +65,7 @@ class RecordedStep:
         self.end = like[0].new_zeros(size * 2 + 1)  # y1, the last slope and the error's ratio: kept for the next step
         self.inner = like[0].new_zeros(size * (len(self.output_grads) - 2))  # the slopes between the first and the last
         self.flat_grads = like[0].new_zeros(size * 2)  # `input_grads` in one vector
-        with RECORDING, recorder.on_stream(), self._averages_restored():
+        with RECORDING, recorder.on_stream(), self._buffers_restored():
             self._try_out()
             with collector_paused(), recorder.all_or_none():
                 self.replays = recorder.record(self._attempt), recorder.record(self._differentiate)
@@ -130,11 +130,11 @@ class RecordedStep:
 
     def _try_out(self) -> None:
         """Do the work once, which compiles kernels and loads libraries, and a step twice, to see if it is the same."""
-        device, before = self.y[0].device, [b.clone() for b in self.averages]
+        device, before = self.y[0].device, [b.clone() for b in self.buffers]
         random = random_state(device)
         self._attempt()
         first = torch.cat((self.end, self.inner))
-        for b, value in zip(self.averages, before, strict=True):
+        for b, value in zip(self.buffers, before, strict=True):
             if not torch.equal(b, value) and b.dtype != torch.bool:
                 b.data.copy_(b.roll(1) + 1)  # a slope that depends on what evaluations change becomes another one
         self._attempt()
@@ -147,7 +147,7 @@ class RecordedStep:
     def _attempt(self) -> None:
         ops, solver, error = self.stages.operations, self.solver, self.tableau.error
         assert error is not None
-        graphs = self._stages(keep_graphs=bool(self.averages))  # averages change only where gradients are recorded
+        graphs = self._stages(keep_graphs=bool(self.buffers))  # averages change only where gradients are recorded
         ks, y1 = [self.k1, *map(detached, graphs.slopes)], graphs.end
         squares = ops.scaled_squares(self.dt, error, ks, self.y, y1, solver.rtol, solver.atol)
         rms = [squares[i].sum().sqrt() / math.sqrt(b.numel()) for i, b in enumerate(y1)]
@@ -155,7 +155,7 @@ class RecordedStep:
         torch.cat(_flat(*ks[1:-1]), out=self.inner)
 
     def _differentiate(self) -> None:
-        with self._averages_restored():
+        with self._buffers_restored():
             graphs = self._stages(keep_graphs=True)
         end, *slopes = self.output_grads
         self.stages.differentiate(graphs, end, slopes, self.parameters, self._add, self.input_grads)
@@ -166,13 +166,13 @@ class RecordedStep:
         return self.stages.evaluate(self.field, times, self.y, self.k1, keep_graphs)
 
     @contextmanager
-    def _averages_restored(self) -> Iterator[None]:
-        """Undo what the block does to the running averages."""
-        before = [b.clone() for b in self.averages]
+    def _buffers_restored(self) -> Iterator[None]:
+        """Undo what the block does to the buffers."""
+        before = [b.clone() for b in self.buffers]
         try:
             yield
         finally:
-            for b, value in zip(self.averages, before, strict=True):
+            for b, value in zip(self.buffers, before, strict=True):
                 b.data.copy_(value)  # .data: the graph of a step does not need the buffer's earlier value
 
     def _add(self, found: Sequence[Tensor | None]) -> None:
