@@ -47,6 +47,8 @@ def write(run: Run, out: Path, epoch: Epoch = None) -> Path:
 def _chosen(run: Run, epoch: Epoch) -> list[Path]:
     """Return the files of the snapshots that are wanted."""
     files = {int(number): path for path in run.snapshots() if (number := path.stem.removeprefix("epoch-")).isdecimal()}
+    if not files and run.recorded:
+        raise UserError(f"{run.id} was recorded without snapshots: choose another seed of this method")
     if not files:
         raise UserError(f"{run.id} has no snapshot yet: export its attention once training has begun")
     if epoch == "all":

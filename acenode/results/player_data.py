@@ -140,7 +140,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         notes += [f"{good.pop(e)[1][0].name} has other shapes than the newest snapshot and is left out." for e in other]
     last = _load(run, good[max(good)][1]) if good else "nothing"
     if newest is None or isinstance(last, str):
-        why = "No snapshot of this run can be drawn." if notes else "No snapshot has been taken yet."
+        why = "No snapshot of this run can be drawn." if notes else _no_snapshot(run)
         return PlayerRecording(player_description.whole(version, notes, why=why))
     epochs = sorted(good)
     own = [good[e][0] for e in epochs]
@@ -170,6 +170,12 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         features=player_description.features(parts, ranges, arrays) if "features" in parts else None,
         state={"size": parts["state"][2], **player_description.ends(ranges["state"])} if "state" in parts else None)
     return PlayerRecording(description, {e: good[e][1] for e in epochs}, frames, centre, basis)
+
+
+def _no_snapshot(run: Run) -> str:
+    if run.recorded:
+        return "This run was recorded without snapshots. Another seed of this method has them."
+    return "No snapshot has been taken yet."
 
 
 def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:

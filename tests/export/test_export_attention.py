@@ -104,6 +104,12 @@ def test_runs_without_pairs_say_why(make, taken: dict[int, dict[str, np.ndarray]
     assert not (run.path / "export").exists()
 
 
+def test_a_run_recorded_without_snapshots_says_where_some_are(make) -> None:
+    run = Run(make(records=metrics()).path, recorded=True)
+    with pytest.raises(UserError, match="choose another seed"):
+        export(run, "attention")
+
+
 def test_show_names_the_strongest_pairs(make, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     mean = [[0.1, 0.6, 0.3], [0.35, 0.6, 0.05], [0.8, 0.2, 0.0]]
     outcome = {"test": {"mse": 0.5}, "metric": "mse", "attention": {"names": ["a", "b", "c"], "mean": mean}}

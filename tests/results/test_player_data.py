@@ -13,6 +13,7 @@ from player_runs import decoded, run_of, sigmoid, snapshot, stations, values
 from acenode import experiments
 from acenode.errors import UserError
 from acenode.results import player_data, player_description
+from acenode.runs.store import Run
 
 
 def softmax(a: np.ndarray) -> np.ndarray:
@@ -279,6 +280,8 @@ def test_run_without_snapshots(tmp_path: Path) -> None:
     assert player_data.describe(run)["why"] == "No snapshot has been taken yet."
     with pytest.raises(UserError, match="no snapshot of epoch 3"):
         player_data.epoch_block(run, 3)
+    kept = Run(run_of(tmp_path / "kept", {}).path, recorded=True)
+    assert "Another seed" in player_data.describe(kept)["why"]
 
 
 def test_torn_and_foreign_files_become_notes(tmp_path: Path) -> None:

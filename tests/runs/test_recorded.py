@@ -13,6 +13,7 @@ from acenode.bench.synthetic_runs import finished_runs
 from acenode.cli import main
 from acenode.errors import UserError
 from acenode.results.player_data import describe
+from acenode.results.run_groups import group_settings
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.notes import write_notes
 from acenode.runs.recorded import chosen_recorded_runs, recorded_runs
@@ -66,6 +67,15 @@ def test_the_player_opens_recorded_ace_runs() -> None:
     for name in ("mnist-ace", "physionet-ace", "ushcn-ace"):
         run = next(r for r in RunStore(folder()) if r.id.startswith(name) and r.snapshots())
         assert describe(run)
+
+
+def test_some_seed_of_every_group_has_snapshots() -> None:
+    """Others may be recorded without; the player then says that another seed has them."""
+    kept: dict[tuple[str, str, str], int] = {}
+    for entry in Catalogue(RunStore(folder(), folder())).entries():
+        group = entry.experiment, entry.method, repr(sorted(group_settings(entry.config).items()))
+        kept[group] = kept.get(group, 0) + len(entry.run.snapshots())
+    assert not [group for group, count in kept.items() if not count]
 
 
 def test_tables_and_exports_read_recorded_runs_without_writing_to_them(
