@@ -168,7 +168,10 @@ def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -
 
 @pytest.mark.parametrize(("measure", "sentence"), [
     ({"name": "focus", "reference": 20, "mixed": "coordinates"},
-     "Attention mixes 18.3 of 20 coordinates into one at the start, and 1.4 at 48 hours."),
+     "Attention mixes 18.3 of 20 coordinates into one at the start, and 1.4 at 48 hours. Coordinates are learnt: another "
+     "seed has others."),
+    ({"name": "focus", "reference": 7, "mixed": "variables"},
+     "Attention mixes 18.3 of 7 variables into one at the start, and 1.4 at 48 hours."),
     ({"name": "passed"}, "1830.0% of the state passes at the start, and 140.0% at 48 hours."),
     ({"name": "distance"}, "At 48 hours, attention has moved 1.4 times its size.")])
 def test_the_player_says_how_attention_begins_and_ends(measure: dict[str, Any], sentence: str, run: Any) -> None:
