@@ -47,7 +47,7 @@ SECTIONS = (
         "GRU-ODE-Bayes, Augmented and ACE have a learning rate of 1e-3 and not the printed 1e-4, which leaves them far "
         "from trained, and all methods 120 epochs and not 300.",
         "A fold has about 370 test targets, and its MSE depends on a handful of heavy snowfalls among them, so that "
-        "the draw moves it more than the method does. The likelihood hardly depends on the draw.",
+        "the draw moves it more than attention does. The likelihood hardly depends on the draw.",
         "GRU-ODE-Bayes, Augmented and ACE have larger errors than printed, the other methods do not, and T-LSTM "
         "forecasts as well as ACE. docs/results.md weighs the reasons.")),
     Section("PhysioNet", ("physionet", "physionet-vitals"), (
