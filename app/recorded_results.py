@@ -13,10 +13,13 @@ from acenode.results.cells import Measured, measure
 from acenode.results.paper_tables import CELLS, HOSTS, PaperCell
 from acenode.runs.entry import Entry
 
+ABOUT = {"silhouette": "Silhouette: how far apart clusters of the features are",
+         "negll": "Test NegLL: negative log-likelihood of the forecasts"}
+
 
 def show(entries: list[Entry]) -> bool:
     """Show a card for each experiment and metric that is measured; return False if there is none."""
-    cards = [card for ace in CELLS.values() if ace.method == "ace" and not ace.ablation and ace.metric != "silhouette"
+    cards = [card for ace in CELLS.values() if ace.method == "ace" and not ace.ablation
              if (card := _card(ace, [e for e in entries if e.experiment == ace.experiment]))]
     if cards:
         st.html(f'<div class="ace-results">{"".join(cards)}</div>')
@@ -37,7 +40,7 @@ def _card(ace: PaperCell, entries: list[Entry]) -> str:
     arrow = "higher is better" if ace.format.higher_is_better else "lower is better"
     task = f", {ace.settings['task']}" if "task" in ace.settings else ""
     title = escape(f"{experiments.get(ace.experiment).title}{task}")
-    about = escape(f"Test {ace.format.heading}, {arrow}")
+    about = escape(f"{ABOUT.get(ace.metric, f'Test {ace.format.heading}')}, {arrow}")
     note = escape(_repeats(rows))
     return (f'<section><h3>{title}</h3><p>{about}</p><table><thead><tr><th>Method</th><th>Here</th><th>Paper</th></tr>'
             f'</thead><tbody>{body}</tbody></table><p>{note}</p></section>')

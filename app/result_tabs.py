@@ -51,7 +51,7 @@ def show_numbers(entry: Entry) -> None:
     words = [paper_value_note(entry, services().catalogue.entries())]
     if entry.best_epoch:
         words.append(f"The test values are those of epoch {entry.best_epoch} of {entry.epochs}, the best on validation "
-                     "data; the player names the epoch that it shows.")
+                     "data" + "; the player names the epoch that it shows" * bool(entry.run.snapshots()) + ".")
     if entry.best_epoch == 1 and entry.epochs >= MANY:
         words.append("Validation was never better than after the first epoch: training on did not help, so read the "
                      "attention of later epochs with care.")

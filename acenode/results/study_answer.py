@@ -141,8 +141,10 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
     only = f", with other seeds on the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
-    many = f"more than {MANY} more" + ("" if only else f" {word(MANY)}")
-    words = many if more is None or more > MANY else f"about {more} more"
+    many = more is None or more > MANY
+    words = f"more than {MANY} more {word(MANY)}" if many else f"about {more} more"
+    if only:  # there are no more folds
+        words = f"{'more than' if many else 'about'} {MANY if many else more} more run{'s' * (more != 1)} of each"
     text = f"{unknown}: {words} would be needed{only} ({size}, {range_text})"
     return Comparison(name, "unknown", n, difference, interval, more, text)
 

@@ -149,7 +149,7 @@ def test_more_folds_than_there_are_are_asked_for_as_seeds() -> None:
                   data="full", baseline=1)
     # differences 0.01, 0, 0.02: mean and deviation are equal, which takes seven pairs
     text = answer(make_grid(study, finished(study, {0: [0.41, 0.42, 0.44], 1: [0.40, 0.42, 0.42]}))).text
-    assert "cannot be told with 3 folds: about 4 more would be needed, with other seeds on the 5 folds (MSE" in text
+    assert "with 3 folds: about 4 more runs of each would be needed, with other seeds on the 5 folds (MSE" in text
 
 
 def test_groups_that_do_not_beat_the_trivial_reference_are_named() -> None:

@@ -92,6 +92,7 @@ export class Bar {
       this.ends = [start, end];
       this.pick(known.reduce((a, b) => a.meta.probes >= b.meta.probes ? a : b));
     }
+    this.node.hidden = runs.every(({ meta, spec }) => meta && !meta.epochs.length && !spec.live);
     this.play.disabled = this.time.disabled = !known.length;
     this.followLabel.hidden = !runs.some(({ spec }) => spec.live);
     this.map.hidden = !known.some(({ meta }) => meta.named && meta.attention);
