@@ -35,7 +35,7 @@ def load_words(device: DeviceState) -> str:
     """
     busy = None if device.utilisation is None else f"{100 * device.utilisation:.0f}%"
     if not device.running:
-        return "No run of this app" + ("" if busy is None else f" · {busy} used by other processes")
+        return "No run started in this app" + ("" if busy is None else f" · {busy} used by other processes")
     workers = f"{device.running} of {device.workers} workers in use"
     return workers if busy is None else f"{workers} · {busy} utilisation"
 

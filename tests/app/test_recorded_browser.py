@@ -12,6 +12,7 @@ from tabs import Tab
 from acenode.bench.app import recorded_ace_runs
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
 from acenode.runs.recorded import recorded_runs
+from acenode.runs.store import RunStore
 
 SCHEMES = {1400: "light", 900: "dark", 390: "light"}
 TOP_OF_RESULTS = "[...document.querySelectorAll('h2')].find(e => e.innerText.includes('Recorded results'))" \
@@ -114,6 +115,16 @@ def test_a_recorded_run_of_ace_opens_with_little_to_load(entry: Any, chrome: Any
     assert 2 <= len(sizes) <= 5  # the description, the last epoch, and those beside it
     assert sum(sizes) < MAX_BYTES
     assert "recorded" in tab.page.inner_text(".ace-player header")
+    tab.close()
+
+
+def test_a_run_without_snapshots_says_so_where_others_have_a_player(chrome: Any, served: Served) -> None:
+    folder = recorded_runs()
+    assert folder is not None
+    run = next(r for r in RunStore(folder, folder) if not r.snapshots())
+    tab = Tab(chrome, served).open(f"{run.config().experiment}?runs={run.id}")
+    tab.page.get_by_text("of this recorded run were not kept").wait_for()
+    assert tab.page.get_by_role("button", name="Play").is_hidden()
     tab.close()
 
 

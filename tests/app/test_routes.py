@@ -115,13 +115,13 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert len(get("/lab/plotly.js").body) > 1_000_000
     assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
     assert services.launcher.device_states()
-    assert get("/lab/active").json()["devices"][0]["load"].startswith("No run of this app")
+    assert get("/lab/active").json()["devices"][0]["load"].startswith("No run started in this app")
 
 
 def test_an_idle_device_says_that_others_use_it() -> None:
     state = DeviceState("cpu", "CPU, 2 cores", 1, 0, None, None, 1.0)
-    assert load_words(state) == "No run of this app · 100% used by other processes"
-    assert load_words(replace(state, utilisation=None)) == "No run of this app"
+    assert load_words(state) == "No run started in this app · 100% used by other processes"
+    assert load_words(replace(state, utilisation=None)) == "No run started in this app"
     assert load_words(replace(state, running=1)) == "1 of 1 workers in use · 100% utilisation"
     assert load_words(replace(state, running=1, utilisation=None)) == "1 of 1 workers in use"
 
