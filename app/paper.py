@@ -35,7 +35,7 @@ SECTIONS = (
     Section("Image classification", ("mnist", "svhn", "cifar10", "silhouette", "size"), (
         "The paper trains for 160 epochs. Here the same schedule is scaled to fewer, with the learning rate lowered "
         "at the same shares of the training. The number of epochs is printed with each value; values with different "
-        "numbers, such as those of the small and the large ACE model, cannot be compared. CIFAR10 starts from a "
+        "numbers, such as those of the small and the large ACE model on MNIST and CIFAR10, cannot be compared. CIFAR10 starts from a "
         "learning rate of 5e-2 and not the printed 1e-2, which trains too little in so few epochs.",
         "The recorded run of ResNet on CIFAR10 has 20 epochs, the other methods 40. Three seeds of ResNet with 40 "
         "epochs, which are not recorded, reached 82.6 to 82.7%: no less than ACE.",
@@ -50,7 +50,7 @@ SECTIONS = (
         "from trained, and all methods 120 epochs and not 300.",
         "A fold has about 370 test targets, and its MSE depends on a handful of heavy snowfalls among them, so that "
         "the draw moves it more than attention does. The likelihood hardly depends on the draw.",
-        "GRU-ODE-Bayes, Augmented and ACE have larger errors than printed, the other methods do not, and T-LSTM "
+        "GRU-ODE-Bayes, Augmented and ACE have larger errors than printed, the other methods have not, and T-LSTM "
         "forecasts as well as ACE. docs/results.md weighs the reasons.")),
     Section("PhysioNet", ("physionet", "physionet-vitals"), (
         "The published code of RNN-VAE and ODE-RNN has errors: one reverses the order of the patients where it should "

@@ -1,7 +1,7 @@
 """Print the tables on USHCN's errors in results.md: python docs/ushcn_errors.py
 
-Forecasts are computed again from the recorded runs' parameters (runs/paper), so this needs the data set
-(`acenode data get ushcn`) and a minute or two on a CPU.
+Forecasts are computed again from the recorded runs' parameters (runs/paper), so this needs the data set that they were
+trained on (`acenode data build ushcn`) and a minute or two on a CPU.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ def recorded_tasks() -> dict[tuple[str, int], ForecastTask]:
     """Return the tasks of the recorded runs with their best parameters, by method and fold; ablations are left out."""
     found, experiment = {}, experiments.get("ushcn")
     for folder in sorted(RECORDED.glob("ushcn-*")):
-        config = Config.from_dict({**json.loads((folder / "config.json").read_text())["config"], "device": "cpu"})
+        description = json.loads((folder / "config.json").read_text())
+        config = Config.from_dict({**description["config"], "device": "cpu"})
         parameters = folder / "checkpoints" / "best.safetensors"
         whole = config.get("attention") in (None, "evolving") and config.get("initial") in (None, "correlation")
         if config.method in METHODS and whole and parameters.exists():
             task = experiment.make(config, data_dir(), torch.device("cpu"))
             assert isinstance(task, ForecastTask)
+            if ushcn.rebuilt_note(task.data.arrays) != (trained_on := description.get("data_note", "")):
+                raise SystemExit(f"the recorded runs were trained on another set: {trained_on}")
             task.model.load_state_dict(load_file(parameters))
             key = config.method, int(config.get("fold"))
             assert key not in found, f"{folder.name}: a second run of {key}"
@@ -199,7 +202,7 @@ def main() -> None:
                      f"{means.min():.2f} to {means.max():.2f}", spread(host.mean(0)), spread(gap)])
     table(["three times", "deviation within a fold", "ACE, five folds", "range", "GRU-ODE-Bayes", "ACE − it"], rows)
 
-    print("### Mean squared error by time after the cut, all folds together\n")
+    print("### Mean squared error by time (the cut is at 150), all folds together\n")
     edges, rows = np.arange(150, 201, 10), []
     for method, title in METHODS.items():
         t, squared = (np.concatenate([getattr(later[method, fold], k) for fold in FOLDS]) for k in ("t", "squared"))

@@ -48,7 +48,7 @@ def _chosen(run: Run, epoch: Epoch) -> list[Path]:
     """Return the files of the snapshots that are wanted."""
     files = {int(number): path for path in run.snapshots() if (number := path.stem.removeprefix("epoch-")).isdecimal()}
     if not files and run.recorded:
-        raise UserError(f"{run.id} was recorded without snapshots: choose another seed or fold of this method")
+        raise UserError(f"{run.id} was recorded without snapshots: another seed or fold of this method may have them")
     if not files:
         raise UserError(f"{run.id} has no snapshot yet: export its attention once training has begun")
     if epoch == "all":

@@ -118,9 +118,9 @@ def count_sentence(marks: Iterable[str]) -> str:
         words.append(f"{counts['single']} from a single run")
     if counts["partial"]:
         words.append(f"{counts['partial']} on partial data")
-    cells = f"Of the paper's {total} table cells {total - missing}"
+    cells = f"Of the paper's {total} values {total - missing}"
     if not missing:
-        cells = f"All {total} of the paper's table cells"
+        cells = f"All {total} of the paper's values"
     text = f"{cells} are measured: {_listed(words)}."
     kinds = ["single runs"] * bool(counts["single"]) + ["values on partial data"] * bool(counts["partial"])
     return text + (f" {_listed(kinds).capitalize()} are not compared with the paper's." if kinds else "")

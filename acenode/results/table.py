@@ -88,7 +88,7 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     metric = table["metric"].iloc[0] if len(table) else experiment.metric.name
     unit = metric_format.of(metric, experiment.name)
     lower = "" if unit.higher_is_better else ", lower is better"
-    heading = f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation (runs)"
+    heading = f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation over n runs"
     table = table[~_repeated(table)]
     on_full, partial = table["data"] == "full", table["partial"].astype(bool)
     full = table[on_full & ~partial]

@@ -56,7 +56,7 @@ def test_every_table_is_on_the_page_once() -> None:
 
 def test_recorded_runs_fill_the_page(page: Page) -> None:
     shown = text(page("paper"))
-    assert "All 79 of the paper's table cells are measured" in shown
+    assert "All 79 of the paper's values are measured" in shown
     assert re.search(r"[0-9]+ of the worse ones among them, used shorter training than the paper: MNIST", shown)
     assert "○ not measured" in shown  # the legend
 
@@ -95,7 +95,7 @@ def test_folds_are_shown(page: Page) -> None:
 
 def test_runs_with_other_settings_are_named_where_none_counts(page: Page, tmp_path: Path) -> None:
     assert "other settings" not in text(page("paper", cell="mnist/rknet/accuracy"))
-    (run,) = (recorded_runs() or Path()).glob("mnist-rknet-*")
+    run = next((recorded_runs() or Path()).glob("mnist-rknet-*"))
     path = Path(shutil.copytree(run, tmp_path / "part" / run.name)) / "config.json"
     description = json.loads(path.read_text())
     description["config"]["epochs"] = 2
@@ -205,7 +205,7 @@ def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) 
     app = page("paper")
     (answer,) = (m.value for m in app.markdown if "comparisons" in m.value)
     assert "in none of these" in answer or answer.startswith("**Here ACE is")
-    assert "table cells" in answer
+    assert "of the paper's values" in answer
     app.session_state["paper/comparisons"] = True
     (table,) = app.run().table
     assert list(table.value.columns)[:3] == ["Compared", "ACE extends", "Difference"]

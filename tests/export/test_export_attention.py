@@ -106,7 +106,7 @@ def test_runs_without_pairs_say_why(make, taken: dict[int, dict[str, np.ndarray]
 
 def test_a_run_recorded_without_snapshots_says_where_some_are(make) -> None:
     run = Run(make(records=metrics()).path, recorded=True)
-    with pytest.raises(UserError, match="choose another seed or fold"):
+    with pytest.raises(UserError, match="another seed or fold"):
         export(run, "attention")
 
 

@@ -87,5 +87,5 @@ def test_the_legend_states_the_whole_rule_of_the_marks() -> None:
     assert mark(cell, outside, 10 * cell.printed.std, 3) == "within"
     assert mark(cell, outside, cell.printed.std, 3) == "better"
     for legend in (cell_text.legend(), cell_text.terminal_legend()):
-        assert "within the paper's standard deviation or within the standard error of the difference" in legend
+        assert "the larger of two numbers: the paper's standard deviation, and the standard error" in legend
         assert "our own runs" in legend

@@ -109,11 +109,11 @@ def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
 
 def test_cells_that_are_not_compared_are_counted_apart() -> None:
     text = count_sentence(["within", "better", "better", "worse", "partial", "single", "missing", "missing"])
-    assert text == ("Of the paper's 8 table cells 6 are measured: 1 within the margin of error, 2 better, 1 worse, 1 "
+    assert text == ("Of the paper's 8 values 6 are measured: 1 within the margin of error, 2 better, 1 worse, 1 "
                     "from a single run and 1 on partial data. Single runs and values on partial data are not compared "
                     "with the paper's.")
     assert count_sentence(["within", "single"]).endswith("Single runs are not compared with the paper's.")
-    assert count_sentence(["within"] * 2) == ("All 2 of the paper's table cells are measured: 2 within the margin of "
+    assert count_sentence(["within"] * 2) == ("All 2 of the paper's values are measured: 2 within the margin of "
                                               "error, 0 better and 0 worse.")
 
 
