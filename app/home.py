@@ -7,7 +7,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.errors import UserError
 from acenode.results.contests import contests, measure_all
-from acenode.results.evidence import judge, summary
+from acenode.results.evidence import judge, prediction_note, summary
 from acenode.runs.entry import Entry
 
 from . import messages, navigation, playground_texts, recorded_player, recorded_results, tour_texts
@@ -50,8 +50,8 @@ def _show_finding(recorded: list[Entry]) -> None:
     """Say where ACE is ahead of the methods that it extends, by the runs that come with the project."""
     if recorded:
         findings = [judge(contest) for contest in contests(measure_all(recorded))]
-        st.markdown(f"Does attention help? **{messages.escape(summary(findings))}** The recorded runs behind this are "
-                    "below.")
+        st.markdown(f"Does attention help? **{messages.escape(summary(findings))}** "
+                    f"{messages.escape(prediction_note(findings))} The recorded runs behind this are below.")
 
 
 def _show_demo() -> None:

@@ -46,14 +46,22 @@ def examples(entries: list[Entry]) -> list[Example]:
 
 
 def _kinds(entries: list[Entry]) -> dict[str, Entry]:
-    """Return a run of each kind of attention that has snapshots. Without attention, ACE is its host method."""
-    found = {}
+    """Return a run of each kind of attention that has snapshots, all of one seed if there is one that all have.
+
+    Without attention, ACE is its host method. Of several seeds, the one whose least followed run has most snapshots is
+    chosen.
+    """
+    found: dict[str, list[Entry]] = {}
     for kind in KINDS:
         runs = [e for e in entries if e.method == "ace" and e.config.get("attention") == kind] or [
             e for e in entries if kind == "none" and e.method == HOSTS.get(e.experiment, WITHOUT)]
         if playable := [e for e in runs if e.run.snapshots()]:
-            found[kind] = min(playable, key=recorded_choice.rank)
-    return found
+            found[kind] = sorted(playable, key=recorded_choice.rank)
+    by_seed = {seed: [next((e for e in runs if e.seed == seed), None) for runs in found.values()]
+               for seed in {e.seed for runs in found.values() for e in runs}}
+    shared = {seed: [e for e in runs if e] for seed, runs in by_seed.items() if all(runs)}
+    seed = min(shared, default=None, key=lambda s: max(recorded_choice.rank(e) for e in shared[s]))
+    return {kind: next((e for e in runs if e.seed == seed), runs[0]) for kind, runs in found.items()}
 
 
 def show(found: list[Example]) -> Example:
@@ -72,10 +80,11 @@ def show(found: list[Example]) -> Example:
                                     "extends")
     kind = kind if kind in example.runs else kinds[0]
     entry = example.runs[kind]
-    st.caption(ABOUT[kind])
+    with st.container(key="home-about"):
+        st.caption(ABOUT[kind])
     with st.container(key=HEIGHT_KEY):
         components.player("home-player-runs", labels.for_charts([entry]), start_at=START)
-    with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+    with st.container(horizontal=True, gap="medium", vertical_alignment="center", key="home-run"):
         measure = metric_format.of(entry.metric, entry.experiment)
         st.caption(messages.escape(f"{method_title(entry.experiment, entry.method)} on {example.title}, test "
                                    f"{measure.title} {measure.text(entry.value)}, {_seed(example, entry)}, recorded: "

@@ -59,7 +59,7 @@ def _repeats(rows: list[tuple[PaperCell, Measured]]) -> str:
 def _row(cell: PaperCell, found: Measured) -> str:
     """Return a row: method, our mean ± standard deviation as a link to its runs, the printed value."""
     link = escape(f"paper?{urlencode({'cell': cell.key})}")
-    printed = "–" if found.mark == "partial" else escape(cell_text.printed(cell))
+    printed = "not compared" if found.mark == "partial" else escape(cell_text.printed(cell))
     ours = escape(cell_text.ours(cell, found))
     ours = f'<a href="{link}" target="_self" title="{escape(cell_text.repeats(found))}">{ours}</a>' if found.n else ours
     partial = " (part of the data)" * (found.mark == "partial")

@@ -94,7 +94,7 @@ def first_choice(entries: list[Entry], *, ace_first: bool = False) -> list[str]:
 
     In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
     newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, the
-    one that `recorded_choice` puts first. Trials of a search are shown only if there is nothing else.
+    longest one with default settings. Trials of a search are shown only if there is nothing else.
 
     Args:
         entries: the runs of an experiment, newest first.
@@ -112,7 +112,8 @@ def first_choice(entries: list[Entry], *, ace_first: bool = False) -> list[str]:
         return [min(alike, key=_ace_rank).id if ace_first else alike[0].id]  # min returns the first of equals
     recorded = [e for e in entries if e.recorded]
     best = min(recorded, default=None, key=lambda e: (
-        e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving", recorded_choice.rank(e)))
+        e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving",
+        recorded_choice.longest_first(e)))
     return [best.id] if best else []
 
 

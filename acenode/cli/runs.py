@@ -192,7 +192,7 @@ def _export_run(run: Run, to: str, out: Path | None, epoch: Epoch) -> Path:
     from acenode.export import export as write
 
     if out is None and run.recorded and to in FORMATS:  # a recorded run's own folder is not written to
-        out = Path(f"{run.id}-{to}{Path(FORMATS[to].place).suffix}")
+        out = Path(f"{run.id}-{FORMATS[to].place}")
     return write(run, to, out, epoch=epoch)
 
 

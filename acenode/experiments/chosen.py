@@ -31,8 +31,9 @@ CHOICES: dict[str, tuple[Choice, ...]] = {
     "ushcn": (
         Choice({"learning_rate": 1e-3},
                "With the printed 1e-4 the models are far from trained: after 100 epochs the last epoch has the best "
-               "validation likelihood in all four folds tried. With 1e-3, which is in the paper's grid, the best validation "
-               "NegLL of a fold is 0.81 to 1.18 (ACE) and 0.89 to 1.16 (GRU-ODE-Bayes), at epochs 44 to 120.",
+               "validation likelihood in all four folds tried. With 1e-3, which is in the paper's grid, the best "
+               "validation NegLL of a fold is 0.81 to 1.18 (ACE) and 0.89 to 1.16 (GRU-ODE-Bayes), at epochs 44 to "
+               "120.",
                frozenset({"gru-ode-bayes", "augmented", "ace"})),
         Choice({"epochs": 120},
                "With a learning rate of 1e-3, the best validation NegLL of ACE changes by less than 0.03 in the last "

@@ -19,8 +19,8 @@ class MarkText:
 
 
 # The rule of `cells.mark`
-MARGIN = ("our mean differs from the paper's by at most the larger of two numbers: the paper's standard deviation, and the "
-          "standard error of the difference, which includes the spread of our own runs")
+MARGIN = ("our mean differs from the paper's by at most the larger of two numbers: the paper's standard deviation, and "
+          "the standard error of the difference, which includes the spread of our own runs")
 ShownMark = Mark | Literal["single"]
 MARKS: dict[ShownMark, MarkText] = {
     "within": MarkText("≈", "within", MARGIN),

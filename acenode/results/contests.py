@@ -45,7 +45,7 @@ def contest(ace: PaperCell, ours: Measured, host: PaperCell, theirs: Measured) -
         _title(ace), method_title(ace.experiment, host.method), _values(ace, ours), _values(host, theirs),
         ace.format.higher_is_better, _epochs(ours), _epochs(theirs), "partial" in (ours.mark, theirs.mark),
         unit=" points" if ace.format.unit == "%" else ace.format.unit,
-        same_data=(ours.mark == "partial") == (theirs.mark == "partial"))
+        same_data=(ours.mark == "partial") == (theirs.mark == "partial"), predicts=ace.metric != "silhouette")
 
 
 def _title(cell: PaperCell) -> str:

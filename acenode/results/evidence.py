@@ -33,6 +33,7 @@ class Contest:
     partial: bool = False  # measured on a part of the full data
     unit: str = ""  # of a difference
     same_data: bool = True  # both methods on all of the data, or both on a part of it
+    predicts: bool = True  # the metric measures predictions; a silhouette does not
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,17 @@ def summary(findings: Iterable[Finding]) -> str:
     rest = [f"{undecided} {'is' if undecided == 1 else 'are'} undecided"] * (undecided > 0)
     rest += [f"{missing} cannot be made yet"] * (missing > 0)
     return f"Here ACE is {' and '.join(parts)}{'; ' * bool(rest)}{' and '.join(rest)}."
+
+
+def prediction_note(findings: Iterable[Finding]) -> str:
+    """Say that no measure of prediction is decided, if all that is decided are silhouettes; else an empty text."""
+    found = list(findings)
+    decided = [f for f in found if f.verdict != "open"]
+    if not decided or any(f.contest.predicts for f in decided):
+        return ""
+    measures = sum(f.contest.predicts for f in found)
+    return ("A silhouette says how far apart clusters of features are; no difference can be told in any of the "
+            f"{measures} measures of prediction.")
 
 
 def table(findings: Iterable[Finding]) -> list[dict[str, str]]:

@@ -53,6 +53,25 @@ def test_the_run_with_most_snapshots_is_played(tmp_path: Path) -> None:
     assert example.runs["evolving"] == second
 
 
+def test_kinds_of_attention_are_played_with_one_seed_if_one_has_all(tmp_path: Path) -> None:
+    entries = [recorded(tmp_path, "physionet", seed=0, snapshots=2),
+               recorded(tmp_path, "physionet", seed=1, snapshots=9),
+               recorded(tmp_path, "physionet", attention="fixed", seed=0, snapshots=3),
+               recorded(tmp_path, "physionet", attention="fixed", seed=1)]
+    (example,) = recorded_player.examples(entries)
+    assert [e.seed for e in example.runs.values()] == [0, 0]  # of seed 1, one run has a single snapshot
+    (alone,) = recorded_player.examples([*entries[:2], recorded(tmp_path, "physionet", attention="none", seed=2)])
+    assert [e.seed for e in alone.runs.values()] == [1, 2]
+
+
+def test_a_page_opens_with_the_longest_run_of_the_table(tmp_path: Path) -> None:
+    short = dataclasses.replace(recorded(tmp_path, "cifar10", snapshots=3), epochs=20)
+    long = dataclasses.replace(recorded(tmp_path, "cifar10", seed=1), epochs=40)
+    assert shown_runs.first_choice([short, long]) == [long.id]
+    (example,) = recorded_player.examples([short, long])
+    assert example.runs["evolving"] == short  # Home follows the training
+
+
 def test_default_settings_are_played_rather_than_changed_ones(tmp_path: Path) -> None:
     changed = recorded(tmp_path / "changed", "physionet", initial="dense", snapshots=9)
     short, long = (recorded(tmp_path, "physionet", seed=seed, snapshots=n) for seed, n in ((0, 1), (1, 6)))

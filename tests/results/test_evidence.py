@@ -6,7 +6,16 @@ import math
 
 import pytest
 
-from acenode.results.evidence import CellLength, Contest, count_sentence, judge, length_sentence, summary, table
+from acenode.results.evidence import (
+    CellLength,
+    Contest,
+    count_sentence,
+    judge,
+    length_sentence,
+    prediction_note,
+    summary,
+    table,
+)
 
 
 def values(*numbers: float) -> dict[tuple[int, int], float]:
@@ -105,6 +114,14 @@ def test_the_table_gives_difference_interval_and_verdict() -> None:
 def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
     (row,) = table([judge(contest(values(99.55, 99.62, 99.49), values(99.50, 99.60, 99.56)))])
     assert (row["Difference"], row["95% interval"]) == ("+0.00", "−0.16 to +0.16")
+
+
+def test_a_silhouette_is_told_apart_from_measures_of_prediction() -> None:
+    better, worse = values(1.0, 1.1, 1.2), values(0.5, 0.61, 0.69)
+    silhouette, open_ = judge(contest(better, worse, predicts=False)), judge(contest(better, better))
+    assert prediction_note([silhouette, open_, open_]).endswith("in any of the 2 measures of prediction.")
+    assert prediction_note([silhouette, judge(contest(better, worse))]) == ""
+    assert prediction_note([open_]) == ""
 
 
 def test_cells_that_are_not_compared_are_counted_apart() -> None:

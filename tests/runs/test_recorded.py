@@ -87,7 +87,7 @@ def test_tables_and_exports_read_recorded_runs_without_writing_to_them(
     run = next(r.id for r in RunStore(folder()) if r.id.startswith("ushcn-ace"))
     assert main(["show", run, "--runs", "recorded"]) == 0
     assert main(["export", run, "--to", "html", "--runs", "recorded"]) == 0
-    assert (tmp_path / f"{run}-html.html").exists()
+    assert (tmp_path / f"{run}-report.html").exists()
     assert files() == before
 
 
