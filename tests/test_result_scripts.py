@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,8 @@ import pytest
 
 from acenode.data import euler_steps, points
 from acenode.experiments.forecast_errors import ObservedTargets
+from acenode.results import metric_records
+from acenode.runs.store import RunStore
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -60,3 +63,20 @@ def test_links_above_a_strength(capsys: pytest.CaptureFixture[str], monkeypatch:
     out = capsys.readouterr().out
     assert "correlation: 0.900" in out
     assert "ace, 3 runs: attention 0.821, influence 0.831" in out
+
+
+def test_settings_are_compared_on_validation_data_alone(tmp_path: Path) -> None:
+    tried = script("try_settings")
+    assert tried.settings("default") == {}
+    assert tried.settings("penalty_weight=0.1,attention_in=both") == {"penalty_weight": 0.1, "attention_in": "both"}
+    assert tried.measure("ushcn") == "negll"  # which selects the epoch, not the mean squared error
+    small = "batch_size=700"
+    command = [sys.executable, str(DOCS / "try_settings.py"), "mnist", small, "--data", "sample", "--epochs", "1",
+               "--device", "cpu", "--folder", str(tmp_path)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (run,) = RunStore(tmp_path)
+    (record,) = metric_records.read(run).epochs
+    assert f"| {small} | {record['validation_accuracy']:.4f} |" in printed
+    assert run.result() is None  # not tested
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == printed
+    assert len(list(RunStore(tmp_path))) == 1  # not trained again

@@ -12,10 +12,13 @@ from typing import Any
 import pandas as pd
 
 from acenode import experiments
-from acenode.config import Config
+from acenode.config import KEYS, Config
+from acenode.config.presets import PRINTED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.results import metric_format, paper, parameter_counts
+from acenode.results.metric_format import MetricFormat
+from acenode.results.paper_tables import CELLS
 from acenode.results.run_groups import IGNORED, changed_settings, replaced_settings, settings_text
 from acenode.results.statistics import over_seeds, runs_frame
 from acenode.runs.catalogue import Entry
@@ -96,12 +99,9 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     sample = f"On the bundled sample ({experiment.about_sample}); not comparable with the paper"
     apart = ((own if experiments.is_imported(experiment.name) else sample, table[~on_full]),
              ("On a part of the full data; not comparable with the paper", table[on_full & partial]))
-    blocks = [[f"{title}:",
-               *_block(some, ("method", "parameters", "measured", "n", "settings changed"), False, unit.digits)]
-              for title, some in apart if len(some)]
+    blocks = [[f"{title}:", *_block(experiment, some, unit, with_paper=False)] for title, some in apart if len(some)]
     if len(full) or not blocks:
-        heads = ("method", "parameters", "measured", "n", "paper", "parameters (paper)", "settings changed")
-        lines = [*_block(full, heads, True, unit.digits),
+        lines = [*_block(experiment, full, unit, with_paper=True), *_other_lengths(experiment, full),
                  *_not_as_printed(experiment, [m for m in experiment.methods if m in set(full["method"])])]
         if full["n"].any() or not blocks:
             blocks.insert(0, lines)
@@ -120,6 +120,18 @@ def _not_as_printed(experiment: Experiment, methods: list[str]) -> list[str]:
             for text, of in found.items()]
 
 
+def _other_lengths(experiment: Experiment, rows: pd.DataFrame) -> list[str]:
+    """Say which rows with a value of the paper were trained for more or fewer epochs than the paper's models."""
+    found: dict[int, set[int]] = {}
+    for row in to_records(rows[rows["paper"].notna()]):
+        own = row["changed"].get("epochs")
+        printed = experiment.configure(row["method"], "full", preset=PRINTED).get("epochs")
+        if own not in (None, printed):
+            found.setdefault(printed, set()).add(own)
+    return [f"rows with {' or '.join(f'epochs={n}' for n in sorted(own))}: the paper trains for {printed} epochs"
+            for printed, own in found.items()]
+
+
 def _repeated(table: pd.DataFrame) -> pd.Series:
     """Return which rows have no run, while runs of the same method stand beside the same value of the paper."""
     shown = ["data", "partial", "method", "paper", "params"]
@@ -127,12 +139,25 @@ def _repeated(table: pd.DataFrame) -> pd.Series:
     return (table["n"] == 0) & keys.isin(keys[(table["n"] > 0) & table["paper"].notna()])
 
 
-def _block(rows: pd.DataFrame, heads: tuple[str, ...], with_paper: bool, digits: int | None) -> list[str]:
+def _block(experiment: Experiment, rows: pd.DataFrame, unit: MetricFormat, *, with_paper: bool) -> list[str]:
+    """Write rows in columns; a setting that all of the paper's values have, such as the task, has a column of its own.
+
+    Rows are labelled as in `acenode reproduce --list`: an ablation of the paper is named.
+    """
+    of_paper = [cell for cell in CELLS.values() if cell.experiment == experiment.name]
+    defining = [k for k in KEYS if of_paper and all(k in cell.settings for cell in of_paper)]
+    printed_heads = ("paper", "parameters (paper)") if with_paper else ()
+    heads = ("method", *defining, "parameters", "measured", "n", *printed_heads, "settings changed")
     cells = [heads]
     for r in sorted(to_records(rows), key=lambda r: (r["mean"] is None, r["paper"] is None)):
-        value = "-" if r["mean"] is None else _mean_text(r["mean"], r["std"], digits)
-        middle = (r["paper"] or "-", r["paper_params"] or "-") if with_paper else ()
-        cells.append((r["title"], f"{r['params']:,}", value, str(r["n"]), *middle, settings_text(r["changed"])))
+        defaults = experiment.configure(r["method"], r["data"])
+        settings = {k: defaults.get(k) for k in defining} | {k: v for k, v in r["changed"].items() if k != "epochs"}
+        title = next((c.title for c in of_paper if (c.method, c.settings) == (r["method"], settings)), r["title"])
+        value = "-" if r["mean"] is None else _mean_text(r["mean"], r["std"], unit.digits)
+        middle = ((r["paper"] or "-").removesuffix(unit.unit), r["paper_params"] or "-") if with_paper else ()
+        changed = settings_text({k: v for k, v in r["changed"].items() if k not in defining})
+        cells.append((title, *(str(settings[k]) for k in defining), f"{r['params']:,}", value, str(r["n"]), *middle,
+                      changed or "-"))
     widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 

@@ -168,8 +168,8 @@ def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -
 
 @pytest.mark.parametrize(("measure", "sentence"), [
     ({"name": "focus", "reference": 20, "mixed": "coordinates"},
-     "Attention mixes 18.3 of 20 coordinates into one at the start, and 1.4 at 48 hours. Coordinates are learnt: "
-     "another seed has others."),
+     "Attention mixes 18.3 of 20 coordinates into one at the start, and 1.4 at 48 hours. Each seed learns "
+     "coordinates and attention of its own."),
     ({"name": "focus", "reference": 7, "mixed": "variables"},
      "Attention mixes 18.3 of 7 variables into one at the start, and 1.4 at 48 hours."),
     ({"name": "passed"}, "1830.0% of the state passes at the start, and 140.0% at 48 hours."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,26 @@ from acenode.runs.store import RunStore
 MNIST = experiments.get("mnist")
 
 
+VITALS = experiments.get("physionet-vitals")
+
+
 def finished(store: RunStore, method: str, accuracy: float, data: str, **given: Any) -> None:
     config = MNIST.configure(method, data, **given)
     run = store.create(config, {"params": MNIST.count(config)})
     write_json(run.path / "result.json", {"test": {"accuracy": accuracy}, "metric": "accuracy"})
+
+
+def finished_vitals(store: RunStore, method: str, mse: float, data: str = "full", **given: Any) -> None:
+    run = store.create(VITALS.configure(method, data, **given), {"params": 1})
+    write_json(run.path / "result.json", {"test": {"mse": mse}, "metric": "mse"})
+
+
+def table_cells(experiment: experiments.Experiment, store: RunStore) -> list[dict[str, str]]:
+    """Return the rows of the first printed table by their heads, split where two spaces are."""
+    lines = [re.split(r"  +", line) for line in render(experiment, rows(experiment, store)).splitlines()]
+    start = next(i for i, line in enumerate(lines) if line[0] == "method")
+    return [dict(zip(lines[start], line, strict=True)) for line in lines[start + 1:]
+            if len(line) == len(lines[start])]
 
 
 def rows(experiment: experiments.Experiment, store: RunStore) -> pd.DataFrame:
@@ -100,7 +117,7 @@ def test_measured_rows_come_first(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     finished(store, "odenet", 0.98, "full", epochs=40)
     finished(store, "ace", 0.99, "full", epochs=40)
-    lines = render(MNIST, rows(MNIST, store)).splitlines()[2:]
+    lines = render(MNIST, rows(MNIST, store)).splitlines()[2:-1]  # without heads and the note on epochs
     assert [line.split()[0] for line in lines[:2]] == ["ODE-Net", "ACE-ODE-Net"]
     assert all("epochs=40" in line for line in lines[:2])
     assert len(lines) == len(MNIST.methods)  # a value of the paper stands there once
@@ -166,3 +183,64 @@ def test_runs_on_one_sample_are_listed_together(tmp_path: Path) -> None:
     found = [(r["changed"].get("sample"), r["method"]) for r in to_records(rows(entry, store))
              if r["data"] == "sample"]
     assert found == [(sample, method) for sample in (None, "brusselator", "ou") for method in ("gru-ode-bayes", "ace")]
+
+
+def test_every_row_names_the_task(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for task in ("interpolation", "extrapolation"):
+        finished_vitals(store, "ace", 0.0025, task=task)
+    full = table_cells(VITALS, store)
+    assert len(full) == 2 * len(VITALS.methods) + 2  # the paper's two ablations are extrapolations
+    assert [row["task"] for row in full[:2]] == ["interpolation", "extrapolation"]
+    assert {row["task"] for row in full} == {"interpolation", "extrapolation"}
+    assert {row["settings changed"] for row in full} == {"-", "initial=dense", "attention=fixed"}
+    finished_vitals(RunStore(tmp_path / "sample"), "ace", 0.0025, "sample")
+    assert [row["task"] for row in table_cells(VITALS, RunStore(tmp_path / "sample"))] == ["interpolation"]
+    assert "task" not in table_cells(MNIST, RunStore(tmp_path / "none"))[0]
+
+
+def test_the_unit_is_in_the_heading_alone(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished_vitals(store, "ace", 0.0025)
+    text = render(VITALS, rows(VITALS, store))
+    assert text.count("×10⁻³") == 1
+    assert "MSE ×10⁻³" in text.splitlines()[0]
+    assert (row := table_cells(VITALS, store)[0])["paper"] == "2.560 ± 0.080"
+    assert row["measured"] == "2.500"
+    assert find(rows(VITALS, store), "ace", "full")["paper"] == "2.560 ± 0.080 ×10⁻³"  # JSON is read without a heading
+
+
+def test_ablations_of_the_paper_are_named(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished_vitals(store, "ace", 0.002, task="extrapolation", initial="dense")
+    finished_vitals(store, "ace", 0.002, task="extrapolation", initial="dense", learning_rate=0.02)
+    finished_vitals(store, "ace", 0.002, task="interpolation", initial="dense")  # the paper has no such value
+    titles = {(row["task"], row["settings changed"]): row["method"] for row in table_cells(VITALS, store)
+              if row["method"].startswith("ACE")}
+    assert titles == {
+        ("interpolation", "-"): "ACE-Latent-ODE",
+        ("interpolation", "initial=dense"): "ACE-Latent-ODE",
+        ("extrapolation", "-"): "ACE-Latent-ODE",
+        ("extrapolation", "initial=dense"): "ACE-Latent-ODE (FC)",
+        ("extrapolation", "learning_rate=0.02 initial=dense"): "ACE-Latent-ODE",
+        ("extrapolation", "attention=fixed"): "ACE-Latent-ODE (fixed attention)"}
+    assert {r["title"] for r in to_records(rows(VITALS, store)) if r["method"] == "ace"} == {"ACE-Latent-ODE"}
+    images = RunStore(tmp_path / "images")
+    finished(images, "ace", 0.99, "full", size="large", epochs=20)
+    assert table_cells(MNIST, images)[0]["method"] == "ACE-ODE-Net (large)"
+
+
+def test_epochs_that_are_not_the_paper_s_are_named(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    finished(store, "ace", 0.99, "full", epochs=160)
+    finished(store, "odenet", 0.9, "full", epochs=2)  # too short to stand beside a value of the paper
+    finished(store, "odenet", 0.9, "sample", epochs=3)
+    assert "the paper trains" not in render(MNIST, rows(MNIST, store))
+    ushcn, forecasts = experiments.get("ushcn"), RunStore(tmp_path / "ushcn")
+    run = forecasts.create(ushcn.configure("ace", "full", epochs=300), {"params": 1})  # as in the paper
+    write_json(run.path / "result.json", {"test": {"mse": 0.5}, "metric": "mse"})
+    assert "epochs=300" in (text := render(ushcn, rows(ushcn, forecasts)))
+    assert "the paper trains" not in text
+    finished(store, "odenet", 0.99, "full", epochs=40)
+    finished(store, "ace", 0.99, "full", epochs=20)
+    assert "\nrows with epochs=20 or epochs=40: the paper trains for 160 epochs\n" in render(MNIST, rows(MNIST, store))

@@ -112,7 +112,7 @@ export const MEASURE = {
   over({ run, block }, probe) {
     const { measure, t } = run.meta, { data, shape: [T, P] } = block.arrays.measure;
     const [first, last] = [0, T - 1].map((f) => written(measure, at(data, P, f, probe))), end = run.timeText(t.at(-1));
-    const learnt = measure.mixed === "coordinates" ? " Coordinates are learnt: another seed has others." : "";
+    const learnt = measure.mixed === "coordinates" ? " Each seed learns coordinates and attention of its own." : "";
     if (measure.name === "focus") return `Attention mixes ${first} of ${measure.reference} ${measure.mixed} into one at the start, and ${last} at ${end}.${learnt}`;
     if (measure.name === "passed") return `${first} of the state passes at the start, and ${last} at ${end}.`;
     return `At ${end}, attention has moved ${last} times its size.`;
