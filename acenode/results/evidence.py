@@ -149,7 +149,7 @@ class CellLength:
 
 
 def length_sentence(cells: Iterable[CellLength]) -> str:
-    """Say how many cells were measured with shorter runs than the paper's, and how short; empty if none was."""
+    """Say how many values were measured with shorter runs than the paper's, and how short; empty if none was."""
     shorter = [cell for cell in cells if cell.epochs < cell.paper_epochs]
     if not shorter:
         return ""
@@ -160,8 +160,8 @@ def length_sentence(cells: Iterable[CellLength]) -> str:
         alike = [cell for cell in shorter if cell.paper_epochs == paper]
         titles = _listed(dict.fromkeys(cell.title for cell in alike))
         parts.append(f"{titles} {_ends(cell.epochs for cell in alike)} of {paper} epochs")
-    noun = "cell" if len(shorter) == 1 else "cells"
-    return f"{len(shorter)} {noun}{among} used shorter training than the paper: {'; '.join(parts)}."
+    values = "value{} comes" if len(shorter) == 1 else "values{} come"
+    return f"{len(shorter)} {values.format(among)} from shorter training than the paper's: {'; '.join(parts)}."
 
 
 def _ends(numbers: Iterable[int]) -> str:

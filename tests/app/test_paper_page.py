@@ -57,7 +57,7 @@ def test_every_table_is_on_the_page_once() -> None:
 def test_recorded_runs_fill_the_page(page: Page) -> None:
     shown = text(page("paper"))
     assert "All 79 of the paper's values are measured" in shown
-    assert re.search(r"[0-9]+ of the worse ones among them, used shorter training than the paper: MNIST", shown)
+    assert re.search(r"[0-9]+ of the worse ones among them, come from shorter training than the paper's: MNIST", shown)
     assert "○ not measured" in shown  # the legend
 
 

@@ -143,7 +143,7 @@ def test_cells_of_shorter_runs_are_counted() -> None:
     mnist, cifar = CellLength("MNIST", "within", 40, 160), CellLength("CIFAR10", "worse", 20, 160)
     ushcn, physionet = CellLength("USHCN", "worse", 120, 300), CellLength("PhysioNet", "worse", 30, 30)
     assert length_sentence([mnist, cifar, mnist, ushcn, physionet]) == (
-        "4 cells, 2 of the worse ones among them, used shorter training than the paper: MNIST and CIFAR10 20 to 40 of "
-        "160 epochs; USHCN 120 of 300 epochs.")
-    assert length_sentence([mnist]) == "1 cell used shorter training than the paper: MNIST 40 of 160 epochs."
+        "4 values, 2 of the worse ones among them, come from shorter training than the paper's: MNIST and CIFAR10 20 "
+        "to 40 of 160 epochs; USHCN 120 of 300 epochs.")
+    assert length_sentence([mnist]) == "1 value comes from shorter training than the paper's: MNIST 40 of 160 epochs."
     assert length_sentence([physionet]) == ""
