@@ -57,11 +57,10 @@ def _kinds(entries: list[Entry]) -> dict[str, Entry]:
             e for e in entries if kind == "none" and e.method == HOSTS.get(e.experiment, WITHOUT)]
         if playable := [e for e in runs if e.run.snapshots()]:
             found[kind] = sorted(playable, key=recorded_choice.rank)
-    by_seed = {seed: [next((e for e in runs if e.seed == seed), None) for runs in found.values()]
-               for seed in {e.seed for runs in found.values() for e in runs}}
-    shared = {seed: [e for e in runs if e] for seed, runs in by_seed.items() if all(runs)}
-    seed = min(shared, default=None, key=lambda s: max(recorded_choice.rank(e) for e in shared[s]))
-    return {kind: next((e for e in runs if e.seed == seed), runs[0]) for kind, runs in found.items()}
+    seeds = set[int].intersection(*({e.seed for e in runs} for runs in found.values())) if found else set[int]()
+    by_seed = [{kind: next(e for e in runs if e.seed == seed) for kind, runs in found.items()} for seed in seeds]
+    return min(by_seed, default={kind: runs[0] for kind, runs in found.items()},
+               key=lambda kinds: max(map(recorded_choice.rank, kinds.values())))
 
 
 def show(found: list[Example]) -> Example:

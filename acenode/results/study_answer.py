@@ -142,9 +142,11 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
     more = None if needed is None else needed - n
     only = f", with other seeds on the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
     many = more is None or more > MANY
-    words = f"more than {MANY} more {word(MANY)}" if many else f"about {more} more"
+    words = f"more than {MANY} more" if many else f"about {more} more"
     if only:  # there are no more folds
-        words = f"{'more than' if many else 'about'} {MANY if many else more} more run{'s' * (more != 1)} of each"
+        words += f" run{'s' * (more != 1)} of each"
+    elif many:
+        words += f" {word(MANY)}"
     text = f"{unknown}: {words} would be needed{only} ({size}, {range_text})"
     return Comparison(name, "unknown", n, difference, interval, more, text)
 
