@@ -72,11 +72,11 @@ def test_settings_are_compared_on_validation_data_alone(tmp_path: Path) -> None:
     assert tried.measure("ushcn") == "negll"  # which selects the epoch, not the mean squared error
     small = "batch_size=700"
     command = [sys.executable, str(DOCS / "try_settings.py"), "mnist", small, "--data", "sample", "--epochs", "1",
-               "--device", "cpu", "--folder", str(tmp_path)]
+               "--seeds", "0-1", "--together", "--device", "cpu", "--folder", str(tmp_path)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    (run,) = RunStore(tmp_path)
-    (record,) = metric_records.read(run).epochs
-    assert f"| {small} | {record['validation_accuracy']:.4f} |" in printed
-    assert run.result() is None  # not tested
+    runs = sorted(RunStore(tmp_path), key=lambda run: run.config().seed)
+    first, second = (metric_records.read(run).epochs[0]["validation_accuracy"] for run in runs)
+    assert f"| {small} | {(first + second) / 2:.4f} | 0: {first:.4f} (1), 1: {second:.4f} (1) |" in printed
+    assert all(run.result() is None for run in runs)  # not tested
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == printed
-    assert len(list(RunStore(tmp_path))) == 1  # not trained again
+    assert len(list(RunStore(tmp_path))) == 2  # not trained again
