@@ -118,12 +118,16 @@ def _show_answer(measured: dict[str, Measured]) -> None:
 
 def _show_section(section: Section, measured: dict[str, Measured], entries: list[Entry], chosen: str | None,
                   opened: PaperTable | None) -> None:
-    """Show the tables of a section, its notes, the chosen cell if it is one of its, and other papers' results."""
+    """Show the tables of a section, the chosen cell below its table, notes, and other papers' results."""
     st.header(section.title)
     tables = [TABLES[name] for name in section.tables]
-    components.paper_tables(f"paper-tables/{section.tables[0]}", paper_tables.view(tables, measured, chosen), _choose)
+    end = tables.index(opened) + 1 if opened in tables else len(tables)
+    key = f"paper-tables/{section.tables[0]}"
+    components.paper_tables(key, paper_tables.view(tables[:end], measured, chosen), _choose)
     if opened in tables and chosen is not None:
         paper_cell.show(opened, CELLS[chosen], measured[chosen], entries)
+    if tables[end:]:
+        components.paper_tables(f"{key}/rest", paper_tables.view(tables[end:], measured, None), _choose)
     if section.notes:
         st.caption("\n".join(f"- {messages.escape(note)}" for note in section.notes))
     own = (cell for table in tables for cell in table.cells if cell.table == table.name and not cell.ablation)

@@ -25,7 +25,7 @@ COLUMNS = {
 
 
 def show(table: PaperTable, cell: PaperCell, measured: Measured, entries: list[Entry]) -> None:
-    """Show the runs of a cell, the player of the selected one, and what is missing."""
+    """Show the runs of a cell, player and curves of the selected one, and what is missing."""
     with st.container(border=True, key="paper-cell"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.subheader(messages.escape(f"{table.title}: {_title(table, cell)}"), anchor=False)
@@ -38,9 +38,9 @@ def show(table: PaperTable, cell: PaperCell, measured: Measured, entries: list[E
         if shown is None:
             st.info(f"No run counts for this cell yet. {_others(cell, entries)}Train them below.",
                     icon=":material/flag:")
-        paper_queue.show(cell, table, entries)
         if shown is not None:
             _show_run(shown)
+        paper_queue.show(cell, table, entries)
 
 
 def _others(cell: PaperCell, entries: list[Entry]) -> str:

@@ -54,8 +54,11 @@ export function mount(element, first, send) {
     drawn = text;
     const focused = element.contains(document.activeElement) ? document.activeElement.dataset.cell : null;
     element.replaceChildren(...data.tables.map((one) => table(one, data, send)));
-    const own = element.querySelector("[aria-current]")?.dataset.cell ?? null;
-    if (own && own !== chosen) setTimeout(scrollToRuns, 300);  // the runs of a cell chosen before may still be there
+    const link = element.querySelector("[aria-current]"), own = link?.dataset.cell ?? null;
+    if (own && own !== chosen) setTimeout(() => {  // the runs of a cell chosen before may still be there
+      if (document.activeElement === document.body) link.focus({ preventScroll: true });  // its table has moved up
+      scrollToRuns();
+    }, 300);
     chosen = own;
     if (focused) element.querySelector(`[data-cell="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }

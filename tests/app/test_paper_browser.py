@@ -13,6 +13,11 @@ from tabs import Tab
 from acenode.bench.browser import CURVES, PLAYER, Served, server
 
 RUNS = "document.querySelector('.st-key-paper-cell')"  # the chosen cell's runs
+PLACE = """(() => {
+    const found = [...document.querySelectorAll(".paper-table strong, .st-key-paper-cell")];
+    const names = found.map((e) => e.matches("strong") ? e.innerText : "runs"), i = names.indexOf("runs");
+    return names.slice(i - 1, i + 2);
+})()"""  # the runs, with the tables before and after them
 DRAWN = f"{PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 4"
 
 
@@ -46,6 +51,12 @@ def test_a_cell_opens_its_runs_and_back_returns(tab: Tab) -> None:
     header = "document.querySelector('[data-testid=stHeader]').getBoundingClientRect().bottom"
     tab.until(f"{RUNS}.getBoundingClientRect().top < innerHeight / 2")  # the page has scrolled to it
     assert tab.evaluate(f"{RUNS}.getBoundingClientRect().top >= {header}")
+    assert tab.evaluate(PLACE) == ["MNIST classification", "runs", "SVHN classification"]
+    tab.page.click(cell("svhn/ace/accuracy"))
+    tab.until(f"{RUNS}?.innerText.includes('SVHN classification: ACE-ODE-Net')")
+    tab.until(f"{PLACE}.join() === 'SVHN classification,runs,CIFAR10 classification'")
+    tab.page.go_back()
+    tab.until(f"{PLACE}.join() === 'MNIST classification,runs,SVHN classification'")
     tab.page.click(cell("ushcn/ace/mse"))
     tab.until(f"{RUNS}?.innerText.includes('USHCN forecasting: ACE-GRU-ODE-Bayes, MSE')")
     tab.until(DRAWN)
