@@ -2,9 +2,10 @@
 
     python docs/try_settings.py physionet default penalty_weight=0 penalty_weight=0.1,learning_rate=0.001 --seeds 0-2
 
-Every choice is trained on the full data, once a seed, several at a time; with --together, the seeds of a choice are one
-computation where the method allows it. The test set is never read. What was finished before in the folder is not
-trained again. `acenode search` does the same for ranges of settings; this needs no Optuna.
+Every choice is trained once a seed, in --workers processes. With --together one process trains the seeds of a choice:
+image models as one computation, others one after another on a CPU and in threads on a GPU. The test set is never read.
+What was finished before in the folder is not trained again. `acenode search` does the same for ranges of settings; this
+needs no Optuna.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import argparse
 import contextlib
 import json
 import multiprocessing
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -23,6 +26,7 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.config.seeds import read_seeds
 from acenode.data.folder import data_dir
+from acenode.errors import UserError
 from acenode.execution.execute import create
 from acenode.execution.together import execute_together
 from acenode.results import metric_records
@@ -43,22 +47,32 @@ def settings(text: str) -> dict[str, Any]:
     return found
 
 
-def best_values(configs: Sequence[Config], folder: Path) -> list[tuple[int, float, int]]:
-    """Train what is not finished; return each seed, the validation value that selects its best epoch, that epoch."""
+@dataclass(frozen=True, order=True)
+class Best:
+    """The best epoch of a run, and the validation value that selected it."""
+
+    seed: int
+    value: float
+    epoch: int
+
+
+def train(configs: Sequence[Config], folder: Path) -> list[Best]:
+    """Train the runs that are not finished, without testing them, and return the best epoch of each."""
     store = RunStore(folder)
     runs = [next((run for run in store if run.config() == config), None) or create(store, config, TRIAL)
             for config in configs]
     if left := [run for run in runs if run.status()["state"] != "finished"]:
         for outcome in execute_together(left, data_dir()):
-            if outcome.error is not None:
-                raise RuntimeError(f"{outcome.run.id}: {outcome.error}")
-    return [(run.config().seed, *best_of(run)) for run in runs]
+            if outcome.state != "finished":
+                raise UserError(f"{outcome.run.id}: {outcome.error or outcome.state}")
+    return [best_of(run) for run in runs]
 
 
-def best_of(run: Run) -> tuple[float, int]:
-    """Return the validation value of a run's best epoch, and that epoch."""
-    best = [record for record in metric_records.read(run).epochs if record["best"]][-1]
-    return float(best[f"validation_{measure(run.config().experiment)}"]), int(best["epoch"])
+def best_of(run: Run) -> Best:
+    """Return the best epoch of a run."""
+    config = run.config()
+    record = [record for record in metric_records.read(run).epochs if record["best"]][-1]
+    return Best(config.seed, float(record[f"validation_{measure(config.experiment)}"]), int(record["epoch"]))
 
 
 def measure(experiment: str) -> str:
@@ -67,9 +81,10 @@ def measure(experiment: str) -> str:
     return metric.selection or metric.name
 
 
-def work(given: argparse.Namespace) -> Iterator[tuple[str, list[Config]]]:
-    """Yield the choices, each with the configurations that one process trains."""
-    experiment, shared = experiments.get(given.experiment), {"device": given.device, "snapshots": 2}
+def jobs(given: argparse.Namespace) -> Iterator[tuple[str, list[Config]]]:
+    """Yield each choice with the configurations that one process trains."""
+    experiment = experiments.get(given.experiment)
+    shared = {"device": given.device, "snapshots": 2}
     if given.epochs is not None:
         shared["epochs"] = given.epochs
     for choice in given.choices:
@@ -77,7 +92,11 @@ def work(given: argparse.Namespace) -> Iterator[tuple[str, list[Config]]]:
         for seed in given.seeds:
             own = {**shared, **settings(choice), "seed": seed, **({"fold": seed} if given.folds else {})}
             configs.append(experiment.configure(given.method, given.data, **own))
-        yield from [(choice, configs)] if given.together else ((choice, [config]) for config in configs)
+        if given.together:
+            yield choice, configs
+        else:
+            for config in configs:
+                yield choice, [config]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -87,25 +106,29 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--method", default="ace")
     parser.add_argument("--data", choices=("sample", "full"), default="full")
     parser.add_argument("--seeds", default="0", type=read_seeds)
-    parser.add_argument("--folds", action="store_true", help="the numbers of --seeds are folds too, as on USHCN")
-    parser.add_argument("--together", action="store_true", help="the seeds of a choice as one computation")
-    parser.add_argument("--epochs", type=int)
+    groups = parser.add_mutually_exclusive_group()
+    groups.add_argument("--folds", action="store_true", help="the numbers of --seeds are folds too, as on USHCN")
+    groups.add_argument("--together", action="store_true", help="one process trains the seeds of a choice")
+    parser.add_argument("--epochs", type=int, help="instead of the default number")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--workers", type=int, default=1, help="processes that train at the same time")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the runs (default: build/tried)")
     given = parser.parse_args(arguments)
-    found: dict[str, list[tuple[int, float, int]]] = {choice: [] for choice in given.choices}
+    found: dict[str, list[Best]] = {choice: [] for choice in given.choices}
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(best_values, configs, given.folder): choice for choice, configs in work(given)}
+        futures = {pool.submit(train, configs, given.folder): choice for choice, configs in jobs(given)}
         for done in as_completed(futures):
-            for seed, value, epoch in done.result():
-                found[futures[done]].append((seed, value, epoch))
-                print(f"{futures[done]}, seed {seed}: {value:.4f} in epoch {epoch}", flush=True)
+            for best in done.result():
+                found[futures[done]].append(best)
+                print(f"{futures[done]}, seed {best.seed}: {best.value:.4f} in epoch {best.epoch}", flush=True)
     print(f"\n| settings | mean validation {measure(given.experiment)} | seed: value (epoch) |\n|---|---|---|")
-    for choice, values in found.items():
-        each = ", ".join(f"{seed}: {value:.4f} ({epoch})" for seed, value, epoch in sorted(values))
-        print(f"| {choice} | {mean(value for _, value, _ in values):.4f} | {each} |")
+    for choice, all_best in found.items():
+        each = ", ".join(f"{best.seed}: {best.value:.4f} ({best.epoch})" for best in sorted(all_best))
+        print(f"| {choice} | {mean(best.value for best in all_best):.4f} | {each} |")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(str(error))
