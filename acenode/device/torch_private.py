@@ -103,6 +103,18 @@ def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
     return None
 
 
+# Tensors --------------------------------------------------------------------------------------------------------------
+
+
+def times_written(tensor: Tensor) -> int:
+    """Return how often a tensor was written to in place; always 0 if torch does not count."""
+    try:
+        return tensor._version
+    except _CHANGED:
+        _report("torch.Tensor._version", "a buffer that gets its own values again counts as unchanged")
+        return 0
+
+
 # Differentiation ------------------------------------------------------------------------------------------------------
 
 

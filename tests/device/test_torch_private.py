@@ -63,6 +63,16 @@ def test_pointwise_gradients_work_without_their_operators(
     assert torch.allclose(gradient(grad, y.detach(), out=torch.empty_like(grad)), expected, atol=1e-15)
 
 
+def test_writing_to_a_tensor_is_counted_where_torch_counts(caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.zeros(2)
+    before = torch_private.times_written(x)
+    x.copy_(x.clone())
+    assert torch_private.times_written(x) == before + 1
+    assert not caplog.records
+    assert torch_private.times_written(SimpleNamespace()) == 0  # type: ignore[arg-type]
+    assert "torch.Tensor._version" in caplog.text
+
+
 def missing(*args: object) -> None:
     raise AttributeError("'_OpNamespace' 'aten' object has no attribute 'convolution_backward'")
 

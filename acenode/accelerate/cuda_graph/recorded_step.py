@@ -130,13 +130,14 @@ class RecordedStep:
 
     def _try_out(self) -> None:
         """Do the work once, which compiles kernels and loads libraries, and a step twice, to see if it is the same."""
-        device, before = self.y[0].device, [b.clone() for b in self.buffers]
+        device, before = self.y[0].device, [(b.clone(), torch_private.times_written(b)) for b in self.buffers]
         random = random_state(device)
         self._attempt()
         first = torch.cat((self.end, self.inner))
-        for b, value in zip(self.buffers, before, strict=True):
-            if not torch.equal(b, value) and b.dtype != torch.bool:
-                b.data.copy_(b.roll(1) + 1)  # a slope that depends on what evaluations change becomes another one
+        for b, (value, times) in zip(self.buffers, before, strict=True):
+            written = torch_private.times_written(b) != times or not torch.equal(b, value)
+            if written and b.dtype != torch.bool:
+                b.data.copy_(b.roll(1) + 1)  # a slope that depends on what evaluations write becomes another one
         self._attempt()
         if not torch.equal(random_state(device), random):
             raise RecordingError("f or g draws random numbers")
