@@ -33,8 +33,8 @@ def heading(tab: Tab, number: int) -> None:
 
 def picture(tab: Tab, kind: str) -> None:
     """Wait until the picture of a kind is drawn, and that of the step before has gone."""
-    tab.until("document.querySelectorAll('.ace-tour').length === 1")
-    tab.until(f"{PICTURE}?.__tour.kind() === '{kind}' && {PICTURE}?.__tour.words() !== ''")
+    tab.until(f"document.querySelectorAll('.ace-tour').length === 1 && {PICTURE}?.__tour.kind() === '{kind}' && "
+              f"{PICTURE}?.__tour.words() !== ''")
 
 
 def words(tab: Tab) -> str:
