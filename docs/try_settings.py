@@ -87,10 +87,13 @@ def jobs(given: argparse.Namespace) -> Iterator[tuple[str, list[Config]]]:
     shared = {"device": given.device, "snapshots": 2}
     if given.epochs is not None:
         shared["epochs"] = given.epochs
-    for choice in given.choices:
+    for choice in dict.fromkeys(given.choices):
+        chosen = settings(choice)
+        if taken := {"seed", *(["fold"] if given.folds else [])} & set(chosen):
+            raise UserError(f"{choice}: {taken.pop()} comes from --seeds")
         configs = []
         for seed in given.seeds:
-            own = {**shared, **settings(choice), "seed": seed, **({"fold": seed} if given.folds else {})}
+            own = {**shared, **chosen, "seed": seed, **({"fold": seed} if given.folds else {})}
             configs.append(experiment.configure(given.method, given.data, **own))
         if given.together:
             yield choice, configs
@@ -114,9 +117,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes that train at the same time")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the runs (default: build/tried)")
     given = parser.parse_args(arguments)
-    found: dict[str, list[Best]] = {choice: [] for choice in given.choices}
+    planned = list(jobs(given))  # before anything is trained: bad settings end here
+    found: dict[str, list[Best]] = {choice: [] for choice, _ in planned}
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(train, configs, given.folder): choice for choice, configs in jobs(given)}
+        futures = {pool.submit(train, configs, given.folder): choice for choice, configs in planned}
         for done in as_completed(futures):
             for best in done.result():
                 found[futures[done]].append(best)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from acenode.data import euler_steps, points
+from acenode.errors import UserError
 from acenode.experiments.forecast_errors import ObservedTargets
 from acenode.results import metric_records
 from acenode.runs.store import RunStore
@@ -70,6 +71,11 @@ def test_settings_are_compared_on_validation_data_alone(tmp_path: Path) -> None:
     assert tried.settings("default") == {}
     assert tried.settings("penalty_weight=0.1,attention_in=both") == {"penalty_weight": 0.1, "attention_in": "both"}
     assert tried.measure("ushcn") == "negll"  # which selects the epoch, not the mean squared error
+    with pytest.raises(UserError, match="did you mean penalty_weight"):  # before the default is trained
+        tried.main(["mnist", "default", "penalty_wieght=0", "--data", "sample", "--folder", str(tmp_path)])
+    with pytest.raises(UserError, match="seed comes from --seeds"):
+        tried.main(["mnist", "seed=3", "--data", "sample", "--folder", str(tmp_path)])
+    assert not list(RunStore(tmp_path))
     small = "batch_size=700"
     command = [sys.executable, str(DOCS / "try_settings.py"), "mnist", small, "--data", "sample", "--epochs", "1",
                "--device", "cpu", "--folder", str(tmp_path)]
