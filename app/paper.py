@@ -12,10 +12,11 @@ from acenode.results import cell_text
 from acenode.results.cells import Measured
 from acenode.results.contests import contests, measure_all
 from acenode.results.evidence import CellLength, count_sentence, judge, length_sentence, prediction_note, summary, table
-from acenode.results.paper_tables import CELLS, TABLES, PaperTable
+from acenode.results.paper_tables import CELLS, TABLES
 from acenode.runs.entry import Entry
 
 from . import components, labels, messages, paper_cell, paper_elsewhere, paper_figures, paper_queue, paper_tables
+from .paper_tables import OpenedCell
 from .services import services
 
 PAPER = "ACE-NODE: Attentive Co-Evolving Neural Ordinary Differential Equations, KDD 2021"
@@ -86,12 +87,9 @@ def show() -> None:
                "its runs.")
     _show_downloads(measured)
     paper_queue.show_all(entries)
-    chosen = st.query_params.get(paper_cell.QUERY)
-    if chosen is not None and chosen not in CELLS:
-        messages.invalid(f"There is no cell {chosen[:80]!r} in the paper's tables. Choose one below.")
-    opened = _table_of(chosen)
+    opened = _opened()
     for section in SECTIONS:
-        _show_section(section, measured, entries, chosen, opened)
+        _show_section(section, measured, entries, opened)
     st.header("Figures", anchor="figures")
     paper_figures.show(measured)
 
@@ -116,18 +114,19 @@ def _show_answer(measured: dict[str, Measured]) -> None:
                    "so by chance. Folds share training data, so intervals over folds are somewhat too narrow.")
 
 
-def _show_section(section: Section, measured: dict[str, Measured], entries: list[Entry], chosen: str | None,
-                  opened: PaperTable | None) -> None:
-    """Show the tables of a section, the chosen cell below its table, notes, and other papers' results."""
+def _show_section(section: Section, measured: dict[str, Measured], entries: list[Entry],
+                  opened: OpenedCell | None) -> None:
+    """Show the tables of a section, the opened cell below its table, notes, and other papers' results."""
     st.header(section.title)
     tables = [TABLES[name] for name in section.tables]
-    end = tables.index(opened) + 1 if opened in tables else len(tables)
+    here = opened if opened is not None and opened.table in tables else None
+    end = tables.index(here.table) + 1 if here is not None else len(tables)
     key = f"paper-tables/{section.tables[0]}"
-    components.paper_tables(key, paper_tables.view(tables[:end], measured, chosen), _choose)
-    if opened in tables and chosen is not None:
-        paper_cell.show(opened, CELLS[chosen], measured[chosen], entries)
+    components.paper_tables(key, paper_tables.view(tables[:end], measured, here), _choose)
+    if here is not None:
+        paper_cell.show(here, measured[here.cell.key], entries)
     if tables[end:]:
-        components.paper_tables(f"{key}/rest", paper_tables.view(tables[end:], measured, None), _choose)
+        components.paper_tables(f"{key}/rest", paper_tables.view(tables[end:], measured), _choose)
     if section.notes:
         st.caption("\n".join(f"- {messages.escape(note)}" for note in section.notes))
     own = (cell for table in tables for cell in table.cells if cell.table == table.name and not cell.ablation)
@@ -135,17 +134,21 @@ def _show_section(section: Section, measured: dict[str, Measured], entries: list
 
 
 def _choose(table: str, cell: str) -> None:
-    """Keep the clicked cell in the URL, so that Back returns to the one before, and its table in the session."""
-    st.session_state["paper/clicked"] = table
-    st.query_params.from_dict({paper_cell.QUERY: cell})  # the rest belongs to the player of the cell before
+    """Keep the clicked cell and its table in the URL, so that Back returns to the one before."""
+    found = {paper_cell.CELL: cell, paper_cell.TABLE: table}
+    st.query_params.from_dict(found)  # the rest belongs to the player of the cell before
 
 
-def _table_of(key: str | None) -> PaperTable | None:
-    """Return the table in which a cell was clicked, or else the first one that has it."""
-    if key is None or key not in CELLS:
+def _opened() -> OpenedCell | None:
+    """Return the cell in the URL with the table in which it was clicked, or else the first one that has it."""
+    key = st.query_params.get(paper_cell.CELL)
+    if key is None:
         return None
-    clicked = TABLES.get(st.session_state.get("paper/clicked", ""))
-    return clicked if clicked and CELLS[key] in clicked.cells else TABLES[CELLS[key].table]
+    if key not in CELLS:
+        messages.invalid(f"There is no cell {key[:80]!r} in the paper's tables. Choose one below.")
+        return None
+    cell, clicked = CELLS[key], TABLES.get(st.query_params.get(paper_cell.TABLE, ""))
+    return OpenedCell(clicked if clicked and cell in clicked.cells else TABLES[cell.table], cell)
 
 
 def _show_downloads(measured: dict[str, Measured]) -> None:

@@ -1,4 +1,4 @@
-"""The chosen cell of a table: its runs, and curves and player of one of them."""
+"""The opened cell of a table: its runs, and curves and player of one of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from acenode.results.paper_tables import PaperCell, PaperTable
 from acenode.runs.entry import Entry
 
 from . import components, labels, live_runs, messages, paper_queue
+from .paper_tables import OpenedCell
 
-QUERY = "cell"  # the query parameter with the key of the chosen cell
+CELL, TABLE = "cell", "table"  # the query parameters with the key of the opened cell and the name of its table
 TABLE_HEIGHT = 320  # pixels
 COLUMNS = {
     "Open": st.column_config.LinkColumn("", display_text="Open", width="small"),
@@ -24,8 +25,9 @@ COLUMNS = {
 }
 
 
-def show(table: PaperTable, cell: PaperCell, measured: Measured, entries: list[Entry]) -> None:
+def show(opened: OpenedCell, measured: Measured, entries: list[Entry]) -> None:
     """Show the runs of a cell, player and curves of the selected one, and what is missing."""
+    table, cell = opened.table, opened.cell
     with st.container(border=True, key="paper-cell"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.subheader(messages.escape(f"{table.title}: {_title(table, cell)}"), anchor=False)
@@ -54,8 +56,9 @@ def _others(cell: PaperCell, entries: list[Entry]) -> str:
 
 
 def close() -> None:
-    """Forget the chosen cell."""
-    st.query_params.pop(QUERY, None)
+    """Forget the opened cell."""
+    st.query_params.pop(CELL, None)
+    st.query_params.pop(TABLE, None)
 
 
 def _title(table: PaperTable, cell: PaperCell) -> str:
@@ -100,9 +103,9 @@ def _row(cell: PaperCell, entry: Entry) -> dict[str, object]:
     value = measure(cell, [entry]).mean
     return {
         "Open": f"/{entry.experiment}?runs={entry.id}",
-        "Source": "◆ recorded" if entry.recorded else "own",
-        "Seed": entry.seed, "Fold": entry.config.get("fold"), "Epochs": entry.epochs,
         _capital(cell.format.title): "–" if value is None else f"{value:.{cell_text.digits(cell)}f}{cell.format.unit}",
+        "Seed": entry.seed, "Fold": entry.config.get("fold"), "Epochs": entry.epochs,
+        "Source": "◆ recorded" if entry.recorded else "own",
         "Date": time.strftime("%Y-%m-%d", time.localtime(entry.created)) if entry.created else "",
         "Device": entry.device, "Training time": labels.duration(entry.seconds), "Run": entry.id}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from acenode.results import cell_text
@@ -10,14 +11,24 @@ from acenode.results.cells import Measured
 from acenode.results.paper_tables import PaperCell, PaperRow, PaperTable
 
 
-def view(tables: Iterable[PaperTable], measured: Mapping[str, Measured], chosen: str | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class OpenedCell:
+    """The cell whose runs are shown, and the table in which it was clicked: some cells stand in two."""
+
+    table: PaperTable
+    cell: PaperCell
+
+
+def view(tables: Iterable[PaperTable], measured: Mapping[str, Measured],
+         opened: OpenedCell | None = None) -> dict[str, Any]:
     """Describe tables for the component `paper_tables`: texts only, which the browser never interprets as markup."""
-    return {"tables": [_table(table, measured) for table in tables], "chosen": chosen}
+    return {"tables": [_table(table, measured, opened) for table in tables]}
 
 
-def _table(table: PaperTable, measured: Mapping[str, Measured]) -> dict[str, Any]:
+def _table(table: PaperTable, measured: Mapping[str, Measured], opened: OpenedCell | None) -> dict[str, Any]:
     best = [_best([row.cells[i] for row in table.rows]) for i in range(len(table.columns))]
     return {"name": table.name, "title": table.title, "caption": table.caption, "corner": "Method",
+            "opened": opened.cell.key if opened and opened.table == table else None,
             "columns": list(table.columns), "rows": [_row(row, best, measured) for row in table.rows]}
 
 

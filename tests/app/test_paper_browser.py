@@ -13,6 +13,7 @@ from tabs import Tab
 from acenode.bench.browser import CURVES, PLAYER, Served, server
 
 RUNS = "document.querySelector('.st-key-paper-cell')"  # the chosen cell's runs
+FOCUS = "document.activeElement.dataset"
 PLACE = """(() => {
     const found = [...document.querySelectorAll(".paper-table strong, .st-key-paper-cell")];
     const names = found.map((e) => e.matches("strong") ? e.innerText : "runs"), i = names.indexOf("runs");
@@ -71,8 +72,37 @@ def test_a_cell_in_two_tables_opens_where_it_was_clicked(tab: Tab) -> None:
     tab.open("paper")
     tab.page.click(cell("physionet/ace/auc", table=1))
     tab.until(f"{RUNS}?.innerText.includes('Type of attention: ACE, PhysioNet (AUC)')")
-    tab.press("Close")
+    assert tab.evaluate(f"{FOCUS}.table") == "attention"
+    marked = "[...document.querySelectorAll('.cell[aria-current]')].map(e => e.dataset.table)"
+    assert tab.evaluate(marked) == ["attention"]
+    tab.page.reload()
+    tab.until(f"{RUNS}?.innerText.includes('Type of attention: ACE, PhysioNet (AUC)')")
+
+
+def test_the_keyboard_opens_and_closes_a_cell(tab: Tab) -> None:
+    tab.open("paper")
+    tab.page.focus(cell("mnist/ace/accuracy"))
+    tab.page.keyboard.press("Enter")
+    tab.until(DRAWN)
+    assert tab.evaluate(f"{FOCUS}.cell") == "mnist/ace/accuracy"
+    tab.page.focus(cell("cifar10/ace/accuracy"))  # its table moves above the runs
+    tab.page.keyboard.press("Enter")
+    tab.until(f"{PLACE}.join() === 'CIFAR10 classification,runs,Silhouette of image features'")
+    tab.until(f"{FOCUS}.cell === 'cifar10/ace/accuracy'")
+    tab.page.get_by_role("button", name="Close", exact=True).focus()
+    tab.page.keyboard.press("Enter")
     tab.until(f"!{RUNS} && !location.search.includes('cell')")
+    tab.until(f"{FOCUS}.cell === 'cifar10/ace/accuracy'")
+
+
+def test_a_click_on_the_opened_cell_scrolls_to_its_runs(tab: Tab) -> None:
+    tab.open("paper?cell=ushcn%2Face%2Fmse")
+    tab.until(f"{RUNS}?.getBoundingClientRect().top < innerHeight / 2")
+    tab.until(DRAWN)
+    tab.evaluate("document.querySelector('h1').scrollIntoView()")
+    tab.until(f"{RUNS}.getBoundingClientRect().top > innerHeight")
+    tab.evaluate("document.querySelector('.cell[aria-current]').click()")
+    tab.until(f"{RUNS}.getBoundingClientRect().top < innerHeight / 2")
 
 
 def test_the_queue_says_the_time_and_offers_the_data(tab: Tab) -> None:

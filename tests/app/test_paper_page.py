@@ -63,7 +63,9 @@ def test_recorded_runs_fill_the_page(page: Page) -> None:
 
 def test_views_have_the_texts_of_every_cell(services: Services) -> None:
     measured = measure_all(services.catalogue.entries())
-    view = paper_tables.view(TABLES.values(), measured, "mnist/ace/accuracy")
+    opened = paper_tables.OpenedCell(TABLES["mnist"], CELLS["mnist/ace/accuracy"])
+    view = paper_tables.view(TABLES.values(), measured, opened)
+    assert {t["name"]: t["opened"] for t in view["tables"] if t["opened"]} == {"mnist": "mnist/ace/accuracy"}
     rows = {(t["name"], r["label"]): r["cells"] for t in view["tables"] for r in t["rows"]}
     (ace,) = rows["mnist", "ACE-ODE-Net"]
     assert (ace["key"], ace["printed"], ace["best"]) == ("mnist/ace/accuracy", "99.68 ± 0.03", True)
@@ -247,6 +249,6 @@ def test_without_runs_every_figure_says_how_to_get_it(page: Page) -> None:
 
 
 def test_views_without_runs() -> None:
-    view = paper_tables.view(TABLES.values(), {}, None)
+    view = paper_tables.view(TABLES.values(), {})
     cells = [c for t in view["tables"] for r in t["rows"] for c in r["cells"] if c]
     assert {c["mark"] for c in cells} == {Measured().mark}
