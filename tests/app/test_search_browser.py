@@ -116,8 +116,8 @@ def test_the_best_trials_are_listed_before_charts_and_trials_read_once(chrome: A
     tab = Tab(chrome, served)
     asked: list[str] = []
     tab.page.on("request", lambda request: "/lab/search/listed" in request.url and asked.append(request.url))
-    tab.page.route("**/lab/plotly.js", lambda route: None)  # is never answered
-    tab.open("searches?search=listed")
+    tab.page.route("**/lab/plotly.js", lambda route: None)  # is never answered, so the page may never be loaded
+    tab.page.goto(f"{served.url}/searches?search=listed", wait_until="commit")
     tab.until(f"{CHARTS}?.__search.trials() === 200 && {CHARTS}.__search.listed()")
     assert tab.page.locator(".search-scroll tbody tr").count() == 10
     assert asked[0].endswith("?since=")
