@@ -135,8 +135,8 @@ def _show_section(section: Section, measured: dict[str, Measured], entries: list
 
 def _choose(table: str, cell: str) -> None:
     """Keep the clicked cell and its table in the URL, so that Back returns to the one before."""
-    found = {paper_cell.CELL: cell, paper_cell.TABLE: table}
-    st.query_params.from_dict(found)  # the rest belongs to the player of the cell before
+    # the other parameters belong to the player of the cell before
+    st.query_params.from_dict({paper_cell.CELL: cell, paper_cell.TABLE: table})
 
 
 def _opened() -> OpenedCell | None:

@@ -40,7 +40,7 @@ def show(opened: OpenedCell, measured: Measured, entries: list[Entry]) -> None:
         if shown is None:
             st.info(f"No run counts for this cell yet. {_others(cell, entries)}Train them below.",
                     icon=":material/flag:")
-        if shown is not None:
+        else:
             _show_run(shown)
         paper_queue.show(cell, table, entries)
 

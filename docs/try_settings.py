@@ -2,10 +2,10 @@
 
     python docs/try_settings.py physionet default penalty_weight=0 penalty_weight=0.1,learning_rate=0.001 --seeds 0-2
 
-Every choice is trained once a seed, in --workers processes. With --together one process trains the seeds of a choice:
-image models as one computation, others one after another on a CPU and in threads on a GPU. The test set is never read.
-What was finished before in the folder is not trained again. `acenode search` does the same for ranges of settings; this
-needs no Optuna.
+Every choice is trained with every seed, in --workers processes. With --together, one process trains all seeds of a
+choice: image models as one computation, others one after another on a CPU and in threads on a GPU. The test set is
+never read. What was finished before in the folder is not trained again. `acenode search` does the same for ranges of
+settings; this needs no Optuna.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def train(configs: Sequence[Config], folder: Path) -> list[Best]:
 def best_of(run: Run) -> Best:
     """Return the best epoch of a run."""
     config = run.config()
-    record = [record for record in metric_records.read(run).epochs if record["best"]][-1]
-    return Best(config.seed, float(record[f"validation_{measure(config.experiment)}"]), int(record["epoch"]))
+    best = [record for record in metric_records.read(run).epochs if record["best"]][-1]
+    return Best(config.seed, float(best[f"validation_{measure(config.experiment)}"]), int(best["epoch"]))
 
 
 def measure(experiment: str) -> str:
@@ -84,17 +84,17 @@ def measure(experiment: str) -> str:
 def jobs(given: argparse.Namespace) -> Iterator[tuple[str, list[Config]]]:
     """Yield each choice with the configurations that one process trains."""
     experiment = experiments.get(given.experiment)
+    numbered = ("seed", "fold") if given.folds else ("seed",)
     shared = {"device": given.device, "snapshots": 2}
     if given.epochs is not None:
         shared["epochs"] = given.epochs
     for choice in dict.fromkeys(given.choices):
         chosen = settings(choice)
-        if taken := {"seed", *(["fold"] if given.folds else [])} & set(chosen):
-            raise UserError(f"{choice}: {taken.pop()} comes from --seeds")
-        configs = []
-        for seed in given.seeds:
-            own = {**shared, **chosen, "seed": seed, **({"fold": seed} if given.folds else {})}
-            configs.append(experiment.configure(given.method, given.data, **own))
+        for key in numbered:
+            if key in chosen:
+                raise UserError(f"{choice}: {key} comes from --seeds")
+        configs = [experiment.configure(given.method, given.data, **(shared | chosen | dict.fromkeys(numbered, seed)))
+                   for seed in given.seeds]
         if given.together:
             yield choice, configs
         else:
@@ -126,9 +126,9 @@ def main(arguments: list[str] | None = None) -> None:
                 found[futures[done]].append(best)
                 print(f"{futures[done]}, seed {best.seed}: {best.value:.4f} in epoch {best.epoch}", flush=True)
     print(f"\n| settings | mean validation {measure(given.experiment)} | seed: value (epoch) |\n|---|---|---|")
-    for choice, all_best in found.items():
-        each = ", ".join(f"{best.seed}: {best.value:.4f} ({best.epoch})" for best in sorted(all_best))
-        print(f"| {choice} | {mean(best.value for best in all_best):.4f} | {each} |")
+    for choice, runs in found.items():
+        each = ", ".join(f"{best.seed}: {best.value:.4f} ({best.epoch})" for best in sorted(runs))
+        print(f"| {choice} | {mean(best.value for best in runs):.4f} | {each} |")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tabs import Tab
 
 from acenode.bench.browser import CURVES, PLAYER, Served, server
 
-RUNS = "document.querySelector('.st-key-paper-cell')"  # the chosen cell's runs
+RUNS = "document.querySelector('.st-key-paper-cell')"  # the opened cell's runs
 FOCUS = "document.activeElement.dataset"
 PLACE = """(() => {
     const found = [...document.querySelectorAll(".paper-table strong, .st-key-paper-cell")];

@@ -134,8 +134,8 @@ class RecordedStep:
         random = random_state(device)
         self._attempt()
         first = torch.cat((self.end, self.inner))
-        for b, (value, times) in zip(self.buffers, before, strict=True):
-            written = torch_private.times_written(b) != times or not torch.equal(b, value)
+        for b, (value, count) in zip(self.buffers, before, strict=True):
+            written = torch_private.times_written(b) != count or not torch.equal(b, value)
             if written and b.dtype != torch.bool:
                 b.data.copy_(b.roll(1) + 1)  # a slope that depends on what evaluations write becomes another one
         self._attempt()
