@@ -38,8 +38,6 @@ SECTIONS = (
         "at the same shares of the training. The number of epochs is printed with each value; values with different "
         "numbers, such as those of the small and the large ACE model on MNIST and CIFAR10, cannot be compared. CIFAR10 "
         "starts from a learning rate of 5e-2 and not the printed 1e-2, which trains too little in so few epochs.",
-        "The recorded run of ResNet on CIFAR10 has 20 epochs, the other methods 40. Three seeds of ResNet with 40 "
-        "epochs, which are not recorded, reached 82.6 to 82.7%: no less than ACE.",
         "The crops of SVHN are rebuilt from the full street-view images with the published rule.",
         "The silhouette says how far apart k-means clusters are: 1 far apart, 0 overlapping. The paper clusters hidden "
         "representations and does not say of which layer. Here it is the features, the input of the last layer. The "
@@ -70,9 +68,7 @@ SECTIONS = (
     Section("Type of attention", ("attention", "attention-error"), (
         "Fixed-ACE: a(t) is the correlation matrix of h(t) at every t, and nothing evolves it. FC-ACE: a(0) comes from "
         "fully connected layers, not from correlations. The paper gives no value of Fixed-ACE on USHCN: it found "
-        "nonsensical ones.",
-        "Folds of USHCN differ much. A value from fewer than five is to be compared with the same folds of ACE, "
-        "which a click on ACE's cell shows.")),
+        "nonsensical ones.",)),
 )
 
 
