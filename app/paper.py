@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pandas as pd
 import streamlit as st
 
 from acenode.export import paper_tables as export
 from acenode.results import cell_text
 from acenode.results.cells import Measured
-from acenode.results.contests import contests, measure_all
-from acenode.results.evidence import CellLength, count_sentence, judge, length_sentence, prediction_note, summary, table
+from acenode.results.contests import measure_all
 from acenode.results.paper_tables import CELLS, TABLES
 from acenode.runs.entry import Entry
 
-from . import components, labels, messages, paper_cell, paper_elsewhere, paper_figures, paper_queue, paper_tables
+from . import (
+    components,
+    messages,
+    paper_answer,
+    paper_cell,
+    paper_elsewhere,
+    paper_figures,
+    paper_queue,
+    paper_tables,
+)
 from .paper_tables import OpenedCell
 from .services import services
 
@@ -78,7 +85,7 @@ def show() -> None:
     entries = services().catalogue.entries()
     measured = measure_all(entries)
     st.caption(f"Every table of results in {PAPER}, with the values measured here beside the printed ones")
-    _show_answer(measured)
+    paper_answer.show(measured)
     st.caption(messages.escape(cell_text.legend()) + " Values are mean ± sample standard deviation. Click one to see "
                "its runs.")
     _show_downloads(measured)
@@ -88,26 +95,6 @@ def show() -> None:
         _show_section(section, measured, entries, opened)
     st.header("Figures", anchor="figures")
     paper_figures.show(measured)
-
-
-def _show_answer(measured: dict[str, Measured]) -> None:
-    """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
-    findings = [judge(contest) for contest in contests(measured)]
-    marks = {key: cell_text.shown_mark(found) for key, found in measured.items()}
-    lengths = [CellLength(labels.experiment_title(CELLS[key].experiment), marks[key], found.epochs, found.paper_epochs)
-               for key, found in measured.items() if found.epochs is not None and found.paper_epochs is not None]
-    rest = [prediction_note(findings), count_sentence(marks.values()), length_sentence(lengths)]
-    st.markdown(f"**{messages.escape(summary(findings))}** {messages.escape(' '.join(filter(None, rest)))}")
-    box = st.expander(f"The {len(findings)} comparisons, with their intervals", icon=":material/balance:",
-                      key="paper/comparisons", on_change="rerun")
-    if not box.open:
-        return
-    with box:
-        st.table(pd.DataFrame(table(findings)).map(messages.escape), hide_index=True, border="horizontal")
-        st.caption("Difference: ACE minus the method that it extends, on the test set. Pairs have the same seed and "
-                   "fold, and their differences are averaged; rows without pairs have the difference of the two means. "
-                   "A comparison is decided when the 95% interval leaves out zero; of twenty intervals one does "
-                   "so by chance. Folds share training data, so intervals over folds are somewhat too narrow.")
 
 
 def _show_section(section: Section, measured: dict[str, Measured], entries: list[Entry],

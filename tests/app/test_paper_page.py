@@ -213,6 +213,8 @@ def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) 
     assert list(table.value.columns)[:3] == ["Compared", "ACE extends", "Difference"]
     assert len(table.value) == len({(c.experiment, c.metric, str(c.settings)) for c in CELLS.values()
                                     if c.method == "ace" and not c.ablation})
+    assert table.value["Compared"][0].endswith("](paper?cell=mnist%2Face%2Faccuracy&table=mnist)")
+    assert table.value["ACE extends"][0] == r"[ODE\-Net](paper?cell=mnist%2Fodenet%2Faccuracy&table=mnist)"
 
 
 def test_results_of_other_papers_are_in_every_section_but_the_last(page: Page) -> None:
