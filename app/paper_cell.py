@@ -22,6 +22,8 @@ COLUMNS = {
     "Epochs": st.column_config.NumberColumn(width="small"),
     "Seed": st.column_config.NumberColumn(width="small"),
     "Fold": st.column_config.NumberColumn(width="small"),
+    "Snapshots": st.column_config.NumberColumn(
+        width="small", help="Of h(t) and a(t), for the player. Of some recorded runs none are kept."),
 }
 
 
@@ -88,6 +90,8 @@ def _capital(text: str) -> str:
 def _choose(cell: PaperCell, measured: Measured) -> Entry:
     """Show the runs in a table and return the selected one, at first the first."""
     runs = list(measured.entries)
+    if cell.folds:
+        runs.sort(key=lambda entry: int(entry.config.get("fold") or 0))
     table = pd.DataFrame([_row(cell, entry) for entry in runs])
     if not cell.folds:
         table = table.drop(columns="Fold")
@@ -105,6 +109,7 @@ def _row(cell: PaperCell, entry: Entry) -> dict[str, object]:
         "Open": f"/{entry.experiment}?runs={entry.id}",
         _capital(cell.format.title): "–" if value is None else f"{value:.{cell_text.digits(cell)}f}{cell.format.unit}",
         "Seed": entry.seed, "Fold": entry.config.get("fold"), "Epochs": entry.epochs,
+        "Snapshots": len(entry.run.snapshots()),
         "Source": "◆ recorded" if entry.recorded else "own",
         "Date": time.strftime("%Y-%m-%d", time.localtime(entry.created)) if entry.created else "",
         "Device": entry.device, "Training time": labels.duration(entry.seconds), "Run": entry.id}

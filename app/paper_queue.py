@@ -21,6 +21,8 @@ from .services import services
 
 TITLE = "Train more runs"
 CELL, TABLE, ALL = "This cell", "This table", "All tables"
+PLAN = ("Planned are three seeds (on USHCN the five folds), with 40 epochs for images, a quarter of the paper's, and "
+        "the experiment's default for others.")
 COMPLETE = {CELL: "this cell", TABLE: "every cell of this table", ALL: "every cell"}
 
 
@@ -72,13 +74,14 @@ def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
 def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str) -> None:
     """Say how many runs are still planned; offer missing data, an estimate of the time, and then the queue."""
     if not planned:
-        st.caption(f"Nothing to train: {COMPLETE[scope]} has as many runs as planned, or they are queued.")
+        st.caption(f"Nothing to train: {COMPLETE[scope]} has as many runs as planned, or they are queued. {PLAN}")
         return
     there = recorded_time([run.config for run in planned], entries)
     lengths = {int(run.config.get("epochs")) for run in planned}
     each = f"{lengths.pop()} epochs" + " each" * (len(planned) > 1) if len(lengths) == 1 else ""
     st.markdown(" · ".join(filter(None, (f"**{_runs(len(planned))}** would give {COMPLETE[scope]} the planned seeds, "
                                          "folds and epochs", each, there))))
+    st.caption(PLAN)
     ready = [run for run in planned if _has_data(run.config)]
     waiting = [experiments.get(run.config.experiment) for run in planned if run not in ready]
     for experiment in {e.source: e for e in reversed(waiting)}.values():  # two experiments may share their data

@@ -40,7 +40,7 @@ def as_text(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Map
     whole = times([run.config for run in queue], " one after another", f" on {place}")
     lines += ["", f"{measured} of {len(cells)} cells measured; {_with_time(f'{_runs(len(queue))} missing', whole)}"]
     if None in here.values():
-        lines.append(f"times without a device are for {place}; one becomes known when a similar run is finished there")
+        lines.append(f"a time that names no device is for {place}, and is known once a similar run has finished there")
     lines += [f"the data of {experiment} is missing: {command}" for experiment, command in no_data.items()]
     other_length = {config for plan in cells if _other_length(plan) for config in plan.missing}
     for worth in sorted({run.worth for run in queue}):

@@ -174,7 +174,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
 
 def _no_snapshot(run: Run) -> str:
     if run.recorded:
-        return "h(t) and a(t) of this recorded run were not kept. Another seed or fold of this method may have them."
+        return "The snapshots of this recorded run were not kept. Another seed or fold of the same settings has some."
     return "No snapshot has been taken yet."
 
 

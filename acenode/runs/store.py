@@ -40,6 +40,7 @@ from acenode.runs.stalled import REASON, within_limit
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+NAMED = 4  # runs that a message names, at most
 LARGEST = 1e300  # in size, of a number in a run's files
 LAST_TIME = 253_402_300_799  # the end of the year 9999, in seconds
 MAX_PARAMETERS = 10**15
@@ -291,8 +292,10 @@ class RunStore:
             [run for run in self.recorded_runs() if run.id.startswith(name)]
         if len(near) == 1:
             return near[0]
-        raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`" if not near else
-                        f"{name!r} matches {len(near)} runs in {self.root}: use a longer prefix of the id")
+        if not near:
+            raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`")
+        some = ", ".join(sorted(run.id for run in near)[:NAMED]) + ", …" * (len(near) > NAMED)
+        raise UserError(f"{name!r} matches {len(near)} runs: use a longer prefix of the id ({some})")
 
     def find(self, name: str) -> Run | None:
         """Return the run of exactly that id, or None. A run of the folder comes before a recorded one of that id."""

@@ -61,6 +61,14 @@ def test_recorded_runs_fill_the_page(page: Page) -> None:
     assert "○ not measured" in shown  # the legend
 
 
+def test_runs_over_folds_are_in_the_order_of_the_folds(page: Page) -> None:
+    """Those of FC-ACE on USHCN have another order by their seeds."""
+    runs = runs_of(page("paper", cell="ushcn/ace/dense/mse"))
+    assert list(runs["Fold"]) == [0, 1, 2, 3, 4]
+    assert list(runs["Seed"]) != sorted(runs["Seed"])
+    assert 0 in list(runs["Snapshots"])
+
+
 def test_views_have_the_texts_of_every_cell(services: Services) -> None:
     measured = measure_all(services.catalogue.entries())
     opened = paper_tables.OpenedCell(TABLES["mnist"], CELLS["mnist/ace/accuracy"])

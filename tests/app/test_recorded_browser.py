@@ -127,7 +127,7 @@ def test_a_run_without_snapshots_says_so_where_others_have_a_player(chrome: Any,
     assert folder is not None
     run = next(r for r in RunStore(folder, folder) if not r.snapshots())
     tab = Tab(chrome, served).open(f"{run.config().experiment}?runs={run.id}")
-    tab.page.get_by_text("of this recorded run were not kept").wait_for()
+    tab.page.get_by_text("The snapshots of this recorded run were not kept").wait_for()
     assert tab.page.get_by_role("button", name="Play").is_hidden()
     tab.close()
 

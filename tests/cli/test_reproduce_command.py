@@ -76,7 +76,7 @@ def test_a_time_that_is_unknown_here_is_that_of_the_recorded_runs(
     assert resnet.endswith("  5 min")  # measured here: three runs of 40 epochs, where 160 took 400 s
     assert ace.endswith(" on NVIDIA H200")
     assert never.endswith(" 3")  # no run of this size is recorded: no time
-    assert any(line.startswith("times without a device are for this processor; one becomes known") for line in lines)
+    assert any(line.startswith("a time that names no device is for this processor, and is known") for line in lines)
 
 
 def test_the_list_as_json_has_configurations_to_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,7 @@ def test_ids_of_recorded_runs_open(store: RunStore) -> None:
     with pytest.raises(UserError, match="there is no folder"):
         store.folder("svhn-ace-00000")
     shutil.rmtree(store.root / "svhn-ace-00001")
-    with pytest.raises(UserError, match="matches 2 runs"):
+    with pytest.raises(UserError, match=r"matches 2 runs: use a longer prefix of the id \(svhn-ace-00000, svhn-"):
         store.open("svhn")
 
 
