@@ -23,7 +23,7 @@ COLUMNS = {
     "Seed": st.column_config.NumberColumn(width="small"),
     "Fold": st.column_config.NumberColumn(width="small"),
     "Snapshots": st.column_config.NumberColumn(
-        width="small", help="Of h(t) and a(t), for the player. Of some recorded runs none are kept."),
+        width="small", help="Of state h(t) and attention a(t), for the player; some recorded runs have none."),
 }
 
 
