@@ -13,16 +13,7 @@ from acenode.results.contests import measure_all
 from acenode.results.paper_tables import CELLS, TABLES
 from acenode.runs.entry import Entry
 
-from . import (
-    components,
-    messages,
-    paper_answer,
-    paper_cell,
-    paper_elsewhere,
-    paper_figures,
-    paper_queue,
-    paper_tables,
-)
+from . import components, messages, paper_answer, paper_cell, paper_elsewhere, paper_figures, paper_queue, paper_tables
 from .paper_tables import OpenedCell
 from .services import services
 

@@ -10,9 +10,9 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.results import reproduction
-from acenode.results.cells import CELLS
+from acenode.results.cells import CAMPAIGN_EPOCHS, CELLS
 from acenode.results.paper_tables import TABLES, PaperCell, PaperTable
-from acenode.results.reproduction import PlannedRun, Wanted, cell_plans, partial_data
+from acenode.results.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data
 from acenode.results.run_times import time_of
 from acenode.runs.entry import Entry
 
@@ -21,8 +21,8 @@ from .services import services
 
 TITLE = "Train more runs"
 CELL, TABLE, ALL = "This cell", "This table", "All tables"
-PLAN = ("Planned are three seeds (on USHCN the five folds), with 40 epochs for images, a quarter of the paper's, and "
-        "the experiment's default for others.")
+PLAN = (f"Planned are {USUAL_SEEDS} seeds (on USHCN the five folds). Runs on images have "
+        f"{max(CAMPAIGN_EPOCHS.values())} epochs, a quarter of the paper's, others the default of their experiment.")
 COMPLETE = {CELL: "this cell", TABLE: "every cell of this table", ALL: "every cell"}
 
 
