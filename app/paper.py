@@ -49,7 +49,7 @@ SECTIONS = (
         "the draw moves it more than attention does. The likelihood hardly depends on the draw.",
         "Only the first three observations after the cut count. Those that come later ACE forecasts worse than "
         "GRU-ODE-Bayes on average: it keeps the winter's temperatures (docs/results.md).",
-        "GRU-ODE-Bayes, Augmented and ACE have larger errors than printed, the other methods do not, and T-LSTM "
+        "Within the margin of error, only GRU-ODE-Bayes, Augmented and ACE have larger errors than printed, and T-LSTM "
         "forecasts as well as ACE. docs/results.md weighs the reasons.")),
     Section("PhysioNet", ("physionet", "physionet-vitals"), (
         "The published code of RNN-VAE and ODE-RNN has errors: one reverses the order of the patients where it should "

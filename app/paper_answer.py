@@ -25,6 +25,8 @@ from acenode.results.paper_tables import CELLS, PaperCell
 
 from . import labels, messages, paper_cell
 
+COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "Runs"]  # a phone shows the first
+
 
 def show(measured: dict[str, Measured]) -> None:
     """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
@@ -54,7 +56,7 @@ def _comparisons(findings: Iterable[Finding]) -> pd.DataFrame:
         row = {head: messages.escape(text) for head, text in texts.items()}
         rows.append(row | {head: f"[{row[head]}]({_address(cell)})"
                            for head, cell in (("Compared", ace), ("ACE extends", host))})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows)[COLUMNS]
 
 
 def _address(cell: PaperCell) -> str:

@@ -27,7 +27,7 @@ OVER_TIME = {"USHCN": ("ushcn", None, False), "PhysioNet extrapolation": ("physi
              "Types of attention": ("physionet-vitals", "extrapolation", True)}
 MAIN = {"ace": labels.PALETTE[1], "augmented": labels.PALETTE[2],
         **dict.fromkeys(("latent-ode", "gru-ode-bayes"), labels.PALETTE[0])}
-MAP_WIDTH = 170  # pixels
+MAP_WIDTH, TSNE_WIDTH = 170, 310  # pixels
 ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
 _OBSERVED = ("The table has smaller values: as in the published code, a variable that a patient never has counts there "
              "as one without error. ")
@@ -117,10 +117,10 @@ def show_tsne(measured: Values) -> None:
     instead = "" if experiment == "cifar10" else (
         f" The paper shows CIFAR10; {title} stands in until CIFAR10 has runs of all three methods.")
     st.caption(f"t-SNE of the features of {title}'s test images, before the last layer, coloured by class. Distances "
-               f"between groups have no scale.{instead}")
-    for place, panel in zip(st.columns(len(panels)), panels, strict=True):
-        with place:
-            st.plotly_chart(tsne(panel), key=f"paper/tsne/{panel.entry.method}", config=CONFIG)
+               f"between groups have no scale. The silhouettes are those of the features, not of the t-SNE.{instead}")
+    with st.container(horizontal=True, gap="small"):
+        for panel in panels:
+            st.plotly_chart(tsne(panel), key=f"paper/tsne/{panel.entry.method}", width=TSNE_WIDTH, config=CONFIG)
     have = {panel.entry.method for panel in panels}
     without = [labels.method_title(experiment, m) for m in paper_figures.TSNE_METHODS if m not in have]
     if without:
@@ -137,8 +137,9 @@ def tsne(panel: TsnePanel) -> go.Figure:
         figure.add_scatter(  # as SVG: a browser has few WebGL contexts
             x=x[label == n], y=y[label == n], mode="markers", name=name, hovertemplate=f"{name}<extra></extra>",
             marker={"size": 3.5, "color": class_colour(int(n)), "opacity": 0.75})
-    figure.update_layout(height=440, margin={**MARGIN, "t": 60}, legend={**LEGEND, "y": -0.1, "itemsizing": "constant"},
-                         title={"text": _panel_title(panel), "font": {"size": 15}})
+    figure.update_layout(height=440, margin={**MARGIN, "t": 60},
+                         legend={**LEGEND, "y": -0.14, "itemsizing": "constant"},
+                         title={"text": _panel_title(panel), "font": {"size": 14}})
     hidden = {"showticklabels": False, "zeroline": False, "showgrid": False}  # t-SNE coordinates have no meaning
     figure.update_xaxes(title="t-SNE 1", **hidden)
     figure.update_yaxes(title="t-SNE 2", **hidden)
@@ -150,7 +151,7 @@ def _panel_title(panel: TsnePanel) -> str:
     if panel.silhouette is None:
         return title
     over = f"mean of {panel.runs} runs" if panel.runs > 1 else "1 run"
-    return f"{title}, seed {panel.entry.seed}<br>silhouette of the features {panel.silhouette:.4f} ({over})"
+    return f"{title}, seed {panel.entry.seed}<br>silhouette {panel.silhouette:.4f} ({over})"
 
 
 def show_attention(measured: Values) -> None:

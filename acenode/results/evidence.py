@@ -117,8 +117,15 @@ def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
     """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
     return [{"Compared": f"{_name(f)}, {'higher' if f.contest.higher_is_better else 'lower'} is better",
              "ACE extends": f.contest.host, **numbers(f),
-             "Verdict": f"ACE is {f.verdict}" if f.verdict != "open" else f"undecided: {f.reason}"}
+             "Verdict": _verdict(f)}
             for f in findings]
+
+
+def _verdict(finding: Finding) -> str:
+    """Say the verdict, and why a comparison without an interval has none; an interval speaks for itself."""
+    if finding.verdict != "open":
+        return f"ACE is {finding.verdict}"
+    return "undecided" if finding.interval else f"undecided: {finding.reason}"
 
 
 def count_sentence(marks: Iterable[str]) -> str:

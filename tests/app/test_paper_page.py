@@ -218,7 +218,7 @@ def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) 
     assert "of the paper's values" in answer
     app.session_state["paper/comparisons"] = True
     (table,) = app.run().table
-    assert list(table.value.columns)[:3] == ["Compared", "ACE extends", "Difference"]
+    assert list(table.value.columns)[:3] == ["Compared", "Verdict", "Difference"]
     assert len(table.value) == len({(c.experiment, c.metric, str(c.settings)) for c in CELLS.values()
                                     if c.method == "ace" and not c.ablation})
     assert table.value["Compared"][0].endswith("](paper?cell=mnist%2Face%2Faccuracy&table=mnist)")
