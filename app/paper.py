@@ -49,8 +49,8 @@ SECTIONS = (
         "the draw moves it more than attention does. The likelihood hardly depends on the draw.",
         "Only the first three observations after the cut count. Those that come later ACE forecasts worse than "
         "GRU-ODE-Bayes on average: it keeps the winter's temperatures (docs/results.md).",
-        "Within the margin of error, only GRU-ODE-Bayes, Augmented and ACE have larger errors than printed, and T-LSTM "
-        "forecasts as well as ACE. docs/results.md weighs the reasons.")),
+        "Only GRU-ODE-Bayes, Augmented and ACE have an MSE that is larger than printed by more than the margin of "
+        "error. T-LSTM forecasts as well as ACE. docs/results.md weighs the reasons.")),
     Section("PhysioNet", ("physionet", "physionet-vitals"), (
         "The published code of RNN-VAE and ODE-RNN has errors: one reverses the order of the patients where it should "
         "reverse time, the other integrates over the wrong interval. Both are corrected here, so the values need not "

@@ -27,7 +27,7 @@ OVER_TIME = {"USHCN": ("ushcn", None, False), "PhysioNet extrapolation": ("physi
              "Types of attention": ("physionet-vitals", "extrapolation", True)}
 MAIN = {"ace": labels.PALETTE[1], "augmented": labels.PALETTE[2],
         **dict.fromkeys(("latent-ode", "gru-ode-bayes"), labels.PALETTE[0])}
-MAP_WIDTH, TSNE_WIDTH = 170, 310  # pixels
+MAP_WIDTH, TSNE_WIDTH = 170, 280  # pixels
 ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
 _OBSERVED = ("The table has smaller values: as in the published code, a variable that a patient never has counts there "
              "as one without error. ")
@@ -107,7 +107,7 @@ def _colours(lines: list[ErrorLine]) -> dict[str, str]:
 
 
 def show_tsne(measured: Values) -> None:
-    """Show the t-SNE of the features side by side, with the silhouettes."""
+    """Show the t-SNE of the features, side by side where there is room, with the silhouettes."""
     experiment, panels = paper_figures.tsne_panels(measured)
     if not panels:
         st.info("No finished image run on the full data has a t-SNE yet. Click a cell of CIFAR10's table and train "
