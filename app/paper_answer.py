@@ -25,7 +25,7 @@ from acenode.results.paper_tables import CELLS, PaperCell
 
 from . import labels, messages, paper_cell
 
-COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "Runs"]  # a phone shows the first
+COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "Runs"]  # the first four fit on a phone
 
 
 def show(measured: dict[str, Measured]) -> None:
