@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from acenode.compare.run_groups import experiment_title, method_title
 from acenode.execution.devices import DeviceState
-from acenode.results.run_groups import experiment_title, method_title
 from acenode.runs.entry import Entry
 
 from .services import services

@@ -6,7 +6,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from acenode.results import player_assets
+from acenode.player import assets as player_assets
 
 FOLDERS = (Path(__file__).parent / "assets", player_assets.FOLDER)
 

@@ -10,11 +10,11 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
+from acenode.compare.metric_format import MetricFormat
+from acenode.compare.result_charts import ResultCharts
+from acenode.compare.series_charts import SeriesCharts
 from acenode.data.variables import SUBJECTS, subject_name
-from acenode.results.metric_format import MetricFormat
-from acenode.results.result_charts import ResultCharts
-from acenode.results.series_charts import SeriesCharts
-from acenode.results.time_axis import WORDS
+from acenode.player.time_axis import WORDS
 from acenode.runs.entry import Entry
 
 from . import labels, messages

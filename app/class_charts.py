@@ -11,8 +11,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from acenode.results.class_colours import class_colour
-from acenode.results.result_charts import ResultCharts
+from acenode.compare.class_colours import class_colour
+from acenode.compare.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
 from . import labels, messages

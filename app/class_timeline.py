@@ -7,9 +7,9 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from acenode.compare.class_colours import class_colour
+from acenode.compare.series_charts import Band
 from acenode.data.variables import subject_name
-from acenode.results.class_colours import class_colour
-from acenode.results.series_charts import Band
 
 from .charts import HEADER, ChartedRun, draw, legend_above, pick_record, time_axis
 

@@ -6,10 +6,10 @@ import pandas as pd
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare import statistics
+from acenode.compare.compared_groups import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
+from acenode.compare.run_groups import differing
 from acenode.export.comparison_tables import FORMATS
-from acenode.results import statistics
-from acenode.results.compared_groups import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
-from acenode.results.run_groups import differing
 from acenode.runs.entry import Entry
 
 from . import components, filters, first_comparison, labels, live_runs, messages, navigation, result_tabs, run_tables

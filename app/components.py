@@ -12,8 +12,8 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.results import player_assets
-from acenode.results.metric_format import MetricFormat
+from acenode.compare.metric_format import MetricFormat
+from acenode.player import assets as player_assets
 
 from . import asset_files
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from acenode.results.series_charts import Coupling
+from acenode.compare.series_charts import Coupling
 
 from . import messages
 from .charts import CONFIG, ChartedRun, note_missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from acenode.results.series_charts import ErrorSummary
+from acenode.compare.series_charts import ErrorSummary
 
 from . import messages
 from .charts import ChartedRun, note_missing

@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare.contests import contests, measure_all
+from acenode.compare.evidence import judge, prediction_note, summary
 from acenode.errors import UserError
-from acenode.results.contests import contests, measure_all
-from acenode.results.evidence import judge, prediction_note, summary
 from acenode.runs.entry import Entry
 
 from . import messages, navigation, playground_texts, recorded_player, recorded_results, tour_texts

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from acenode.results import player_assets
+from acenode.player import assets as player_assets
 from acenode.runs.store import NAME
 
 from . import asset_files, search_links

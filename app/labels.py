@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from acenode.compare import run_groups
+from acenode.compare.run_groups import data_title as data_title
+from acenode.compare.run_groups import experiment_title as experiment_title
+from acenode.compare.run_groups import measure_of as measure_of
+from acenode.compare.run_groups import method_title as method_title
 from acenode.config.ranges import SearchRange
-from acenode.results import run_groups
-from acenode.results.run_groups import data_title as data_title
-from acenode.results.run_groups import experiment_title as experiment_title
-from acenode.results.run_groups import measure_of as measure_of
-from acenode.results.run_groups import method_title as method_title
 from acenode.runs.entry import Entry
 
 from .setting_titles import plain as plain

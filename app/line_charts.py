@@ -8,8 +8,8 @@ from html import escape
 import plotly.graph_objects as go
 import streamlit as st
 
-from acenode.results.metric_format import error_title
-from acenode.results.series_records import time_note
+from acenode.compare.metric_format import error_title
+from acenode.compare.series_records import time_note
 
 from . import messages
 from .charts import LEGEND, MARGIN, NEUTRAL, ChartedRun, draw, mark_forecast, time_axis

@@ -7,10 +7,10 @@ from functools import partial
 
 import streamlit as st
 
+from acenode.compare import metric_format
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.results import metric_format
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured
+from acenode.compare.contests import measure_all
+from acenode.compare.paper_tables import CELLS, TABLES
 from acenode.export import paper_tables as export
-from acenode.results import cell_text
-from acenode.results.cells import Measured
-from acenode.results.contests import measure_all
-from acenode.results.paper_tables import CELLS, TABLES
 from acenode.runs.entry import Entry
 
 from . import components, messages, paper_answer, paper_cell, paper_elsewhere, paper_figures, paper_queue, paper_tables

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 import pandas as pd
 import streamlit as st
 
-from acenode.results import cell_text
-from acenode.results.cells import Measured
-from acenode.results.contests import compared_cells, contests
-from acenode.results.evidence import (
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured
+from acenode.compare.contests import compared_cells, contests
+from acenode.compare.evidence import (
     CellLength,
     Finding,
     count_sentence,
@@ -21,7 +21,7 @@ from acenode.results.evidence import (
     summary,
     table,
 )
-from acenode.results.paper_tables import CELLS, PaperCell
+from acenode.compare.paper_tables import CELLS, PaperCell
 
 from . import labels, messages, paper_cell
 

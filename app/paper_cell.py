@@ -7,9 +7,9 @@ import time
 import pandas as pd
 import streamlit as st
 
-from acenode.results import cell_text
-from acenode.results.cells import Measured, counts, measure, with_other_settings
-from acenode.results.paper_tables import PaperCell, PaperTable
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured, counts, measure, with_other_settings
+from acenode.compare.paper_tables import PaperCell, PaperTable
 from acenode.runs.entry import Entry
 
 from . import components, labels, live_runs, messages, paper_queue

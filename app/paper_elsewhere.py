@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from acenode import experiments
-from acenode.results import elsewhere
-from acenode.results.elsewhere import Elsewhere
+from acenode.compare import elsewhere
+from acenode.compare.elsewhere import Elsewhere
 
 from . import messages
 

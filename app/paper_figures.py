@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from acenode import experiments
-from acenode.results import paper_figures
-from acenode.results.cells import Measured
-from acenode.results.class_colours import class_colour
-from acenode.results.metric_format import error_title
-from acenode.results.paper_figures import AttentionFrames, ErrorLine, TsnePanel
-from acenode.results.series_records import time_note
+from acenode.compare import paper_figures
+from acenode.compare.cells import Measured
+from acenode.compare.class_colours import class_colour
+from acenode.compare.metric_format import error_title
+from acenode.compare.paper_figures import AttentionFrames, ErrorLine, TsnePanel
+from acenode.compare.series_records import time_note
 
 from . import labels, messages
 from .charts import CONFIG, LEGEND, MARGIN, NEUTRAL, mark_forecast, time_axis

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare import reproduction
+from acenode.compare.cells import CAMPAIGN_EPOCHS, CELLS
+from acenode.compare.paper_tables import TABLES, PaperCell, PaperTable
+from acenode.compare.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data
+from acenode.compare.run_times import time_of
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.results import reproduction
-from acenode.results.cells import CAMPAIGN_EPOCHS, CELLS
-from acenode.results.paper_tables import TABLES, PaperCell, PaperTable
-from acenode.results.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data
-from acenode.results.run_times import time_of
 from acenode.runs.entry import Entry
 
 from . import full_data, labels, messages, navigation

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acenode.results import cell_text
-from acenode.results.cells import Measured
-from acenode.results.paper_tables import PaperCell, PaperRow, PaperTable
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured
+from acenode.compare.paper_tables import PaperCell, PaperRow, PaperTable
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from acenode.compare import metric_format
+from acenode.compare.paper_tables import HOSTS
+from acenode.compare.run_groups import method_title
+from acenode.compare.set_study import WITHOUT
 from acenode.experiments import EXAMPLES, EXPERIMENTS, get
-from acenode.results import metric_format
-from acenode.results.paper_tables import HOSTS
-from acenode.results.run_groups import method_title
-from acenode.results.set_study import WITHOUT
 from acenode.runs.entry import Entry
 
 from . import components, labels, messages, navigation, recorded_choice

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from acenode import experiments
-from acenode.results import cell_text
-from acenode.results.cells import Measured, measure
-from acenode.results.paper_tables import CELLS, HOSTS, PaperCell
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured, measure
+from acenode.compare.paper_tables import CELLS, HOSTS, PaperCell
 from acenode.runs.entry import Entry
 
 ABOUT = {"silhouette": "Silhouette: how far apart clusters of the features are",

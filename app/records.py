@@ -7,7 +7,7 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from acenode.results.series_records import SeriesRecord, SeriesVariable, caption
+from acenode.compare.series_records import SeriesRecord, SeriesVariable, caption
 
 from . import messages
 from .charts import HEADER, NEUTRAL, ChartedRun, draw, legend_above, mark_forecast, pick_record, time_axis

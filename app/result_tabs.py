@@ -8,11 +8,11 @@ from functools import partial
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare import metric_format, result_charts
+from acenode.compare.paper_value import paper_value_note
+from acenode.compare.result_charts import ResultCharts
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.results import metric_format, result_charts
-from acenode.results.paper_value import paper_value_note
-from acenode.results.result_charts import ResultCharts
 from acenode.runs.entry import Entry
 
 from . import class_charts, class_timeline, coupling, error_table, labels, line_charts, messages, records, what_if

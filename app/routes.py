@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from acenode.errors import UserError
-from acenode.results import player_data
+from acenode.player import data as player_data
 from acenode.runs.metric_lines import without_checksums
 from acenode.runs.stalled import within_limit
 from acenode.runs.store import NAME, Run

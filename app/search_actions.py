@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acenode.errors import UserError
-from acenode.execution.search_plan import check_search
-from acenode.execution.search_winner import winner_study
 from acenode.execution.study_plan import check_data
 from acenode.runs.searches import Search, SearchStore
 from acenode.runs.studies import StudyStore
+from acenode.search.plan import check_search
+from acenode.search.winner import winner_study
 
 from . import search_live, study_actions
 from .services import services

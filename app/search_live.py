@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from acenode.compare.metric_format import MetricFormat
 from acenode.config.ranges import SearchRange
-from acenode.results.metric_format import MetricFormat
-from acenode.results.search_importance import FEW, importance
-from acenode.results.search_results import SearchReport, params_text, read_report, value_text
-from acenode.runs.search_journal import SearchJournal, TrialRecord
 from acenode.runs.searches import SearchStore
+from acenode.search.importance import FEW, importance
+from acenode.search.journal import SearchJournal, TrialRecord
+from acenode.search.results import SearchReport, params_text, read_report, value_text
 
 from . import labels
 from .services import services

@@ -7,8 +7,8 @@ import streamlit as st
 from acenode import experiments
 from acenode.config import read_seeds
 from acenode.errors import UserError
-from acenode.results.search_results import SearchReport, made_winner
 from acenode.runs.searches import MAX_TRIALS, PRUNERS, SAMPLERS, SearchStore
+from acenode.search.results import SearchReport, made_winner
 
 from . import components, labels, messages, navigation, search_links, search_live, study_links
 from .services import services

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
+from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.errors import UserError
 from acenode.execution.study_plan import check_data
 from acenode.execution.study_run import queue_study
-from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.studies import Study, StudyStore
 
 from .services import services

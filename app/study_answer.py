@@ -6,11 +6,11 @@ from html import escape
 
 import streamlit as st
 
+from acenode.compare.study_fairness import equal_study, fairness
+from acenode.compare.study_grid import StudyGrid
+from acenode.compare.study_references import study_references
+from acenode.compare.study_table import StudyReport, report, study_table
 from acenode.export.study_figures import figures
-from acenode.results.study_fairness import equal_study, fairness
-from acenode.results.study_grid import StudyGrid
-from acenode.results.study_references import study_references
-from acenode.results.study_table import StudyReport, report, study_table
 from acenode.runs.studies import Study, StudyStore
 
 from . import components, messages, study_draft, study_links

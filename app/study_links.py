@@ -6,9 +6,9 @@ import contextlib
 
 import streamlit as st
 
+from acenode.compare.study_presets import kind_of, presets
 from acenode.errors import UserError
 from acenode.experiments import EXAMPLES, EXPERIMENTS, Experiment, get, imported_names
-from acenode.results.study_presets import kind_of, presets
 
 from . import messages, navigation, study_draft
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.errors import UserError
-from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.entry import Entry
 from acenode.runs.studies import StoredStudy, StudyStore
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from acenode.results import study_players
-from acenode.results.study_grid import StudyGrid, repeat_title
-from acenode.results.study_players import MOST_PLAYERS
+from acenode.compare import study_players
+from acenode.compare.study_grid import StudyGrid, repeat_title
+from acenode.compare.study_players import MOST_PLAYERS
 
 from . import components, labels
 

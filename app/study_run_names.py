@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from acenode.compare.study_configs import group_config, group_names, same_run
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
-from acenode.results.study_configs import group_config, group_names, same_run
 from acenode.runs.entry import Entry
 from acenode.runs.store import RunStore
 from acenode.runs.studies import Study, StudyStore

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import streamlit as st
 
+from acenode.compare.study_grid import make_grid
+from acenode.compare.study_references import study_references
+from acenode.compare.study_table import StudyReport, report
 from acenode.export import site
-from acenode.results.study_grid import make_grid
-from acenode.results.study_references import study_references
-from acenode.results.study_table import StudyReport, report
 from acenode.runs.studies import Study
 
 from .services import services

@@ -6,9 +6,9 @@ from typing import Any
 
 import streamlit as st
 
+from acenode.compare.study_table import StudyReport
 from acenode.export import study_code, study_page
 from acenode.export.study_formats import TEXTS
-from acenode.results.study_table import StudyReport
 from acenode.runs.studies import Study
 
 from . import commands, study_site

@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare.study_configs import with_device
+from acenode.compare.study_grid import StudyGrid, make_grid
+from acenode.compare.study_table import caption
 from acenode.errors import UserError
 from acenode.execution.devices import device_choices
-from acenode.results.study_configs import with_device
-from acenode.results.study_grid import StudyGrid, make_grid
-from acenode.results.study_table import caption
 from acenode.runs.studies import Study, StudyStore
 
 from . import (

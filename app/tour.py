@@ -6,8 +6,8 @@ from html import escape
 
 import streamlit as st
 
+from acenode.compare.run_groups import method_title
 from acenode.experiments import EXPERIMENTS
-from acenode.results.run_groups import method_title
 from acenode.runs.entry import Entry
 
 from . import components, labels, messages, navigation, playground_texts, recorded_player, tour_data

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from acenode.compare.class_colours import class_colour
 from acenode.data.variables import SUBJECTS
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
-from acenode.results import attention_maps, snapshots
-from acenode.results.class_colours import class_colour
-from acenode.results.time_axis import time_axis
+from acenode.player import attention_maps, snapshots
+from acenode.player.time_axis import time_axis
 from acenode.runs.entry import Entry
 
 from . import recorded_choice

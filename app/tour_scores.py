@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acenode.results import cell_text
-from acenode.results.cells import Measured
-from acenode.results.contests import contests, measure_all
-from acenode.results.evidence import MIN_RUNS, Finding, judge
-from acenode.results.paper_tables import CELLS, HOSTS, PaperCell
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured
+from acenode.compare.contests import contests, measure_all
+from acenode.compare.evidence import MIN_RUNS, Finding, judge
+from acenode.compare.paper_tables import CELLS, HOSTS, PaperCell
 from acenode.runs.entry import Entry
 
 from .tour_texts import KINDS

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from acenode.compare.against_host import Compared, MethodMean, compared
 from acenode.experiments import Experiment
-from acenode.results.against_host import Compared, MethodMean, compared
 from acenode.runs.entry import Entry
 
 ANSWERS = {"ahead": "Yes", "behind": "No, it is worse", "open": "It cannot be told"}

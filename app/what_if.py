@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
+from acenode.compare.influence import Held, WhatIf, forecast_with, trained_task
 from acenode.errors import UserError
 from acenode.experiments.imported import changed_set
 from acenode.experiments.named_task import NamedTask
-from acenode.results.influence import Held, WhatIf, forecast_with, trained_task
 
 from . import messages
 from .charts import CONFIG, NEUTRAL, ChartedRun

@@ -9,8 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from acenode.data.named_set import NamedSet
-from acenode.results.set_study import (
+from acenode.compare.set_study import (
     FoundCoupling,
     coupling_caution,
     coupling_text,
@@ -19,9 +18,10 @@ from acenode.results.set_study import (
     own_unit_errors,
     ridge_words,
 )
-from acenode.results.study_grid import StudyGrid
-from acenode.results.study_references import study_references
-from acenode.results.study_table import report, study_table
+from acenode.compare.study_grid import StudyGrid
+from acenode.compare.study_references import study_references
+from acenode.compare.study_table import report, study_table
+from acenode.data.named_set import NamedSet
 from acenode.runs.studies import StudyStore
 
 from . import commands, messages, navigation, study_links, text_table, your_data_forecast

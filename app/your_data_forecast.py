@@ -8,10 +8,10 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
+from acenode.compare.study_grid import StudyGrid
 from acenode.data.named_set import NamedSet
 from acenode.errors import UserError
-from acenode.results.predict import PredictedSeries, Predictor
-from acenode.results.study_grid import StudyGrid
+from acenode.execution.predict import PredictedSeries, Predictor
 from acenode.runs.entry import Entry
 
 from . import messages, text_table

@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare.set_study import ACE, set_study
+from acenode.compare.study_fairness import parameter_counts
+from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.errors import UserError
 from acenode.execution.study_run import queue_study
-from acenode.results.set_study import ACE, set_study
-from acenode.results.study_fairness import parameter_counts
-from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.entry import Entry
 from acenode.runs.studies import StudyStore
 

@@ -6,11 +6,11 @@ import re
 
 import streamlit as st
 
+from acenode.compare.set_study import reserved_names
 from acenode.data.importing.store import ImportedSets
 from acenode.data.named_set import NamedSet
 from acenode.errors import UserError
 from acenode.files import stamp
-from acenode.results.set_study import reserved_names
 
 from . import messages
 from .services import services

@@ -23,13 +23,13 @@ from statistics import mean
 from typing import Any
 
 from acenode import experiments
+from acenode.compare import metric_records
 from acenode.config import Config
 from acenode.config.seeds import read_seeds
 from acenode.data.folder import data_dir
 from acenode.errors import UserError
 from acenode.execution.execute import create
 from acenode.execution.together import execute_together
-from acenode.results import metric_records
 from acenode.runs.store import Run, RunStore
 
 FOLDER = Path(__file__).parent.parent / "build" / "tried"

@@ -9,11 +9,11 @@ from typing import Any
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.config.ranges import read_ranges
-from acenode.execution.search_run import SearchRun
 from acenode.files import json_bytes
-from acenode.results.search_results import SearchReport, read_report
 from acenode.runs.searches import Search, SearchStore
 from acenode.runs.store import Run, RunStore
+from acenode.search.results import SearchReport, read_report
+from acenode.search.run import SearchRun
 
 
 class EpochLauncher:

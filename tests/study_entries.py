@@ -9,7 +9,7 @@ from typing import Any
 
 from catalogue_entries import entry
 
-from acenode.results.study_configs import group_config
+from acenode.compare.study_configs import group_config
 from acenode.runs.entry import Entry
 from acenode.runs.studies import Study, StudyGroup
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acenode.results import evidence
-from acenode.results.contests import contests, measure_all
+from acenode.compare import evidence
+from acenode.compare.contests import contests, measure_all
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import RunStore

@@ -18,7 +18,7 @@ LAYERS = (
     ("acenode", "data", "training", "runs"),  # acenode: the public names in __init__.py
     ("models", "accelerate", "accelerate.dispatch"),
     ("experiments", "playground"),
-    ("results", "execution"),
+    ("compare", "player", "search", "execution"),
     ("export",),
     ("bench",),
     ("cli",),

@@ -11,10 +11,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from acenode.compare import metric_records
 from acenode.data import euler_steps, points
 from acenode.errors import UserError
 from acenode.experiments.forecast_errors import ObservedTargets
-from acenode.results import metric_records
 from acenode.runs.store import RunStore
 
 DOCS = Path(__file__).parent.parent / "docs"

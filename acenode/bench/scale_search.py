@@ -12,10 +12,10 @@ from acenode.config.ranges import read_ranges
 from acenode.data.folder import data_dir
 from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.launcher import Launcher
-from acenode.execution.search_run import SearchRun, TrialEvent
-from acenode.results.search_results import read_report
 from acenode.runs.searches import Search, SearchStore
 from acenode.runs.store import RunStore
+from acenode.search.results import read_report
+from acenode.search.run import SearchRun, TrialEvent
 
 TRIALS, WORKERS, EPOCHS = 200, 2, 4
 OVER = "learning_rate=log:1e-3..1, momentum=0..0.95"

@@ -23,17 +23,17 @@ from acenode.bench.scale_workers import WorkerCost, measure_workers
 from acenode.bench.synthetic_search import synthetic_search
 from acenode.config import Config
 from acenode.config.groups import Training
-from acenode.execution.search_plan import trial_config
-from acenode.execution.search_run import SearchRun, TrialEvent
-from acenode.execution.search_sampling import load_optuna
 from acenode.files import json_bytes
-from acenode.results.search_importance import importance
-from acenode.results.search_results import read_report
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.process import identity
-from acenode.runs.search_journal import SearchJournal
 from acenode.runs.searches import Search, SearchStore
 from acenode.runs.store import Run, RunStore
+from acenode.search.importance import importance
+from acenode.search.journal import SearchJournal
+from acenode.search.plan import trial_config
+from acenode.search.results import read_report
+from acenode.search.run import SearchRun, TrialEvent
+from acenode.search.sampling import load_optuna
 
 SIZES = (100, 1_000, 10_000)  # recorded trials
 WORKERS = 100

@@ -16,9 +16,9 @@ from pathlib import Path
 from acenode.bench.browser import browser, server
 from acenode.bench.synthetic_search import synthetic_search
 from acenode.errors import UserError
-from acenode.runs.search_journal import SearchJournal
 from acenode.runs.searches import SearchStore
 from acenode.runs.store import RunStore
+from acenode.search.journal import SearchJournal
 
 TRIALS, MOST = 10_000, 2.0  # seconds that a listing may take
 CHARTS = "page: charts in view drawn as well"  # after the listing

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from acenode.config.ranges import SearchRange, read_ranges
-from acenode.runs.search_journal import CREATE, DEFAULT, PARAM, REASON, RUN, STATE, USER_ATTR
 from acenode.runs.searches import Search, SearchStore
+from acenode.search.journal import CREATE, DEFAULT, PARAM, REASON, RUN, STATE, USER_ATTR
 
 OVER = "learning_rate=log:1e-3..1, penalty_weight=0,1e-4,1e-3,1e-2, f_layers=1..2"
 EPOCHS = 12

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acenode.compare.cell_text import shown_mark, terminal_legend
+from acenode.compare.reproduction import WORTH, CellPlan, PlannedRun
+from acenode.compare.run_times import duration
 from acenode.config import Config
-from acenode.results.cell_text import shown_mark, terminal_legend
-from acenode.results.reproduction import WORTH, CellPlan, PlannedRun
-from acenode.results.run_times import duration
 
 HEADS = ("table", "data", "method", "metric", "paper", "measured", "runs", "epochs", "mark", "missing", "time")
 

@@ -121,8 +121,8 @@ def states(root: Path) -> list[DataState]:
 
 def imported_sets(root: Path) -> ImportedSets:
     """Return the imported sets of a data folder; they cannot have the names of experiments and of trained sets."""
+    from acenode.compare.set_study import reserved_names
     from acenode.data.importing.store import ImportedSets
-    from acenode.results.set_study import reserved_names
     from acenode.runs.catalogue import Catalogue
 
     return ImportedSets(root, lambda: reserved_names(Catalogue(run_store(Namespace(runs=None)))))

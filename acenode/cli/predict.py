@@ -14,8 +14,8 @@ def predict(options: Namespace) -> int:
     """Predict the rows of a file and write them as CSV."""
     from acenode.data.folder import data_dir
     from acenode.data.importing.table import TableFile
-    from acenode.results.predict import Predictor
-    from acenode.results.prediction_csv import csv_text, write_csv
+    from acenode.execution.predict import Predictor
+    from acenode.execution.prediction_csv import csv_text, write_csv
 
     out: Path | None = options.out
     if out is not None and not out.parent.is_dir():

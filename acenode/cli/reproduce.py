@@ -12,9 +12,9 @@ from acenode.cli.training_queue import ProgressLines, check_limits, train_queue
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.compare.reproduction import CellPlan, PlannedRun
     from acenode.config import Config
     from acenode.execution.reproduce import Event
-    from acenode.results.reproduction import CellPlan, PlannedRun
     from acenode.runs.catalogue import Catalogue
 
 
@@ -57,8 +57,7 @@ def _check(options: Namespace) -> None:
 
 
 def _plan(options: Namespace, catalogue: Catalogue, root: Path) -> Plan:
-    from acenode.execution.quick_device import quick_device
-    from acenode.results.reproduction import (
+    from acenode.compare.reproduction import (
         Wanted,
         cell_plans,
         measured_seconds,
@@ -68,6 +67,7 @@ def _plan(options: Namespace, catalogue: Catalogue, root: Path) -> Plan:
         recorded_gpu,
         select,
     )
+    from acenode.execution.quick_device import quick_device
 
     entries, cells = catalogue.entries(), select(options.tables)
     wanted = Wanted(options.seeds, options.epochs, options.preset, options.device)
@@ -100,7 +100,7 @@ def _train(options: Namespace, plan: Plan, catalogue: Catalogue, root: Path) -> 
 
 def _result(event: Event) -> str:
     """Write the measured values of a finished run in the unit of its cells."""
-    from acenode.results.reproduction import PlannedRun
+    from acenode.compare.reproduction import PlannedRun
     from acenode.runs.entry import read_entry, stamps_of
 
     assert event.run is not None

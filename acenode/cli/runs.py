@@ -15,15 +15,15 @@ from acenode.errors import UserError
 COMMIT = re.compile(r"\b([0-9a-f]{7})[0-9a-f]{1,33}\b")  # in `list`, seven digits are shown
 
 if TYPE_CHECKING:
+    from acenode.compare.study_table import StudyReport
     from acenode.export.attention_table import Epoch
-    from acenode.results.study_table import StudyReport
     from acenode.runs.catalogue import Entry
     from acenode.runs.store import Run, RunStore
 
 
 def _summary(entry: Entry) -> dict[str, Any]:
     """Return one line of `list`; a folder that is not a run is listed as unreadable."""
-    from acenode.results.run_groups import changed_in
+    from acenode.compare.run_groups import changed_in
 
     if entry.state == "unreadable":
         return {"run": entry.id, "state": entry.state, "error": entry.error}
@@ -73,7 +73,7 @@ def list_runs(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """Print one run: configuration, state and results."""
-    from acenode.results.attention_pairs import strongest
+    from acenode.player.attention_pairs import strongest
     from acenode.runs.entry import code_version
 
     run = run_store(options, to_read=True).open(options.run_id)
@@ -139,7 +139,7 @@ def _where(environment: dict[str, Any], status: dict[str, Any]) -> str:
 def table(options: Namespace) -> int:
     """Print measured means and standard deviations beside the paper's values."""
     from acenode import experiments
-    from acenode.results.table import measured, render, to_records
+    from acenode.compare.table import measured, render, to_records
     from acenode.runs.catalogue import Catalogue
 
     experiment = experiments.get(options.experiment)
@@ -209,10 +209,10 @@ def _export_site(studies: list[str], runs: list[str], store: RunStore, out: Path
 
 
 def _study_report(store: RunStore, name: str) -> StudyReport:
+    from acenode.compare.study_grid import make_grid
+    from acenode.compare.study_references import study_references
+    from acenode.compare.study_table import report
     from acenode.data.folder import data_dir
-    from acenode.results.study_grid import make_grid
-    from acenode.results.study_references import study_references
-    from acenode.results.study_table import report
     from acenode.runs.catalogue import Catalogue
     from acenode.runs.studies import StudyStore
 

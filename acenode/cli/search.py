@@ -26,10 +26,10 @@ def search(options: Namespace) -> int:
         return {"list": _list, "show": _show, "resume": _resume, "stop": _stop, "winner": _winner,
                 "delete": _delete}[options.what](options)
     from acenode.data.folder import data_dir
-    from acenode.execution.search_plan import check_search, defaults_outside
-    from acenode.execution.search_sampling import load_optuna
     from acenode.execution.study_plan import check_data
     from acenode.runs.searches import Search, SearchStore
+    from acenode.search.plan import check_search, defaults_outside
+    from acenode.search.sampling import load_optuna
 
     values = search_values(options)
     store = SearchStore(run_store(options))
@@ -51,8 +51,8 @@ def _conduct(options: Namespace, store: Any, made: Any, save: Callable[[Any], No
     """Search in this process until it is done, stopped or out of time; `save` keeps the search once it can start."""
     from acenode.data.folder import data_dir
     from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.execution.search_run import SearchRun
-    from acenode.results.search_results import read_report
+    from acenode.search.results import read_report
+    from acenode.search.run import SearchRun
 
     launcher, workers = open_launcher(options, made.device, store.runs, data_dir())
     lines = _Lines(made, quiet=options.json)
@@ -91,7 +91,7 @@ class _Lines:
 
     def __init__(self, made: Any, *, quiet: bool) -> None:
         from acenode import experiments
-        from acenode.results import metric_format
+        from acenode.compare import metric_format
 
         self.file = sys.stderr if quiet else sys.stdout
         self.measure = metric_format.of(experiments.get(made.experiment).metric.name, made.experiment)
@@ -102,7 +102,7 @@ class _Lines:
 
     def event(self, event: Any) -> None:
         """Print how a trial ended; the start of one is not worth a line."""
-        from acenode.results.search_results import params_text
+        from acenode.search.results import params_text
 
         if event.kind in ("started", "resumed"):
             self.began[event.number] = time.monotonic()
@@ -116,8 +116,8 @@ class _Lines:
 
 def _list(options: Namespace) -> int:
     """Print all searches with how far they are and the best value."""
-    from acenode.results.search_results import read_report
     from acenode.runs.searches import SearchStore
+    from acenode.search.results import read_report
 
     store = SearchStore(run_store(options, to_read=True))
     found: list[dict[str, Any]] = []
@@ -143,9 +143,9 @@ def _list(options: Namespace) -> int:
 def _show(options: Namespace) -> int:
     """Print a search: what is searched, its best trials, and the importance of each setting."""
     from acenode.config.ranges import ranges_text
-    from acenode.results.search_importance import importance
-    from acenode.results.search_results import made_winner, params_text, read_report
     from acenode.runs.searches import PRUNERS, SAMPLERS, SearchStore
+    from acenode.search.importance import importance
+    from acenode.search.results import made_winner, params_text, read_report
 
     store = SearchStore(run_store(options, to_read=True))
     report = read_report(store, options.search)
@@ -179,10 +179,10 @@ def _show(options: Namespace) -> int:
 def _resume(options: Namespace) -> int:
     """Continue a search; --trials gives it a new number of trials, not fewer than it has begun."""
     from acenode.data.folder import data_dir
-    from acenode.execution.search_plan import check_search
     from acenode.execution.study_plan import check_data
-    from acenode.results.search_results import read_report
     from acenode.runs.searches import SearchStore
+    from acenode.search.plan import check_search
+    from acenode.search.results import read_report
 
     store = SearchStore(run_store(options))
     found = check_search(store.read(options.search))
@@ -214,10 +214,10 @@ def _winner(options: Namespace) -> int:
     """Train the best settings and the defaults over seeds as a study, test them, and print the answer."""
     from acenode.cli import study
     from acenode.config import read_seeds
-    from acenode.execution.search_winner import winner_study
-    from acenode.results.search_results import read_report
     from acenode.runs.searches import SearchStore
     from acenode.runs.studies import StudyStore
+    from acenode.search.results import read_report
+    from acenode.search.winner import winner_study
 
     store = run_store(options)
     seeds = tuple(read_seeds(SEEDS if options.seeds is None else options.seeds))

@@ -10,16 +10,16 @@ from acenode.cli.training_queue import ProgressLines, check_limits, train_queue
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.compare.study_grid import StudyGrid
+    from acenode.compare.study_table import StudyReport
     from acenode.execution.reproduce import Event
-    from acenode.results.study_grid import StudyGrid
-    from acenode.results.study_table import StudyReport
     from acenode.runs.catalogue import Catalogue
     from acenode.runs.studies import Study
 
 
 def list_studies(options: Namespace) -> int:
     """Print the studies with how far they are."""
-    from acenode.results.study_grid import make_grid
+    from acenode.compare.study_grid import make_grid
     from acenode.runs.catalogue import Catalogue
     from acenode.runs.studies import StudyStore
 
@@ -53,8 +53,8 @@ def list_studies(options: Namespace) -> int:
 
 def show_presets(options: Namespace) -> int:
     """Print the ready-made studies of an experiment."""
-    from acenode.results.study_configs import group_names
-    from acenode.results.study_presets import kind_of, presets
+    from acenode.compare.study_configs import group_names
+    from acenode.compare.study_presets import kind_of, presets
 
     found = presets(options.experiment, options.data)
     if options.json:
@@ -95,8 +95,8 @@ def new(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """Print the grid of a study, what is not equal, and the answer."""
+    from acenode.compare.study_table import as_json, study_table
     from acenode.execution.study_plan import measured_time
-    from acenode.results.study_table import as_json, study_table
     from acenode.runs.catalogue import Catalogue
     from acenode.runs.studies import StudyStore
 
@@ -125,11 +125,11 @@ def show(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """Train what a study still needs; the same command continues after a stop."""
+    from acenode.compare.reproduction import measured_seconds
     from acenode.data.folder import data_dir
     from acenode.execution.quick_device import quick_device, quick_gpu_count
     from acenode.execution.reproduce import default_workers
     from acenode.execution.study_plan import check_data, measured_time, plan
-    from acenode.results.reproduction import measured_seconds
     from acenode.runs.catalogue import Catalogue
     from acenode.runs.studies import StudyStore
 
@@ -172,15 +172,15 @@ def delete(options: Namespace) -> int:
 
 
 def _grid(study: Study, catalogue: Catalogue) -> StudyGrid:
-    from acenode.results.study_grid import make_grid
+    from acenode.compare.study_grid import make_grid
 
     return make_grid(study, catalogue.entries())
 
 
 def _report(grid: StudyGrid, *, with_references: bool = True) -> StudyReport:
+    from acenode.compare.study_references import study_references
+    from acenode.compare.study_table import report
     from acenode.data.folder import data_dir
-    from acenode.results.study_references import study_references
-    from acenode.results.study_table import report
 
     return report(grid, study_references(grid, data_dir()) if with_references else ())
 
@@ -203,7 +203,7 @@ def _print_notes(found: StudyReport) -> None:
 
 def _result(event: Event) -> str:
     """Write what a finished run measured."""
-    from acenode.results.run_groups import measure_of
+    from acenode.compare.run_groups import measure_of
     from acenode.runs.entry import read_entry, stamps_of
 
     assert event.run is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def made_study(options: Namespace, store: StudyStore) -> Study:
     """Return the study that the arguments describe: a preset, one like another, or one of its own groups."""
-    from acenode.results.study_configs import check_study
+    from acenode.compare.study_configs import check_study
 
     given = [name for name, value in (("--preset", options.preset), ("--from", options.source),
                                       ("--vary", options.vary), ("--group", options.group)) if value]
@@ -53,7 +53,7 @@ def _start(options: Namespace, store: StudyStore) -> Study:
     if not options.experiment:
         raise UserError("name an experiment: see `acenode experiments`")
     if options.preset:
-        from acenode.results.study_presets import preset
+        from acenode.compare.study_presets import preset
 
         return preset(options.experiment, options.preset, options.data or "sample")
     if not options.group and not options.vary:
@@ -64,8 +64,8 @@ def _start(options: Namespace, store: StudyStore) -> Study:
 
 
 def _like(options: Namespace, store: StudyStore) -> Study:
-    from acenode.results.study_fairness import equal_study
-    from acenode.results.study_grid import make_grid
+    from acenode.compare.study_fairness import equal_study
+    from acenode.compare.study_grid import make_grid
 
     study = store.read(options.source)
     if options.experiment not in (None, study.experiment):
@@ -124,7 +124,7 @@ def _setting(text: str, option: str) -> tuple[str, Any]:
 
 def _baseline(study: Study, text: str) -> int:
     """Return the index of a group by its name or its number, counted from 1."""
-    from acenode.results.study_configs import group_names
+    from acenode.compare.study_configs import group_names
 
     names = group_names(study)
     if text in names:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import torch
 
+from acenode.compare.run_times import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.environment import device_of, device_title
 from acenode.execution.iteration_time import Timer, time_iteration
-from acenode.results.run_times import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.runs.catalogue import Catalogue, Entry
 
 MAX_TIMED = 4  # kinds of run that a call times at most

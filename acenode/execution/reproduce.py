@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from acenode.compare.cells import trained_settings, unfinished
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.seed_groups import without_seed
-from acenode.results.cells import trained_settings, unfinished
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import BUSY, Run
 

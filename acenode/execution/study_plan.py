@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Protocol
 
 from acenode import experiments
+from acenode.compare.reproduction import measured_seconds
+from acenode.compare.study_configs import with_device
+from acenode.compare.study_grid import GridCell, StudyGrid, repeat_title
+from acenode.compare.study_time import StudyTime, cell_seconds, time_left
 from acenode.config import Config
 from acenode.data.disk import is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.execution.estimate import estimate
 from acenode.execution.quick_device import quick_device
-from acenode.results.reproduction import measured_seconds
-from acenode.results.study_configs import with_device
-from acenode.results.study_grid import GridCell, StudyGrid, repeat_title
-from acenode.results.study_time import StudyTime, cell_seconds, time_left
 from acenode.runs.catalogue import Catalogue
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from acenode.compare.cells import unfinished
+from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.data.folder import data_dir
 from acenode.execution.execute import create
 from acenode.execution.interrupt import stop_on_interrupt
@@ -12,8 +14,6 @@ from acenode.execution.reproduce import RunLauncher
 from acenode.execution.seed_groups import without_seed
 from acenode.execution.study_plan import check_data, plan
 from acenode.execution.together import execute_together
-from acenode.results.cells import unfinished
-from acenode.results.study_grid import StudyGrid, make_grid
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import Run, RunStore

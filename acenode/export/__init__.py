@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from acenode.compare import metric_records
 from acenode.errors import UserError
 from acenode.export import attention_table, csv_tables, report, tensorboard_events
 from acenode.export.attention_table import Epoch
-from acenode.results import metric_records
 from acenode.runs.store import Run
 
 __all__ = ["FORMATS", "Format", "export"]

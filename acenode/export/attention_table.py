@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from acenode.compare.spreadsheet import name_as_text
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.files import replacing
-from acenode.results import player_snapshot
-from acenode.results.attention_pairs import PairWeight, weights_of
-from acenode.results.spreadsheet import name_as_text
+from acenode.player import snapshot as player_snapshot
+from acenode.player.attention_pairs import PairWeight, weights_of
 from acenode.runs.store import Run
 
 Epoch = int | Literal["all"] | None

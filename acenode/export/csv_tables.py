@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from acenode.compare import metric_records, series_charts
+from acenode.compare.metric_records import MetricRecord
+from acenode.compare.series_records import SeriesRecord
+from acenode.compare.spreadsheet import as_text
 from acenode.files import write_atomic
-from acenode.results import metric_records, series_charts
-from acenode.results.metric_records import MetricRecord
-from acenode.results.series_records import SeriesRecord
-from acenode.results.spreadsheet import as_text
-from acenode.results.time_axis import WORDS
+from acenode.player.time_axis import WORDS
 from acenode.runs.store import Run
 
 LONGEST_LIST = 2000  # characters; longer lists, such as points of a curve, are left out of the summary

@@ -7,10 +7,10 @@ import io
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured
+from acenode.compare.paper_tables import TABLES, PaperCell, PaperTable
 from acenode.export.table_formats import PACKAGES, latex_table, markdown_table
-from acenode.results import cell_text
-from acenode.results.cells import Measured
-from acenode.results.paper_tables import TABLES, PaperCell, PaperTable
 
 Values = Mapping[str, Measured]  # by the key of the cell
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acenode.results import player_snapshot
-from acenode.results.player_snapshot import Limits
-from acenode.results.snapshots import Snapshot
+from acenode.player import snapshot as player_snapshot
+from acenode.player.snapshot import Limits
+from acenode.player.snapshots import Snapshot
 from acenode.runs import compact_arrays
 from acenode.runs.compact_arrays import Arrays
 from acenode.runs.store import Run

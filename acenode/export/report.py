@@ -8,21 +8,16 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from acenode.compare import metric_records, result_charts, series_records, training_curves
+from acenode.compare.metric_format import error_title
+from acenode.compare.series_charts import SeriesCharts
 from acenode.data.variables import SUBJECTS
 from acenode.export import run_summary
 from acenode.export.html_parts import asset, digest, embedded, figure, script, table
 from acenode.export.run_summary import RunSummary
 from acenode.files import write_atomic
-from acenode.results import (
-    metric_records,
-    player_assets,
-    player_data,
-    result_charts,
-    series_records,
-    training_curves,
-)
-from acenode.results.metric_format import error_title
-from acenode.results.series_charts import SeriesCharts
+from acenode.player import assets as player_assets
+from acenode.player import data as player_data
 from acenode.runs.store import Run
 
 SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "player.js")

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from acenode import experiments
+from acenode.compare import metric_format
+from acenode.compare.metric_format import MetricFormat
+from acenode.compare.metric_records import MetricRecords, to_float
 from acenode.config import KEYS
 from acenode.errors import UserError
 from acenode.export.csv_tables import flat
-from acenode.results import metric_format
-from acenode.results.metric_format import MetricFormat
-from acenode.results.metric_records import MetricRecords, to_float
 from acenode.runs.store import Run
 
 

@@ -8,12 +8,12 @@ from html import escape
 from pathlib import Path
 from string import Template
 
+from acenode.compare import metric_records
+from acenode.compare.study_table import StudyReport
 from acenode.errors import UserError
 from acenode.export import report, run_summary, study_page
 from acenode.export.html_parts import asset
 from acenode.files import write_atomic
-from acenode.results import metric_records
-from acenode.results.study_table import StudyReport
 from acenode.runs.store import Run
 
 FOLDER = "runs"  # of the reports of runs, below the index

@@ -40,7 +40,7 @@ def to_python(study: Study, runs: str = "runs") -> str:
     more += [f"question={study.question!r}"] if study.question else []
     return (f'"""Train what is missing of the study {study.name} and print its answer."""\n'
             "from acenode.execution.study_run import train_study\n"
-            "from acenode.results.study_answer import answer\n"
+            "from acenode.compare.study_answer import answer\n"
             "from acenode.runs.studies import Study, StudyGroup\n\n"
             f"groups = (\n{groups})\n"
             f"study = Study({study.name!r}, {study.experiment!r}, groups, {', '.join(more)})\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from acenode.compare.study_table import StudyReport
 from acenode.export.svg_parts import LETTER, LINE, PADDING, WIDTH, across, line, margins, svg, text
-from acenode.results.study_table import StudyReport
 
 
 def to_svg(found: StudyReport) -> str:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import mean
 
+from acenode.compare import metric_records
+from acenode.compare.study_grid import GridRow
+from acenode.compare.study_table import StudyReport
 from acenode.export import svg_parts
 from acenode.export.study_figure import to_svg
 from acenode.export.svg_parts import LETTER, LINE, PADDING, WIDTH, Position, across, line, margins, number, svg, text
 from acenode.files import Stamp, stamp
-from acenode.results import metric_records
-from acenode.results.study_grid import GridRow
-from acenode.results.study_table import StudyReport
 from acenode.runs.store import Run
 from acenode.runs.studies import MAX_RUNS
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from acenode.compare.study_table import StudyReport
 from acenode.errors import UserError
 from acenode.export import study_code, study_page, study_tables
 from acenode.export.study_figure import to_svg
 from acenode.export.study_figures import figures
 from acenode.files import write_atomic
-from acenode.results.study_table import StudyReport
 
 TEXTS: dict[str, Callable[[StudyReport], str]] = {
     "csv": study_tables.to_csv, "md": study_tables.to_markdown, "tex": study_tables.to_latex, "svg": to_svg,

@@ -8,16 +8,18 @@ from pathlib import Path
 from string import Template
 
 from acenode import experiments
+from acenode.compare import study_players
+from acenode.compare.run_groups import settings_text
+from acenode.compare.study_grid import repeat_title
+from acenode.compare.study_players import MOST_PLAYERS
+from acenode.compare.study_table import StudyReport, study_table
 from acenode.errors import UserError
 from acenode.export import study_code
 from acenode.export.html_parts import asset, digest, embedded, script, table
 from acenode.export.study_figures import figures
 from acenode.files import write_atomic
-from acenode.results import player_assets, player_data, study_players
-from acenode.results.run_groups import settings_text
-from acenode.results.study_grid import repeat_title
-from acenode.results.study_players import MOST_PLAYERS
-from acenode.results.study_table import StudyReport, study_table
+from acenode.player import assets as player_assets
+from acenode.player import data as player_data
 from acenode.runs.entry import Entry
 from acenode.runs.studies import Repeat
 

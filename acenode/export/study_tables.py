@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from acenode.compare.study_grid import GridRow
+from acenode.compare.study_table import StudyReport, study_table
 from acenode.export.csv_tables import to_csv as write_csv
 from acenode.export.table_formats import PACKAGES, latex_table, markdown_table
-from acenode.results.study_grid import GridRow
-from acenode.results.study_table import StudyReport, study_table
 
 
 def to_csv(found: StudyReport) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from acenode.compare import metric_records
+from acenode.compare.metric_records import MetricRecord
 from acenode.errors import UserError
 from acenode.files import write_atomic
-from acenode.results import metric_records
-from acenode.results.metric_records import MetricRecord
 from acenode.runs.store import Run
 
 LARGEST = 3.4028235e38  # finite float32

@@ -57,7 +57,7 @@ class Search:
 
     Raises:
         UserError: if a value is malformed. Whether the experiment has this method and these settings is checked by
-            `acenode.execution.search_plan`.
+            `acenode.search.plan`.
     """
 
     name: str

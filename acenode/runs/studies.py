@@ -1,7 +1,7 @@
 """Studies: named questions with what varies, what is held equal and which seeds or folds, kept in runs/studies/.
 
 A study lists no runs. A run belongs to every study that asks for its configuration, so runs that exist already count
-and nothing is trained twice (see `acenode.results.study_grid`).
+and nothing is trained twice (see `acenode.compare.study_grid`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Study:
 
     Raises:
         UserError: if a value is malformed. Whether the experiment has these methods and settings is checked by
-            `acenode.results.study_configs`.
+            `acenode.compare.study_configs`.
     """
 
     name: str

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from acenode_app import asset_files
 
-from acenode.results import metric_format, player_assets
+from acenode.compare import metric_format
+from acenode.player import assets as player_assets
 
 
 @pytest.fixture

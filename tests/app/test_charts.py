@@ -10,8 +10,8 @@ from acenode_app import charts, class_charts, class_timeline, coupling, line_cha
 from acenode_app.charts import ChartedRun, charted_runs
 
 from acenode import experiments
-from acenode.results import result_charts
-from acenode.results.class_colours import class_colour
+from acenode.compare import result_charts
+from acenode.compare.class_colours import class_colour
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 

@@ -19,8 +19,8 @@ from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 
 from acenode import experiments
+from acenode.compare.compared_groups import DIFFERENCE
 from acenode.files import write_json
-from acenode.results.compared_groups import DIFFERENCE
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs

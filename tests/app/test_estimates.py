@@ -13,9 +13,9 @@ from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
 
 from acenode import experiments
+from acenode.compare.run_times import RunTime
 from acenode.config import Config
 from acenode.execution.estimate import Estimate
-from acenode.results.run_times import RunTime
 
 
 def test_several_gpus_share_the_runs(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:

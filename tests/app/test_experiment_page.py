@@ -16,10 +16,10 @@ from test_pages import field, no_exception, page_text
 
 from acenode import experiments
 from acenode.bench.synthetic_runs import finished_runs
+from acenode.compare.run_times import RunTime
 from acenode.config import SETTINGS, Config
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
-from acenode.results.run_times import RunTime
 from acenode.runs.store import Run
 
 Page = Callable[..., AppTest]

@@ -9,7 +9,7 @@ import pytest
 from acenode_app import recorded_player, recorded_results, shown_runs
 from catalogue_entries import entry
 
-from acenode.results.paper_tables import CELLS
+from acenode.compare.paper_tables import CELLS
 from acenode.runs.entry import Entry
 
 

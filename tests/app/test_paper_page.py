@@ -16,10 +16,10 @@ from acenode_app.services import Services
 from recorded_part import recorded_part
 from streamlit.testing.v1 import AppTest
 
+from acenode.compare import run_times
+from acenode.compare.cells import CELLS, TABLES, Measured, measure
+from acenode.compare.contests import measure_all
 from acenode.experiments import EXPERIMENTS
-from acenode.results import run_times
-from acenode.results.cells import CELLS, TABLES, Measured, measure
-from acenode.results.contests import measure_all
 from acenode.runs.recorded import recorded_runs
 
 Page = Callable[..., AppTest]

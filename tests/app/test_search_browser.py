@@ -11,9 +11,9 @@ from tabs import Tab
 
 from acenode.bench.browser import Served, server
 from acenode.bench.synthetic_search import synthetic_search
-from acenode.runs.search_journal import SearchJournal
 from acenode.runs.searches import SearchStore
 from acenode.runs.store import RunStore
+from acenode.search.journal import SearchJournal
 
 pytestmark = pytest.mark.long  # the app in a browser, with runs that train
 

@@ -21,9 +21,9 @@ from acenode import experiments
 from acenode.bench.synthetic_search import synthetic_search
 from acenode.config.ranges import read_range
 from acenode.errors import UserError
-from acenode.execution.search_winner import winner_study
 from acenode.runs.searches import SearchStore
 from acenode.runs.studies import StudyStore
+from acenode.search.winner import winner_study
 
 Page = Callable[..., AppTest]
 

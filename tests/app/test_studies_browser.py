@@ -11,9 +11,9 @@ import pytest
 from tabs import Tab
 
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
+from acenode.compare.study_configs import group_config
 from acenode.execution.execute import create
 from acenode.files import write_json
-from acenode.results.study_configs import group_config
 from acenode.runs.process import identity
 from acenode.runs.store import RunStore
 from acenode.runs.studies import Study, StudyGroup, StudyStore

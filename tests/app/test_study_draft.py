@@ -10,9 +10,9 @@ from acenode_app import study_draft
 from acenode_app.study_draft import StudyDraft, Varied
 
 from acenode import experiments
+from acenode.compare.study_configs import check_study, group_names
+from acenode.compare.study_presets import preset
 from acenode.errors import UserError
-from acenode.results.study_configs import check_study, group_names
-from acenode.results.study_presets import preset
 from acenode.runs.store import RunStore
 from acenode.runs.studies import StudyGroup, StudyStore
 

@@ -20,9 +20,9 @@ from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
 from acenode import NODE, AugmentedNODE, Pairwise, Solver
-from acenode.results import player_data
-from acenode.results.evidence import Contest, judge
-from acenode.results.run_groups import group_settings
+from acenode.compare.evidence import Contest, judge
+from acenode.compare.run_groups import group_settings
+from acenode.player import data as player_data
 from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs
 

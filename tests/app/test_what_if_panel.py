@@ -7,7 +7,7 @@ import pytest
 from acenode_app import what_if
 from acenode_app.what_if import figure, words
 
-from acenode.results.influence import Held, WhatIf
+from acenode.compare.influence import Held, WhatIf
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from acenode.config import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PYTHON = sorted((ROOT / "app").glob("*.py"))
-SCRIPTS = sorted([*(ROOT / "app" / "assets").glob("*.js"), *(ROOT / "acenode" / "results" / "player").glob("*.js")])
+SCRIPTS = sorted([*(ROOT / "app" / "assets").glob("*.js"), *(ROOT / "acenode" / "player" / "js").glob("*.js")])
 
 # Each symbol with the plain names of which one comes before it.
 PLAIN = {
@@ -101,7 +101,7 @@ def test_hints_of_charts_name_things_before_symbols() -> None:
 @pytest.mark.parametrize("phrase", REPLACED)
 def test_replaced_phrases_are_gone(phrase: str) -> None:
     for path in [*PYTHON, *SCRIPTS, *(ROOT / "pages").glob("*.py"), *(ROOT / "acenode" / "config").glob("*.py"),
-                 *(ROOT / "acenode" / "results").glob("*.py")]:
+                 *(ROOT / "acenode" / "compare").glob("*.py")]:
         assert phrase.lower() not in path.read_text(encoding="utf-8").lower(), path.name
 
 

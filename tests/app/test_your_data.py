@@ -14,9 +14,9 @@ from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
 
+from acenode.compare.set_study import FoundCoupling
+from acenode.compare.study_references import TrivialReference
 from acenode.data.importing.store import ImportedSets
-from acenode.results.set_study import FoundCoupling
-from acenode.results.study_references import TrivialReference
 from acenode.runs.studies import StudyStore
 
 Page = Callable[..., AppTest]

@@ -14,10 +14,10 @@ from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.cli import main
+from acenode.compare import cell_text, reproduction
+from acenode.compare.cells import CELLS
+from acenode.compare.reproduction import PlannedRun
 from acenode.files import write_json
-from acenode.results import cell_text, reproduction
-from acenode.results.cells import CELLS
-from acenode.results.reproduction import PlannedRun
 from acenode.runs.store import RunStore
 
 

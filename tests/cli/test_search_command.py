@@ -17,9 +17,9 @@ from acenode.cli import main, search, study
 from acenode.cli.search_options import ACTIONS
 from acenode.errors import UserError
 from acenode.execution import estimate
-from acenode.runs.search_journal import SearchJournal
 from acenode.runs.searches import SearchStore
 from acenode.runs.store import RunStore
+from acenode.search.journal import SearchJournal
 
 TINY = ["--epochs", "1", "--set", "batch_size=512", "--set", "snapshots=2", "--set", "analysis=false"]
 RATES = ["--over", "learning_rate=log:1e-2..1", "--device", "cpu", "--workers", "1"]

@@ -13,14 +13,14 @@ import pytest
 from quick_settings import QUICK
 
 from acenode import experiments
+from acenode.compare.cells import CELLS
+from acenode.compare.reproduction import PlannedRun
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution import reproduce
 from acenode.execution.launcher import Launcher
 from acenode.execution.quick_device import quick_device
 from acenode.execution.reproduce import Event, Reproduction, default_workers
-from acenode.results.cells import CELLS
-from acenode.results.reproduction import PlannedRun
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
 

@@ -10,10 +10,10 @@ import pytest
 
 from acenode import experiments
 from acenode.cli import main
+from acenode.compare.study_presets import kind_of, preset, presets
+from acenode.compare.study_references import references
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.results.study_presets import kind_of, preset, presets
-from acenode.results.study_references import references
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

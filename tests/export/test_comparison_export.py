@@ -8,9 +8,9 @@ import io
 import pytest
 from catalogue_entries import entry
 
+from acenode.compare.compared_groups import ComparedGroups, compare_groups
+from acenode.compare.statistics import grouped_frame
 from acenode.export.comparison_tables import FORMATS
-from acenode.results.compared_groups import ComparedGroups, compare_groups
-from acenode.results.statistics import grouped_frame
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 import synthetic_results as synthetic
 from export_runs import epoch, metrics, result, step
 
+from acenode.compare import series_records
 from acenode.export import csv_tables, export
-from acenode.results import series_records
 
 
 def rows(path: Path) -> list[dict[str, str]]:

@@ -9,9 +9,9 @@ import re
 
 from catalogue_entries import entry
 
+from acenode.compare.cells import CELLS, TABLES, Measured
+from acenode.compare.contests import measure_all
 from acenode.export.paper_tables import FORMATS, to_csv, to_latex, to_markdown
-from acenode.results.cells import CELLS, TABLES, Measured
-from acenode.results.contests import measure_all
 
 RUNS = [dataclasses.replace(entry("ace", value, data="full", seed=seed, epochs=40), metric="accuracy")
         for seed, value in enumerate((0.9950, 0.9960))]

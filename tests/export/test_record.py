@@ -12,10 +12,11 @@ import pytest
 from export_runs import metrics, result, snapshot, step
 
 from acenode.cli import main
+from acenode.compare import metric_records, training_curves
 from acenode.errors import UserError
 from acenode.export import record_parts
 from acenode.export.record import record
-from acenode.results import metric_records, player_data, training_curves
+from acenode.player import data as player_data
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
 

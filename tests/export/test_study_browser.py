@@ -10,9 +10,9 @@ from export_runs import metrics, result, snapshot
 from study_entries import attention_study, finished
 
 from acenode.bench.browser import PLAYER
+from acenode.compare.study_grid import make_grid
+from acenode.compare.study_table import report
 from acenode.export import study_page
-from acenode.results.study_grid import make_grid
-from acenode.results.study_table import report
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 

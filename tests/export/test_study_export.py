@@ -16,6 +16,9 @@ from page_reader import read
 from study_entries import attention_study, finished
 
 from acenode.cli import main
+from acenode.compare.study_grid import make_grid
+from acenode.compare.study_references import TrivialReference
+from acenode.compare.study_table import StudyReport, report
 from acenode.errors import UserError
 from acenode.execution import estimate
 from acenode.export import site, study_page
@@ -24,9 +27,6 @@ from acenode.export.study_figure import to_svg
 from acenode.export.study_formats import TEXTS, export_study
 from acenode.export.study_tables import to_csv, to_latex, to_markdown
 from acenode.export.svg_parts import ticks
-from acenode.results.study_grid import make_grid
-from acenode.results.study_references import TrivialReference
-from acenode.results.study_table import StudyReport, report
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
 from acenode.runs.studies import Study, StudyGroup, StudyStore

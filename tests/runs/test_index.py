@@ -13,11 +13,11 @@ import pytest
 
 from acenode import experiments
 from acenode.bench.synthetic_runs import finished_runs
+from acenode.compare.run_groups import changed_in
+from acenode.compare.table import measured
 from acenode.config import Config
 from acenode.execution.launcher import Launcher
 from acenode.experiments.base import Experiment
-from acenode.results.run_groups import changed_in
-from acenode.results.table import measured
 from acenode.runs import catalogue as catalogue_module
 from acenode.runs import index
 from acenode.runs import store as store_module

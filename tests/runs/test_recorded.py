@@ -11,9 +11,9 @@ import pytest
 
 from acenode.bench.synthetic_runs import finished_runs
 from acenode.cli import main
+from acenode.compare.run_groups import group_settings
 from acenode.errors import UserError
-from acenode.results.player_data import describe
-from acenode.results.run_groups import group_settings
+from acenode.player.data import describe
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.notes import write_notes
 from acenode.runs.recorded import chosen_recorded_runs, recorded_runs

@@ -10,13 +10,13 @@ from search_launcher import a_search, conduct
 
 from acenode import UserError
 from acenode.bench.synthetic_search import synthetic_search
-from acenode.execution import search_run
-from acenode.execution.search_sampling import load_optuna
-from acenode.results.search_results import read_report
-from acenode.runs import search_journal
-from acenode.runs.search_journal import SearchJournal
 from acenode.runs.searches import Search, SearchStore
 from acenode.runs.store import RunStore
+from acenode.search import journal as search_journal
+from acenode.search import run as search_run
+from acenode.search.journal import SearchJournal
+from acenode.search.results import read_report
+from acenode.search.sampling import load_optuna
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ class OpenCounter:
             return real(path)
 
         monkeypatch.setattr("acenode.files.open_regular", counted)
-        monkeypatch.setattr("acenode.runs.search_journal.open_regular", counted)
+        monkeypatch.setattr("acenode.search.journal.open_regular", counted)
         monkeypatch.setattr("acenode.runs.store.open_regular", counted)
 
 

@@ -14,7 +14,7 @@ from acenode import UserError, experiments
 from acenode.cli import main
 from acenode.execution.execute import create
 from acenode.execution.launcher import Launcher
-from acenode.results import player_data
+from acenode.player import data as player_data
 from acenode.runs import stalled
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import UNREADABLE

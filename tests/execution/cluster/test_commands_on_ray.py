@@ -14,10 +14,10 @@ from ray_runs import config, epochs, same, trained_here
 
 from acenode import experiments
 from acenode.cli import main
+from acenode.compare import reproduction
+from acenode.compare.cells import CELLS
+from acenode.compare.reproduction import PlannedRun
 from acenode.execution.execute import attempt, create
-from acenode.results import reproduction
-from acenode.results.cells import CELLS
-from acenode.results.reproduction import PlannedRun
 from acenode.runs.store import Run, RunStore
 
 pytestmark = pytest.mark.long

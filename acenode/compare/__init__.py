@@ -1,0 +1,1 @@
+"""Compare runs: groups, statistics, fairness, verdicts, figures, and the tables of the paper."""

@@ -1,0 +1,266 @@
+"""Measure the cells of the paper's tables with the runs there are, and list the runs that are missing.
+
+A run counts for a cell if it was trained on the full data with the lab's default settings for that method, apart from
+the settings that define the cell, its seed and fold, its number of epochs, its device and what it records. `measure`
+takes the runs of one length: see `_choose`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from acenode import experiments
+from acenode.compare import paper
+from acenode.compare.paper_tables import CELLS, TABLES, PaperCell, PaperRow, PaperTable, table_of, target
+from acenode.compare.run_groups import IGNORED, RECORDING, replaced_settings
+from acenode.config import Config
+from acenode.config.presets import CHOSEN, PRINTED
+from acenode.config.vocabulary import ADDED
+from acenode.data.folds import FOLDS
+from acenode.errors import UserError
+from acenode.files import Stamp, stamp
+from acenode.runs.catalogue import Entry
+from acenode.runs.store import Run
+
+__all__ = ["CELLS", "TABLES", "Mark", "Measured", "PaperCell", "PaperRow", "PaperTable", "config_settings", "counts",
+           "has_variant", "mark", "measure", "missing", "printed_std", "repetitions", "table_of", "target",
+           "trained_settings", "unfinished", "usual_epochs", "with_other_settings"]
+
+Mark = Literal["within", "better", "worse", "partial", "missing"]
+SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
+PAPER_SEEDS = 5
+CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
+REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which layer it takes
+VARIANT = ("attention", "initial", "size", "task")  # settings that define cells of one method
+EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the runs of a cell measured, in the unit of the printed value."""
+
+    entries: tuple[Entry, ...] = ()
+    mean: float | None = None
+    std: float | None = None  # sample standard deviation; None for fewer than two runs
+    seeds: tuple[int, ...] = ()
+    folds: tuple[int, ...] = ()  # empty if the experiment has none
+    epochs: int | None = None
+    difference: float | None = None  # mean less printed mean; None if they are not comparable
+    mark: Mark = "missing"
+    note: str = ""
+    paper_epochs: int | None = None  # the paper's number of epochs
+
+    @property
+    def shorter(self) -> bool:
+        """True if the runs have fewer epochs than the paper's."""
+        return self.epochs is not None and self.paper_epochs is not None and self.epochs < self.paper_epochs
+
+    @property
+    def n(self) -> int:
+        """The number of runs."""
+        return len(self.entries)
+
+
+def repetitions(cell: PaperCell, seeds: int | None = None) -> int:
+    """Return how many runs a cell needs: all folds where there are folds, else `seeds` (3 if None)."""
+    return FOLDS if cell.folds else seeds or SEEDS
+
+
+def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
+    """Return True if a run, finished or not, has the settings of a cell and trains long enough."""
+    if entry.search or (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
+        return False  # the trial of a search is never tested
+    wanted = target(cell, preset)
+    if int(entry.config.get("epochs") or 0) < paper.SHORTEST * int(wanted.get("epochs")):
+        return False
+    own = {k: v for k, v in ADDED.items() if k in wanted.settings} | config_settings(entry.config)
+    return own == {k: wanted.get(k) for k in own}
+
+
+def with_other_settings(cell: PaperCell, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the tested runs of a cell's method and variant on its data that do not count for it."""
+    return [e for e in entries if e.data == "full" and has_variant(cell, e) and not counts(cell, e)
+            and _value(cell, e) is not None]
+
+
+def has_variant(cell: PaperCell, entry: Entry) -> bool:
+    """Return True if a run trains the method and variant of a cell."""
+    return (entry.experiment, entry.method) == (cell.experiment, cell.method) and all(
+        entry.config.get(k) == target(cell).get(k) for k in VARIANT)
+
+
+def usual_epochs(cell: PaperCell, preset: str = CHOSEN) -> int:
+    """Return the epochs of new runs: a quarter of the paper's for images, else the experiment's default."""
+    return CAMPAIGN_EPOCHS.get(cell.experiment) or int(target(cell, preset).get("epochs"))
+
+
+def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a stored configuration that decide for which cell its run counts."""
+    return {k: v for k, v in config.items() if k not in EITHER and k != "format" and v is not None}
+
+
+def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None, preset: str = CHOSEN) -> Measured:
+    """Measure a cell with the runs that count for it.
+
+    Runs on a part of the full data are used only if there are no others, and are not compared with the paper.
+    """
+    found = [(entry, value) for entry in entries if counts(cell, entry, preset)
+             and (value := _value(cell, entry)) is not None]
+    if not found:
+        return Measured(note="not measured")
+    partial = all(entry.partial for entry, _ in found)
+    chosen = _choose([(e, v) for e, v in found if e.partial == partial], repetitions(cell, seeds))
+    values = [value for _, value in chosen]
+    runs = tuple(entry for entry, _ in chosen)
+    mean, std = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
+    return Measured(
+        entries=runs, mean=mean, std=std, seeds=tuple(sorted({e.seed for e in runs})),
+        folds=tuple(sorted({fold_of(e) for e in runs})) if cell.folds else (),
+        epochs=int(runs[0].config["epochs"]), difference=None if partial else mean - cell.printed.mean,
+        mark="partial" if partial else mark(cell, mean, std, len(values)), note=_note(cell, runs, partial),
+        paper_epochs=_paper_epochs(cell))
+
+
+def mark(cell: PaperCell, mean: float, std: float | None, n: int) -> Mark:
+    """Compare a measured mean with the printed one.
+
+    The measured mean is "within" if it differs from the printed one by at most the larger of two numbers: the printed
+    standard deviation s, and the standard error of the difference, √(s²/5 + ŝ²/n), where ŝ is the standard deviation
+    of our n runs (s for a single run). Where the paper prints no deviation, s is the one that it prints for the same
+    method without the ablation. Otherwise the mean is "better" or "worse", by the direction of the metric.
+    """
+    s = printed_std(cell)
+    tolerance = max(s, math.sqrt(s**2 / PAPER_SEEDS + (s if std is None else std) ** 2 / n))
+    difference = mean - cell.printed.mean
+    if abs(difference) <= tolerance * (1 + 1e-9):
+        return "within"
+    return "better" if (difference > 0) == cell.format.higher_is_better else "worse"
+
+
+def printed_std(cell: PaperCell) -> float:
+    """Return the printed standard deviation, or the one of the same method without the ablation."""
+    if cell.printed.std is not None:
+        return cell.printed.std
+    task = {k: v for k, v in cell.settings.items() if k == "task"}
+    return next(c.printed.std or 0.0 for c in CELLS.values() if c.settings == task and
+                (c.experiment, c.method, c.metric) == (cell.experiment, cell.method, cell.metric))
+
+
+def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None, *, epochs: int | None = None,
+            preset: str = CHOSEN, partial: bool = True) -> list[Config]:
+    """Return the configurations that must still be trained for a cell, the first repetition first.
+
+    Args:
+        cell: the cell.
+        entries: the runs there are; those that are queued or running are not missing.
+        seeds: repetitions wanted; experiments with folds always need all folds.
+        epochs: length of the runs; by default `usual_epochs`.
+        preset: `printed` for the paper's settings also where they do not work.
+        partial: runs on a part of the full data count, because there is no more of it here.
+    """
+    length = epochs or usual_epochs(cell, preset)
+    done: dict[int, set[int]] = {}
+    for entry in entries:
+        if counts(cell, entry, preset) and (partial or not entry.partial) and (
+                entry.busy or _value(cell, entry) is not None):
+            done.setdefault(int(entry.config["epochs"]), set()).add(_repetition(cell, entry))
+    wanted = range(repetitions(cell, seeds))
+    if any(at >= length and len(there) >= len(wanted) for at, there in done.items()):
+        return []
+    there = done.get(length, set())
+    left = len(wanted) - len(there)
+    return [cell.config(i, length, preset) for i in wanted if i not in there][:max(0, left)]
+
+
+def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
+    """Return the run of this configuration that can be resumed and has the least left to do, or None."""
+    wanted = trained_settings(config.to_dict())
+    found = [e for e in entries if e.resumable and not e.search and trained_settings(e.config) == wanted]
+    return max(found, key=lambda e: (e.progress, e.created), default=None)
+
+
+def trained_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that decides the numbers of a run: runs that agree in it repeat each other."""
+    return {k: v for k, v in config.items() if k not in RECORDING and k not in ("format", "device")}
+
+
+def _choose(found: Sequence[tuple[Entry, float]], needed: int) -> list[tuple[Entry, float]]:
+    """Return the runs of one length: the greatest with as many repetitions as needed, else that with most of them.
+
+    Of runs that repeat a seed (and fold) the latest counts.
+    """
+    by_length: dict[int, dict[tuple[int, int], tuple[Entry, float]]] = {}
+    for entry, value in sorted(found, key=lambda pair: pair[0].created):
+        at = (entry.seed, fold_of(entry))
+        by_length.setdefault(int(entry.config["epochs"]), {})[at] = (entry, value)
+    length = max(by_length, key=lambda epochs: (min(needed, len(by_length[epochs])), epochs))
+    return [by_length[length][at] for at in sorted(by_length[length])]
+
+
+def fold_of(entry: Entry) -> int:
+    """Return the fold of a run, 0 where its experiment has none."""
+    return int(entry.config.get("fold") or 0)
+
+
+def _repetition(cell: PaperCell, entry: Entry) -> int:
+    return fold_of(entry) if cell.folds else entry.seed
+
+
+def _value(cell: PaperCell, entry: Entry) -> float | None:
+    """Return what a run measured, in the unit of the printed value, or None."""
+    found = _silhouette(entry) if cell.metric == "silhouette" else entry.test.get(cell.metric)
+    return None if found is None else found * cell.format.scale
+
+
+def _silhouette(entry: Entry, representation: str = REPRESENTATION) -> float | None:
+    """Return a silhouette of a finished run, from result.json."""
+    found = _read_silhouettes(entry.run, stamp(entry.path / "result.json")) if entry.test else {}
+    value = found.get(representation)
+    return float(value) if isinstance(value, int | float) else None
+
+
+@lru_cache(maxsize=512)
+def _read_silhouettes(run: Run, at: Stamp | None) -> Mapping[str, Any]:
+    """Read the silhouettes from a result with this stamp; none if the run has no analysis."""
+    try:
+        found = (run.result() or {}).get("silhouette")
+    except UserError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _paper_epochs(cell: PaperCell) -> int:
+    return int(target(cell, PRINTED).get("epochs"))
+
+
+def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
+    """Say what a reader must know to compare the values."""
+    notes = list(dict.fromkeys(run.data_note for run in runs if run.data_note))
+    if partial:
+        notes.append("trained on a part of the data: not comparable with the paper")
+    epochs, in_paper = int(runs[0].config["epochs"]), _paper_epochs(cell)
+    if epochs != in_paper:
+        notes.append(f"{epochs} epochs, {in_paper} in the paper")
+    notes += [f"{key.replace('_', ' ')} {default:g}, {printed:g} in the paper"
+              for key, (default, printed) in replaced_settings(experiments.get(cell.experiment), cell.method).items()
+              if key != "epochs"]
+    folds = {fold_of(run) for run in runs} if cell.folds else set()
+    if folds and len(folds) < FOLDS:
+        notes.append(f"{len(folds)} of {FOLDS} folds")
+    if cell.printed.std is None:
+        notes.append("the paper prints no deviation")
+    if cell.metric == "silhouette":
+        notes.append(f"silhouette of the {REPRESENTATION}{_tsne_silhouette(runs)}; "
+                     "the paper does not say which it takes")
+    return "; ".join(note.rstrip(".") for note in notes)
+
+
+def _tsne_silhouette(runs: Sequence[Entry]) -> str:
+    """Return the mean silhouette of the t-SNE's points as part of a note; empty if a run has none."""
+    values = [value for run in runs if (value := _silhouette(run, "tsne")) is not None]
+    return f", that of their t-SNE is {statistics.mean(values):.4f}" if len(values) == len(runs) else ""

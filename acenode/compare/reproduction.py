@@ -1,0 +1,196 @@
+"""Plan the runs that the cells of the paper's tables still need, in order of worth.
+
+A run is worth most where it measures something new: the first seeds of the main methods (the host, the augmented one
+and ACE) in all tables, then their second and third seeds, then the first seeds of the other methods and of the
+ablations, then their further seeds, and last longer runs of what is measured already. Among runs of equal worth,
+those on complete data come first, then the shortest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from acenode import experiments
+from acenode.compare.cells import CELLS, TABLES, Measured, PaperCell, measure, missing, repetitions, unfinished
+from acenode.compare.run_times import time_of
+from acenode.config import Config
+from acenode.config.presets import CHOSEN
+from acenode.data.disk import is_file
+from acenode.data.registry import source_of
+from acenode.errors import UserError
+from acenode.runs.catalogue import Entry
+
+WORTH = ("first seeds of the main methods", "second seeds of the main methods",
+         "further seeds and folds of the main methods", "first seeds of the other methods",
+         "first seeds of the ablations", "further seeds of the other methods", "further seeds of the ablations",
+         "more than three seeds", "longer runs of measured cells")
+USUAL_SEEDS = 3  # more of them say little
+# Rough seconds of an epoch on a large GPU, to order runs that were never timed; ACE takes about twice as long.
+ROUGH_EPOCH = {"mnist": 3.0, "svhn": 15.0, "cifar10": 15.0, "ushcn": 0.3, "physionet": 2.0, "physionet-vitals": 4.0,
+               "activity": 3.0}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which runs are wanted: how many, how long, with which settings and on which device."""
+
+    seeds: int | None = None
+    epochs: int | None = None
+    preset: str = CHOSEN
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run to train: for which cells, how much it is worth, and how long it takes if that is known."""
+
+    config: Config
+    cells: tuple[PaperCell, ...]
+    worth: int  # index of WORTH: a smaller one is worth more
+    resumes: str | None = None  # the id of the unfinished run that it continues
+    seconds: float | None = None  # that are left to train
+
+    @property
+    def title(self) -> str:
+        """A short name: experiment, method and what defines the cell, seed or fold."""
+        cell = self.cells[0]
+        words = [cell.experiment, cell.method, *map(str, cell.settings.values())]
+        fold = self.config.get("fold")
+        return " ".join([*words, f"fold {fold}" if fold is not None else f"seed {self.config.seed}"])
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """A cell with what is measured and the configurations that are missing."""
+
+    cell: PaperCell
+    measured: Measured
+    missing: tuple[Config, ...]
+
+
+def select(names: Sequence[str]) -> list[PaperCell]:
+    """Return the cells of these tables, or with these keys; all cells if there are no names."""
+    found: dict[str, PaperCell] = {}
+    for name in names or TABLES:
+        if name in CELLS:
+            found[name] = CELLS[name]
+        elif name in TABLES:
+            found |= {cell.key: cell for cell in TABLES[name].cells}
+        else:
+            raise UserError(f"the paper has no table {name!r}: choose one of {', '.join(TABLES)}")
+    return list(found.values())
+
+
+def missing_data(cells: Iterable[PaperCell], root: Path) -> dict[str, str]:
+    """Return the experiments whose full data is not in the data folder, each with the command that gets it."""
+    found = {}
+    for name in dict.fromkeys(cell.experiment for cell in cells):
+        source = experiments.get(name).source
+        if source is not None and not is_file(source_of(source).path(root)):
+            found[name] = f"acenode data get {source}"
+    return found
+
+
+def partial_data(entries: Iterable[Entry], root: Path) -> frozenset[str]:
+    """Return the experiments of which only a part of the data is here, or none.
+
+    The data is read only if there are runs on a part of it, since nothing else depends on the answer.
+    """
+    found = set()
+    for name in {entry.experiment for entry in entries if entry.partial and entry.data == "full"}:
+        try:
+            if not experiments.get(name).is_complete(root):
+                found.add(name)
+        except UserError:  # there is no data, or it is damaged
+            found.add(name)
+    return frozenset(found)
+
+
+def cell_plans(cells: Iterable[PaperCell], entries: Sequence[Entry], wanted: Wanted,
+               partial: frozenset[str] = frozenset()) -> list[CellPlan]:
+    """Measure the cells and find their missing runs; runs on a part of the data count for experiments in `partial`."""
+    by_method: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        by_method.setdefault((entry.experiment, entry.method), []).append(entry)
+    plans = []
+    for cell in cells:
+        own = by_method.get((cell.experiment, cell.method), [])
+        needed = missing(cell, own, wanted.seeds, epochs=wanted.epochs, preset=wanted.preset,
+                         partial=cell.experiment in partial)
+        configs = tuple(replace(config, device=wanted.device) for config in needed)
+        plans.append(CellPlan(cell, measure(cell, own, wanted.seeds, wanted.preset), configs))
+    return plans
+
+
+def queue(plans: Iterable[CellPlan], entries: Sequence[Entry], wanted: Wanted, partial: frozenset[str] = frozenset(),
+          seconds: Callable[[Config], float | None] = lambda config: None) -> list[PlannedRun]:
+    """Return the missing runs of all cells in order of worth, each once."""
+    found: dict[Config, PlannedRun] = {}
+    for plan in plans:
+        needed = repetitions(plan.cell, wanted.seeds)
+        for position, config in enumerate(plan.missing):
+            repetition = needed - len(plan.missing) + position
+            worth = _worth(plan.cell, repetition, plan.measured.n >= needed and plan.measured.mark != "partial")
+            before = found.get(config)
+            cells = (*before.cells, plan.cell) if before else (plan.cell,)
+            found[config] = PlannedRun(config, cells, min(worth, before.worth) if before else worth)
+    complete = [_with_progress(run, entries, seconds) for run in found.values()]
+    return sorted(complete, key=lambda run: (run.worth, run.config.experiment in partial, run.resumes is None,
+                                             _rough(run.config) if run.seconds is None else run.seconds))
+
+
+def _rough(config: Config) -> float:
+    return ROUGH_EPOCH[config.experiment] * int(config.get("epochs")) * (2 if config.method == "ace" else 1)
+
+
+def _worth(cell: PaperCell, repetition: int, measured: bool) -> int:
+    """Return the index in WORTH of one repetition of a cell."""
+    if measured:
+        return 8
+    if repetition >= USUAL_SEEDS and not cell.folds:
+        return 7
+    if cell.main:
+        return min(repetition, 2)
+    if repetition == 0:
+        return 4 if cell.ablation else 3
+    return 6 if cell.ablation else 5
+
+
+def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Callable[[Config], float | None]) -> PlannedRun:
+    """Add the unfinished run that it continues, and the time that is left."""
+    before, whole = unfinished(run.config, entries), seconds(run.config)
+    left = whole if before is None or whole is None else whole * (1 - before.progress)
+    return replace(run, resumes=before.id if before else None, seconds=left)
+
+
+def recorded_gpu(entries: Iterable[Entry]) -> str:
+    """Return the name of the GPU that most recorded runs were trained on; empty if there is none."""
+    found = Counter(entry.device for entry in entries if entry.recorded and not entry.device.startswith("cpu"))
+    return found.most_common(1)[0][0] if found else ""
+
+
+def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Callable[
+        [Config], float | None]:
+    """Return a function that gives the seconds of a run from those that were measured on such a device.
+
+    Args:
+        entries: all runs.
+        device: `cpu` or `cuda`.
+        title: the name of the GPU here, if it is known. Recorded runs of other GPUs do not count then, and those of
+            other processors never do.
+    """
+    def same(entry: Entry) -> bool:
+        if entry.device.startswith("cpu") != (device == "cpu"):
+            return False
+        return not entry.recorded or (device == "cuda" and title in (None, entry.device))
+
+    here = [entry for entry in entries if entry.state == "finished" and same(entry)]
+
+    def seconds(config: Config) -> float | None:
+        found = time_of(config, here)
+        return found.seconds(config) if found else None
+
+    return seconds

@@ -1,0 +1,192 @@
+"""Check that the groups of a study differ in nothing but what varies, and offer an equal study where there is one.
+
+Two things make a comparison unfair without being asked for: a setting whose default follows another (the attention of
+an image model starts differently if it is fixed), and a number of parameters that changes by more than 5% with what
+varies. A setting that has a meaning in one of two groups only is no difference: a model without attention has no
+schedule for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from acenode import experiments
+from acenode.compare import study_configs
+from acenode.compare.run_groups import IGNORED, data_title
+from acenode.compare.study_grid import StudyGrid, make_grid
+from acenode.config import KEYS, SETTINGS, Config
+from acenode.errors import UserError
+from acenode.runs.studies import MAX_NAME, Study, StudyGroup
+
+NEAR = 0.05  # relative difference of two parameter counts that are called about equal
+MAX_CHANGES = 10  # that make a study equal
+WIDTHS = ("f_layers", "units", "f_maps", "features", "augment")  # that can make up for parameters, the first that do
+
+
+@dataclass(frozen=True)
+class EqualStudy:
+    """A study that is changed so that its groups are equal in something, and what was changed."""
+
+    change: str
+    study: Study
+
+
+@dataclass(frozen=True)
+class FairnessNote:
+    """In what two groups differ besides what varies, and the study without that difference, if there is one."""
+
+    text: str
+    key: str  # the setting; `params` for the number of parameters, `data` for the data
+    offer: EqualStudy | None = None
+
+
+def fairness(grid: StudyGrid) -> list[FairnessNote]:
+    """Return what differs between the groups and the baseline besides what varies; empty if the study is fair."""
+    study = grid.study
+    configs = [row.config for row in grid.rows]
+    return [*_setting_notes(study, configs), *_parameter_notes(grid, parameter_counts(grid)), *_data_notes(grid)]
+
+
+def equal_study(grid: StudyGrid) -> Study | None:
+    """Return the study with everything made equal that can be; None if nothing can be offered."""
+    study: Study | None = None
+    for _ in range(MAX_CHANGES):
+        offer = next((note.offer for note in fairness(grid) if note.offer), None)
+        if offer is None:
+            break
+        study, grid = offer.study, make_grid(offer.study, ())
+    return study
+
+
+def parameter_counts(grid: StudyGrid) -> list[int]:
+    """Return the number of parameters of each group: from its runs, else counted."""
+    return [next((e.params for e in row.entries if e.params), 0) or count(row.config) for row in grid.rows]
+
+
+@lru_cache(maxsize=512)
+def count(config: Config) -> int:
+    """Count the parameters of the model that a configuration describes."""
+    return experiments.get(config.experiment).count(config)
+
+
+# Settings -----------------------------------------------------------------------------------------------------------
+
+
+def unequal_settings(study: Study, configs: Sequence[Config]) -> list[str]:
+    """List the settings that apply to several groups, were not asked to vary, and have different values."""
+    return [key for key in KEYS if key not in study.varied | IGNORED | {"method"}
+            and len({repr(c.get(key)) for c in configs if c.get(key) is not None}) > 1]
+
+
+def _setting_notes(study: Study, configs: Sequence[Config]) -> Iterator[FairnessNote]:
+    names = study_configs.group_names(study)
+    for key in unequal_settings(study, configs):
+        by_value: dict[str, list[str]] = {}
+        for name, config in zip(names, configs, strict=True):
+            if config.get(key) is not None:
+                by_value.setdefault(str(config.get(key)), []).append(name)
+        listed = "; ".join(f"{key}={value} in {', '.join(own)}" for value, own in by_value.items())
+        yield FairnessNote(f"{key} differs too: {listed}", key, _held_equal(study, configs, key))
+
+
+def _held_equal(study: Study, configs: Sequence[Config], key: str) -> EqualStudy | None:
+    """Return the study with one value of a setting: the baseline's if all groups can have it, else another's."""
+    if key not in SETTINGS:
+        return None
+    first = configs[study.baseline].get(key)
+    values = dict.fromkeys(c.get(key) for c in configs if c.get(key) is not None)
+    for value in [v for v in (first, *values) if v is not None]:
+        try:
+            changed = replace(study, name=_equal_name(study), held={**study.held, key: value})
+            study_configs.check_study(changed)
+            for group in changed.groups:
+                count(study_configs.group_config(changed, group))  # building finds values that do not fit together
+        except UserError:
+            continue
+        return EqualStudy(f"hold {key}={value} in all groups", changed)
+    return None
+
+
+# Parameters ---------------------------------------------------------------------------------------------------------
+
+
+def _parameter_notes(grid: StudyGrid, counts: Sequence[int]) -> Iterator[FairnessNote]:
+    study, target = grid.study, counts[grid.study.baseline]
+    if "size" in study.varied:  # the number of parameters is what varies
+        return
+    for i, row in enumerate(grid.rows):
+        if abs(counts[i] - target) <= NEAR * max(counts[i], target):
+            continue
+        text = f"the number of parameters differs: {counts[i]:,} in {row.name}, {target:,} in {grid.baseline.name}"
+        yield FairnessNote(text, "params", _equal_parameters(study, grid, i, counts))
+
+
+def _equal_parameters(study: Study, grid: StudyGrid, i: int, counts: Sequence[int]) -> EqualStudy | None:
+    """Return the study in which the smaller of a group and the baseline has about as many parameters as the other."""
+    small, large = sorted((i, study.baseline), key=lambda at: counts[at])
+    group = study.groups[small]
+    found = widened(study, group, counts[large])
+    if found is None:
+        return None
+    changed, number = found
+    groups = tuple(changed if at == small else other for at, other in enumerate(study.groups))
+    key = next(k for k, v in changed.settings.items() if group.settings.get(k) != v)
+    try:
+        equal = study_configs.check_study(replace(study, name=_equal_name(study), groups=groups, held={
+            k: v for k, v in study.held.items() if k != key}))
+    except UserError:
+        return None
+    return EqualStudy(f"{key}={changed.settings[key]} in {grid.rows[small].name}: {number:,} parameters", equal)
+
+
+def widened(study: Study, group: StudyGroup, target: int) -> tuple[StudyGroup, int] | None:
+    """Return the group with one setting of its network changed so that it has about `target` parameters, and their
+    number; None if no setting does that."""
+    uses = experiments.get(study.experiment).method(group.method).uses
+    for key in WIDTHS:
+        if key in uses and key not in group.settings:
+            value = _width(study, group, key, target)
+            number = _sized(study, group, key, value)
+            if abs(number - target) <= NEAR * target:
+                return _with(group, key, value), number
+    return None
+
+
+def _width(study: Study, group: StudyGroup, key: str, target: int) -> int:
+    """Return the value of a setting with which a group has most nearly `target` parameters; they grow with it."""
+    first = int(SETTINGS[key].low or 1)
+    low, high = first, int(SETTINGS[key].high or first)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if _sized(study, group, key, middle) < target else (low, middle)
+    return min((v for v in (low - 1, low) if v >= first), key=lambda v: abs(_sized(study, group, key, v) - target))
+
+
+def _sized(study: Study, group: StudyGroup, key: str, value: int) -> int:
+    """Count the parameters of a group with another value of a setting; 0 if it cannot have that value."""
+    without = replace(study, held={k: v for k, v in study.held.items() if k != key})
+    try:
+        return count(study_configs.group_config(without, _with(group, key, value)))
+    except UserError:
+        return 0
+
+
+def _with(group: StudyGroup, key: str, value: Any) -> StudyGroup:
+    return StudyGroup(group.method, {**group.settings, key: value})
+
+
+# Data ---------------------------------------------------------------------------------------------------------------
+
+
+def _data_notes(grid: StudyGrid) -> Iterator[FairnessNote]:
+    titles = {row.name: {data_title(e) for e in row.entries if e.test} for row in grid.rows}
+    if len(set().union(*titles.values())) > 1:
+        partial = [name for name, own in titles.items() if any("partial" in title for title in own)]
+        yield FairnessNote(f"some runs are trained on a part of the data: {', '.join(partial)}", "data")
+
+
+def _equal_name(study: Study) -> str:
+    return study.name if study.name.endswith("-equal") else f"{study.name[:MAX_NAME - 6]}-equal"

@@ -1,0 +1,168 @@
+"""The table of an experiment: measured means over seeds beside the paper's values.
+
+Only runs on the whole of the full data are listed beside a value of the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import pandas as pd
+
+from acenode import experiments
+from acenode.compare import metric_format, paper, parameter_counts
+from acenode.compare.metric_format import MetricFormat
+from acenode.compare.paper_tables import CELLS
+from acenode.compare.run_groups import IGNORED, changed_settings, replaced_settings, settings_text
+from acenode.compare.statistics import over_seeds, runs_frame
+from acenode.config import KEYS, Config
+from acenode.config.presets import PRINTED
+from acenode.errors import UserError
+from acenode.experiments import Experiment
+from acenode.runs.catalogue import Entry
+
+KEY = ["data", "partial", "method", "settings"]
+
+
+def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | None = None) -> pd.DataFrame:
+    """Return the rows of the table: one for every method, every row of the paper and every setting with a result.
+
+    Args:
+        experiment: the experiment.
+        entries: runs; those of other experiments, of unknown methods and without a result are left out.
+        metric: the experiment's metric if None, or another one that its results have.
+
+    Returns:
+        A frame with the columns `method`, `title`, `data`, `changed` (settings that are not defaults), `params`,
+        `seeds`, `mean` and `std` in the metric's unit (NaN where there is none), `paper` and `paper_params` as
+        printed, `unit`, `metric`, `partial` (trained on a part of the full data) and `n`.
+    """
+    metric = metric or experiment.metric.name
+    unit = metric_format.of(metric, experiment.name)
+    found = [e for e in entries if e.experiment == experiment.name and e.method in experiment.methods
+             and e.test.get(metric) is not None]
+    runs = runs_frame(found).assign(value=[e.test[metric] * unit.scale for e in found])  # type: ignore[operator]
+    summary = over_seeds(runs, "value", KEY)
+    configs = {entry.id: entry.config for entry in found}
+    rows = {}
+    for key, own in runs.sort_values("created", kind="stable").groupby(KEY, sort=False):
+        first = own.iloc[0]
+        config = Config.from_dict(configs[first["run"]])
+        rows[key] = _row(experiment, metric, config, first["changed"], bool(first["partial"])) | {
+            "params": int(first["params"]), **summary.loc[key].to_dict()}
+    for method, given in [*((m, {}) for m in experiment.methods), *paper.printed(experiment.name)]:
+        with suppress(UserError):  # a method or setting that this version does not have
+            config = experiment.configure(method, "full", **given)
+            changed = {k: v for k, v in changed_settings(experiment, config).items() if k not in IGNORED}
+            key = ("full", False, method, settings_text(changed))
+            if key not in rows:
+                rows[key] = _row(experiment, metric, config, changed, False) | {
+                    "params": parameter_counts.count(experiment, config), "n": 0, "mean": None, "std": None,
+                    "seeds": []}
+    order = list(experiment.methods)
+    ordered = sorted(rows.values(), key=lambda row: (
+        row["data"] != "full", row["partial"], *(str(row["changed"].get(k, "")) for k in ("task", "sample")),
+        order.index(row["method"]), len(row["changed"]), str(tuple(sorted(row["changed"].items())))))
+    frame = pd.DataFrame(ordered, columns=["method", "title", "data", "changed", "params", "seeds", "mean", "std",
+                                           "paper", "paper_params", "unit", "metric", "partial", "n"])
+    return frame.astype({"mean": float, "std": float, "n": int})
+
+
+def _row(experiment: Experiment, metric: str, config: Config, changed: dict[str, Any], partial: bool) -> dict[str, Any]:
+    """Return what a row says besides its measured values."""
+    other = None if metric == experiment.metric.name else metric
+    printed = paper.beside(config, changed, partial, other)
+    return {"method": config.method, "title": experiment.methods[config.method].title, "data": config.data,
+            "changed": changed, "paper": str(printed) if printed else None,
+            "paper_params": printed.params if printed else None,
+            "unit": metric_format.of(metric, experiment.name).unit.strip(), "metric": metric, "partial": partial}
+
+
+def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as dictionaries for JSON, with None for what is missing."""
+    return [{k: None if isinstance(v, float) and pd.isna(v) else v for k, v in row.items()}
+            for row in table.to_dict("records")]
+
+
+def render(experiment: Experiment, table: pd.DataFrame) -> str:
+    """Write the table as text: the full data, the sample, parts of the data; the full data last if it has no run."""
+    metric = table["metric"].iloc[0] if len(table) else experiment.metric.name
+    unit = metric_format.of(metric, experiment.name)
+    lower = "" if unit.higher_is_better else ", lower is better"
+    heading = f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation over n runs"
+    table = table[~_repeated(table)]
+    on_full, partial = table["data"] == "full", table["partial"].astype(bool)
+    full = table[on_full & ~partial]
+    own = f"On your data ({experiment.about_sample})"
+    sample = f"On the bundled sample ({experiment.about_sample}); not comparable with the paper"
+    apart = ((own if experiments.is_imported(experiment.name) else sample, table[~on_full]),
+             ("On a part of the full data; not comparable with the paper", table[on_full & partial]))
+    blocks = [[f"{title}:", *_block(experiment, some, unit, with_paper=False)] for title, some in apart if len(some)]
+    if len(full) or not blocks:
+        lines = [*_block(experiment, full, unit, with_paper=True), *_other_lengths(experiment, full),
+                 *_not_as_printed(experiment, [m for m in experiment.methods if m in set(full["method"])])]
+        if full["n"].any() or not blocks:
+            blocks.insert(0, lines)
+        else:
+            blocks.append(["On the full data: no run yet", *lines])
+    return f"{heading}\n" + "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _not_as_printed(experiment: Experiment, methods: list[str]) -> list[str]:
+    """Say which defaults are not the paper's settings, and for which methods."""
+    found: dict[str, list[str]] = {}
+    for method in methods:
+        for key, (default, printed) in replaced_settings(experiment, method).items():
+            found.setdefault(f"the default is {key}={default:g}, the paper prints {printed:g}", []).append(method)
+    return [(f"{', '.join(of)}: " if of != methods else "") + f"{text}; `acenode settings {experiment.name}` says why"
+            for text, of in found.items()]
+
+
+def _other_lengths(experiment: Experiment, rows: pd.DataFrame) -> list[str]:
+    """Say which rows with a value of the paper were trained for more or fewer epochs than the paper's models."""
+    found: dict[int, set[int]] = {}
+    for row in to_records(rows[rows["paper"].notna()]):
+        own = row["changed"].get("epochs")
+        printed = experiment.configure(row["method"], "full", preset=PRINTED).get("epochs")
+        if own not in (None, printed):
+            found.setdefault(printed, set()).add(own)
+    return [f"rows with {' or '.join(f'epochs={n}' for n in sorted(own))}: the paper trains for {printed} epochs"
+            for printed, own in found.items()]
+
+
+def _repeated(table: pd.DataFrame) -> pd.Series:
+    """Return which rows have no run, while runs of the same method stand beside the same value of the paper."""
+    shown = ["data", "partial", "method", "paper", "params"]
+    keys = pd.Series(list(map(tuple, table[shown].itertuples(index=False))), index=table.index, dtype=object)
+    return (table["n"] == 0) & keys.isin(keys[(table["n"] > 0) & table["paper"].notna()])
+
+
+def _block(experiment: Experiment, rows: pd.DataFrame, unit: MetricFormat, *, with_paper: bool) -> list[str]:
+    """Write rows in columns; a setting that all of the paper's values have, such as the task, has a column of its own.
+
+    Rows are labelled as in `acenode reproduce --list`: an ablation of the paper is named.
+    """
+    of_paper = [cell for cell in CELLS.values() if cell.experiment == experiment.name]
+    defining = [k for k in KEYS if of_paper and all(k in cell.settings for cell in of_paper)]
+    printed_heads = ("paper", "parameters (paper)") if with_paper else ()
+    heads = ("method", *defining, "parameters", "measured", "n", *printed_heads, "settings changed")
+    cells = [heads]
+    for r in sorted(to_records(rows), key=lambda r: (r["mean"] is None, r["paper"] is None)):
+        defaults = experiment.configure(r["method"], r["data"])
+        settings = {k: defaults.get(k) for k in defining} | {k: v for k, v in r["changed"].items() if k != "epochs"}
+        title = next((c.title for c in of_paper if (c.method, c.settings) == (r["method"], settings)), r["title"])
+        value = "-" if r["mean"] is None else _mean_text(r["mean"], r["std"], unit.digits)
+        middle = ((r["paper"] or "-").removesuffix(unit.unit), r["paper_params"] or "-") if with_paper else ()
+        changed = settings_text({k: v for k, v in r["changed"].items() if k not in defining})
+        cells.append((title, *(str(settings[k]) for k in defining), f"{r['params']:,}", value, str(r["n"]), *middle,
+                      changed or "-"))
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _mean_text(mean: float, std: float | None, digits: int | None) -> str:
+    """Write with a fixed number of decimals, or with three significant digits if those would all be zero."""
+    form = ".4g" if digits is None else ".3g" if abs(mean) < 0.01 else f".{digits}f"
+    return f"{mean:{form}}" + (f" ± {std:{form}}" if std is not None else "")

@@ -1,0 +1,1 @@
+"""The player: snapshots of a run, their description for the browser, and its JavaScript."""

@@ -1,0 +1,265 @@
+"""The snapshots of a run as the trajectory player reads them: one description, and one block of bytes for each epoch.
+
+A block is the length of a header (uint32, little-endian), the header (JSON: type, shape and offset of each array,
+counted from the end of the header) and the arrays, each aligned to four bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import threading
+from base64 import b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode import files
+from acenode.config import Config
+from acenode.errors import UserError
+from acenode.player import attention_measure, snapshots
+from acenode.player import description as player_description
+from acenode.player import snapshot as player_snapshot
+from acenode.player.byte_cache import ByteCache
+from acenode.player.pca import principal
+from acenode.player.snapshot import Arrays, Limits, Range, SnapshotSummary
+from acenode.player.snapshots import Snapshot
+from acenode.player.time_axis import time_axis
+from acenode.runs.stalled import within_limit
+from acenode.runs.store import Run
+
+BASIS_EPOCHS = 16  # epochs from which principal components are computed
+SERVED = Limits()
+EMBEDDED = Limits(epochs=6, frames=25, channels=16, side=40)
+EMBEDDED_BYTES = 2_400_000  # of all epochs in one page
+
+File = tuple[Path, files.Stamp]  # the stamp changes with the content
+
+
+@dataclass(frozen=True)
+class PlayerRecording:
+    """The snapshots that a run has so far: their description for the player, and how their arrays are made."""
+
+    description: dict[str, Any]
+    files: dict[int, File] = field(default_factory=dict)  # by epoch
+    frames: list[int] = field(default_factory=list)
+    centre: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (D,)
+    basis: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))  # (D, 2)
+
+
+def _cache_bytes() -> int:
+    """Return the memory that all caches together may use: ACENODE_CACHE_MB, or 150 MB."""
+    given = os.environ.get("ACENODE_CACHE_MB", "")
+    return 1_000_000 * (int(given) if given.isascii() and given.isdigit() else 150)
+
+
+_LOCK = threading.RLock()  # of two requests at once the second waits and finds the result of the first
+_PART = _cache_bytes() // 10
+_LOADED: ByteCache[Snapshot | str] = ByteCache(
+    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, 3 * _PART)
+_SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, 2 * _PART)
+_RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, _PART)
+_BLOCKS: ByteCache[bytes] = ByteCache(len, 3 * _PART)
+_BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, _PART)  # the last one of each run
+CACHES: tuple[ByteCache[Any], ...] = (_LOADED, _SUMMARIES, _RECORDINGS, _BLOCKS, _BASES)
+
+
+def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
+    """Describe the snapshots of a run; `why` says why none can be played."""
+    try:
+        found = _files(run)
+    except UserError as error:
+        return player_description.whole("", [], why=str(error))
+    with _LOCK:
+        return dict(_recording(run, found, limits).description)
+
+
+def epoch_block(run: Run, epoch: int, limits: Limits = SERVED) -> bytes:
+    """Return the arrays of one epoch as a block of bytes.
+
+    Raises:
+        UserError: if the run has no snapshot of this epoch, or it cannot be read.
+    """
+    listed = _files(run)
+    with _LOCK:
+        found = _recording(run, listed, limits)
+        if epoch not in found.files:
+            raise UserError(f"{run.id} has no snapshot of epoch {epoch}")
+        key = (str(run.path), limits, found.description["version"], epoch)
+        return _BLOCKS.get(key, lambda: _block(run, found, epoch, limits))
+
+
+def embed(run: Run) -> dict[str, Any]:
+    """Return a description and all blocks, in base64, small enough to be part of one page."""
+    few = min(len(run.snapshots()), EMBEDDED.epochs or 1)
+    limits = dataclasses.replace(EMBEDDED, epoch_bytes=EMBEDDED_BYTES // max(few, 1))
+    description = describe(run, limits)
+    return {"description": description, "blocks": {
+        epoch: b64encode(epoch_block(run, epoch, limits)).decode("ascii") for epoch in description["epochs"]}}
+
+
+def _load(run: Run, file: File) -> Snapshot | str:
+    return _LOADED.get(file, lambda: player_snapshot.load(run, file[0]))
+
+
+# A run --------------------------------------------------------------------------------------------------------------
+
+def _files(run: Run) -> list[File]:
+    """List the snapshot files. Raise a UserError if they do not answer: to wait for them would stop every player."""
+    try:
+        stamps = within_limit(run.path, lambda: [(path, files.stamp(path)) for path in run.snapshots()])
+    except TimeoutError as error:
+        raise UserError(f"The snapshots of this run cannot be read: {error.strerror}.") from None
+    return [(path, stamp) for path, stamp in stamps if stamp is not None]  # None: deleted since
+
+
+def _recording(run: Run, found: list[File], limits: Limits) -> PlayerRecording:
+    names = repr([(path.name, stamp) for path, stamp in found])
+    version = hashlib.sha256(names.encode()).hexdigest()[:12]
+    return _RECORDINGS.get((str(run.path), limits, version),
+                           lambda: _make_recording(run, _spread(found, limits.epochs), version, limits))
+
+
+def _spread(items: list[Any], most: int | None) -> list[Any]:
+    """Return at most so many items, evenly spaced, with the first and the last."""
+    if most is None or len(items) <= most:
+        return items
+    return [items[i] for i in np.rint(np.linspace(0, len(items) - 1, most)).astype(int)]
+
+
+def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -> PlayerRecording:
+    summaries = [_summary(run, file, limits) for file in found]
+    notes = [s.note for s in summaries if s.note is not None]
+    good = {s.epoch: (s, file) for s, file in zip(summaries, found, strict=True) if s.note is None}
+    newest = good[max(good)][0] if good else None
+    if newest is not None:
+        other = [e for e, (s, _) in good.items() if s.shapes != newest.shapes]
+        notes += [f"{good.pop(e)[1][0].name} has other shapes than the newest snapshot and is left out." for e in other]
+    last = _load(run, good[max(good)][1]) if good else "nothing"
+    if newest is None or isinstance(last, str):
+        why = "No snapshot of this run can be drawn." if notes else _no_snapshot(run)
+        return PlayerRecording(player_description.whole(version, notes, why=why))
+    epochs = sorted(good)
+    own = [good[e][0] for e in epochs]
+    arrays = last.arrays
+    probes, kind = player_snapshot.probe_count(arrays, limits), player_snapshot.map_kind(arrays)
+    frames, parts = player_snapshot.choose_frames(arrays, limits)
+    centre, basis, pca = _plane((str(run.path), limits), own)
+    predictions = [s.predictions for s in own]
+    image = snapshots.images(arrays, probes)
+    ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in newest.ranges
+              if all(key in s.ranges for s in own)}  # older snapshots may lack the influence
+    config = _config(run)
+    axis = time_axis(config, arrays)
+    description = player_description.whole(
+        version, notes, classes=player_description.classes(config), epochs=epochs, t=rounded(arrays["t"][frames]),
+        probes=probes, time=dataclasses.asdict(axis) if axis else None, labels=snapshots.labels(arrays, probes),
+        subject=player_description.subject(config), names=player_description.names(config, arrays, probes),
+        equal_rows=player_description.equal_rows(own, arrays, axis),
+        steady=player_description.steady(own, player_description.subject(config)),
+        jumps=snapshots.jumps(arrays, probes), image=image and image | {"shape": list(image["shape"])},
+        predictions=None if None in predictions else predictions, pca=pca,
+        measure=player_description.measure(arrays, own),
+        no_attention=None if kind else player_description.no_attention(arrays),
+        named=player_snapshot.is_named(arrays),
+        influence=player_description.influence(ranges, arrays) if "influence" in ranges else None,
+        attention=player_description.attention(kind, parts, ranges, arrays) if kind else None,
+        features=player_description.features(parts, ranges, arrays) if "features" in parts else None,
+        state={"size": parts["state"][2], **player_description.ends(ranges["state"])} if "state" in parts else None)
+    return PlayerRecording(description, {e: good[e][1] for e in epochs}, frames, centre, basis)
+
+
+def _no_snapshot(run: Run) -> str:
+    if run.recorded:
+        return "The snapshots of this recorded run were not kept. Another seed or fold of the same settings has some."
+    return "No snapshot has been taken yet."
+
+
+def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:
+    return _SUMMARIES.get((file, limits), lambda: player_snapshot.summarise(_load(run, file), limits))
+
+
+def _config(run: Run) -> Config | None:
+    try:
+        return run.config()
+    except UserError:  # written by another version
+        return None
+
+
+def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Compute one pair of principal components for all epochs, so that they can be compared."""
+    rows = np.concatenate([s.sketch for s in _spread(own, BASIS_EPOCHS)]).astype(np.float64)
+    found, centre = principal(rows), rows.mean(0)
+    squares = np.square(found.points).sum(0)
+    real = squares > 1e-10 * max(squares.max(), 1e-300)  # drop an axis that holds only rounding errors
+    basis = (rows - centre).T @ found.points * real / np.where(real, squares, 1.0)  # XᵀXV = VΛ
+    before = _BASES.values.get(key)
+    if before is not None and before.shape == basis.shape:  # keep the sign of each axis while a run is watched
+        basis *= np.where((before * basis).sum(0) < 0, -1.0, 1.0)
+    _BASES.put(key, basis)
+    points = np.concatenate([(s.sketch - centre) @ basis for s in own])
+    low, high = points.min(0).tolist(), points.max(0).tolist()
+    return centre, basis, {"shares": [float(f"{s:.5g}") for s in found.shares.tolist()],
+                           "x": [low[0], high[0]], "y": [low[1], high[1]]}
+
+
+def _range_of_all(found: list[Range]) -> Range:
+    """Return the range of all epochs, never empty, and below 0 only where values are."""
+    low, high = min(f[0] for f in found), max(f[1] for f in found)
+    if high - low < 1e-6:
+        low, high = low - 0.005 if low < 0 else max(0.0, low - 0.005), high + 0.005
+    return low, high, max(f[2] for f in found) or (high - low) / 255
+
+
+# The block of an epoch ----------------------------------------------------------------------------------------------
+
+def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> bytes:
+    found = _load(run, recording.files[epoch])
+    if isinstance(found, str):
+        raise UserError(found)
+    arrays, about = found.arrays, recording.description
+    probes, frames = about["probes"], recording.frames
+    h = arrays["h"][frames, :probes]
+    flat = h.reshape(len(h) * probes, -1).astype(np.float64)
+    parts: Arrays = {"pca": ((flat - recording.centre) @ recording.basis).reshape(len(h), probes, 2)}
+    if "a" in arrays:
+        parts["measure"] = attention_measure.curves(arrays["a"][frames, :probes], player_snapshot.map_kind(arrays))
+    for key, x in player_snapshot.pictures(arrays, limits, frames).items():
+        if key == "state":
+            parts[key] = x
+        elif key == "features":
+            parts[key] = _levels(x[:, :, :about["features"]["channels"]], about["features"])
+        elif key in ("attention", "influence"):
+            if about[key] is not None:
+                parts[key] = _levels(x, about[key])
+        else:
+            parts[key] = _levels(x[:, :, :about["attention"]["channels"]], about["attention"]["each"])
+    return _packed({k: v if v.dtype == np.uint8 else v.astype("<f4") for k, v in parts.items()},
+                   version=about["version"], epoch=epoch)
+
+
+def _levels(x: np.ndarray, scale: dict[str, Any]) -> np.ndarray:
+    """Quantise to 256 levels between the run's low and high."""
+    low, high = scale["low"], scale["high"]
+    return np.asarray(np.clip(np.rint((x - low) * (255 / (high - low))), 0, 255), dtype=np.uint8)
+
+
+def _packed(arrays: Arrays, **header: Any) -> bytes:
+    """Return a block of bytes: the header and the arrays."""
+    places, offset = {}, 0
+    for name, x in arrays.items():
+        places[name] = {"dtype": x.dtype.name, "shape": list(x.shape), "offset": offset}
+        offset += -(-x.nbytes // 4) * 4
+    head = json.dumps({**header, "arrays": places}).encode()
+    head += b" " * (-len(head) % 4)
+    body = b"".join(np.ascontiguousarray(x).tobytes() + bytes(-x.nbytes % 4) for x in arrays.values())
+    return len(head).to_bytes(4, "little") + head + body
+
+
+def rounded(values: np.ndarray, digits: int = 5) -> list[float | None]:
+    """Return numbers for JSON with few digits, and None for those that are not finite."""
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]

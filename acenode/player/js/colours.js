@@ -1,0 +1,78 @@
+// Values as colours: palettes, the colour of each class, and arrays of bytes as pictures.
+import { clamp, make, properties } from "./theme.js";
+
+const CLASSES = ["#4e79a7", "#f28e2b", "#e15759", "#3fa7a0", "#59a14f", "#d0a215", "#b07aa1", "#f06292", "#9c755f", "#8a8f98"];
+const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121],
+  [109, 205, 89], [180, 222, 44], [253, 231, 37]];
+const BLUE = [36, 98, 214], ORANGE = [224, 104, 28];
+
+// As acenode/compare/class_colours.py.
+export const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 137.5) % 360}, 55%, 52%)`;
+
+const blend = (a, b, w) => a.map((v, i) => Math.round(v + (b[i] - v) * w));
+const pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+
+// The viridis colour [r, g, b] of a level between 0 and 1.
+export function viridis(x) {
+  const place = clamp(x, 0, 1) * (VIRIDIS.length - 1), k = Math.min(Math.floor(place), VIRIDIS.length - 2);
+  return blend(VIRIDIS[k], VIRIDIS[k + 1], place - k);
+}
+
+function colourTable(stops, size) {
+  return Uint32Array.from({ length: size }, (_, i) => {
+    const place = i / (size - 1) * (stops.length - 1), k = Math.min(Math.floor(place), stops.length - 2);
+    return pixel(blend(stops[k], stops[k + 1], place - k));
+  });
+}
+
+function rgb(colour) {
+  const context = make("canvas", { width: 1, height: 1 }).getContext("2d");
+  context.fillStyle = colour;
+  context.fillRect(0, 0, 1, 1);
+  return [...context.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+}
+
+// The page's current colours. `levels` is a table for values from low to high, `signed` and `features` for values around zero.
+export function readTheme(node, old = null) {
+  const values = properties(node, ["--ink", "--paper", "--line"]), [ink, paper, line] = values, key = values.join("|");
+  if (old?.key === key) return old;
+  const middle = rgb(paper), ends = [BLUE, middle, ORANGE];
+  return { key, ink, paper, line, levels: colourTable(VIRIDIS, 256), signed: colourTable(ends, 511),
+    features: colourTable(ends, 256) };
+}
+
+// Reusable canvases for small pictures that are drawn enlarged, one for each size.
+const scratches = new Map();
+export function scratch(width, height) {
+  const key = `${width}x${height}`;
+  let found = scratches.get(key);
+  if (!found) {
+    const canvas = make("canvas", { width, height }), context = canvas.getContext("2d");
+    const image = context.createImageData(width, height);
+    found = { cells: new Uint32Array(image.data.buffer), put: () => { context.putImageData(image, 0, 0); return canvas; } };
+    scratches.set(key, found);
+  }
+  return found;
+}
+
+// A probe's input image.
+export function paintInput(run, probe) {
+  const [channels, height, width] = run.meta.image.shape, start = probe * channels * height * width;
+  const { cells, put } = scratch(width, height);
+  for (let i = 0; i < width * height; i++) {
+    const at = start + i * channels;
+    cells[i] = pixel(channels === 3 ? [run.pixels[at], run.pixels[at + 1], run.pixels[at + 2]] : Array(3).fill(run.pixels[at]));
+  }
+  return put();
+}
+
+// Fill pixels from the bytes at `start`. Unless `initial` is null, show their difference from the bytes at `initial`, times `gain`.
+export function fill(cells, data, start, initial, count, table, gain) {
+  if (initial === null) for (let i = 0; i < count; i++) cells[i] = table[data[start + i]];
+  else for (let i = 0; i < count; i++) cells[i] = table[clamp(255 + Math.round((data[start + i] - data[initial + i]) * gain), 0, 510)];
+}
+
+export const scaleOf = (about, changed) => changed ? [-about.largest_change, about.largest_change] : [about.low, about.high];
+export const gainOf = (about, scale) => (about.high - about.low) / (scale.largest_change || 1);  // levels of a difference → places in the table
+export const valueOf = (about, level) => about.low + level * (about.high - about.low) / 255;
+export const tableOf = (theme, changed) => changed ? theme.signed : theme.levels;

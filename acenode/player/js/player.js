@@ -1,0 +1,287 @@
+// The trajectory player: one time, one epoch and one probe drive every panel of every run.
+//
+//   mount(element, data) → { update(data), destroy() }
+//   data = { runs: [{ id, label, colour, live }], base: "lab/", embedded: { id: { description, blocks } },
+//            always: true to draw a player that is not visible, for a page that may be printed,
+//            startAt: share of the time (0 to 1) to show first if the address has no position }
+//
+// The snapshots of a run come from `embedded`, or else from the server: `${base}film/${id}` describes them and
+// `${base}film/${id}/${epoch}` has the arrays of one epoch (acenode/player/data.py makes both). The position
+// (t, epoch, probe) is kept in the page's address.
+import { Address, readAddress } from "./player_address.js";
+import { Bar } from "./player_bar.js";
+import { Clock } from "./player_clock.js";
+import { classColour, readTheme } from "./colours.js";
+import { RunData } from "./player_run.js";
+import { Scales } from "./player_scales.js";
+import { embeddedIn, servedBy } from "./player_source.js";
+import { Tip } from "./player_tip.js";
+import { PANELS, View } from "./player_view.js";
+import { clamp, make, setText } from "./theme.js";
+
+const PASS_SECONDS = 4;  // to play all of t at speed 1×
+const POLL_MS = 3000, ADDRESS_DELAY_MS = 400, WATCH_MS = 1000, SAY_DELAY_MS = 700;
+
+class Player {
+  constructor(element, data) {
+    this.views = [];
+    this.epochs = [];  // of all runs together
+    this.ends = [0, 1];  // of t
+    this.state = { t: 0, epoch: null, probe: 0, mode: "weight", map: "attention", fitEpoch: false };
+    this.wanted = { epoch: null, probe: 0 };  // requested position, which the runs read so far may not have; epoch null follows the newest
+    this.settled = false;  // true once every run has been read
+    this.ended = false;
+    this.loop = true;
+    this.speed = 1;
+    this.addressTimer = this.sayTimer = null;
+    this.panel = "attention";  // the one that a narrow page shows
+    this.address = new Address();
+    this.scales = new Scales();
+    this.build(element);
+    this.theme = readTheme(this.node);
+    const address = readAddress();
+    this.read(address);
+    this.startAt = Number.isFinite(address.t) ? 0 : data.startAt ?? 0;
+    this.update(data);
+    this.poll = setInterval(() => { if (!document.hidden) for (const { run } of this.views) if (run.spec.live) run.read(); }, POLL_MS);
+    this.watch = setInterval(() => this.checkPage(), WATCH_MS);
+  }
+
+  build(element) {
+    this.bar = new Bar({
+      play: () => this.play(!this.clock.playing),
+      time: (t) => { this.play(false); this.go({ t }); },
+      epoch: (index) => this.go({ epoch: this.epochs[index] ?? null }),
+      speed: (value) => { this.speed = value; },
+      loop: (on) => { this.loop = on; },
+      follow: (on) => { this.wanted.epoch = on ? null : this.state.epoch; this.merge(); },
+      mode: (name) => { this.state.mode = name; this.clock.wake(); },
+      map: (name) => { this.state.map = name; this.offerPanels(); this.clock.wake(); },
+      fitEpoch: (on) => { this.state.fitEpoch = on; this.clock.wake(); },
+      same: (on) => { this.scales.share(on); this.clock.wake(); },
+      probe: (probe) => this.go({ probe }),
+      step: (frames) => this.step(frames),
+      stepEpoch: (by) => this.stepEpoch(by),
+      end: (last) => { this.play(false); this.go({ t: this.ends[last ? 1 : 0] }); },
+      panel: (name) => { this.panel = name; this.offerPanels(); },
+    });
+    this.tip = new Tip();
+    this.runs = make("div", "runs");
+    this.spoken = make("p", { className: "words", "aria-live": "polite" });
+    this.node = make("div", { className: "ace-player loading", tabIndex: 0, role: "group", on: { keydown: (event) => this.bar.key(event) },
+      "aria-label": "Trajectory player. Left and right: one frame; up and down: one epoch; Home and End: start and end; space: play or pause." }, this.bar.node, this.spoken, this.runs, this.tip.node);
+    element.append(this.node);
+    this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint());
+    this.sizes = new ResizeObserver((entries) => {
+      for (const { target, contentRect } of entries) Object.assign(target.panel, { width: Math.floor(contentRect.width), height: Math.floor(contentRect.height) });
+      this.clock.wake();
+    });
+    this.showPosition();
+  }
+
+  // Position --------------------------------------------------------------------------------------------------------
+
+  read(frame) {
+    if (!frame) return;
+    if (Number.isFinite(frame.t)) this.state.t = frame.t;
+    if (frame.epoch === null || Number.isInteger(frame.epoch)) this.wanted.epoch = frame.epoch;
+    if (Number.isInteger(frame.probe) && frame.probe >= 0) this.state.probe = this.wanted.probe = frame.probe;
+  }
+
+  go({ t, epoch, probe }) {
+    const s = this.state, before = `${s.t}/${s.epoch}/${s.probe}`;
+    if (Number.isFinite(t)) [s.t, this.startAt] = [clamp(t, ...this.ends), 0];
+    if (Number.isInteger(epoch)) {
+      s.epoch = this.epochs.findLast((e) => e <= epoch) ?? this.epochs[0] ?? epoch;
+      if (this.wanted.epoch !== null || s.epoch !== this.epochs.at(-1)) this.wanted.epoch = s.epoch;
+    }
+    if (Number.isInteger(probe)) s.probe = this.wanted.probe = clamp(probe, 0, Math.max(this.probes() - 1, 0));
+    if (before === `${s.t}/${s.epoch}/${s.probe}`) return;
+    for (const { run } of this.views) run.failed.clear();  // try again to read what could not be read before
+    this.clock.wake();
+    this.writeAddressLater();
+  }
+
+  seek(frame) {
+    if (frame.epoch === null) this.wanted.epoch = null;
+    this.go({ ...frame, epoch: frame.epoch === null ? this.epochs.at(-1) : frame.epoch });
+  }
+
+  writeAddressLater() {
+    clearTimeout(this.addressTimer);
+    if (!this.clock.playing) this.addressTimer = setTimeout(() => this.writeAddress(), ADDRESS_DELAY_MS);
+  }
+
+  writeAddress() {
+    clearTimeout(this.addressTimer);
+    if (this.ended || !this.epochs.length || !this.node.isConnected) return;
+    const { t, epoch, probe } = this.state;
+    this.address.write({ t, epoch, probe });
+  }
+
+  // Called every second: follow changes of the page's colours, and write the position again if it left the address.
+  checkPage() {
+    if (!this.node.isConnected) return;
+    const theme = readTheme(this.node, this.theme);
+    if (theme !== this.theme) {
+      this.theme = theme;
+      this.clock.wake();
+    }
+    this.address.keep();
+  }
+
+  // Offer the panels that any run has, for a narrow page.
+  offerPanels() {
+    const known = PANELS.filter(({ shown }) => this.views.some(({ run }) => run.meta && shown(run.meta)));
+    if (known.length && !known.some(({ name }) => name === this.panel)) this.panel = known[0].name;
+    this.bar.offerPanels(known.map(({ name, tab }) => [name, name === "attention" && this.state.map === "influence" ? "Influence" : tab]), this.panel);
+    for (const view of this.views) view.choosePanel(this.panel);
+  }
+
+  // Tell a screen reader what is shown, once it stands still.
+  sayLater() {
+    clearTimeout(this.sayTimer);
+    if (!this.clock.playing) this.sayTimer = setTimeout(() => {
+      const said = this.views.map((view) => view.say(this.state));
+      if (!this.ended && document.activeElement && this.node.contains(document.activeElement)) setText(this.spoken, said[0] ?? "");
+    }, SAY_DELAY_MS);
+  }
+
+  probes() { return Math.max(0, ...this.views.map(({ run }) => run.meta?.probes ?? 0)); }
+
+  step(frames) {
+    this.play(false);
+    const t = this.views.map(({ run }) => run.meta?.t ?? []).reduce((a, b) => b.length > a.length ? b : a, []);
+    if (!t.length) return;
+    const away = t.map((v) => Math.abs(v - this.state.t)), i = away.indexOf(Math.min(...away));
+    this.go({ t: t[clamp(i + frames, 0, t.length - 1)] });
+  }
+
+  stepEpoch(by) {
+    const i = this.epochs.indexOf(this.state.epoch);
+    if (this.epochs.length) this.go({ epoch: this.epochs[clamp(i + by, 0, this.epochs.length - 1)] });
+  }
+
+  // The runs ----------------------------------------------------------------------------------------------------------
+
+  update(data) {
+    this.clock.always = data.always ?? false;
+    const sourceOf = (id) => data.embedded?.[id] ? embeddedIn(data.embedded[id]) : servedBy(data.base ?? "", id);
+    const runs = data.runs ?? [], kept = new Map(this.views.map((view) => [view.run.spec.id, view]));
+    this.views = runs.map((spec) => {
+      const old = kept.get(spec.id);
+      kept.delete(spec.id);
+      if (old) {
+        const again = old.run.spec.live !== spec.live || old.run.problem !== null;  // a run that has ended has one more snapshot
+        Object.assign(old.run, { spec, source: sourceOf(spec.id) });
+        old.describe();
+        if (again) { old.run.failed.clear(); old.run.read(); }
+        return old;
+      }
+      const view = new View(new RunData(spec, sourceOf(spec.id), () => this.merge()), this);
+      view.arrange();
+      view.run.read();
+      return view;
+    });
+    for (const view of kept.values()) view.end();
+    const nodes = this.views.map((view) => view.node);
+    if (nodes.length !== this.runs.children.length || nodes.some((node, i) => node !== this.runs.children[i])) this.runs.replaceChildren(...nodes);
+    this.runs.dataset.count = String(nodes.length);
+    this.merge();
+  }
+
+  // Combine what has been read of all runs: epochs, the range of t, scales and controls.
+  merge() {
+    if (this.ended) return;
+    const runs = this.views.map(({ run }) => run), metas = runs.map(({ meta }) => meta).filter((meta) => meta?.epochs.length), s = this.state;
+    const answered = runs.every(({ meta, problem }) => meta || problem);
+    this.epochs = [...new Set(metas.flatMap((meta) => meta.epochs))].sort((a, b) => a - b);
+    if (metas.length) {
+      const newest = this.epochs.at(-1), live = runs.some(({ spec }) => spec.live);
+      this.ends = [Math.min(...metas.map((m) => m.t[0])), Math.max(...metas.map((m) => m.t.at(-1)))];
+      if (!this.settled && answered && live && this.wanted.epoch >= newest) this.wanted.epoch = null;  // it followed the newest epoch when the address was written
+      s.epoch = this.wanted.epoch === null ? newest : this.epochs.findLast((e) => e <= this.wanted.epoch) ?? this.epochs[0];
+      if (this.startAt) s.t = this.ends[0] + this.startAt * (this.ends[1] - this.ends[0]);
+      this.startAt = 0;
+      s.t = clamp(s.t, ...this.ends);
+      s.probe = clamp(this.wanted.probe, 0, this.probes() - 1);
+    }
+    this.scales.take(metas);
+    this.bar.offer(runs, this.epochs, this.ends);
+    for (const view of this.views) view.arrange();
+    this.offerPanels();
+    this.clock.wake();
+    this.settled ||= answered;
+    if (this.settled) this.node.classList.remove("loading");
+    if (answered) this.writeAddressLater();
+  }
+
+  // Playing and drawing ---------------------------------------------------------------------------------------------
+
+  play(on) {
+    if (on === this.clock.playing || (on && !this.epochs.length)) return;
+    if (on && this.state.t >= this.ends[1]) this.state.t = this.ends[0];
+    this.clock.play(on);
+    if (on) clearTimeout(this.addressTimer); else this.writeAddress();
+    this.showPosition();
+  }
+
+  advance(seconds) {
+    const s = this.state, [start, end] = this.ends;
+    s.t += seconds * this.speed * (end - start) / PASS_SECONDS;
+    if (s.t < end) return;
+    if (this.loop && end > start) s.t = start + (s.t - start) % (end - start);
+    else {
+      s.t = end;
+      this.play(false);
+    }
+  }
+
+  paint() {
+    const ratio = window.devicePixelRatio || 1, count = this.views.reduce((sum, view) => sum + view.draw(this.state, this.theme, ratio), 0);
+    this.showPosition();
+    this.tip.show(this.views, this.state);
+    if (count) this.sayLater();
+    return count;
+  }
+
+  showPosition() { this.bar.showPosition(this.state, this.epochs, this.clock.playing, this.wanted.epoch === null); }
+
+  point(where) {
+    this.tip.pointer = where;
+    this.tip.show(this.views, this.state);
+  }
+
+  destroy() {
+    this.ended = true;
+    clearInterval(this.poll);
+    clearInterval(this.watch);
+    clearTimeout(this.addressTimer);
+    clearTimeout(this.sayTimer);
+    this.clock.end();
+    for (const view of this.views) view.end();
+    this.sizes.disconnect();
+    this.node.remove();
+  }
+}
+
+export function mount(element, data) {
+  const player = new Player(element, data);
+  element.__player = {
+    fps: () => player.clock.fps(),
+    cost: () => player.clock.cost(),
+    drawn: () => player.views.length > 0 && player.views.every(({ run }) => run.blocks.has(run.epochFor(player.state.epoch))),
+    settled: () => player.settled,
+    words: () => player.views.map((view) => view.say(player.state)),
+    frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
+    seek: (frame) => player.seek(frame),
+    play: (on = true) => player.play(on),
+    scales: (name) => player.views.filter(({ run }) => run.meta).map((view) => { const { low, high } = view.scale(name); return [low, high]; }),
+  };
+  return {
+    update: (next) => player.update(next),
+    destroy: () => { player.destroy(); delete element.__player; },
+  };
+}
+
+export function colourOfClass(k) { return classColour(k); }

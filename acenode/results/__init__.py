@@ -1,1 +1,0 @@
-"""Tables, statistics, snapshots and maps: what the app, exports and command line read."""

@@ -1,0 +1,278 @@
+"""Conduct a search: ask Optuna for settings, train them as runs, report validation after each epoch, prune, tell.
+
+The objective is the validation metric at a trial's best epoch. Trials are not tested. What is not told to Optuna stays
+open in the journal, so a search that was stopped or killed continues with the same trials and their checkpoints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from acenode import experiments
+from acenode.compare import metric_format
+from acenode.config import Config
+from acenode.config.groups import Training
+from acenode.errors import UserError
+from acenode.runs.searches import PRUNERS, Search, SearchStore
+from acenode.runs.store import BUSY, Run
+from acenode.search.journal import DEFAULT, REASON, RUN
+from acenode.search.plan import (
+    base_config,
+    check_search,
+    default_params,
+    defaults_outside,
+    trial_config,
+)
+from acenode.search.sampling import load_optuna, make_sampler, open_study, suggest
+
+POLL_SECONDS = 0.2
+HEARTBEAT_SECONDS = 5.0
+STOP_SECONDS = 120.0  # for running trials to write a checkpoint
+FAILURES = 5  # of the first trials, all for a reason of their own, after which a search gives up
+
+
+class TrialLauncher(Protocol):
+    """What is used of the launcher."""
+
+    def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run: ...
+    def resume(self, run: Run) -> None: ...
+    def stop(self, run: Run) -> None: ...
+
+
+@dataclass(frozen=True)
+class TrialEvent:
+    """Something that happened to a trial: started, resumed, finished, pruned, failed or stopped."""
+
+    kind: str
+    number: int
+    params: dict[str, Any]
+    run: Run | None = None
+    value: float | None = None
+    detail: str = ""
+
+
+@dataclass
+class _OpenTrial:
+    """A trial whose run is queued or running."""
+
+    trial: Any  # optuna.trial.Trial
+    run: Run
+    epochs: int  # of the run; after the last one nothing is left to prune
+    offset: int = 0  # in the run's metrics
+    reported: set[int] = field(default_factory=set)  # epochs that Optuna knows
+    best: float | None = None
+    pruned: str = ""  # why
+
+
+class SearchRun:
+    """Conducts one search until its trials are done or it is asked to stop.
+
+    Args:
+        store: the searches of a folder.
+        search: what is searched.
+        launcher: trains the runs.
+        workers: returns how many trials to train at a time.
+        on_event: is called with what happens to the trials.
+    """
+
+    def __init__(self, store: SearchStore, search: Search, launcher: TrialLauncher, *,
+                 workers: Callable[[], int] = lambda: 1,
+                 on_event: Callable[[TrialEvent], None] = lambda event: None) -> None:
+        self.store, self.search, self.launcher = store, check_search(search), launcher
+        self.workers, self.on_event = workers, on_event
+        self.metric = experiments.get(search.experiment).metric
+        self.measure = metric_format.of(self.metric.name, search.experiment)
+        self.open: dict[int, _OpenTrial] = {}
+        self.failed_first: list[str] = []
+        self.succeeded = False
+
+    def run(self, stop: threading.Event | None = None) -> str:
+        """Search until all trials are done or a stop is requested; return `finished` or `stopped`.
+
+        Raises:
+            UserError: another process conducts this search, Optuna is missing, or no run can be started. It is in the
+                search's status as well, unless another process conducts it.
+        """
+        stop = stop or threading.Event()
+        load_optuna()
+        name, lock = self.search.name, self.store.lock(self.search.name)
+        state, error = "failed", "it ended unexpectedly"
+        try:
+            self.store.cancel_stop(name)
+            self.store.write_status(name, "running")
+            state, error = self._search(stop), ""
+        except UserError as problem:
+            error = str(problem)
+            raise
+        except OSError as problem:
+            error = f"{problem.strerror or problem}: {problem.filename or 'a file of the search'}"
+            raise
+        finally:
+            try:
+                self._stop_runs()
+            finally:
+                with contextlib.suppress(OSError):
+                    self.store.write_status(name, state, error)
+                lock.release()
+        return state
+
+    def _search(self, stop: threading.Event) -> str:
+        self.optuna = load_optuna()
+        self.study = open_study(self.store.journal(self.search.name), self.search,
+                                higher_is_better=self.metric.higher_is_better,
+                                epochs=base_config(self.search).part(Training).epochs)
+        if not self.study.get_trials(deepcopy=False) and not defaults_outside(self.search):
+            self.study.enqueue_trial(default_params(self.search), user_attrs={DEFAULT: True})
+        self._take_up()
+        beat = time.monotonic()
+        while True:
+            self._collect()
+            if stop.is_set() or self.store.stop_requested(self.search.name):
+                return "stopped"
+            self._ask()
+            if not self.open:
+                return "finished"
+            if time.monotonic() - beat > HEARTBEAT_SECONDS:
+                beat = time.monotonic()
+                self.store.write_status(self.search.name, "running")
+            stop.wait(POLL_SECONDS)
+
+    # Start ------------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Start new trials while workers are free and trials are left."""
+        while len(self.open) < self.workers():
+            waiting = (self.optuna.trial.TrialState.WAITING,)
+            number = len(self.study.get_trials(deepcopy=False)) - len(self.study.get_trials(False, waiting))
+            if number >= self.search.trials:
+                return
+            self.study.sampler = make_sampler(self.search, number)
+            self._begin(self.study.ask())
+
+    def _begin(self, trial: Any) -> None:
+        """Start the run of a trial. Settings from which no model can be built fail the trial, not the search."""
+        try:
+            config = trial_config(self.search, lambda one: suggest(trial, one))
+            experiments.get(config.experiment).count(config)
+        except UserError as error:
+            self._fail(trial, None, str(error))
+            return
+        run = self.launcher.start(config, {"search": self.search.name, "trial": trial.number})
+        trial.set_user_attr(RUN, run.id)
+        self.open[trial.number] = _OpenTrial(trial, run, config.part(Training).epochs)
+        self._tell_event("started", trial, run)
+
+    def _take_up(self) -> None:
+        """Continue the trials that an earlier process left open."""
+        for frozen in self.study.get_trials(states=(self.optuna.trial.TrialState.RUNNING,)):
+            self.study.sampler = make_sampler(self.search, frozen.number)
+            trial = self.optuna.trial.Trial(self.study, frozen._trial_id)
+            name = frozen.user_attrs.get(RUN)
+            if name is None:  # killed before its run was created
+                self._begin(trial)
+                continue
+            run = self.store.runs.find(str(name))
+            if run is None:
+                self._fail(trial, None, "its run was deleted")
+                continue
+            try:
+                epochs = run.config().part(Training).epochs
+            except UserError as error:  # damaged
+                self._fail(trial, run, str(error))
+                continue
+            opened = self.open[frozen.number] = _OpenTrial(trial, run, epochs, reported=set(frozen.intermediate_values))
+            last = max(frozen.intermediate_values, default=0)
+            if 0 < last < opened.epochs and trial.should_prune():  # killed between the decision and its execution
+                opened.pruned = self._pruning_reason(last, frozen.intermediate_values[last])
+            elif run.status()["state"] not in BUSY | {"finished"}:
+                self.launcher.resume(run)
+                self._tell_event("resumed", trial, run)
+
+    # Report and tell --------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Report new epochs to Optuna, stop the trials that it prunes, and close those whose run has ended."""
+        for number, opened in list(self.open.items()):
+            try:
+                status = opened.run.status()
+            except UserError as error:  # deleted, or damaged
+                del self.open[number]
+                self._fail(opened.trial, opened.run, str(error))
+                continue
+            self._report(opened)
+            if status["state"] not in BUSY:
+                del self.open[number]
+                self._close(opened, status)
+
+    def _report(self, opened: _OpenTrial) -> None:
+        """Report the epochs of a run that Optuna does not know, in order, up to the one at which it is pruned."""
+        metrics = opened.run.path / "metrics.jsonl"
+        with contextlib.suppress(OSError):
+            if metrics.stat().st_size < opened.offset:  # a resumed run drops what follows its checkpoint
+                opened.offset = 0
+        records, opened.offset = opened.run.metrics(opened.offset)
+        for record in records:
+            value, epoch = record.get(f"validation_{self.metric.name}"), record.get("epoch")
+            if record.get("kind") != "epoch" or not isinstance(epoch, int) or opened.pruned:
+                continue
+            if record.get("best") is True and isinstance(value, int | float):
+                opened.best = float(value)
+            if epoch in opened.reported or not isinstance(value, int | float) or not math.isfinite(value):
+                continue
+            opened.reported.add(epoch)
+            opened.trial.report(float(value), epoch)
+            if epoch < opened.epochs and opened.trial.should_prune():
+                opened.pruned = self._pruning_reason(epoch, float(value))
+                self.launcher.stop(opened.run)
+
+    def _pruning_reason(self, epoch: int, value: float) -> str:
+        return (f"pruned after epoch {epoch}: validation {self.measure.title} {self.measure.text(value)} is not good "
+                f"enough to go on ({PRUNERS[self.search.pruner]})")
+
+    def _close(self, opened: _OpenTrial, status: dict[str, Any]) -> None:
+        """Tell Optuna how a trial ended."""
+        trial, run, state = opened.trial, opened.run, status["state"]
+        if opened.pruned:
+            with contextlib.suppress(UserError, OSError):  # it may have been deleted meanwhile
+                run.set_state("stopped", error=opened.pruned)
+            trial.set_user_attr(REASON, opened.pruned)
+            self.study.tell(trial, state=self.optuna.trial.TrialState.PRUNED)
+            self.succeeded = True
+            self._tell_event("pruned", trial, run, detail=opened.pruned)
+        elif state == "finished" and opened.best is not None:
+            self.study.tell(trial, opened.best)
+            self.succeeded = True
+            self._tell_event("finished", trial, run, opened.best)
+        elif state == "finished":
+            self._fail(trial, run, "it has no validation value")
+        else:
+            self._fail(trial, run, str(status.get("error") or f"its run was {state}"))
+
+    def _fail(self, trial: Any, run: Run | None, reason: str) -> None:
+        trial.set_user_attr(REASON, reason)
+        self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
+        self._tell_event("failed", trial, run, detail=reason)
+        self.failed_first.append(reason)
+        if not self.succeeded and len(self.failed_first) >= FAILURES:
+            raise UserError(f"the first {FAILURES} trials failed, the last one with: {reason}")
+
+    def _stop_runs(self) -> None:
+        """Stop the runs of open trials, the last one first, and wait for their checkpoints. The trials stay open."""
+        for opened in reversed(self.open.values()):
+            with contextlib.suppress(UserError, OSError):
+                self.launcher.stop(opened.run)
+        end = time.monotonic() + STOP_SECONDS
+        for opened in self.open.values():
+            with contextlib.suppress(UserError, OSError):
+                while opened.run.status()["state"] in BUSY and time.monotonic() < end:
+                    time.sleep(POLL_SECONDS)
+                self._tell_event("stopped", opened.trial, opened.run)
+
+    def _tell_event(self, kind: str, trial: Any, run: Run | None, value: float | None = None, detail: str = "") -> None:
+        self.on_event(TrialEvent(kind, trial.number, dict(trial.params), run, value, detail))

@@ -1,0 +1,27 @@
+"""Results from other papers: every value has a protocol and a source, and belongs to an experiment."""
+
+from __future__ import annotations
+
+from acenode.compare import elsewhere
+from acenode.experiments import EXPERIMENTS
+
+
+def test_every_value_has_its_protocol_and_source() -> None:
+    for result in elsewhere.RESULTS:
+        assert result.experiment in EXPERIMENTS
+        assert any(c.isdigit() for c in result.value)
+        assert len(result.protocol) > 10
+        assert result.source.text
+        assert result.source.url.startswith("https://")
+
+
+def test_no_value_is_listed_twice() -> None:
+    keys = [(r.experiment, r.method, r.metric, r.value, r.source) for r in elsewhere.RESULTS]
+    assert len(set(keys)) == len(keys)
+
+
+def test_results_of_an_experiment() -> None:
+    found = elsewhere.of("physionet")
+    assert {r.experiment for r in found} == {"physionet"}
+    assert ("mTAND", "0.858") in {(r.method, r.value) for r in found}
+    assert elsewhere.of("unknown") == []

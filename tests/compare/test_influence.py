@@ -1,0 +1,89 @@
+"""Influence and what if of a run: from its folder, in own units."""
+
+import numpy as np
+import pytest
+import torch
+
+import acenode
+from acenode import experiments
+from acenode.backend import ACCELERATED, PLAIN
+from acenode.compare import series_charts
+from acenode.compare.influence import Held, Influence, influence_of, latent_influence, what_if
+from acenode.errors import UserError
+from acenode.execution.execute import create, execute
+from acenode.runs.store import RunStore
+
+SMALL = {"epochs": 1, "batch_size": 32, "units": 8, "recognition": 8, "block": 2, "step_size": 0.2, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    root = tmp_path_factory.mktemp("named")
+    made = create(RunStore(root), experiments.get("stocks").configure("ace", **SMALL))
+    assert execute(made, root).state == "finished"
+    return made
+
+
+def test_influence_of_a_run(run, tmp_path):
+    found = influence_of(run, tmp_path)
+    assert found.names[:2] == ("GOOG", "AAPL")
+    assert found.influence.shape == found.attention.shape == (11, 6, 6)
+    assert np.allclose(found.attention.sum(-1), 1)
+    assert (found.influence > 0).all()
+    assert found.scores() == {}  # nobody knows the links
+    reported = np.array(run.result()["influence"]["mean"])
+    assert found.influence.mean(0) == pytest.approx(reported, abs=1e-3)
+
+
+def test_what_is_not_a_run_is_refused(run, tmp_path):
+    for wrong in (run.id, acenode.load(run.path)):
+        with pytest.raises(UserError, match=r"is not a run: open one with RunStore"):
+            influence_of(wrong, tmp_path)
+
+
+def test_known_links_are_scored():
+    known = np.array([[0, 1.0, 0], [0, 0, 1.0], [0, 0, 0]])
+    found = Influence(("a", "b", "c"), np.zeros(2), np.stack([known, known]), 1 - np.stack([known, known]), known)
+    assert {name: s.auroc for name, s in found.scores().items()} == {"attention": 0.0, "influence": 1.0}
+
+
+def test_what_if_is_in_own_units(run, tmp_path):
+    series = run.result()["records"][0]["id"]
+    found = what_if(run, tmp_path, series, [Held("AAPL", 2.0, 11.0, 13.0)])
+    assert found.t[-1] == 15.0  # weeks
+    assert found.held[found.t < 13, 1] == pytest.approx(2.0)
+    assert 0.5 < found.without.mean() < 3
+    assert np.abs(found.difference[-1]).max() > 0
+    quiet = what_if(run, tmp_path, series, [Held("GOOG", 0.0, 0.0, 20.0, source="AAPL")])
+    assert np.abs(quiet.difference).max() > 0
+
+
+def test_what_if_of_nobody_is_refused(run, tmp_path):
+    with pytest.raises(UserError, match="no series"):
+        what_if(run, tmp_path, "nobody", [])
+    series = run.result()["records"][0]["id"]
+    with pytest.raises(UserError, match="no variable 'IBM'"):
+        what_if(run, tmp_path, series, [Held("IBM", 2.0, 11.0, 13.0)])
+
+
+@pytest.mark.parametrize("backend", [PLAIN, ACCELERATED])
+def test_a_latent_state_has_influence_too(backend, tmp_path):
+    entry = experiments.get("physionet")
+    config = entry.configure("ace", latent=4, units=8, recognition=4, solver="rk4", step_size=0.5)
+    found = latent_influence(entry.make(config, tmp_path, torch.device("cpu"), backend))
+    assert found.names == ("z1", "z2", "z3", "z4")
+    assert found.influence.shape == found.attention.shape == (11, 4, 4)
+    assert (found.influence > 0).all()
+
+
+def test_the_page_says_where_attention_and_influence_differ():
+    known = [[0, 1.0, 0], [0, 0, 1.0], [0, 0, 0]]
+    attention = [[0.1, 0.5, -0.6], [-0.2, 0.0, 0.2], [0.1, 0.0, -0.1]]
+    same = [[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]
+    other = [[0.1, 0.1, 0.8], [0.8, 0.1, 0.1], [0.3, 0.5, 0.1]]
+    for influence, words in ((same, "agree on"), (other, "differ on")):
+        found = series_charts.read({"coupling": {"names": ["a", "b", "c"], "known": known, "learned": attention,
+                                                 "influence": influence}}).coupling
+        assert any(words in text for text in found.words()), found.words()
+        assert list(found.shares()) == ["known", "learned", "influence"]
+    assert any(text.startswith("Influence: 0 of 2 known links") for text in found.words())

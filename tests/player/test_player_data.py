@@ -1,0 +1,304 @@
+"""What the player is sent: the values of the snapshots, within limits, and never an exception."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from pathlib import Path
+
+import numpy as np
+import pytest
+from player_runs import decoded, run_of, sigmoid, snapshot, stations, values
+
+from acenode import experiments
+from acenode.errors import UserError
+from acenode.player import data as player_data
+from acenode.player import description as player_description
+from acenode.runs.store import Run
+
+
+def softmax(a: np.ndarray) -> np.ndarray:
+    e = np.exp(a.astype(np.float64))
+    return np.asarray(e / e.sum(-1, keepdims=True))
+
+
+def distances(x: np.ndarray) -> np.ndarray:
+    flat = x.reshape(x.shape[0] * x.shape[1], -1).astype(np.float64)
+    return np.linalg.norm(flat[:, None] - flat[None], axis=-1)
+
+
+def test_description(tmp_path: Path) -> None:
+    snaps = {n: snapshot(n) for n in (0, 2, 5)}
+    about = player_data.describe(run_of(tmp_path / "run", snaps))
+    json.dumps(about, allow_nan=False)
+    assert about["epochs"] == [0, 2, 5]
+    assert about["probes"] == 4
+    assert about["labels"] == [0, 1, 2, 0]
+    np.testing.assert_allclose(about["t"], np.linspace(0, 1, 9))
+    assert about["why"] is None
+    assert about["notes"] == []
+    attention, features = about["attention"], about["features"]
+    assert (attention["kind"], attention["shape"], attention["channels"]) == ("elementwise", [4, 4], 3)
+    assert (features["channels"], features["shape"]) == (3, [4, 4])
+    assert features["low"] == -features["high"]
+    pixels = np.frombuffer(b64decode(about["image"]["pixels"]), np.uint8).reshape(4, 8, 8, 1)
+    np.testing.assert_array_equal(pixels[2, :, :, 0], snaps[5]["image"][2, 0])
+    probabilities = softmax(snaps[2]["logits"])
+    assert [p[0] for p in about["predictions"][1]] == probabilities.argmax(1).tolist()
+    np.testing.assert_allclose([p[1] for p in about["predictions"][1]], probabilities.max(1), atol=1e-3)
+
+
+def test_elementwise_weights_and_features_are_within_half_a_level(tmp_path: Path) -> None:
+    snaps = {n: snapshot(n) for n in range(3)}
+    run = run_of(tmp_path / "run", snaps)
+    about = player_data.describe(run)
+    header, arrays = decoded(player_data.epoch_block(run, 1))
+    assert (header["version"], header["epoch"]) == (about["version"], 1)
+    a, h = snaps[1]["a"], snaps[1]["h"].astype(np.float64)
+    scale, each = about["attention"], about["attention"]["each"]
+    level = (scale["high"] - scale["low"]) / 255
+    np.testing.assert_allclose(values(arrays["attention"], scale), sigmoid(a).mean(2), atol=0.51 * level)
+    level = (each["high"] - each["low"]) / 255
+    np.testing.assert_allclose(values(arrays["attention_channels"], each), sigmoid(a), atol=0.51 * level)
+    features = about["features"]
+    clipped = h.clip(features["low"], features["high"])
+    level = (features["high"] - features["low"]) / 255
+    np.testing.assert_allclose(values(arrays["features"], features), clipped, atol=0.51 * level)
+    assert (clipped == h).mean() > 0.98
+
+
+def test_scales_cover_the_whole_run(tmp_path: Path) -> None:
+    snaps = {n: snapshot(n) for n in range(3)}
+    attention = player_data.describe(run_of(tmp_path / "run", snaps))["attention"]
+    weights = np.stack([sigmoid(s["a"]).mean(2) for s in snaps.values()])
+    assert attention["low"] == pytest.approx(weights.min(), abs=1e-5)
+    assert attention["high"] == pytest.approx(weights.max(), abs=1e-5)
+    assert attention["largest_change"] == pytest.approx(np.abs(weights - weights[:, :1]).max(), abs=1e-5)
+
+
+def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
+    snaps = {n: snapshot(n, kind="pairwise") for n in range(2)}
+    run = run_of(tmp_path / "run", snaps)
+    about = player_data.describe(run)
+    _, arrays = decoded(player_data.epoch_block(run, 1))
+    scale = about["attention"]
+    assert (scale["kind"], scale["shape"], scale["channels"]) == ("pairwise", [5, 5], 0)
+    np.testing.assert_allclose(values(arrays["attention"], scale), softmax(snaps[1]["a"]),
+                               atol=0.51 * (scale["high"] - scale["low"]) / 255)
+    assert about["features"] is None
+    assert about["state"]["size"] == 5
+    np.testing.assert_array_equal(arrays["state"], snaps[1]["h"].astype(np.float32))
+    assert "features" not in arrays
+    assert "attention_channels" not in arrays
+
+
+def test_a_map_of_64_is_shown_cell_by_cell_and_a_wider_one_averaged(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for d, side in ((64, 64), (80, 40)):
+        h, a = rng.normal(size=(3, 2, d)), rng.normal(size=(3, 2, d, d)).astype(np.float16)
+        run = run_of(tmp_path / str(d), {0: {"t": np.arange(3.0), "h": h, "a": a}})
+        scale = player_data.describe(run)["attention"]
+        assert (scale["shape"], scale["full"]) == ([side, side], [d, d])
+        shown = values(decoded(player_data.epoch_block(run, 0))[1]["attention"], scale)
+        blocks = softmax(a).reshape(3, 2, side, d // side, side, d // side).mean((3, 5))
+        np.testing.assert_allclose(shown, blocks, atol=0.51 * (scale["high"] - scale["low"]) / 255)
+
+
+def test_curve_of_the_share_that_passes(tmp_path: Path) -> None:
+    snaps = {n: snapshot(n) for n in range(2)}
+    run = run_of(tmp_path / "run", snaps)
+    about = player_data.describe(run)["measure"]
+    assert (about["name"], about["reference"]) == ("passed", 0.5)
+    for epoch, arrays in snaps.items():
+        passed = sigmoid(arrays["a"]).reshape(9, 4, -1)
+        found = decoded(player_data.epoch_block(run, epoch))[1]["measure"]
+        np.testing.assert_allclose(found[..., 0], passed.mean(-1), rtol=1e-4)
+        assert about["low"] <= found.min()
+        assert about["high"] >= found.max()
+
+
+def test_rows_that_have_become_equal_are_noted_by_epoch(tmp_path: Path) -> None:
+    apart, equal = snapshot(0, kind="pairwise"), snapshot(1, kind="pairwise")
+    equal["a"][-1] = 0
+    about = player_data.describe(run_of(tmp_path / "run", {0: apart, 1: equal}))
+    assert about["measure"]["reference"] == 5  # coordinates
+    assert about["equal_rows"][0] == ""
+    assert "have become equal at the end (t = 1) " in about["equal_rows"][1]
+    assert "Every coordinate then" in about["equal_rows"][1]
+    equal |= {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"]),
+              "time_scale": np.array([48.0], np.float32), "time_unit": np.array(["h"])}
+    (note,) = player_data.describe(run_of(tmp_path / "named", {1: equal}))["equal_rows"]
+    assert "at the end (t = 48 hours)" in note
+    assert "Every variable then" in note
+
+
+def test_attention_that_hardly_changes_is_noted(tmp_path: Path) -> None:
+    moving, still, apart = (snapshot(n, kind="pairwise") for n in range(3))
+    still["a"][:] = still["a"][0, 0]
+    apart["a"][:] = apart["a"][0]
+    about = player_data.describe(run_of(tmp_path / "one", {80: still}))
+    assert about["steady"] == ["In this run the attention hardly changes with t, and hardly differs between samples."]
+    about = player_data.describe(run_of(tmp_path / "many", {0: still, 1: apart, 2: moving}))
+    assert about["steady"] == [
+        "Before training the attention hardly changes with t, and hardly differs between samples.",
+        "After epoch 1 the attention hardly changes with t.", ""]
+    assert player_data.describe(run_of(tmp_path / "none", {0: snapshot(kind="none")}))["steady"] == [""]
+    single = {key: x if key == "t" else x[:, :1] if key in "ha" else x[:1] for key, x in still.items()}
+    assert player_data.describe(run_of(tmp_path / "single", {3: single}))["steady"] == [
+        "In this run the attention hardly changes with t."]
+
+
+def named(seed: int = 0, *, influence: bool = True) -> dict[str, np.ndarray]:
+    """Return a snapshot of five named variables, which influence themselves most."""
+    arrays = snapshot(seed, kind="pairwise") | {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"])}
+    acts = np.random.default_rng(seed).uniform(0, 0.2, arrays["a"].shape) + 3 * np.eye(5)
+    return arrays | ({"influence": acts.astype(np.float16)} if influence else {})
+
+
+def test_influence_of_named_variables_is_a_second_map(tmp_path: Path) -> None:
+    snaps = {n: named(n) for n in range(2)}
+    run = run_of(tmp_path / "run", snaps)
+    about = player_data.describe(run)
+    json.dumps(about, allow_nan=False)
+    found = about["influence"]
+    assert about["named"]
+    assert (found["shape"], found["names"][1]) == ([5, 5], "MAP")
+    assert (about["measure"]["title"], about["measure"]["mixed"]) == ("Variables mixed into one", "variables")
+    others = ~np.eye(5, dtype=bool)
+    everything = np.stack([s["influence"] for s in snaps.values()])
+    assert (found["low"], found["high"]) == (0, pytest.approx(everything[..., others].max(), abs=1e-4))
+    shown = values(decoded(player_data.epoch_block(run, 1))[1]["influence"], found)
+    level = found["high"] / 255
+    np.testing.assert_allclose(shown[..., others], snaps[1]["influence"][..., others], atol=0.51 * level)
+    embedded = player_data.embed(run)["description"]
+    assert embedded["influence"]["shape"] == [5, 5]
+
+
+def test_influence_without_attention_is_drawn_from_zero_on(tmp_path: Path) -> None:
+    """Variables act on themselves alone then: there is no influence of others to take a range from."""
+    alone = named() | {"influence": np.broadcast_to(3 * np.eye(5), (9, 4, 5, 5)).astype(np.float16)}
+    del alone["a"]
+    run = run_of(tmp_path / "run", {0: alone})
+    found = player_data.describe(run)["influence"]
+    assert found["low"] == 0 < found["high"]
+    assert "influence on itself is left out" in found["title"]
+    shown = values(decoded(player_data.epoch_block(run, 0))[1]["influence"], found)
+    assert not shown[..., ~np.eye(5, dtype=bool)].any()
+
+
+def test_influence_that_was_not_kept_is_missing(tmp_path: Path) -> None:
+    broken = named() | {"influence": np.full((9, 4, 5, 5), np.inf, np.float16)}
+    for name, snaps in {"none": {0: named(influence=False)}, "some": {0: named(influence=False), 1: named(1)},
+                        "broken": {0: broken}, "shape": {0: named() | {"influence": np.zeros((9, 4, 5))}}}.items():
+        run = run_of(tmp_path / name, snaps)
+        about = player_data.describe(run)
+        assert (about["named"], about["influence"], about["notes"]) == (True, None, []), name
+        assert "influence" not in decoded(player_data.epoch_block(run, max(about["epochs"])))[1]
+    unnamed = named()
+    del unnamed["coordinate"]
+    about = player_data.describe(run_of(tmp_path / "unnamed", {0: unnamed}))
+    assert (about["named"], about["influence"]) == (False, None)
+
+
+def test_coordinates_that_are_variables_have_names(tmp_path: Path) -> None:
+    arrays = snapshot(0, kind="pairwise") | {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"])}
+    assert player_data.describe(run_of(tmp_path / "run", {0: arrays}))["attention"]["names"][1] == "MAP"
+    arrays["coordinate"] = arrays["coordinate"][:3]
+    assert player_data.describe(run_of(tmp_path / "other", {0: arrays}))["attention"]["names"] is None
+
+
+def test_all_epochs_share_one_plane(tmp_path: Path) -> None:
+    """States in a plane keep their distances, within an epoch and between epochs."""
+    rng = np.random.default_rng(0)
+    basis, _ = np.linalg.qr(rng.normal(size=(48, 2)))
+    states = [(rng.normal(size=(9, 4, 2)) * [5, 1]) @ basis.T + 3 for _ in range(3)]
+    run = run_of(tmp_path / "run", {n: {"t": np.linspace(0, 1, 9), "h": h.reshape(9, 4, 3, 4, 4).astype(np.float32)}
+                                    for n, h in enumerate(states)})
+    points = np.concatenate([decoded(player_data.epoch_block(run, n))[1]["pca"] for n in range(3)])
+    np.testing.assert_allclose(distances(points), distances(np.concatenate(states)), atol=1e-4)
+    assert sum(player_data.describe(run)["pca"]["shares"]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_run_without_attention(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {0: snapshot(0, kind="none")})
+    about = player_data.describe(run)
+    assert about["attention"] is None
+    assert about["no_attention"] == "This method has no attention: the state h(t) evolves alone."
+    _, arrays = decoded(player_data.epoch_block(run, 0))
+    assert set(arrays) == {"pca", "features"}
+
+
+def test_attention_on_coordinates(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {0: snapshot(0, kind="coordinates")})
+    attention = player_data.describe(run)["attention"]
+    assert (attention["kind"], attention["shape"]) == ("coordinates", [1, 5])
+    assert decoded(player_data.epoch_block(run, 0))[1]["attention"].shape == (9, 4, 1, 5)
+
+
+def test_attention_of_an_unknown_shape_is_explained_and_not_drawn(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {0: snapshot(0, kind="none") | {"a": np.ones((9, 4, 7), np.float16)}})
+    about = player_data.describe(run)
+    assert about["attention"] is None
+    assert "7" in about["no_attention"]
+    assert set(decoded(player_data.epoch_block(run, 0))[1]) == {"pca", "measure", "features"}
+
+
+def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
+    snaps = stations()
+    about = player_data.describe(run_of(tmp_path / "run", {0: snaps}))
+    json.dumps(about, allow_nan=False)
+    assert about["names"] == snaps["name"].tolist()
+    for found, wanted in zip(about["jumps"], snaps["jumps"], strict=True):
+        np.testing.assert_allclose(found, wanted[np.isfinite(wanted)], rtol=1e-5)
+
+
+def test_classes_have_the_names_of_the_data_used() -> None:
+    cifar10 = experiments.get("cifar10")
+    assert (player_description.classes(cifar10.configure("ace", "full")) or [])[:2] == ["airplane", "automobile"]
+    assert player_description.classes(cifar10.configure("ace", "sample")) is None  # digits
+    assert player_description.classes(experiments.get("physionet").configure("ace")) == ["survived", "died"]
+
+
+def test_malformed_jumps_and_names_are_ignored(tmp_path: Path) -> None:
+    spoiled = stations() | {"jumps": np.zeros((2, 3), np.float32), "name": np.arange(4)}
+    about = player_data.describe(run_of(tmp_path / "run", {0: spoiled}))
+    assert (about["jumps"], about["names"], about["notes"]) == (None, None, [])
+    assert about["epochs"] == [0]
+
+
+def test_constant_states_and_weights(tmp_path: Path) -> None:
+    still = {"t": np.linspace(0, 1, 3), "h": np.zeros((3, 2, 4), np.float16), "a": np.zeros((3, 2, 4, 4), np.float16)}
+    run = run_of(tmp_path / "run", {0: still})
+    about = player_data.describe(run)
+    json.dumps(about, allow_nan=False)
+    assert about["attention"]["low"] < 0.25 < about["attention"]["high"]
+    _, arrays = decoded(player_data.epoch_block(run, 0))
+    assert all(np.isfinite(x).all() for x in arrays.values())
+
+
+def test_run_without_snapshots(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {})
+    assert player_data.describe(run)["why"] == "No snapshot has been taken yet."
+    with pytest.raises(UserError, match="no snapshot of epoch 3"):
+        player_data.epoch_block(run, 3)
+    kept = Run(run_of(tmp_path / "kept", {}).path, recorded=True)
+    assert "Another seed" in player_data.describe(kept)["why"]
+
+
+def test_torn_and_foreign_files_become_notes(tmp_path: Path) -> None:
+    spoiled = snapshot(1)
+    spoiled["h"][0, 0] = np.nan
+    run = run_of(tmp_path / "run", {0: snapshot(0), 1: spoiled, 2: {"x": np.zeros(3)}, 3: snapshot(3, frames=5),
+                                    9: snapshot(9)})
+    folder = run.path / "snapshots"
+    whole = (folder / "epoch-00000.npz").read_bytes()
+    (folder / "epoch-00004.npz").write_bytes(whole[:len(whole) // 2])
+    (folder / "epoch-00005.npz").write_bytes(whole[:400] + b"\xff" * 400 + whole[800:])
+    (folder / "epoch-00006.npz").mkdir()
+    (folder / "copy.npz").write_bytes(whole)
+    about = player_data.describe(run)
+    assert about["epochs"] == [0, 9]
+    assert len(about["notes"]) == 7
+    player_data.epoch_block(run, 0)
+    only = run_of(tmp_path / "torn", {2: {"x": np.zeros(3)}})
+    assert player_data.describe(only)["why"] == "No snapshot of this run can be drawn."

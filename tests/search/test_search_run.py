@@ -1,0 +1,323 @@
+"""Searches: the same seed gives the same trials, pruning, stop, and a killed search that resumes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from search_launcher import EpochLauncher, a_search, conduct, hill, report_of
+
+from acenode import UserError, experiments
+from acenode.compare.study_configs import same_run
+from acenode.config import Config
+from acenode.config.ranges import read_ranges
+from acenode.execution.execute import create, execute
+from acenode.experiments.image_task import ImageTask
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.searches import Search, SearchStatus, SearchStore
+from acenode.runs.store import RunStore
+from acenode.search import run as search_run
+from acenode.search.importance import importance
+from acenode.search.plan import check_search, default_params, trial_config
+from acenode.search.results import SearchReport
+from acenode.search.winner import winner_study
+
+
+class Killed(BaseException):
+    """Ends a search like a kill: nothing more is written by it."""
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_run, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # no test cuts the power
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path / "runs")
+
+
+def tried(report: SearchReport) -> list[tuple[str, dict[str, Any], float | None]]:
+    return [(trial.state, trial.params, trial.value) for trial in report.trials]
+
+
+def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
+    found = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        store = RunStore(tmp_path / name)
+        assert conduct(store, a_search(seed=seed))[0] == "finished"
+        found.append(tried(report_of(store)))
+    assert found[0] == found[1]
+    assert found[0][1:] != found[2][1:]
+    assert len(found[0]) == 12
+
+
+def test_the_default_is_tried_first_so_the_best_is_at_least_as_good(runs: RunStore) -> None:
+    conduct(runs, a_search())
+    report = report_of(runs)
+    assert report.default is report.trials[0]
+    assert report.trials[0].params == default_params(report.search)
+    assert report.best is not None
+    assert report.best.value is not None
+    assert report.best.value >= (report.trials[0].value or 0)
+    assert "defaults: " in report.best_text or "which are the defaults" in report.best_text
+
+
+def test_a_setting_is_chosen_only_where_it_applies(runs: RunStore) -> None:
+    conduct(runs, a_search(sampler="random"))
+    trials = report_of(runs).trials
+    assert {trial.params["attention"] for trial in trials} == {"evolving", "none"}
+    assert all(("penalty_weight" in trial.params) == (trial.params["attention"] == "evolving") for trial in trials)
+
+
+def test_trials_are_runs_that_name_their_search(runs: RunStore) -> None:
+    conduct(runs, a_search(trials=2))
+    entries = Catalogue(runs).entries()
+    assert {entry.search for entry in entries} == {"rates"}
+    assert {entry.id for entry in entries} == {trial.run for trial in report_of(runs).trials}
+    assert sorted(entry.run.description()["trial"] for entry in entries) == [0, 1]
+
+
+def test_a_bad_trial_is_pruned_and_its_run_says_why(runs: RunStore) -> None:
+    search = a_search(pruner="median", trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]), sampler="random")
+    _, launcher = conduct(runs, search)
+    report = report_of(runs)
+    pruned = [trial for trial in report.trials if trial.state == "pruned"]
+    assert pruned
+    assert launcher.epochs < 3 * 12
+    for trial in pruned:
+        run = runs.open(trial.run)
+        status = run.status()
+        assert status["state"] == "stopped"
+        assert status["error"].startswith("pruned after epoch ")
+        assert "median of the trials so far" in status["error"]
+        assert trial.reason == status["error"]
+        assert len(run.metrics()[0]) < 3
+    assert report.best not in pruned
+
+
+@pytest.mark.parametrize("pruner", ["median", "halving", "hyperband"])
+def test_a_trial_that_has_done_its_last_epoch_is_finished(pruner: str, runs: RunStore) -> None:
+    def late(config: Config, epoch: int) -> float:
+        """Equal for all settings until the last epoch."""
+        return hill(config, epoch) if epoch == 3 else 0.1 * epoch
+
+    conduct(runs, a_search(pruner=pruner, trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]),
+                           sampler="random"), late)
+    for trial in report_of(runs).trials:
+        epochs = len(runs.open(trial.run).metrics()[0])
+        assert (trial.state, epochs == 3) in (("finished", True), ("pruned", False))
+
+
+def test_a_search_killed_after_the_last_epoch_of_a_trial_counts_it_as_finished(runs: RunStore) -> None:
+    search = a_search(pruner="median", trials=8, held={"epochs": 1}, ranges=read_ranges(["learning_rate=log:1e-3..1"]),
+                      sampler="random")
+
+    def falling(config: Config, epoch: int) -> float:
+        return 0.9 - 0.1 * len(report_of(runs).trials)  # each trial is worse than the ones before
+
+    def die(self: Any, opened: Any, status: Any) -> None:
+        if opened.trial.number == 7:
+            raise Killed
+        close(self, opened, status)
+
+    close = search_run.SearchRun._close
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_run.SearchRun, "_close", die)
+        with pytest.raises(Killed):
+            conduct(runs, search, falling)
+    assert report_of(runs).trials[7].state == "running"
+    conduct(runs, search, falling)
+    assert [trial.state for trial in report_of(runs).trials] == ["finished"] * 8
+
+
+def test_pruning_does_not_depend_on_how_soon_epochs_are_seen(tmp_path: Path) -> None:
+    """A run that has ended before the search looked is pruned where it would have been pruned."""
+    search = a_search(pruner="median", trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]), sampler="random")
+    slow, quick = RunStore(tmp_path / "slow"), RunStore(tmp_path / "quick")
+    conduct(slow, search)
+    store = SearchStore(quick)
+    store.create(search)
+    launcher = EpochLauncher(quick, hill)
+
+    def whole_runs() -> int:
+        while launcher.active:
+            launcher.advance()
+        return 1
+
+    search_run.SearchRun(store, search, launcher, workers=whole_runs).run()
+    assert tried(report_of(quick)) == tried(report_of(slow))
+    assert {e.state for e in Catalogue(quick).entries()} == {"finished", "stopped"}
+
+
+def test_stop_means_stop_and_resume_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    unbroken, broken = RunStore(tmp_path / "unbroken"), RunStore(tmp_path / "broken")
+    conduct(unbroken, a_search(pruner="median"))
+    state, launcher = conduct(broken, a_search(pruner="median"), stop_after=10)
+    assert state == "stopped"
+    assert launcher.epochs == 10
+    assert not launcher.active
+    assert SearchStore(broken).status("rates").state == "stopped"
+    left = [trial for trial in report_of(broken).trials if trial.state == "running"]
+    assert [broken.open(trial.run).status()["state"] for trial in left] == ["stopped"] * len(left)
+    state, launcher = conduct(broken, a_search(pruner="median"))
+    assert state == "finished"
+    assert tried(report_of(broken)) == tried(report_of(unbroken))
+    assert len(list(broken)) == len(list(unbroken))  # the open trial was continued, not repeated
+
+
+@pytest.mark.parametrize("epochs", [1, 10])
+def test_a_killed_search_resumes(epochs: int, tmp_path: Path) -> None:
+    unbroken, broken = RunStore(tmp_path / "unbroken"), RunStore(tmp_path / "broken")
+    conduct(unbroken, a_search(pruner="median"))
+
+    def kill(so_far: int) -> None:
+        if so_far == epochs:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_run.SearchRun, "_stop_runs", lambda self: None)
+        patch.setattr(SearchStore, "write_status", lambda *_: None)
+        with pytest.raises(Killed):
+            conduct(broken, a_search(pruner="median"), before=kill)
+    for run in broken:
+        if run.status()["state"] in ("running", "queued"):
+            run.set_state("interrupted")
+    with open(SearchStore(broken).journal("rates"), "ab") as file:
+        file.write(b'{"op_code":7,"wor')  # a crash in the middle of a line
+    SearchStore(broken).journal("rates").with_name("journal.log.lock").symlink_to("journal.log")
+    assert conduct(broken, a_search(pruner="median"))[0] == "finished"
+    assert tried(report_of(broken)) == tried(report_of(unbroken))
+    assert len(list(broken)) == len(list(unbroken))
+
+
+def test_an_open_trial_whose_run_is_damaged_fails_alone(runs: RunStore) -> None:
+    conduct(runs, a_search(trials=3), stop_after=4)
+    (left,) = [trial for trial in report_of(runs).trials if trial.state == "running"]
+    (runs.open(left.run).path / "config.json").write_text("{")
+    assert conduct(runs, a_search(trials=3))[0] == "finished"
+    assert [trial.state for trial in report_of(runs).trials] == ["finished", "failed", "finished"]
+
+
+def test_a_search_goes_on_for_longer(runs: RunStore) -> None:
+    conduct(runs, a_search(trials=3))
+    before = tried(report_of(runs))
+    conduct(runs, a_search(trials=6))
+    assert len(tried(report_of(runs))) == 6
+    assert tried(report_of(runs))[:3] == before
+
+
+def test_one_process_conducts_a_search(runs: RunStore) -> None:
+    store = SearchStore(runs)
+    store.create(a_search())
+    lock = store.lock("rates")
+    try:
+        with pytest.raises(UserError, match="rates is running already"):
+            conduct(runs, a_search())
+    finally:
+        lock.release()
+
+
+def test_failing_trials_do_not_end_a_search_unless_all_do(runs: RunStore) -> None:
+    def fails_sometimes(launcher: EpochLauncher, config: Config, extra: Any) -> Any:
+        run = runs.create(config, dict(extra))
+        run.set_state("failed", error="the loss L_h became nan")
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EpochLauncher, "start", fails_sometimes)
+        with pytest.raises(UserError, match="the first 5 trials failed, the last one with: the loss L_h became nan"):
+            conduct(runs, a_search("all"))
+    assert SearchStore(runs).status("all").state == "failed"
+    assert [trial.state for trial in report_of(runs, "all").trials] == ["failed"] * 5
+    assert report_of(runs, "all").trials[0].reason == "the loss L_h became nan"
+
+
+def test_a_default_outside_its_range_is_not_tried(runs: RunStore) -> None:
+    conduct(runs, a_search(trials=2, ranges=read_ranges(["learning_rate=log:1e-3..1e-2"])))
+    assert report_of(runs).default is None
+
+
+def test_the_trial_of_a_search_is_never_tested(runs: RunStore, tmp_path: Path, few_digits: None,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    splits, evaluate = [], ImageTask.evaluate
+    monkeypatch.setattr(ImageTask, "evaluate", lambda self, split: splits.append(split) or evaluate(self, split))
+    config = experiments.get("mnist").configure("resnet", epochs=1, batch_size=512, snapshots=2)
+    run = create(runs, config, {"search": "rates", "trial": 0})
+    outcome = execute(run, tmp_path / "data")
+    assert (outcome.state, outcome.metrics, run.result()) == ("finished", {}, None)
+    assert set(splits) == {"validation"}
+    with pytest.raises(UserError, match="is finished"):
+        execute(run, tmp_path / "data")
+    entry = Catalogue(runs).entries()[0]
+    assert entry.best is not None
+    assert (entry.value, entry.test) == (None, {})
+    assert not same_run(config, entry)  # a study trains and tests its own
+    assert same_run(config, replace(entry, search=""))
+
+
+def test_the_winner_is_compared_with_the_defaults_in_a_study(runs: RunStore) -> None:
+    conduct(runs, a_search())
+    report = report_of(runs)
+    assert report.best is not None
+    study = winner_study(report, (0, 1))
+    assert (study.name, study.seeds, study.held) == ("rates-winner", (0, 1), {"epochs": 3})
+    assert study.groups[0].settings == {}
+    assert study.groups[1].settings["learning_rate"] == report.best.params["learning_rate"]
+    with pytest.raises(UserError, match="the defaults are the best settings that rates found"):
+        winner_study(replace(report, trials=report.trials[:1]))
+    with pytest.raises(UserError, match="no trial of rates is finished yet"):
+        winner_study(replace(report, trials=[]))
+    with pytest.raises(UserError, match="no trial of rates is finished yet: wait for the first one"):
+        winner_study(replace(report, trials=[], status=SearchStatus("running")))
+
+
+def test_importance_names_the_setting_that_matters(runs: RunStore) -> None:
+    conduct(runs, a_search(trials=30, sampler="random", ranges=read_ranges(
+        ["learning_rate=log:1e-3..1, momentum=0..0.9"]), held={"epochs": 1}))
+    report = report_of(runs)
+    shares = importance(report.search.ranges, report.trials, True)
+    assert next(iter(shares)) == "learning_rate"
+    assert sum(shares.values()) == pytest.approx(1)
+    assert importance(report.search.ranges, report.trials[:9], True) == {}
+
+
+def test_a_missing_optuna_is_one_line(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match=r"a search needs Optuna: run `pip install 'acenode\[search\]'`"):
+        conduct(runs, a_search())
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"method": "resnet"}, "attention does not apply to resnet in mnist"),
+    ({"ranges": read_ranges(["initial=dense,learned"])}, "initial=learned does not apply to mnist"),
+    ({"held": {"penalty": "none"}, "ranges": read_ranges(["penalty_weight=0..1"])},
+     "penalty_weight does not apply to penalty=none"),
+    ({"held": {"attention": "none"}, "ranges": read_ranges(["penalty_weight=0..1"])},
+     "penalty_weight does not apply to penalty=none"),
+    ({"ranges": read_ranges(["attention=fixed,none, schedule=joint,alternating"])},
+     "schedule does not apply to any of attention=fixed,none"),
+    ({"method": "nothing"}, "mnist has no method 'nothing'")])
+def test_a_search_that_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_search(a_search(**given))
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"held": {"learning_rate": 0.1}}, "learning_rate is searched and held equal"), ({"trials": 0}, "1 to 100000"),
+    ({"sampler": "grid"}, "there is no sampler 'grid'"), ({"pruner": "early"}, "there is no pruner 'early'"),
+    ({"name": "../x"}, "cannot be the name of a search")])
+def test_malformed_values_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        a_search(**given)
+
+
+def test_held_settings_are_left_out_where_they_do_not_apply() -> None:
+    search = Search("x", "mnist", "ace", read_ranges(["attention=evolving,none"]), 2, held={"penalty_weight": 0.5})
+    assert trial_config(search, lambda one: "evolving").get("penalty_weight") == 0.5
+    assert trial_config(search, lambda one: "none").get("penalty_weight") is None
