@@ -14,7 +14,7 @@ from acenode.config import Config
 from acenode.execution import queue_time
 from acenode.execution.estimate import estimate, measured, trains_now
 from acenode.execution.iteration_time import time_aside
-from acenode.execution.seed_groups import MAX_SEEDS
+from acenode.execution.seed_group import MAX_SEEDS
 from acenode.runs.store import Run
 
 from . import labels

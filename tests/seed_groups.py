@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from acenode import experiments
-from acenode.accelerate.many_seeds.graph_pass import GraphLane
 from acenode.backend import Backend
 from acenode.execution.seed_group import SeedGroup, make_passes
 from acenode.training.task import SilentListener
@@ -60,19 +59,15 @@ def iterate(trainer: Trainer, count: int) -> list[Record]:
 
 
 def iterate_together(trainers: Sequence[Trainer], counts: Sequence[int], make: Callable[..., Any] = make_passes,
-                     log: list[str] | None = None, lane: Callable[[Trainer], GraphLane | None] = lambda trainer: None,
-                     ) -> tuple[SeedGroup, dict[int, list[Record] | Exception]]:
-    """Train each trainer for its number of iterations in a group; return the records, or what was raised.
-
-    `lane` gives a trainer the recorded passes that it has on a GPU.
-    """
+                     log: list[str] | None = None) -> tuple[SeedGroup, dict[int, list[Record] | Exception]]:
+    """Train each trainer for its number of iterations in a group; return the records, or what was raised."""
     group, found = SeedGroup(len(trainers), make), dict[int, list[Record] | Exception]()
     backend = Backend(log=(log if log is not None else []).append)
 
     def work(index: int) -> None:
         trainer, seat = trainers[index], group.seats[index]
         try:
-            trainer.engine = seat.take(trainer.task, backend, lane(trainer))  # type: ignore[arg-type]
+            trainer.engine = seat.take(trainer.task, backend)  # type: ignore[arg-type]
             found[index] = iterate(trainer, counts[index])
         except Exception as error:
             found[index] = error

@@ -8,13 +8,13 @@ a run with `engine=reference` imports none of them.
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from acenode.backend import TORCH_OPERATIONS, Backend
 
 if TYPE_CHECKING:  # type checking only: avoids importing torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from acenode.data.gru_ode_bayes_pass import PassInputs, PassOutputs
     from acenode.data.named_midpoint import MidpointInputs, MidpointStates
@@ -62,6 +62,22 @@ def time_convolution(backend: Backend, x: Tensor, t: Tensor, weight: Tensor, tim
     from acenode.accelerate.convolution import TimeConvFunction
 
     return TimeConvFunction.apply(x, t, weight, time, bias, inside)
+
+
+class TimeConvolution(Protocol):
+    """A 3×3 convolution with padding 1 of a map and one more channel that is t everywhere."""
+
+    weight: nn.Parameter  # (outputs, inputs, 3, 3)
+    time: nn.Parameter  # (outputs, 1, 3, 3), of the channel with t
+    bias: nn.Parameter
+
+
+@runtime_checkable
+class TimeConvField(Protocol):
+    """A field f(h, t) of layers GroupNorm–ReLU–convolution and a GroupNorm, which kernels can compute as a whole."""
+
+    def time_conv_layers(self) -> tuple[Sequence[nn.GroupNorm], Sequence[TimeConvolution]]: ...
+    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 # ODE-RNN --------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """`acenode bench gpu`: one training iteration of each model family with each engine, alone and beside others.
 
-Five runs at once are in threads of their own; eight seeds at once share their passes, where a family has that.
+Five runs at once are in threads of their own.
 
 An iteration assembles and transfers a batch, runs both phases of Algorithm 1 (one pass for methods without attention)
 and updates the parameters. All rows are measured in one process, one after another.
@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,9 +26,8 @@ from acenode.bench.gpu_table import render, row_lines
 from acenode.bench.gpu_workloads import FAMILIES, Workload, convolution_precision, iterate, trainer_for
 from acenode.errors import UserError
 from acenode.execution.environment import describe
-from acenode.execution.seed_group import Seat, SeedGroup
 
-THREADS, SEEDS = 5, 8  # runs at once in threads of their own, and seeds of one configuration trained together
+THREADS = 5  # runs at once
 WARM, GROUP = 3, 5  # warm-up iterations, and iterations per timing
 BUDGET = 3.0  # seconds of timing per row, at least one iteration
 SLOW = 1.0  # seconds per iteration above which five runs at once would take minutes
@@ -61,7 +60,7 @@ def workloads_of(families: str) -> list[Workload]:
 
 def measure(workloads: list[Workload], device: torch.device, repeats: int, full: bool) -> dict[str, Any]:
     """Measure every row; an error is recorded in its row and the next row goes on."""
-    result = {"environment": describe(device), "threads": THREADS, "seeds": SEEDS, "kernels": triton_runs(device)}
+    result = {"environment": describe(device), "threads": THREADS, "kernels": triton_runs(device)}
     begun, rows = time.perf_counter(), list[Row]()
     for i, workload in enumerate(workloads, 1):
         after = f"after {time.perf_counter() - begun:.0f} s"
@@ -82,9 +81,7 @@ def measure_row(workload: Workload, device: torch.device, repeats: int, full: bo
         with convolution_precision(workload):
             row |= measure_alone(workload, device, repeats)
             if full or (workload.engine != "reference" and row["ms"] < 1e3 * SLOW):
-                row["ms_in_threads"] = measure_at_once(workload, device, row["ms"] / 1e3, [None] * THREADS)
-                if workload.engine == "graph":
-                    row["ms_of_seeds"] = measure_at_once(workload, device, row["ms"] / 1e3, SeedGroup(SEEDS).seats)
+                row["ms_in_threads"] = measure_at_once(workload, device, row["ms"] / 1e3)
     except Exception as error:
         row["error"] = error_line(error)
     return row
@@ -151,23 +148,22 @@ def peak_memory(device: torch.device) -> Callable[[], float | None]:
     return lambda: (torch.cuda.max_memory_reserved() - held) / 1e6
 
 
-def measure_at_once(workload: Workload, device: torch.device, seconds: float, seats: Sequence[Seat | None]) -> float:
-    """Train a run for each seat, in a thread each; return wall time divided by all their iterations, in milliseconds.
+def measure_at_once(workload: Workload, device: torch.device, seconds: float, runs: int = THREADS) -> float:
+    """Train several runs, in a thread each; return wall time divided by all their iterations, in milliseconds.
 
     Args:
         workload: what to train; the seeds are 0, 1, …
         device: where.
         seconds: the time of an iteration of one run alone, which decides how many iterations are measured.
-        seats: the places of the runs in a group of seeds; None for a run that does its passes alone.
+        runs: how many.
     """
     gc.collect()
-    runs = len(seats)
     iterations = max(2, min(MOST, int(BUDGET / (runs * seconds))))
     start, end, errors = threading.Barrier(runs + 1), threading.Barrier(runs + 1), list[Exception]()
 
-    def train(seed: int, seat: Seat | None) -> None:
+    def train(seed: int) -> None:
         try:
-            with trainer_for(workload, device, seed, [], seat) as trainer:
+            with trainer_for(workload, device, seed, []) as trainer:
                 iterate(trainer, WARM if WARM * seconds < BUDGET / 10 else 1)
                 start.wait()
                 iterate(trainer, iterations)
@@ -176,11 +172,8 @@ def measure_at_once(workload: Workload, device: torch.device, seconds: float, se
             errors.append(error)
             start.abort()
             end.abort()
-        finally:
-            if seat is not None:
-                seat.close()
 
-    threads = [threading.Thread(target=train, args=each, daemon=True) for each in enumerate(seats)]
+    threads = [threading.Thread(target=train, args=(seed,), daemon=True) for seed in range(runs)]
     for thread in threads:
         thread.start()
     begun = took = math.nan

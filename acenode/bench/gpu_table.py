@@ -6,12 +6,11 @@ from typing import Any
 
 from acenode.bench.gpu_workloads import FAMILIES
 
-HEADS = (("1 run", 10), ("5 runs", 10), ("8 seeds", 10), ("NFE", 7), ("samples/s", 11), ("memory", 10), ("setup", 10))
+HEADS = (("1 run", 10), ("5 runs", 10), ("NFE", 7), ("samples/s", 11), ("memory", 10), ("setup", 10))
 NOTES = """\
 1 run: median time of one training iteration (both phases of Algorithm 1 for ace). 5 runs: {threads} runs in threads of
-one process, wall time divided by all their iterations; — if not measured (--full measures all rows). 8 seeds: the same
-for {seeds} seeds of one configuration that are trained together, as `acenode train --seeds` does. NFE: evaluations of f
-per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
+one process, wall time divided by all their iterations; — if not measured (--full measures all rows). NFE: evaluations
+of f per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
 compiling and recording not done by an earlier row. published: one iteration of the published code, measured on an H200.
 Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with
 convolutions in TF32 (torch's default) or float32; auto uses our own kernels and recorded steps where they exist."""
@@ -27,7 +26,7 @@ def render(result: dict[str, Any]) -> str:
             shown = row["family"]
             lines += ["", f"{shown}: {FAMILIES[shown].title}, batch {row['batch']}", _heads()]
         lines += row_lines(row)
-    return "\n".join([*lines, "", NOTES.format(threads=result["threads"], seeds=result["seeds"])])
+    return "\n".join([*lines, "", NOTES.format(threads=result["threads"])])
 
 
 def _heads() -> str:
@@ -41,7 +40,7 @@ def row_lines(row: dict[str, Any]) -> list[str]:
     failed = [] if row["error"] is None else [f"{name}failed: {row['error']}"]
     if "ms" not in row:
         return failed
-    cells = (_time(row["ms"]), _time(row["ms_in_threads"]), _time(row["ms_of_seeds"]),
+    cells = (_time(row["ms"]), _time(row["ms_in_threads"]),
              "—" if row["evaluations"] is None else f"{row['evaluations']:.0f}",
              f"{row['samples_per_second']:,.0f}", _memory(row["memory_megabytes"]), f"{row['ready_seconds']:.1f} s")
     text = "".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, HEADS, strict=True))

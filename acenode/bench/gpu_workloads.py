@@ -18,9 +18,8 @@ from acenode.bench.ushcn_workload import BATCH as SPORADIC_BATCH
 from acenode.bench.ushcn_workload import ushcn_task
 from acenode.data.image_source import ImageArrays
 from acenode.errors import UserError
-from acenode.execution.engine_choice import EngineChoice, choose_engine, take_seat
+from acenode.execution.engine_choice import EngineChoice, choose_engine
 from acenode.execution.environment import run_context
-from acenode.execution.seed_group import Seat
 from acenode.experiments.base import LabTask
 from acenode.experiments.image_task import ImageTask
 from acenode.experiments.mnist import IMAGES
@@ -109,11 +108,9 @@ def convolution_precision(workload: Workload) -> Iterator[None]:
 
 
 @contextmanager
-def trainer_for(workload: Workload, device: torch.device, seed: int, log: list[str],
-                seat: Seat | None = None) -> Iterator[Trainer]:
+def trainer_for(workload: Workload, device: torch.device, seed: int,
+                log: list[str]) -> Iterator[Trainer]:
     """Set up training as `acenode train` does: on an own stream, with the workload's engine.
-
-    With a seat, its passes are done together with those of other seeds, as `acenode train --seeds` does them.
 
     Raises:
         UserError: the engine could not be used, or not for all the work.
@@ -129,12 +126,7 @@ def trainer_for(workload: Workload, device: torch.device, seed: int, log: list[s
     with run_context(device, workload.engine, log.append, on_series_by) as backend:
         task = workload.spec.make(workload.method, device.type, backend=backend, engine=asked, seed=seed)
         choice = EngineChoice("native")
-        if seat is not None:
-            taken = take_seat(seat, task, device, backend)
-            if taken is None:
-                raise UserError(log[-1])
-            choice = taken
-        elif workload.engine != "native":
+        if workload.engine != "native":
             choice = choose_engine(task, device, asked, backend)
         engine = choice.engine
         if asked == "graph" and choice.fallback is not None:

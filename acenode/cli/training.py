@@ -94,7 +94,7 @@ def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None, de
     """
     from acenode.cli.progress import Bar, brief
     from acenode.data.folder import data_dir
-    from acenode.execution.cluster.follow import execute_on
+    from acenode.execution.cluster.follow import execute_elsewhere
     from acenode.execution.execute import execute
     from acenode.execution.interrupt import stop_on_interrupt
     from acenode.runs.writer import json_value
@@ -116,7 +116,7 @@ def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None, de
         if cluster is None:
             outcome = execute(run, data_dir(), stop=stop, progress=show, device=device)
         else:
-            outcome = execute_on(cluster, run, data_dir(), stop=stop, progress=show)
+            outcome = execute_elsewhere(cluster.train, run, data_dir(), stop=stop, progress=show)
     if quiet:
         print_json({"run": run.id, "state": outcome.state, "metrics": json_value(outcome.metrics),
                      "seconds": round(outcome.seconds, 3), "params": outcome.params,

@@ -34,8 +34,8 @@ def train_seeds(configs: Sequence[Config], options: Namespace) -> int:
     from acenode.execution.environment import device_of
     from acenode.execution.execute import create
     from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.execution.seed_groups import seeds_at_a_time, separate_reason
-    from acenode.execution.together import execute_together
+    from acenode.execution.seed_group import separate_reason
+    from acenode.execution.together import execute_together, seeds_at_a_time
 
     store, first, start = run_store(options), configs[0], time.monotonic()
     runs = [create(store, config) for config in configs]

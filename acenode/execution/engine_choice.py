@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from acenode.backend import ACCELERATED, Backend
-from acenode.execution.seed_group import Seat, unstackable_reason
-from acenode.execution.seed_group import fallback_line as seeds_fallback_line
 from acenode.ode.options import Solver
 from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask, Task
 
 if TYPE_CHECKING:  # type checking only: a run with engine=reference imports no accelerated code
     from acenode.accelerate.cuda_graph.engine import GraphEngine
-    from acenode.accelerate.many_seeds.graph_pass import GraphLane
 
 WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
 
@@ -69,31 +66,6 @@ def choose_engine(task: Task, device: torch.device, setting: str | None, backend
     if solver is not None and not solver.native:
         return EngineChoice("reference", fallback=fallback)
     return EngineChoice("native", _recorded_steps(task, device, backend), fallback)
-
-
-def take_seat(seat: Seat, task: Task, device: torch.device, backend: Backend,
-              iterations: int | None = None) -> EngineChoice | None:
-    """Have a run's passes done together with those of other seeds; return None, with a log line, if they cannot be."""
-    reason, lane = unstackable_reason(task, device), None
-    if reason is None and device.type == "cuda":
-        lane, reason = _graph_lane(task, device, backend, iterations)
-    if reason is not None:
-        backend.log(seeds_fallback_line(reason))
-        seat.close()
-        return None
-    assert isinstance(task, PiecewiseTask)
-    if (others := len(seat.group.present()) - 1) > 0:
-        backend.log(f"trained as one computation with {others} other seed{'s' if others > 1 else ''}")
-    return EngineChoice("native" if lane is None else "graph", seat.take(task, backend, lane))
-
-
-def _graph_lane(task: Task, device: torch.device, backend: Backend,
-                iterations: int | None) -> tuple[GraphLane | None, str | None]:
-    """Return an engine with the stream of this run, or None and the reason why there is none."""
-    from acenode.accelerate.many_seeds.graph_pass import GraphLane
-
-    engine, reason = _graph_engine(task, device, backend, _compiles(iterations))
-    return (None, reason) if engine is None else (GraphLane(engine, torch.cuda.current_stream(device)), None)
 
 
 def _recorded_steps(task: Task, device: torch.device, backend: Backend) -> RunEngine | None:

@@ -22,7 +22,7 @@ from acenode import experiments
 from acenode.backend import Backend
 from acenode.config import Config
 from acenode.errors import SolveError, UserError, is_out_of_memory
-from acenode.execution.engine_choice import choose_engine, take_seat
+from acenode.execution.engine_choice import EngineChoice, choose_engine
 from acenode.execution.environment import describe, device_of, device_title, run_context, warnings_logged
 from acenode.execution.gpu_choice import chosen_device
 from acenode.execution.run_listener import Progress, RunListener
@@ -31,6 +31,7 @@ from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunDeletedError, RunWriter, json_value
+from acenode.training.task import PiecewiseTask
 from acenode.training.trainer import Trainer, TrainingError
 
 KEPT_STATUS = ("progress", "epoch", "epochs", "seconds", "best", "last", "metric")  # shown until training reports anew
@@ -220,9 +221,11 @@ def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer:
     """Return a trainer with the engine of the run, and record in config.json which engine that is."""
     recipe = task.recipe()
     iterations = task.iterations * recipe.epochs
-    chosen = None if seat is None else take_seat(seat, task, device, backend, iterations)
-    if chosen is None:
+    if seat is None:
         chosen = choose_engine(task, device, config.get("engine"), backend, iterations)
+    else:
+        assert isinstance(task, PiecewiseTask)
+        chosen = EngineChoice("native", seat.take(task, backend))
     listener.fallback = chosen.fallback
     if chosen.engine is not None:
         at_end.callback(chosen.engine.close)

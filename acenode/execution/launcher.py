@@ -26,8 +26,7 @@ from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
 from acenode.execution.queue_time import Job
-from acenode.execution.seed_group import Seat, SeedGroup, fallback_line
-from acenode.execution.seed_groups import MAX_SEEDS, separate_reason, without_seed
+from acenode.execution.seed_group import MAX_SEEDS, Seat, SeedGroup, fallback_line, separate_reason, without_seed
 from acenode.runs.heartbeat import RENEW_SECONDS, touch
 from acenode.runs.lock import is_locked
 from acenode.runs.process import identity

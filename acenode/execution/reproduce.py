@@ -17,7 +17,7 @@ from typing import Protocol
 from acenode.compare.cells import trained_settings, unfinished
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.execution.seed_groups import without_seed
+from acenode.execution.seed_group import without_seed
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import BUSY, Run
 

@@ -11,7 +11,7 @@ from acenode.data.folder import data_dir
 from acenode.execution.execute import create
 from acenode.execution.interrupt import stop_on_interrupt
 from acenode.execution.reproduce import RunLauncher
-from acenode.execution.seed_groups import without_seed
+from acenode.execution.seed_group import without_seed
 from acenode.execution.study_plan import check_data, plan
 from acenode.execution.together import execute_together
 from acenode.runs.catalogue import Catalogue, Entry

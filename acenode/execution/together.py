@@ -1,28 +1,40 @@
-"""Train several runs of one configuration, which differ in their seeds, as one computation where that is possible."""
+"""Train several runs of one configuration, which differ in their seeds, at once."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from acenode.config import Config
 from acenode.errors import UserError
+from acenode.execution.cluster.follow import execute_elsewhere
+from acenode.execution.devices import device_names, matches
 from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, execute
-from acenode.execution.seed_group import Seat, SeedGroup, fallback_line
-from acenode.execution.seed_groups import seeds_at_a_time, separate_reason
+from acenode.execution.processes import ProcessPool
+from acenode.execution.reproduce import default_workers
+from acenode.execution.seed_group import MAX_SEEDS, Seat, SeedGroup, fallback_line, separate_reason
 from acenode.runs.store import Run
 
 SeedProgress = Callable[[Run, dict[str, Any]], None]
 
 
+def seeds_at_a_time(config: Config, device: str) -> int:
+    """Return how many seeds of a configuration `execute_together` trains at a time on cpu, cuda or cuda:N."""
+    if device == "cpu":
+        return 1 if separate_reason(config, device) is not None else MAX_SEEDS
+    return default_workers("cuda", sum(matches(name, device) for name in device_names()))
+
+
 def execute_together(runs: Sequence[Run], data_root: Path, *, stop: threading.Event | None = None,
                      progress: SeedProgress | None = None) -> list[Outcome]:
-    """Train and test runs as one computation where the model supports it.
+    """Train and test runs: as one computation on a processor, if the model supports it, otherwise one after another.
 
-    Otherwise they train one after another on a processor, and side by side in threads on a GPU; their logs say why.
-    Each run is executed as by `execute`, and has its own folder, checkpoints and result.
+    On a GPU some of them train at a time, in processes of their own. Each run is executed as by `execute`, and has its
+    own folder, checkpoints and result; its log says why it is not part of one computation.
 
     Args:
         runs: of one configuration, but for the seed.
@@ -33,35 +45,24 @@ def execute_together(runs: Sequence[Run], data_root: Path, *, stop: threading.Ev
     Returns:
         The outcome of every run; an error of one does not end the others. Runs that `stop` left out are stopped.
     """
-    stop = stop or threading.Event()
+    stop, pool = stop or threading.Event(), ProcessPool()
     config = runs[0].config()
     device = str(device_of(config.device))
-    reason = separate_reason(config, device) if len(runs) > 1 and device == "cpu" else None
-    if reason is not None:
-        for run in runs:
-            run.log(fallback_line(reason))
-    at_a_time = seeds_at_a_time(config, device)
-    outcomes: list[Outcome] = []
-    for start in range(0, len(runs), at_a_time):
-        part = runs[start:start + at_a_time]
-        if stop.is_set():
-            for run in part:
-                run.set_state("stopped")
-            outcomes += [Outcome(run, "stopped", {}, 0.0, 0) for run in part]
-        else:
-            outcomes += _execute_group(part, data_root, stop, progress)
-    return outcomes
-
-
-def _execute_group(runs: Sequence[Run], data_root: Path, stop: threading.Event,
-                   progress: SeedProgress | None) -> list[Outcome]:
-    """Execute runs side by side, each in a thread of its own with a seat in one group."""
+    reason, at_a_time = separate_reason(config, device), seeds_at_a_time(config, device)
     outcomes: dict[str, Outcome] = {}
+
+    def train(run: Run, seat: Seat | None) -> Outcome:
+        show = (lambda status: None) if progress is None else partial(progress, run)
+        if stop.is_set():
+            run.set_state("stopped")
+            return Outcome(run, "stopped", {}, 0.0, 0)
+        if device != "cpu" and len(runs) > 1:
+            return execute_elsewhere(partial(pool.train, device), run, data_root, stop=stop, progress=show)
+        return execute(run, data_root, stop=stop, progress=show, seat=seat)
 
     def work(run: Run, seat: Seat | None) -> None:
         try:
-            show = None if progress is None else lambda status: progress(run, status)
-            outcomes[run.id] = execute(run, data_root, stop=stop, progress=show, seat=seat)
+            outcomes[run.id] = train(run, seat)
         except Exception as error:  # UserError, or a bug, which must not leave the others waiting
             text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             outcomes[run.id] = Outcome(run, "failed", {}, 0.0, 0, text)
@@ -69,14 +70,17 @@ def _execute_group(runs: Sequence[Run], data_root: Path, stop: threading.Event,
             if seat is not None:
                 seat.close()
 
-    if len(runs) == 1:
-        work(runs[0], None)
-    else:
-        seats = SeedGroup(len(runs)).seats
-        threads = [threading.Thread(target=work, args=(run, seat), name=f"acenode-{run.id}", daemon=True)
-                   for run, seat in zip(runs, seats, strict=True)]
+    if reason is not None and len(runs) > 1:
+        for run in runs:
+            run.log(fallback_line(reason))
+    for start in range(0, len(runs), at_a_time):
+        part = runs[start:start + at_a_time]
+        seats = SeedGroup(len(part)).seats if reason is None and len(part) > 1 else [None] * len(part)
+        threads = [threading.Thread(target=work, args=each, name=f"acenode-{each[0].id}", daemon=True)
+                   for each in zip(part, seats, strict=True)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+    pool.close()
     return [outcomes[run.id] for run in runs]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from problems import IdleEngine
-from seed_groups import digit_trainer
 from torch import Tensor, nn
 
 from acenode.backend import Backend
@@ -21,9 +19,7 @@ from acenode.bench.gpu_workloads import FAMILIES, Workload
 from acenode.bench.latent_workload import activity_task, latent_task
 from acenode.bench.ushcn_workload import ushcn_task
 from acenode.cli import main
-from acenode.errors import UserError
 from acenode.execution.engine_choice import EngineChoice
-from acenode.execution.seed_group import Seat, SeedGroup
 from acenode.ode.runge_kutta import Evaluations
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe
 
@@ -121,29 +117,6 @@ def test_a_method_without_a_solver_has_no_evaluations(monkeypatch: pytest.Monkey
     assert row["ms"] > 0
 
 
-def test_seeds_that_share_their_passes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def digits(method: str, device: str, backend: Backend, engine: str, seed: int) -> Any:
-        return digit_trainer(method, seed).task
-
-    monkeypatch.setitem(FAMILIES, "images", replace(FAMILIES["images"], make=digits))
-    group, passes = SeedGroup(3), list[int]()
-
-    def counted(self: SeedGroup, seats: Sequence[Seat]) -> None:
-        passes.append(len(seats))
-        answer(self, seats)
-
-    answer = SeedGroup.answer
-    monkeypatch.setattr(SeedGroup, "answer", counted)
-    assert gpu.measure_at_once(Workload("images", "odenet", "native"), CPU, 0.5, group.seats) > 0
-    assert passes == [3] * 3  # a warm-up iteration and two that are timed
-    assert not group.present()
-
-
-def test_seeds_that_cannot_share_their_passes_say_why(tiny: list[Tiny]) -> None:
-    with pytest.raises(UserError, match="one of 3 runs: not trained as one computation with other seeds: this model"):
-        gpu.measure_at_once(Workload("series", "latent-ode", "auto"), CPU, 0.5, SeedGroup(3).seats)
-
-
 def test_a_slow_iteration_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def counts(budget: float) -> list[int]:
         asked: list[int] = []
@@ -157,22 +130,22 @@ def test_a_slow_iteration_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_table_lines() -> None:
     row = {"family": "images", "method": "ace", "engine": "native", "batch": 128, "ms": 178.2, "ms_in_threads": None,
-           "ms_of_seeds": None, "evaluations": 38.0, "samples_per_second": 718.3, "memory_megabytes": 527.0,
+           "evaluations": 38.0, "samples_per_second": 718.3, "memory_megabytes": 527.0,
            "ready_seconds": 1.24, "published": None, "target": None, "error": None}
-    graph = row | {"engine": "graph", "ms": 6.71, "ms_in_threads": 4.94, "ms_of_seeds": 2.41,
+    graph = row | {"engine": "graph", "ms": 6.71, "ms_in_threads": 4.94,
                    "memory_megabytes": 1040.0, "published": "2 × 130 ms", "target": "≤ 10 ms"}
     lost = {"family": "sporadic", "method": "ace", "engine": "auto", "batch": 300, "ms_in_threads": None,
             "published": None, "target": None, "error": "out of memory"}
     slow = lost | row | {"family": "sporadic", "ms": 5210.0, "error": "one of 5 runs: lost"}
-    shown = {"environment": {"device": "H200"}, "threads": 5, "seeds": 8, "kernels": True}
+    shown = {"environment": {"device": "H200"}, "threads": 5, "kernels": True}
     text = render({**shown, "rows": [row, graph, lost, slow]})
     lines = {" ".join(line.split()) for line in text.splitlines()}
-    assert "ace native 178 ms — — 38 718 527 MB 1.2 s" in lines
-    assert "ace graph 6.7 ms 4.9 ms 2.4 ms 38 718 1.04 GB 1.2 s ≤ 10 ms 2 × 130 ms" in lines
+    assert "ace native 178 ms — 38 718 527 MB 1.2 s" in lines
+    assert "ace graph 6.7 ms 4.9 ms 38 718 1.04 GB 1.2 s ≤ 10 ms 2 × 130 ms" in lines
     assert "ace auto failed: out of memory" in lines
     text = render({**shown, "rows": [row | {"evaluations": None}]})
-    assert "ace native 178 ms — — — 718 527 MB 1.2 s" in {" ".join(line.split()) for line in text.splitlines()}
-    assert "ace native 5.21 s — — 38 718 527 MB 1.2 s" in lines
+    assert "ace native 178 ms — — 718 527 MB 1.2 s" in {" ".join(line.split()) for line in text.splitlines()}
+    assert "ace native 5.21 s — 38 718 527 MB 1.2 s" in lines
     assert "ace native failed: one of 5 runs: lost" in lines
     assert max(len(line) for line in text.splitlines()) <= 140
 
@@ -217,5 +190,4 @@ def test_rows_on_a_gpu(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> N
     assert row["error"] is None
     assert row["memory_megabytes"] > 0
     assert 0 < row["ms_in_threads"] < 1e4
-    assert (row["ms_of_seeds"] is not None) == (workload.engine == "graph")
     json.dumps(row)

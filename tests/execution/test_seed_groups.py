@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 from quick_settings import quick_settings
-from seed_groups import digit_trainer
 
 from acenode import experiments
 from acenode.config import Config
 from acenode.execution import launcher as launcher_module
-from acenode.execution.environment import device_of
 from acenode.execution.launcher import Launcher
-from acenode.execution.seed_group import Seat, fallback_line, unstackable_reason
-from acenode.execution.seed_groups import separate_reason
+from acenode.execution.seed_group import Seat, fallback_line, separate_reason
 from acenode.runs.store import Run, RunStore
 
 LIMIT = 60.0  # seconds
@@ -96,18 +93,17 @@ def test_seeds_of_an_unsupported_method_train_one_after_another_and_say_why(laun
         assert (run.path / "log.txt").read_text().count(line) == 1
 
 
-@pytest.mark.parametrize(("method", "given"), [
-    ("resnet", {}), ("rknet", {}), ("ace", {}), ("odenet", {"solver": "explicit_adams"}),
-    ("odenet", {"gradient": "checkpointed"}), ("odenet", {"engine": "reference"}), ("ace", {"initial": "correlation"}),
-    ("ace", {"attention": "fixed"}), ("ace", {"attention": "none"})])
-def test_the_settings_tell_what_the_model_tells(method: str, given: dict[str, Any]) -> None:
-    config, task = experiments.get("mnist").configure(method, **given), digit_trainer(method, 0, **given).task
-    assert separate_reason(config, "cpu") == unstackable_reason(task, device_of("cpu"))
-
-
-def test_other_models_and_devices_train_by_themselves() -> None:
-    on_gpu = separate_reason(configure("ace", 0), "cuda:0")
-    assert on_gpu == "queued runs on a GPU have recorded CUDA graphs of their own"
-    for experiment, method in (("physionet", "ace"), ("ushcn", "ace")):
-        config = experiments.get(experiment).configure(method)
-        assert separate_reason(config, "cpu") == "this model is not an encoder, an ODE layer and a read-out"
+@pytest.mark.parametrize(("experiment", "method", "given", "device", "reason"), [
+    ("mnist", "ace", {}, "cpu", None), ("mnist", "ace", {"attention": "none"}, "cpu", None),
+    ("mnist", "resnet", {}, "cpu", "this method has no ODE layer between an encoder and a read-out"),
+    *(("mnist", method, given, "cpu", "it needs our own Runge–Kutta steps with gradient=backprop")
+      for method, given in (("rknet", {}), ("odenet", {"solver": "explicit_adams"}),
+                            ("odenet", {"gradient": "checkpointed"}), ("odenet", {"engine": "reference"}))),
+    *(("mnist", "ace", given, "cpu", "the model keeps running averages, which belong to one seed")
+      for given in ({"initial": "correlation"}, {"attention": "fixed"})),
+    *((experiment, "ace", {}, "cpu", "this model is not an encoder, an ODE layer and a read-out")
+      for experiment in ("physionet", "ushcn")),
+    ("mnist", "ace", {}, "cuda:0", "on a GPU every run has a process of its own")])
+def test_which_seeds_are_one_computation(experiment: str, method: str, given: dict[str, Any], device: str,
+                                         reason: str | None) -> None:
+    assert separate_reason(experiments.get(experiment).configure(method, **given), device) == reason

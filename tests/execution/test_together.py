@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from quick_settings import quick_settings
 
 from acenode import experiments
 from acenode.cli import main
 from acenode.execution.execute import create, execute
+from acenode.execution.processes import ProcessPool
 from acenode.execution.together import execute_together
 from acenode.runs.store import Run, RunStore
 
@@ -81,3 +83,23 @@ def test_the_command_trains_a_run_for_each_seed(tmp_path: Path, capsys: pytest.C
     assert sorted(run.config().seed for run in RunStore(tmp_path)) == [1, 4]
     assert main([*words, "--seeds", "0,1", "--seed", "3"]) == 2
     assert "either --seed or --seeds" in capsys.readouterr().err
+
+
+def test_seeds_on_a_gpu_are_trained_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU: the device of the processes is replaced by the processor."""
+    train, devices = ProcessPool.train, list[str]()
+
+    def on_the_processor(self: ProcessPool, device: str, *rest: Any) -> None:
+        devices.append(device)
+        train(self, "cpu", *rest)
+
+    runs, seen = make_runs(tmp_path / "runs", "resnet", 2), list[str]()
+    monkeypatch.setattr(ProcessPool, "train", on_the_processor)
+    monkeypatch.setattr("acenode.execution.together.device_of", lambda name: torch.device("cuda"))
+    outcomes = execute_together(runs, tmp_path, progress=lambda run, status: seen.append(run.id))
+    assert devices == ["cuda", "cuda"]
+    assert [(o.run.id, o.state) for o in outcomes] == [(run.id, "finished") for run in runs]
+    assert all(o.metrics == (o.run.result() or {})["test"] for o in outcomes)
+    assert set(seen) == {run.id for run in runs}
+    for run in runs:
+        assert f"{LINE}: on a GPU every run has a process of its own" in (run.path / "log.txt").read_text()

@@ -1,13 +1,13 @@
-"""Execute one run on a cluster and report its progress, like `execute` does on this machine."""
+"""Execute one run in another process, here or on a cluster, and report its progress like `execute` does."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from acenode.errors import UserError
-from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.execute import Outcome, refuse_finished
 from acenode.execution.run_listener import Progress
 from acenode.runs.store import Run
@@ -16,19 +16,19 @@ READ_SECONDS = 0.5  # between looks at the run directory
 SHOWN = ("phase", "progress", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "metric")  # of status.json
 
 
-def execute_on(cluster: RayCluster, run: Run, data_root: Path, *, stop: threading.Event,
-               progress: Progress) -> Outcome:
-    """Train and test a run on a cluster; its directory has the result.
+def execute_elsewhere(train: Callable[[Run, Path, threading.Event], None], run: Run, data_root: Path, *,
+                      stop: threading.Event, progress: Progress) -> Outcome:
+    """Have a run trained and tested by another process; its directory has the result.
 
     Args:
-        cluster: trains the run.
+        train: trains the run: `RayCluster.train`, or `ProcessPool.train` with a device.
         run: a run that is not finished; one with a checkpoint continues from it.
         data_root: the folder with the data sets.
         stop: the run stops after the current iteration once this is set.
         progress: called with the run's progress about twice a second.
 
     Raises:
-        UserError: the run is finished, or the cluster cannot be started or joined.
+        UserError: the run is finished, the process cannot be started, or the cluster cannot be joined.
     """
     refuse_finished(run)
     run.set_state("queued", error=None)
@@ -36,7 +36,7 @@ def execute_on(cluster: RayCluster, run: Run, data_root: Path, *, stop: threadin
     reader = threading.Thread(target=_follow, args=(run, ended, progress), name="acenode-follow", daemon=True)
     reader.start()
     try:
-        cluster.train(run, data_root, stop)
+        train(run, data_root, stop)
     finally:
         ended.set()
         reader.join()

@@ -30,6 +30,10 @@ class ConvField(nn.Module):
             h = conv(F.relu_(norm(h)), t)  # in place: the norm keeps its input, not its output
         return self.norms[-1](h)
 
+    def time_conv_layers(self) -> tuple[list[nn.GroupNorm], list[TimeConv]]:
+        """Return the norms, one more than convolutions, and the convolutions, for accelerated versions of `forward`."""
+        return list(self.norms), list(self.convs)  # type: ignore[arg-type]
+
 
 class ConvAttention(nn.Module):
     """q(h(0)) = a(0) by convolutions that do not read t: GroupNorm–ReLU–Conv–GroupNorm–ReLU–Conv–GroupNorm.

@@ -8,19 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from acenode.accelerate.c_compiler import Kernel
-from acenode.accelerate.many_seeds.field_layout import CField, FieldLayout
+from acenode.accelerate.dispatch import TimeConvField
 from acenode.attention import Elementwise
 from acenode.backend import Backend
 from acenode.node import ACENODE, NODE
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
 
+MAX_CONVS = 4
 MAX_STAGES = 16
 CHUNKS = 4  # of a seed's samples, whose gradients are summed apart
 MAX_BYTES = 1.5e9  # that the steps of several seeds keep for their gradient
+
+
+class CField(ctypes.Structure):
+    """The struct `Field` of `kernel/field.h`."""
+
+    _fields_ = [("convs", ctypes.c_int64), ("trains", ctypes.c_int64), ("width", ctypes.c_int64 * (MAX_CONVS + 1)),
+                ("groups", ctypes.c_int64 * (MAX_CONVS + 1)), ("eps", ctypes.c_double * (MAX_CONVS + 1))]
 
 
 class CJob(ctypes.Structure):
@@ -51,17 +60,86 @@ def supports(layer: Any, backend: Backend) -> bool:
     kernel = KERNEL.load()
     if kernel is None:
         return False
-    fields = [layer.f]
-    if isinstance(layer, ACENODE):
-        if layer.attention == "fixed" or layer.g_reads_attention:
+    if isinstance(layer, ACENODE) and layer.attention == "evolving":
+        if layer.g_reads_attention or type(layer.attend) is not Elementwise:
             return False
-        if layer.attention == "evolving":
-            if type(layer.attend) is not Elementwise:
-                return False
-            fields.append(layer.g)
-    elif not isinstance(layer, NODE):
+        fields = [layer.f, layer.g]
+    elif isinstance(layer, NODE) or (isinstance(layer, ACENODE) and layer.attention == "none"):
+        fields = [layer.f]
+    else:
         return False
     return all(FieldLayout.supports(field, kernel.lanes()) for field in fields)
+
+
+class FieldLayout:
+    """One field of every seed: sizes, and how its parameters and their gradients are packed into rows.
+
+    Args:
+        fields: of one architecture, one a seed.
+        height: of the feature map.
+        side: width of the feature map.
+    """
+
+    def __init__(self, fields: Sequence[TimeConvField], height: int, side: int) -> None:
+        self.layers, self.P = [field.time_conv_layers() for field in fields], height * side
+        self.norms, self.convs = self.layers[0][0], len(self.layers[0][1])
+        self.width = [norm.num_channels for norm in self.norms]
+        self.inside = F.unfold(torch.ones(1, 1, height, side), 3, padding=1)[0]  # (9, P), the taps inside the image
+        self.kept = sum(2 * w for w in self.width) + sum(self.P * w for w in self.width[1:])
+        self.gradient_sizes = [n for i, w in enumerate(self.width) for n in
+                               ((w, w) if i == self.convs else
+                                (w, w, 9 * w * self.width[i + 1], self.P * self.width[i + 1],
+                                 self.P * self.width[i + 1]))]
+        self.gradient_size = sum(self.gradient_sizes)
+
+    @staticmethod
+    def supports(field: Any, lanes: int) -> bool:
+        """Return True for a field in single precision whose maps have equal widths, a whole number of vectors."""
+        if not isinstance(field, TimeConvField):
+            return False
+        norms, convs = field.time_conv_layers()
+        widths = {norm.num_channels for norm in norms}
+        return (len(convs) <= MAX_CONVS and len(widths) == 1 and all(width % lanes == 0 for width in widths)
+                and all(p.dtype == torch.float32 and p.device.type == "cpu" for p in field.parameters()))
+
+    def to_c(self) -> CField:
+        c = CField(convs=self.convs, trains=int(any(p.requires_grad for p in self.parameters()[0])))
+        for i, norm in enumerate(self.norms):
+            c.width[i], c.groups[i], c.eps[i] = norm.num_channels, norm.num_groups, norm.eps
+        return c
+
+    def parameters(self) -> list[list[nn.Parameter]]:
+        """Return the parameters of every seed, layer by layer."""
+        return [[p for i, norm in enumerate(norms) for p in
+                 (norm.weight, norm.bias, *((convs[i].weight, convs[i].time, convs[i].bias)
+                                            if i < self.convs else ()))] for norms, convs in self.layers]
+
+    @torch.no_grad()
+    def pack(self) -> list[Tensor]:
+        """Return the parameters in the order of `walk_parameters` of the kernel, each (S, numbers)."""
+        rows = iter([torch.stack(each) for each in zip(*self.parameters(), strict=True)])
+        packed: list[Tensor] = []
+        for i in range(self.convs + 1):
+            packed += [next(rows), next(rows)]
+            if i < self.convs:
+                weight, time, bias = next(rows), next(rows), next(rows)
+                share = (time.flatten(2) @ self.inside).transpose(1, 2)  # (S, P, outputs)
+                packed += [weight.permute(0, 3, 4, 2, 1).flatten(1),
+                           weight.flip(3, 4).permute(0, 3, 4, 1, 2).flatten(1), bias, share.flatten(1)]
+        return packed
+
+    def unpack(self, gradients: Tensor) -> list[Tensor]:
+        """Return the gradients of the parameters, (S, ...) each, from rows in the order of `walk_gradients`."""
+        rows, found = iter(gradients.split(self.gradient_sizes, dim=1)), list[Tensor]()
+        for i in range(self.convs + 1):
+            found += [next(rows), next(rows)]
+            if i < self.convs:
+                inputs, outputs = self.width[i], self.width[i + 1]
+                weight = next(rows).unflatten(1, (3, 3, inputs, outputs)).permute(0, 4, 3, 1, 2)
+                total, timed = (next(rows).unflatten(1, (self.P, outputs)) for _ in range(2))
+                time = (timed.transpose(1, 2) @ self.inside.T).unflatten(2, (1, 3, 3))
+                found += [weight, time, total.sum(1)]
+        return found
 
 
 class KeptTooMuchError(Exception):
