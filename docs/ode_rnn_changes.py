@@ -20,7 +20,7 @@ from acenode.data import euler_steps, points
 from acenode.data.folder import data_dir
 from acenode.execution.environment import device_of
 from acenode.experiments import series, series_task
-from acenode.models.latent import autoregressive
+from acenode.models.latent import baselines
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
@@ -75,19 +75,19 @@ def intervals() -> None:
 
 def backwards() -> None:
     """Read from the last point to the first, as the encoders of the latent models do."""
-    original = autoregressive.Autoregressive.__init__
+    original = baselines.Autoregressive.__init__
 
     def start(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         self.backwards = True
 
-    def forward(self: Any, batch: Any, *, detach_attention: bool = False) -> autoregressive.Predictions:
+    def forward(self: Any, batch: Any, *, detach_attention: bool = False) -> baselines.Predictions:
         h = self.states(batch)
         x = torch.cat((self.output(h[:, 1:]), batch.seen.x[:, -1:]), 1)
-        return autoregressive.Predictions(x[None], self.classifier(h[:, 0]).squeeze(-1)[None])
+        return baselines.Predictions(x[None], self.classifier(h[:, 0]).squeeze(-1)[None])
 
-    autoregressive.Autoregressive.__init__ = start  # type: ignore[assignment]
-    autoregressive.Autoregressive.forward = forward  # type: ignore[method-assign]
+    baselines.Autoregressive.__init__ = start  # type: ignore[assignment]
+    baselines.Autoregressive.forward = forward  # type: ignore[method-assign]
 
 
 def all_records() -> None:

@@ -21,7 +21,7 @@ from acenode.config import Config
 from acenode.config.groups import AttentionTraining, SnapshotSettings, SolverSettings, Training
 from acenode.execution.execute import create, execute
 from acenode.experiments.base import Experiment, Method, recipe_of
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 from acenode.runs.store import RunStore
 from acenode.training.task import Metric, Recipe
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from acenode import ACENODE, Dense, Solver
 from acenode.data.batches import mixed_seed
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
 from acenode.training.trainer import Trainer
 

@@ -14,8 +14,7 @@ from acenode.data.points import Points, TimeSeries, pad
 from acenode.data.schedule import make_schedule
 from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.gaussian import gaussian_nll
-from acenode.models.forecast.gru_attention import GRUAttention
-from acenode.models.forecast.gru_ode import MatrixGRU, RowGRU
+from acenode.models.forecast.gru_ode import GRUAttention, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 
 STEP, END, H, D = 0.25, 4.0, 5, 3

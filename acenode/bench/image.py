@@ -24,9 +24,8 @@ from acenode.bench.memory import peak_megabytes
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
-from acenode.models.image.model import ImageModel, ImageShape
-from acenode.models.image.networks import ace_ode_net
-from acenode.models.initialise import initialise
+from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net
+from acenode.models.layers import initialise
 from acenode.node import CoEvolving
 from acenode.ode.solve import Solver
 from acenode.training.passes import parameter_norm, train_only

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.models.image.fields import ConvAttention, ConvField
-from acenode.models.image.layers import Conv3x3, TimeConv
+from acenode.models.image.layers import Conv3x3, ConvAttention, ConvField, TimeConv
 from acenode.models.image.model import ImageModel
 from acenode.node import ACENODE
 

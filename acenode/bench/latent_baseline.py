@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from acenode.data.euler_steps import FIRST_GAP, STEPS_PER_SPAN
 from acenode.data.points import Points, TimeSeries
-from acenode.models.dense_layers import MLP
-from acenode.models.latent.elbo import kl_to_standard_normal, log_likelihood, negative_elbo
-from acenode.models.latent.encoder import ODEEncoder
-from acenode.models.latent.latent_ode import LatentODE
+from acenode.models.latent.latent_ode import LatentODE, kl_to_standard_normal, log_likelihood, negative_elbo
+from acenode.models.latent.ode_rnn import ODEEncoder
+from acenode.models.layers import MLP
 
 
 def collate(records: list[TimeSeries]) -> tuple[list[float], Tensor, Tensor]:

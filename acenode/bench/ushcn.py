@@ -27,7 +27,7 @@ from acenode.data.ushcn import END, VARIABLES
 from acenode.execution.environment import backend_of, describe
 from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 from acenode.training.passes import train_only
 
 BASELINE, OURS, ACE, PHASES = "gru-ode-bayes, baseline", "gru-ode-bayes", "ace", "ace, both phases"

@@ -32,32 +32,32 @@ TIMES = 41  # at which the correlation of fixed attention keeps its running aver
 
 
 def _recurrent(make: Callable[[int, int, Backend], Any], variables: int, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.forecast.sporadic_recurrent import RecurrentForecaster
+    from acenode.models.forecast.baselines import RecurrentForecaster
 
     network = c.part(ForecastNetwork)
     return RecurrentForecaster(make(variables, network.latent, backend), variables, network.units, network.dropout)
 
 
 def build_gru_simple(variables: int, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.forecast.sporadic_recurrent import GRUSimple
+    from acenode.models.forecast.baselines import GRUSimple
 
     return _recurrent(GRUSimple, variables, c, backend)
 
 
 def build_gru_d(variables: int, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.forecast.sporadic_recurrent import gru_d
+    from acenode.models.forecast.baselines import gru_d
 
     return _recurrent(gru_d, variables, c, backend)
 
 
 def build_t_lstm(variables: int, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.forecast.sporadic_recurrent import TimeLSTM
+    from acenode.models.forecast.baselines import TimeLSTM
 
     return _recurrent(TimeLSTM, variables, c, backend)
 
 
 def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.forecast.sequential_vae import SequentialVAE
+    from acenode.models.forecast.baselines import SequentialVAE
 
     network, recognition = c.part(ForecastNetwork), c.part(Recognition).recognition
     return SequentialVAE(variables, network.latent, network.latent, recognition, network.units, network.dropout,
@@ -65,7 +65,7 @@ def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
 
 
 def _node_vae(variables: int, c: Config, backend: Backend, mask: bool) -> nn.Module:
-    from acenode.models.forecast.ode_vae import ODEVAE
+    from acenode.models.forecast.baselines import ODEVAE
 
     network, recognition = c.part(ForecastNetwork), c.part(Recognition).recognition
     return ODEVAE(variables, network.latent, network.latent, recognition, network.units, mask=mask,
@@ -99,8 +99,7 @@ def build_augmented(variables: int, c: Config, backend: Backend) -> nn.Module:
 
 def build_ace(variables: int, c: Config, backend: Backend) -> nn.Module:
     from acenode.attention import Correlation, Dense
-    from acenode.models.forecast.gru_attention import GRUAttention
-    from acenode.models.forecast.gru_ode import MatrixGRU, RowGRU
+    from acenode.models.forecast.gru_ode import GRUAttention, MatrixGRU, RowGRU
 
     d, chosen = c.part(ForecastNetwork).latent, c.part(JumpAttention)
     if chosen.attention == "none":

@@ -22,7 +22,7 @@ from acenode.experiments.base import recipe_of
 from acenode.experiments.forecast_batches import ForecastSeries
 from acenode.experiments.forecast_errors import ObservedTargets, error_report
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 EVALUATION_BATCH = 250

@@ -25,26 +25,26 @@ COMMON = (MomentumTraining, ImageNetwork, FeatureSnapshotSettings)
 
 
 def build_resnet(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
-    from acenode.models.image.networks import resnet
+    from acenode.models.image.model import resnet
 
     return resnet(shape, backend)
 
 
 def build_ode_net(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
-    from acenode.models.image.networks import ode_net
+    from acenode.models.image.model import ode_net
 
     return ode_net(shape, config.part(SolverSettings).to_solver(), backend)
 
 
 def build_augmented(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
-    from acenode.models.image.networks import augmented_ode_net
+    from acenode.models.image.model import augmented_ode_net
 
     solver, extra = config.part(SolverSettings).to_solver(), config.part(Augmentation).augment
     return augmented_ode_net(shape, solver, extra, backend)
 
 
 def build_ace(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
-    from acenode.models.image.networks import ace_ode_net
+    from acenode.models.image.model import ace_ode_net
 
     chosen = config.part(ImageAttention)
     if chosen.attention != "none" and chosen.initial != "conv" and config.part(ImageNetwork).crop != shape.side:

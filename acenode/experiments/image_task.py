@@ -21,7 +21,7 @@ from acenode.errors import UserError
 from acenode.experiments.base import recipe_of
 from acenode.experiments.probes import Probes
 from acenode.models.image.model import ImageModel
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 SPLIT_SEED = 20210814  # of the validation split, the same for every run

@@ -46,8 +46,8 @@ class SeriesShape:
 
 
 def _classifier(shape: SeriesShape, inputs: int, backend: Backend, *, linear: bool = True) -> nn.Module | None:
-    from acenode.models.dense_layers import LinearLayer
     from acenode.models.latent.latent_ode import classifier
+    from acenode.models.layers import LinearLayer
 
     if shape.classify is None:
         return None
@@ -64,9 +64,8 @@ def _where(shape: SeriesShape, config: Config) -> str:
 
 
 def _encoder(shape: SeriesShape, c: Config, latent: int, backend: Backend, *, attentive: bool = False) -> nn.Module:
-    from acenode.models.dense_layers import MLPField
-    from acenode.models.latent.encoder import ODEEncoder
-    from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift
+    from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift, ODEEncoder
+    from acenode.models.layers import MLPField
 
     chosen, units = c.part(ODERecognition), c.part(SeriesNetwork).units
     r, maps = chosen.recognition, chosen.encoder_maps
@@ -79,8 +78,8 @@ def _encoder(shape: SeriesShape, c: Config, latent: int, backend: Backend, *, at
 def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, size: int,
             backend: Backend) -> nn.Module:
     """Return a model that decodes z of `size` coordinates, and classifies all of them if it classifies points."""
-    from acenode.models.dense_layers import LinearLayer
     from acenode.models.latent.latent_ode import LatentODE
+    from acenode.models.layers import LinearLayer
 
     latent = c.part(SeriesNetwork).latent
     classified = size if shape.classify == "points" else latent
@@ -89,7 +88,7 @@ def _latent(shape: SeriesShape, c: Config, encoder: nn.Module, ode: nn.Module, s
 
 
 def _field(c: Config, size: int, backend: Backend) -> nn.Module:
-    from acenode.models.dense_layers import MLPField
+    from acenode.models.layers import MLPField
 
     decoder = c.part(Decoder)
     return MLPField(size, size, c.part(SeriesNetwork).units, decoder.f_maps, bounded=decoder.bounded,
@@ -113,8 +112,8 @@ def build_augmented(shape: SeriesShape, c: Config, backend: Backend) -> nn.Modul
 
 def build_ace(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     from acenode.attention import Correlation, Dense
-    from acenode.models.dense_layers import MLPField
     from acenode.models.latent.latent_ode import PerTrajectory
+    from acenode.models.layers import MLPField
     from acenode.node import ACENODE
 
     network, decoder, chosen = c.part(SeriesNetwork), c.part(Decoder), c.part(LatentAttention)
@@ -132,8 +131,8 @@ def build_ace(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
 
 
 def build_poisson(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.dense_layers import MLP, LinearLayer
-    from acenode.models.latent.poisson import LatentPoisson, PoissonODE
+    from acenode.models.latent.latent_ode import LatentPoisson, PoissonODE
+    from acenode.models.layers import MLP, LinearLayer
 
     network, solver = c.part(SeriesNetwork), c.part(SolverSettings).to_solver()
     d, D = network.latent, shape.variables
@@ -143,7 +142,7 @@ def build_poisson(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
 
 
 def build_latent_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.latent.encoder import RNNEncoder
+    from acenode.models.latent.ode_rnn import RNNEncoder
     from acenode.node import NODE
 
     d, chosen = c.part(SeriesNetwork).latent, c.part(GatedRecognition)
@@ -152,8 +151,8 @@ def build_latent_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Modu
 
 
 def build_rnn_vae(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.latent.encoder import RNNEncoder
-    from acenode.models.latent.recurrent_vae import RecurrentVAE
+    from acenode.models.latent.baselines import RecurrentVAE
+    from acenode.models.latent.ode_rnn import RNNEncoder
 
     network = c.part(SeriesNetwork)
     d, units = network.latent, network.units
@@ -164,8 +163,8 @@ def build_rnn_vae(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
 def _recurrent(*, gap: bool, impute: bool, decay: bool) -> Callable[[SeriesShape, Config, Backend], nn.Module]:
     """Return a builder of recurrent networks with these treatments of missing values."""
     def build(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-        from acenode.models.latent.autoregressive import Autoregressive
-        from acenode.models.missing_data import MissingDataGRU
+        from acenode.models.latent.baselines import Autoregressive
+        from acenode.models.recurrent import MissingDataGRU
 
         network = c.part(SeriesNetwork)
         d = network.latent
@@ -177,9 +176,9 @@ def _recurrent(*, gap: bool, impute: bool, decay: bool) -> Callable[[SeriesShape
 
 
 def build_ode_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
-    from acenode.models.dense_layers import MLPField
-    from acenode.models.latent.autoregressive import Autoregressive
+    from acenode.models.latent.baselines import Autoregressive
     from acenode.models.latent.ode_rnn import ODERNN, Drift
+    from acenode.models.layers import MLPField
 
     network, chosen = c.part(SeriesNetwork), c.part(ODERecurrenceSettings)
     d = network.latent

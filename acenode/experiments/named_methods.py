@@ -50,10 +50,8 @@ def _build(shape: NamedShape, c: Config, chosen: NamedAttention, coupling: str,
            backend: Backend) -> NamedModel:
     from torch import nn
 
-    from acenode.models.named.encoder import OwnEncoder
     from acenode.models.named.field import CONTROLS, BilinearRate, Embedding, MixedRate, OwnRate
-    from acenode.models.named.model import NamedModel, NamedODE
-    from acenode.models.named.start import InitialAttention
+    from acenode.models.named.model import InitialAttention, NamedModel, NamedODE, OwnEncoder
 
     network, V = c.part(NamedNetwork), shape.variables
     k, units, controls = network.block, network.units, CONTROLS if shape.controlled else 0

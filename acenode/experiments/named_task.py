@@ -20,7 +20,7 @@ from acenode.data.named_set import NamedSet
 from acenode.experiments import named_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.named_references import SquaredErrors, auc
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 from acenode.models.named.model import NamedModel, NamedPredictions
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 

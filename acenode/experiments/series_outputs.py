@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.points import SeriesBatch
-from acenode.models.latent.elbo import squared_error
-from acenode.models.latent.latent_ode import Predictions
+from acenode.models.latent.latent_ode import Predictions, squared_error
 from acenode.training.metrics import binary_auc, macro_auc
 
 

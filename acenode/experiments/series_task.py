@@ -17,9 +17,15 @@ from acenode.experiments import series_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.series_batches import Layout, Records, SeriesBatches, SeriesSplits, assemble, cut_of
 from acenode.experiments.series_outputs import SeriesOutputs
-from acenode.models.initialise import initialise
-from acenode.models.latent.elbo import POISSON, kl_to_standard_normal, log_likelihood, negative_elbo, squared_error
-from acenode.models.latent.latent_ode import Predictions
+from acenode.models.latent.latent_ode import (
+    POISSON,
+    Predictions,
+    kl_to_standard_normal,
+    log_likelihood,
+    negative_elbo,
+    squared_error,
+)
+from acenode.models.layers import initialise
 from acenode.training.metrics import batch_auc
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.attention import Dense, Elementwise, Pairwise
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 from acenode.node import ACENODE, NODE, AugmentedNODE, Trajectory
 from acenode.ode.solve import Solver
 

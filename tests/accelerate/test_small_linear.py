@@ -8,7 +8,7 @@ import torch
 from acenode.accelerate import dispatch
 from acenode.accelerate.small_linear import SmallLinear
 from acenode.backend import ACCELERATED, PLAIN
-from acenode.models.dense_layers import LinearLayer
+from acenode.models.layers import LinearLayer
 
 
 def test_values_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from acenode.data.points import TimeSeries, pad, recurrent_schedule
 from acenode.data.schedule import make_schedule
 from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 
 START = 1.7e4  # in single precision, times after it are rounded to 0.002
 T = START + np.array([0.0, 0.1, 0.25])

@@ -11,9 +11,8 @@ from problems import Linear, relative
 
 from acenode import Solver, experiments, solve
 from acenode.execution.execute import create, execute
-from acenode.models.image.model import ImageShape
-from acenode.models.image.networks import ace_ode_net
-from acenode.models.initialise import initialise
+from acenode.models.image.model import ImageShape, ace_ode_net
+from acenode.models.layers import initialise
 from acenode.runs.store import RunStore
 from acenode.runs.writer import load_checkpoint
 

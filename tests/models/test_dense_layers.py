@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acenode.models.dense_layers import MLP
+from acenode.models.layers import MLP
 
 
 def test_an_mlp_has_the_given_number_of_layers() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from irregular_batches import filled
 
-from acenode.models.gru import GRUCell, MaskedGRU
+from acenode.models.recurrent import GRUCell, MaskedGRU
 
 
 def test_a_masked_gru_updates_at_observed_points_only() -> None:

@@ -18,7 +18,7 @@ from acenode.accelerate.cuda_graph.recording import Recording, RecordingError
 from acenode.accelerate.cuda_graph.whole_pass import AdjointPass, StackPass
 from acenode.backend import ACCELERATED, Backend
 from acenode.errors import SolveError, UserError, is_out_of_memory
-from acenode.models.image.residual import ResidualStack
+from acenode.models.image.layers import ResidualStack
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import PassResult, PassSpec

@@ -14,7 +14,7 @@ from acenode.accelerate.cuda_graph.step_operations import StepOperations
 from acenode.accelerate.kernel_check import kernel_works, kernels_available
 from acenode.attention import Elementwise
 from acenode.backend import ACCELERATED, Backend
-from acenode.models.image.fields import ConvField
+from acenode.models.image.layers import ConvField
 from acenode.node import CoEvolving
 from acenode.ode.runge_kutta import State
 

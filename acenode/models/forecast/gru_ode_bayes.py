@@ -23,9 +23,8 @@ from acenode.data.points import Points
 from acenode.data.schedule import ScheduledPoints, StepSchedule, make_schedule
 from acenode.data.sporadic import NoiseSource, SporadicBatch
 from acenode.models.forecast.gaussian import Affine, Forecast, Gaussian
-from acenode.models.forecast.gru_attention import AttentionState, GRUAttention
-from acenode.models.forecast.gru_ode import GRUODE
-from acenode.models.gru import GRUCell
+from acenode.models.forecast.gru_ode import GRUODE, AttentionState, GRUAttention
+from acenode.models.recurrent import GRUCell
 from acenode.ode.runge_kutta import Evaluations
 
 OBSERVATION_DEVIATION = 0.01  # standard deviation of an observation in the loss after the jump

@@ -1,8 +1,9 @@
-"""Layers of the image models: group norms and 3×3 convolutions, one of which also reads t."""
+"""The layers of the image models: 3×3 convolutions, the networks f, g and q, and ResNet's blocks."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +11,9 @@ from torch import Tensor, nn
 
 from acenode.accelerate.dispatch import convolution, time_convolution
 from acenode.backend import ACCELERATED, Backend
+from acenode.errors import UserError
+from acenode.node import Times, Trajectory
+from acenode.ode.runge_kutta import Evaluations
 
 
 def groups(channels: int) -> int:
@@ -71,3 +75,81 @@ class TimeConv(nn.Module):
             return y
         everywhere = t.expand(len(h), 1, H, W)
         return F.conv2d(torch.cat((h, everywhere), 1), torch.cat((self.weight, self.time), 1), self.bias, padding=1)
+
+
+class ConvField(nn.Module):
+    """f(h, t) or g(h, t) on feature maps h (B, C, H, W), as in the paper's table of ODE-Net's network.
+
+    Layer 1 is GroupNorm–ReLU, layer 2 Conv–GroupNorm–ReLU, layer 3 Conv–GroupNorm; every convolution also reads t. With
+    one convolution, layer 2 is left out, as in ACE's f''.
+    """
+
+    def __init__(self, channels: int, convolutions: int = 2, hidden: int | None = None,
+                 backend: Backend = ACCELERATED) -> None:
+        super().__init__()
+        widths = [channels] + [hidden or channels] * (convolutions - 1) + [channels]
+        self.norms = nn.ModuleList(group_norm(c) for c in widths)
+        self.convs = nn.ModuleList(TimeConv(a, b, backend) for a, b in pairwise(widths))
+
+    def forward(self, h: Tensor, t: Tensor) -> Tensor:
+        for norm, conv in zip(self.norms, self.convs, strict=False):
+            h = conv(F.relu_(norm(h)), t)  # in place: the norm keeps its input, not its output
+        return self.norms[-1](h)
+
+    def time_conv_layers(self) -> tuple[list[nn.GroupNorm], list[TimeConv]]:
+        """Return the norms, one more than convolutions, and the convolutions, for accelerated versions of `forward`."""
+        return list(self.norms), list(self.convs)  # type: ignore[arg-type]
+
+
+class ConvAttention(nn.Module):
+    """q(h(0)) = a(0) by convolutions that do not read t: GroupNorm–ReLU–Conv–GroupNorm–ReLU–Conv–GroupNorm.
+
+    With one convolution the second is left out but not its norm: this reproduces the paper's parameter count for MNIST.
+    """
+
+    def __init__(self, channels: int, convolutions: int = 2, backend: Backend = ACCELERATED) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(group_norm(channels) for _ in range(3))
+        self.convs = nn.ModuleList(Conv3x3(channels, channels, backend=backend) for _ in range(convolutions))
+
+    def forward(self, h: Tensor, t: Tensor | float = 0.0) -> Tensor:
+        for i, norm in enumerate(self.norms[:-1]):
+            h = F.relu_(norm(h))
+            if i < len(self.convs):
+                h = self.convs[i](h)
+        return self.norms[-1](h)
+
+
+class ResidualBlock(nn.Module):
+    """x + Conv(ReLU(GroupNorm(Conv(ReLU(GroupNorm(x)))))), with convolutions without bias."""
+
+    def __init__(self, channels: int, backend: Backend = ACCELERATED) -> None:
+        super().__init__()
+        self.norm1, self.conv1 = group_norm(channels), Conv3x3(channels, channels, bias=False, backend=backend)
+        self.norm2, self.conv2 = group_norm(channels), Conv3x3(channels, channels, bias=False, backend=backend)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.conv2(F.relu_(self.norm2(self.conv1(F.relu_(self.norm1(x))))))
+
+
+class ResidualStack(nn.Module):
+    """Residual blocks as the discrete counterpart of an ODE layer.
+
+    Each of the N blocks is a step of length 1/N. Between two steps the state is interpolated linearly.
+    """
+
+    def __init__(self, channels: int, blocks: int = 6, backend: Backend = ACCELERATED) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(ResidualBlock(channels, backend) for _ in range(blocks))
+
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
+        states = [h0]
+        for block in self.blocks:
+            states.append(block(states[-1]))
+        times, rows = torch.as_tensor(t, dtype=torch.float64), []
+        if not bool(((times >= 0) & (times <= 1)).all()):
+            raise UserError("a residual stack has states from t = 0 to t = 1 only")
+        for x in (times * len(self.blocks)).tolist():
+            low = min(int(x), len(self.blocks) - 1)
+            rows.append(torch.lerp(states[low], states[low + 1], x - low))
+        return Trajectory(times, torch.stack(rows), None, Evaluations())

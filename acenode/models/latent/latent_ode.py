@@ -2,11 +2,14 @@
 
     z0 ~ N(mean, deviation²) = q(z0 | series)        dz/dt = f(z)        x(t) = W z(t) + b
 
-With ACE the ODE layer is (z, a) of `acenode.ACENODE`.
+With ACE the ODE layer is (z, a) of `acenode.ACENODE`. Its training objective is averaged as the protocol averages: a
+variable's log-density over its own observed targets (zero where there are none), then over all variables and over the
+records; the squared error likewise.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -15,11 +18,61 @@ from torch import Tensor, nn
 from acenode.attention import Correlation
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points, SeriesBatch
-from acenode.models.dense_layers import MLP
+from acenode.models.layers import MLP
+from acenode.node import NODE
 from acenode.ode.dense_output import SampledSolution
-from acenode.ode.runge_kutta import Evaluations
+from acenode.ode.options import Solver
+from acenode.ode.runge_kutta import Evaluations, State
 
+DEVIATION = 0.01  # standard deviation of an observation
+POISSON = 0.1  # weight of the log-likelihood of the observation times
 CLASSIFIER_UNITS = 300  # of each hidden layer
+SCALE = 100  # the ODE's state holds Λ/100, of the size of z
+
+
+def mean_over_targets(values: Tensor, m: Tensor) -> Tensor:
+    """Average values (..., B, T, D) over each variable's observed targets, then variables, then records."""
+    count = m.sum(-2)  # (B, D)
+    return ((values * m).sum(-2) / count.clamp(min=1)).mean((-2, -1))
+
+
+def log_likelihood(x: Tensor, target: Points, deviation: float = DEVIATION) -> Tensor:
+    """Return the log-likelihood ℓ_k of predictions x (K, B, T, D), (K,)."""
+    density = -0.5 * ((x - target.x) / deviation).square() - math.log(deviation) - 0.5 * math.log(2 * math.pi)
+    return mean_over_targets(density, target.m)
+
+
+def squared_error(x: Tensor, target: Points) -> Tensor:
+    """Return the protocol's mean squared error of predictions x (K, B, T, D)."""
+    return mean_over_targets((x - target.x).square(), target.m).mean()
+
+
+def kl_to_standard_normal(mean: Tensor, deviation: Tensor) -> Tensor:
+    """Return KL(N(mean, deviation²) ‖ N(0, 1)), averaged over records and latent coordinates."""
+    variance = deviation.square()
+    return (0.5 * (variance + mean.square() - 1) - deviation.clamp(min=1e-20).log()).mean()
+
+
+def poisson_likelihood(log_rate: Tensor, integral: Tensor, m: Tensor) -> Tensor:
+    """Return Σ_i log λ_j(t_i) − Λ_j, averaged over variables and records, (K,); zero for a variable never observed.
+
+    Args:
+        log_rate: log λ at the targets, (K, B, T, D).
+        integral: Λ, (K, B, D).
+        m: The targets' mask, (B, T, D).
+    """
+    observed = (m.sum(-2) > 0).to(log_rate)
+    return (((log_rate * m).sum(-2) - integral) * observed).mean((-2, -1))
+
+
+def negative_elbo(likelihood: Tensor, kl: Tensor, weight: float) -> Tensor:
+    """Return −log Σ_k exp(ℓ_k − c KL) for the log-likelihoods ℓ (K,) and the weight c."""
+    return -torch.logsumexp(likelihood - weight * kl, 0)
+
+
+def kl_weight(epoch: int) -> float:
+    """Return c: zero for ten epochs, then 1 − 0.99^(epoch − 10)."""
+    return 0.0 if epoch < 10 else 1 - 0.99 ** (epoch - 10)
 
 
 @dataclass(frozen=True)
@@ -104,3 +157,51 @@ class LatentODE(nn.Module):
 def classifier(inputs: int, outputs: int, backend: Backend = ACCELERATED) -> MLP:
     """Return the classifier of Rubanova et al.: two hidden layers of 300 units with ReLU."""
     return MLP(inputs, outputs, CLASSIFIER_UNITS, 3, nn.ReLU, backend=backend)
+
+
+class PoissonField(nn.Module):
+    """dz/dt = f(z), dΛ/dt = λ, with Λ divided by SCALE; z_λ starts at coordinate `part` of z."""
+
+    def __init__(self, f: nn.Module, rate: nn.Module, part: int) -> None:
+        super().__init__()
+        self.f, self.rate, self.part = f, rate, part
+
+    def forward(self, t: Tensor, state: State) -> State:
+        z, _ = state
+        return self.f(z, t), self.rate(z[..., self.part:]).exp() / SCALE
+
+
+class PoissonODE(NODE):
+    """The ODE layer of (z, Λ)."""
+
+    def __init__(self, f: nn.Module, rate: nn.Module, part: int, variables: int, solver: Solver | None = None) -> None:
+        super().__init__(f, solver)
+        self.rate, self.part, self.variables = rate, part, variables
+
+    def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
+        return PoissonField(self.f, self.rate, self.part), (h0, h0.new_zeros(*h0.shape[:-1], self.variables))
+
+
+class LatentPoisson(LatentODE):
+    """A latent ODE with a likelihood of the observation times; the emission reads z_y alone."""
+
+    ode: PoissonODE
+
+    def __init__(self, encoder: nn.Module, ode: PoissonODE, emission: nn.Module, classifier: nn.Module | None,
+                 latent: int, classify: str = "start") -> None:
+        super().__init__(encoder, ode, _FirstCoordinates(emission, latent // 2), classifier, latent, classify)
+
+    def _time_likelihood(self, z: Tensor, solution: SampledSolution, target: Points) -> Tensor:
+        integral = SCALE * solution.end[1].unflatten(0, z.shape[:2])  # Λ, (K, B, D)
+        return poisson_likelihood(self.ode.rate(z[..., self.ode.part:]), integral, target.m)
+
+
+class _FirstCoordinates(nn.Module):
+    """Apply a module to the first `size` coordinates."""
+
+    def __init__(self, inner: nn.Module, size: int) -> None:
+        super().__init__()
+        self.inner, self.size = inner, size
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.inner(z[..., :self.size])

@@ -2,7 +2,8 @@
 
     h_i(0) = encoder(observations of i)        (h, a) follows `NamedField`        x_i(t) = r_i + W h_i(t) + b
 
-r_i is 0, the variable's mean, or its last (or interpolated) own observation, which the state then corrects.
+r_i is 0, the variable's mean, or its last (or interpolated) own observation, which the state then corrects. a(0) is the
+same for every series.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.named_batches import SAME, NamedBatch
 from acenode.data.named_midpoint import MidpointInputs
+from acenode.data.points import Points
 from acenode.errors import SMALLER_STEPS, SolveError, UserError
-from acenode.models.named.encoder import OwnEncoder
 from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers
-from acenode.models.named.start import InitialAttention
+from acenode.models.recurrent import MaskedGRU
 from acenode.node import Trajectory
 from acenode.ode.backprop_memory import within_memory
 from acenode.ode.dense_output import interpolate_between, solve_at
@@ -30,7 +32,103 @@ from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.solve import Solver, solve
 from acenode.ode.stepping import fixed_grid
 
+RECENT = 6  # observations that are read directly, besides the GRU
+FEATURES = 3  # of an observation: its value, the time since the last one, the time until the ODE starts
+STRENGTH = 3.0  # of the correlation in a(0) before training
 ROUNDING = 0.01  # a step may be longer than its size by this share
+
+
+class OwnEncoder(nn.Module):
+    """h_i(0) from the observations of variable i alone, by a GRU that all variables share, told apart by e_i.
+
+    Gaps are skipped: the GRU reads a variable's observations only, with the times between them. The few that it reads
+    last are read directly too.
+
+    Args:
+        backwards: read the last observation first, for an ODE that starts before them.
+    """
+
+    def __init__(self, block: int, embedding: Embedding, hidden: int, *, backwards: bool) -> None:
+        super().__init__()
+        size = embedding.e.shape[1]
+        self.gru = MaskedGRU(FEATURES + size, hidden)
+        self.out = layers(hidden + RECENT * FEATURES + size, hidden, block)
+        self.backwards = backwards
+
+    def forward(self, seen: Points, start: float, embedding: Embedding) -> Tensor:
+        """Return h(0), (B, V, k), for an ODE that begins at `start`."""
+        x, observed = self._features(seen, start)  # (B, V, T, FEATURES), (B, V, T)
+        B, V, T = observed.shape
+        e = embedding.e[:, None].expand(B, V, T, -1)
+        read = self.gru(torch.cat((x, e), -1).flatten(0, 1), observed.flatten(0, 1))[:, -1]  # (B·V, hidden)
+        return self.out(embedding(read.unflatten(0, (B, V)), recent(x, observed, RECENT)))
+
+    def _features(self, seen: Points, start: float) -> tuple[Tensor, Tensor]:
+        """Return what is read of each variable's observations in the order of reading, and which there are."""
+        t = seen.t[:, None].expand(-1, seen.x.shape[-1], -1)  # (B, V, T)
+        x, observed = seen.x.transpose(1, 2), seen.m.transpose(1, 2) > 0
+        if self.backwards:
+            t, x, observed = t.flip(-1), x.flip(-1), observed.flip(-1)
+        before = last_time(t, observed, self.backwards)
+        gap = torch.where(observed & before.isfinite(), (t - before).abs(), 0.0)
+        return torch.stack((x, gap, (start - t).abs()), -1) * observed.unsqueeze(-1), observed
+
+
+def last_time(t: Tensor, observed: Tensor, backwards: bool) -> Tensor:
+    """Return the time of the observation before each point in the order of reading; infinite if there is none."""
+    none = float("inf") if backwards else float("-inf")
+    times = torch.where(observed, t, none)
+    so_far = times.cummin(-1).values if backwards else times.cummax(-1).values
+    return torch.cat((torch.full_like(so_far[..., :1], none), so_far[..., :-1]), -1)
+
+
+def recent(x: Tensor, observed: Tensor, count: int) -> Tensor:
+    """Return the features of the observations that are read last, the very last first, (B, V, count · features).
+
+    Where there are fewer, the rest is zero.
+    """
+    x, observed = x.flip(-2), observed.flip(-1)
+    order = (~observed).to(torch.uint8).argsort(dim=-1, stable=True)[..., :count]
+    chosen = x.gather(-2, order.unsqueeze(-1).expand(*order.shape, x.shape[-1]))
+    chosen = chosen * observed.gather(-1, order).unsqueeze(-1)
+    missing = count - order.shape[-1]
+    return F.pad(chosen, (0, 0, 0, missing)).flatten(-2)
+
+
+class InitialAttention(nn.Module):
+    """q of named variables: a(0) = B, learned from zero; or a(0) = β |C| + B with the data's correlation C.
+
+    The diagonal of C is left out: every variable reads its own state anyway.
+
+    Args:
+        variables: V.
+        kind: "correlation" or "learned".
+    """
+
+    C: Tensor  # (V, V), absolute correlations of the training data, zero on the diagonal
+
+    def __init__(self, variables: int, kind: str = "correlation") -> None:
+        super().__init__()
+        self.kind = kind
+        self.B = nn.Parameter(torch.zeros(variables, variables))
+        if kind == "correlation":
+            self.strength = nn.Parameter(torch.tensor(STRENGTH))
+            self.register_buffer("C", torch.zeros(variables, variables))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Start from the correlation alone."""
+        self.B.data.zero_()
+        if self.kind == "correlation":
+            self.strength.data.fill_(STRENGTH)
+
+    def set_correlation(self, correlation: Tensor) -> None:
+        """Set C from the correlations of the training data, (V, V)."""
+        if self.kind == "correlation":
+            self.C.copy_(correlation.abs() * (1 - torch.eye(len(correlation))))
+
+    def forward(self) -> Tensor:
+        """Return a(0), (V, V)."""
+        return self.strength * self.C + self.B if self.kind == "correlation" else self.B
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from problems import relative
 
 from acenode.accelerate.cuda_graph.compiled_field import CompiledField
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
-from acenode.models.image.fields import ConvField
-from acenode.models.initialise import initialise
+from acenode.models.image.layers import ConvField
+from acenode.models.layers import initialise
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 

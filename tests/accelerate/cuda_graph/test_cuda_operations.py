@@ -14,8 +14,8 @@ from acenode.accelerate.cuda_graph.device_steps import DeviceSteps
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
 from acenode.accelerate.cuda_graph.step_control import RUNNING
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
-from acenode.models.image.fields import ConvField
-from acenode.models.initialise import initialise
+from acenode.models.image.layers import ConvField
+from acenode.models.layers import initialise
 from acenode.ode.options import Solver
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]

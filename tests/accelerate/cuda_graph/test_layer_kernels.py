@@ -7,8 +7,8 @@ import torch
 from problems import relative
 from triton_on_cpu import triton_on_cpu
 
-from acenode.models.image.fields import ConvField
-from acenode.models.initialise import initialise
+from acenode.models.image.layers import ConvField
+from acenode.models.layers import initialise
 
 
 @pytest.mark.parametrize(("channels", "convolutions", "trains"), [

@@ -22,8 +22,8 @@ from acenode.accelerate.cuda_graph.recorded_pass import MAX_KEPT
 from acenode.accelerate.cuda_graph.step_control import RUNNING, SolveStatus
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
 from acenode.device.torch_private import add_all
-from acenode.models.image.fields import ConvAttention, ConvField
-from acenode.models.initialise import initialise
+from acenode.models.image.layers import ConvAttention, ConvField
+from acenode.models.layers import initialise
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import OptimiserGroup
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from acenode.accelerate.encoder.scan import EncoderScan
 from acenode.backend import ACCELERATED, PLAIN, Backend
-from acenode.models.dense_layers import MLPField
 from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift
+from acenode.models.layers import MLPField
 
 R = 4
 

@@ -14,9 +14,8 @@ from acenode.accelerate.recurrence.posterior import SampledPosterior
 from acenode.accelerate.recurrence.scan import scan
 from acenode.accelerate.recurrence.time_lstm import DecayLSTM
 from acenode.backend import ACCELERATED, PLAIN, Backend
-from acenode.models.forecast.sequential_vae import MIN_VARIANCE, Posterior
-from acenode.models.forecast.sporadic_recurrent import TimeLSTM
-from acenode.models.gru import GRUCell, run_recurrence
+from acenode.models.forecast.baselines import MIN_VARIANCE, Posterior, TimeLSTM
+from acenode.models.recurrent import GRUCell, run_recurrence
 
 CELLS = ["gru", "gru one decay", "gru full decay", "lstm", "posterior"]
 Step = Callable[..., Tensor]

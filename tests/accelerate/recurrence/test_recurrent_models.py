@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from acenode.accelerate.recurrence import scan
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.data.points import Points
+from acenode.models.forecast.baselines import GRUSimple, RecurrentForecaster, SequentialVAE, TimeLSTM, gru_d
 from acenode.models.forecast.gaussian import Forecast
-from acenode.models.forecast.sequential_vae import SequentialVAE
-from acenode.models.forecast.sporadic_recurrent import GRUSimple, RecurrentForecaster, TimeLSTM, gru_d
-from acenode.models.missing_data import MissingDataGRU
+from acenode.models.recurrent import MissingDataGRU
 
 D, H = 3, 4
 FORECASTERS: dict[str, Callable[[Backend], nn.Module]] = {

@@ -14,10 +14,8 @@ from torch import Tensor
 from acenode import Solver
 from acenode.data.points import Points, TimeSeries, pad
 from acenode.data.sporadic import SporadicBatch
+from acenode.models.forecast.baselines import ODEVAE, GRUSimple, RecurrentForecaster, SequentialVAE, TimeLSTM, gru_d
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
-from acenode.models.forecast.ode_vae import ODEVAE
-from acenode.models.forecast.sequential_vae import SequentialVAE
-from acenode.models.forecast.sporadic_recurrent import GRUSimple, RecurrentForecaster, TimeLSTM, gru_d
 
 D, H, UNITS = 3, 4, 5
 HORIZON, CUT = 20.0, 12.0

@@ -34,10 +34,9 @@ from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.data.points import TimeSeries
 from acenode.data.sporadic import SporadicBatch
 from acenode.models.forecast.gaussian import Gaussian, gaussian_nll
-from acenode.models.forecast.gru_attention import AttentionState
-from acenode.models.forecast.gru_ode import GRUODE, MatrixGRU, RowGRU
+from acenode.models.forecast.gru_ode import GRUODE, AttentionState, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, kl_to_observation
-from acenode.models.initialise import initialise
+from acenode.models.layers import initialise
 
 GENERATOR = torch.Generator().manual_seed(0)
 

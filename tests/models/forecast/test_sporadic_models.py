@@ -30,9 +30,9 @@ from torch import Tensor
 
 from acenode.data.points import Points
 from acenode.data.sporadic import SporadicBatch
-from acenode.models.forecast.forecaster import seen_and_targets
-from acenode.models.forecast.sequential_vae import SequentialVAE
-from acenode.models.initialise import initialise
+from acenode.models.forecast.baselines import SequentialVAE
+from acenode.models.forecast.gaussian import seen_and_targets
+from acenode.models.layers import initialise
 
 
 def padded(p: Points, extra: int, rubbish: float) -> Points:

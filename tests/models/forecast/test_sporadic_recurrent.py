@@ -21,8 +21,8 @@ from small_baselines import (
 )
 from torch import Tensor
 
-from acenode.models.forecast.sporadic_recurrent import RecurrentForecaster
-from acenode.models.missing_data import MatrixDecay
+from acenode.models.forecast.baselines import RecurrentForecaster
+from acenode.models.recurrent import MatrixDecay
 
 
 def gru(cell: Any, x: Tensor, h: Tensor) -> Tensor:

@@ -25,8 +25,8 @@ from torch.distributions import Normal, kl_divergence
 
 from acenode.data.points import Points
 from acenode.data.sporadic import NoiseSource
-from acenode.models.forecast.sequential_vae import MIN_VARIANCE, SequentialVAE, kl
-from acenode.models.initialise import initialise
+from acenode.models.forecast.baselines import MIN_VARIANCE, SequentialVAE, kl
+from acenode.models.layers import initialise
 
 # The sequential VAE ------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,9 @@ from torch import nn
 
 from acenode import Solver, experiments
 from acenode.cli import main
-from acenode.models.image.fields import ConvField
-from acenode.models.image.model import Head, ImageShape, Stem
-from acenode.models.image.networks import ace_ode_net, augmented_ode_net
-from acenode.models.image.residual import ResidualStack
-from acenode.models.initialise import initialise
+from acenode.models.image.layers import ConvField, ResidualStack
+from acenode.models.image.model import Head, ImageShape, Stem, ace_ode_net, augmented_ode_net
+from acenode.models.layers import initialise
 
 GREY, COLOUR = ImageShape(1, 28, 10, 64, 0), ImageShape(3, 32, 10, 64, 1)
 

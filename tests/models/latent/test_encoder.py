@@ -12,10 +12,9 @@ from torch import Tensor
 from acenode.bench import latent_baseline
 from acenode.data.euler_steps import EulerSteps
 from acenode.data.points import SeriesBatch, schedule_from_steps
-from acenode.models.dense_layers import MLPField
-from acenode.models.latent.encoder import ODEEncoder, RNNEncoder
-from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift
-from acenode.models.missing_data import time_to_next
+from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift, ODEEncoder, RNNEncoder
+from acenode.models.layers import MLPField
+from acenode.models.recurrent import time_to_next
 
 R = 4
 

@@ -17,15 +17,12 @@ from acenode.attention import Correlation, correlation
 from acenode.backend import ACCELERATED
 from acenode.data.points import Points
 from acenode.experiments.latent_methods import SeriesShape
-from acenode.models.dense_layers import MLP, LinearLayer, MLPField
-from acenode.models.latent import elbo
-from acenode.models.latent.autoregressive import Autoregressive
-from acenode.models.latent.encoder import ODEEncoder, RNNEncoder
-from acenode.models.latent.latent_ode import LatentODE, PerTrajectory
-from acenode.models.latent.ode_rnn import ODERNN, Drift
-from acenode.models.latent.poisson import LatentPoisson, PoissonODE
-from acenode.models.latent.recurrent_vae import RecurrentVAE
-from acenode.models.missing_data import Decay, MissingDataGRU, last_observed
+from acenode.models.latent import latent_ode as elbo
+from acenode.models.latent.baselines import Autoregressive, RecurrentVAE
+from acenode.models.latent.latent_ode import LatentODE, LatentPoisson, PerTrajectory, PoissonODE
+from acenode.models.latent.ode_rnn import ODERNN, Drift, ODEEncoder, RNNEncoder
+from acenode.models.layers import MLP, LinearLayer, MLPField
+from acenode.models.recurrent import Decay, MissingDataGRU, last_observed
 from acenode.node import ACENODE, NODE
 
 # Parameter counts ---------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from torch import nn
 from acenode.errors import UserError
 from acenode.models.influence import influence
 from acenode.models.named.field import WRITTEN_OUT, Control, Embedding, NamedField, products
-from acenode.models.named.model import NamedODE, step_ends
-from acenode.models.named.start import InitialAttention
+from acenode.models.named.model import InitialAttention, NamedODE, step_ends
 from acenode.ode import backprop_memory
 from acenode.ode.solve import Solver, solve
 

@@ -1,7 +1,11 @@
-"""Fully connected layers of the time-series models. They start with weights from N(0, 0.1²) and zero biases."""
+"""Dense layers, and how every parameter of a model is initialised.
+
+Dense layers start with weights from N(0, 0.1²) and zero biases.
+"""
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import torch
@@ -10,6 +14,27 @@ from torch import Tensor, nn
 
 from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, Backend
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, seed: int) -> None:
+    """Initialise every parameter, on the CPU, so that all devices start from the same values.
+
+    A module's own method `initialise(generator)` comes first; torch's layers follow torch's default rules.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for module in model.modules():
+        own = getattr(module, "initialise", None)
+        if callable(own):
+            own(generator)
+        elif isinstance(module, nn.Linear | nn.Conv2d):
+            bound = 1 / math.sqrt(module.weight[0].numel())
+            for p in module.parameters(recurse=False):
+                p.uniform_(-bound, bound, generator=generator)
+        elif isinstance(module, nn.GroupNorm):
+            module.reset_parameters()
+        elif next(module.parameters(recurse=False), None) is not None:
+            raise TypeError(f"no rule to initialise a {type(module).__name__}")
 
 
 class LinearLayer(nn.Linear):
