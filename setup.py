@@ -3,4 +3,4 @@
 from setuptools import find_packages, setup
 
 setup(packages=[*find_packages(include=["acenode", "acenode.*"]), "acenode.recorded", "acenode_app",
-                "acenode_app.pages"])
+                "acenode_app.pages", *(f"acenode_app.{name}" for name in find_packages("app"))])

@@ -54,7 +54,7 @@ def _study_names(entries: list[Entry]) -> dict[str, str]:
     """Return the names of runs in their study, once torch is loaded."""
     if not services().launcher_ready:
         return {}
-    from . import study_run_names
+    from .questions import study_run_names
 
     return study_run_names.names(entries, services().store)
 

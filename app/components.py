@@ -111,7 +111,7 @@ def playground(key: str, texts: dict[str, Any]) -> Any:
     """Show networks that train while one watches, with their controls.
 
     Args:
-        texts: the titles, ranges and explanations of app/playground_texts.py.
+        texts: the titles, ranges and explanations of app/playground/texts.py.
     """
     return _mount("playground", key, texts)
 

@@ -24,7 +24,8 @@ from starlette.routing import Route
 from acenode.player import assets as player_assets
 from acenode.runs.store import NAME
 
-from . import asset_files, search_links
+from . import asset_files
+from .questions import search_links
 
 EARLY = ("active_runs.js", "poll.js", "sidebar_list.js")  # besides the player's files
 PAGE = "searches"  # address of the page on which a search is shown

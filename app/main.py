@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import streamlit as st
-from acenode_app import components, messages, navigation, shown_runs
+from acenode_app import components, messages, navigation
+from acenode_app.experiment import shown_runs
 from acenode_app.services import refuse_unguarded, services
 from acenode_app.url_state import forget_missing
 

@@ -28,8 +28,10 @@ from acenode.runs.stalled import within_limit
 from acenode.runs.store import NAME, Run
 
 from . import active as active_runs
-from . import asset_files, player_first, playground_routes
-from .playground_routes import whole_number
+from . import asset_files
+from .experiment import player_first
+from .playground import routes as playground_routes
+from .playground.routes import whole_number
 from .services import services
 
 CHUNK = 4_000_000  # bytes of metrics in one response
@@ -145,7 +147,7 @@ def player_epoch(request: Request) -> Response:
 
 def study_grid(request: Request) -> Response:
     """Return the present grid of a study."""
-    from . import study_live
+    from .questions import study_live
 
     try:
         return JSONResponse(study_live.view(request.path_params["name"]), headers=NO_CACHE)
@@ -155,7 +157,7 @@ def study_grid(request: Request) -> Response:
 
 def search_trials(request: Request) -> Response:
     """Return the trials of a search that have changed."""
-    from . import search_live
+    from .questions import search_live
 
     try:
         found = search_live.view(request.path_params["name"], request.query_params.get("since", ""))

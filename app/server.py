@@ -53,7 +53,7 @@ def warm_up() -> None:
     """Import torch and the page of an experiment, and create the launcher, after the browser has had time to load the
     first page."""
     time.sleep(FIRST_PAGE)
-    import_module(".experiment", __package__)
+    import_module(".experiment.page", __package__)
     services.services().launcher  # noqa: B018 - the access creates it
 
 

@@ -1,7 +1,7 @@
 // The playground: three networks that train on the server, their pictures, and the controls.
 //
 //   mount(element, data) → { update(data), destroy() }
-//   data = { base, problems, networks, sliders, attentions, examples }: titles and words of app/playground_texts.py
+//   data = { base, problems, networks, sliders, attentions, examples }: titles and words of app/playground/texts.py
 import { readTheme } from "./colours.js";
 import { drawLosses } from "./playground_loss.js";
 import { Clock } from "./player_clock.js";

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import synthetic_results as synthetic
-from acenode_app import charts, class_charts, class_timeline, coupling, line_charts, records, result_tabs
-from acenode_app.charts import ChartedRun, charted_runs
+from acenode_app.results import charts, class_charts, class_timeline, coupling, line_charts, records
+from acenode_app.results import tabs as result_tabs
+from acenode_app.results.charts import ChartedRun, charted_runs
 
 from acenode import experiments
 from acenode.compare import result_charts

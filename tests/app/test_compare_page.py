@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import synthetic_results as made_up
-from acenode_app import compare, first_comparison, labels
+from acenode_app import labels
+from acenode_app.compare import first_comparison
+from acenode_app.compare import page as compare
 from acenode_app.services import Services
 from catalogue_entries import entry
 from conftest import RunFolder

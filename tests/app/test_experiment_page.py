@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import catalogue_entries
 import pytest
-from acenode_app import estimates, labels, shown_runs
+from acenode_app import estimates, labels
+from acenode_app.experiment import shown_runs
 from acenode_app.services import Services
 from conftest import RunFolder, config
 from streamlit.testing.v1 import AppTest

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from acenode_app import filters, run_tables, runs
+from acenode_app import filters, run_tables
+from acenode_app.runs import page as runs
 from catalogue_entries import entry
 from conftest import RunFolder
 from streamlit.testing.v1 import AppTest

@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from acenode_app import recorded_player, recorded_results, shown_runs
+from acenode_app.experiment import shown_runs
+from acenode_app.home import recorded_player, recorded_results
 from catalogue_entries import entry
 
 from acenode.compare.paper_tables import CELLS

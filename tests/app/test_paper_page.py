@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from acenode_app import labels, paper, paper_queue, paper_tables
+from acenode_app import labels
 from acenode_app import services as app_services
+from acenode_app.paper import page as paper
+from acenode_app.paper import queue as paper_queue
+from acenode_app.paper import tables as paper_tables
 from acenode_app.services import Services
 from recorded_part import recorded_part
 from streamlit.testing.v1 import AppTest

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from acenode_app import components, experiment, player_first
+from acenode_app import components
+from acenode_app.experiment import page as experiment
+from acenode_app.experiment import player_first
 from acenode_app.services import Services
 from conftest import RunFolder
 from streamlit.testing.v1 import AppTest

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acenode_app import playground, playground_texts
+from acenode_app.playground import page as playground
+from acenode_app.playground import texts as playground_texts
 from acenode_app.routes import ROUTES
 from acenode_app.services import Services
 from starlette.applications import Starlette

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from acenode_app import preset
+from acenode_app.experiment import preset
 
 from acenode import experiments
 

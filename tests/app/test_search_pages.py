@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from acenode_app import asset_files, estimates, index_page, search_draft, search_live, search_range
+from acenode_app import asset_files, estimates, index_page
+from acenode_app.questions import search_draft, search_live, search_range
 from acenode_app.services import Services
 from search_launcher import a_search
 from starlette.requests import Request
@@ -221,7 +222,7 @@ def test_the_charts_and_trials_of_a_search_are_fetched_before_streamlit_starts()
 
 def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore, services: Services,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    from acenode_app import study_actions
+    from acenode_app.questions import study_actions
 
     queued: list[Any] = []
     monkeypatch.setattr(study_actions, "start", lambda study, device="auto": queued.append(study) or 6)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import acenode_app
 import pytest
-from acenode_app import experiment, server
+from acenode_app import server
 from acenode_app import services as app_services
 from acenode_app.access import Guard
+from acenode_app.experiment import page as experiment
 from acenode_app.services import Services
 from streamlit.testing.v1 import AppTest
 
@@ -25,10 +26,10 @@ def test_server_listens_on_localhost_only() -> None:
 def test_warming_up_loads_the_page_of_an_experiment_and_the_launcher(services: Services,
                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FIRST_PAGE", 0.0)
-    monkeypatch.setattr(acenode_app, "experiment", experiment)  # both are restored after the test
-    monkeypatch.delitem(sys.modules, "acenode_app.experiment")
+    monkeypatch.setattr(acenode_app.experiment, "page", experiment)  # both are restored after the test
+    monkeypatch.delitem(sys.modules, "acenode_app.experiment.page")
     server.warm_up()
-    assert "acenode_app.experiment" in sys.modules
+    assert "acenode_app.experiment.page" in sys.modules
     assert services.launcher_ready
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from acenode_app import study_draft
-from acenode_app.study_draft import StudyDraft, Varied
+from acenode_app.questions import study_draft
+from acenode_app.questions.study_draft import StudyDraft, Varied
 
 from acenode import experiments
 from acenode.compare.study_configs import check_study, group_names

@@ -10,7 +10,8 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from acenode_app import active, estimates, study_list, study_live, study_site
+from acenode_app import active, estimates
+from acenode_app.questions import study_list, study_live, study_site
 from acenode_app.services import Services
 from export_runs import metrics, result, snapshot
 from streamlit.testing.v1 import AppTest

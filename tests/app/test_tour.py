@@ -14,9 +14,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from acenode_app import recorded_player, tour_data, tour_scores, tour_texts
 from acenode_app import services as app_services
+from acenode_app.home import recorded_player
 from acenode_app.services import Services
+from acenode_app.tour import data as tour_data
+from acenode_app.tour import scores as tour_scores
+from acenode_app.tour import texts as tour_texts
 from streamlit.testing.v1 import AppTest
 
 from acenode import NODE, AugmentedNODE, Pairwise, Solver

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from acenode_app import what_if
-from acenode_app.what_if import figure, words
+from acenode_app.results import what_if
+from acenode_app.results.what_if import figure, words
 
 from acenode.compare.influence import Held, WhatIf
 

@@ -13,7 +13,7 @@ from acenode_app import labels
 from acenode.config import SETTINGS
 
 ROOT = Path(__file__).parents[2]
-PYTHON = sorted((ROOT / "app").glob("*.py"))
+PYTHON = sorted((ROOT / "app").rglob("*.py"))
 SCRIPTS = sorted([*(ROOT / "app" / "assets").glob("*.js"), *(ROOT / "acenode" / "player" / "js").glob("*.js")])
 
 # Each symbol with the plain names of which one comes before it.
@@ -107,10 +107,11 @@ def test_replaced_phrases_are_gone(phrase: str) -> None:
 
 @pytest.mark.parametrize(("words", "place"), [
     ('"Idle"', "app/assets/active_runs.js"), ("in queue", "app/assets/active_runs.js"),
-    ("in queue", "app/live_runs.py"),
-    ("Not comparable with the paper", "app/experiment.py"), ("Average over seeds", "app/compare.py"),
-    ("Run again", "app/runs.py"), ("Only the", "app/compare.py"), ("False positive rate", "app/line_charts.py"),
-    ("well calibrated", "app/line_charts.py")])
+    ("in queue", "app/experiment/live_runs.py"),
+    ("Not comparable with the paper", "app/experiment/page.py"), ("Average over seeds", "app/compare/page.py"),
+    ("Run again", "app/runs/page.py"), ("Only the", "app/compare/page.py"),
+    ("False positive rate", "app/results/line_charts.py"),
+    ("well calibrated", "app/results/line_charts.py")])
 def test_the_style_guides_words_are_used(words: str, place: str) -> None:
     assert words in (ROOT / place).read_text(encoding="utf-8")
 

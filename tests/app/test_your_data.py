@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acenode_app import estimates, your_data_answer
+from acenode_app import estimates
 from acenode_app.services import Services
+from acenode_app.your_data import answer as your_data_answer
 from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
@@ -153,7 +154,7 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     assert StudyStore(services.store).exists("wind-ace")
     for method in ("ace", "no-attention"):
         trained(services.data_root, services.store.root, "wind", method)
-    monkeypatch.setattr("acenode_app.your_data_answer.study_references", lambda *given: [
+    monkeypatch.setattr("acenode_app.your_data.answer.study_references", lambda *given: [
         TrivialReference("last value", 0.0), TrivialReference("ridge", 0.01)])
     app = page("your-data", set="wind")
     assert not app.exception

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from acenode_app import estimates, index_page, playground_routes
+from acenode_app import estimates, index_page
 from acenode_app import services as app_services
+from acenode_app.playground import routes as playground_routes
 from acenode_app.routes import ROUTES
 from acenode_app.services import Services
 from starlette.applications import Starlette

@@ -1,0 +1,1 @@
+"""The page with the tables and figures of the paper."""

@@ -1,0 +1,64 @@
+"""Where ACE is ahead of the method it extends: the paragraph at the top of the Paper page, and its comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlencode
+
+import pandas as pd
+import streamlit as st
+
+from acenode.compare import cell_text
+from acenode.compare.cells import Measured
+from acenode.compare.contests import compared_cells, contests
+from acenode.compare.evidence import (
+    CellLength,
+    Finding,
+    count_sentence,
+    judge,
+    length_sentence,
+    prediction_note,
+    summary,
+    table,
+)
+from acenode.compare.paper_tables import CELLS, PaperCell
+
+from .. import labels, messages
+from . import cell as paper_cell
+
+COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "Runs"]  # the first four fit on a phone
+
+
+def show(measured: dict[str, Measured]) -> None:
+    """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
+    findings = [judge(contest) for contest in contests(measured)]
+    marks = {key: cell_text.shown_mark(found) for key, found in measured.items()}
+    lengths = [CellLength(labels.experiment_title(CELLS[key].experiment), marks[key], found.epochs, found.paper_epochs)
+               for key, found in measured.items() if found.epochs is not None and found.paper_epochs is not None]
+    rest = [prediction_note(findings), count_sentence(marks.values()), length_sentence(lengths)]
+    st.markdown(f"**{messages.escape(summary(findings))}** {messages.escape(' '.join(filter(None, rest)))}")
+    box = st.expander(f"The {len(findings)} comparisons, with their intervals", icon=":material/balance:",
+                      key="paper/comparisons", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        st.table(_comparisons(findings), hide_index=True, border="horizontal")
+        st.caption("The links open the runs of ACE and of the method that it extends, in a new tab. Difference: ACE "
+                   "minus that method, on the test set. Pairs have the same seed and fold, and their differences are "
+                   "averaged; rows without pairs have the difference of the two means. A comparison is decided when "
+                   "the 95% interval leaves out zero; of twenty intervals one does so by chance. Folds share training "
+                   "data, so intervals over folds are somewhat too narrow.")
+
+
+def _comparisons(findings: Iterable[Finding]) -> pd.DataFrame:
+    """Return a row for each comparison, with links to the runs of ACE and to those of the method that it extends."""
+    rows = []
+    for texts, (ace, host) in zip(table(findings), compared_cells(), strict=True):
+        row = {head: messages.escape(text) for head, text in texts.items()}
+        rows.append(row | {head: f"[{row[head]}]({_address(cell)})"
+                           for head, cell in (("Compared", ace), ("ACE extends", host))})
+    return pd.DataFrame(rows)[COLUMNS]
+
+
+def _address(cell: PaperCell) -> str:
+    return f"paper?{urlencode({paper_cell.CELL: cell.key, paper_cell.TABLE: cell.table})}"

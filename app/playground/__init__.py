@@ -1,0 +1,1 @@
+"""The page on which tiny networks train while one watches."""

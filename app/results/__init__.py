@@ -1,0 +1,1 @@
+"""Charts of finished runs, which several pages show in tabs."""

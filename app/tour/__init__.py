@@ -1,0 +1,1 @@
+"""The page that explains ACE-NODE in five steps."""
