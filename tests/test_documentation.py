@@ -14,7 +14,7 @@ from torch import nn
 
 from acenode.cli.parser import make_parser
 from acenode.config import SETTINGS
-from acenode.player.time_axis import WORDS
+from acenode.player.snapshots import WORDS
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
 from acenode.training.trainer import Trainer
 

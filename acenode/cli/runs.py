@@ -73,7 +73,7 @@ def list_runs(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """Print one run: configuration, state and results."""
-    from acenode.player.attention_pairs import strongest
+    from acenode.player.attention import strongest
     from acenode.runs.entry import code_version
 
     run = run_store(options, to_read=True).open(options.run_id)

@@ -14,14 +14,11 @@ from acenode.compare.cells import Measured
 from acenode.compare.paper_tables import CELLS, HOSTS, PaperCell
 from acenode.compare.result_charts import ResultCharts
 from acenode.compare.series_charts import OverTime
-from acenode.config import Config
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
-from acenode.player import attention_maps, attention_measure, snapshots
-from acenode.player import description as player_description
-from acenode.player.attention_maps import MapKind
-from acenode.player.attention_measure import Measure
-from acenode.player.time_axis import TimeAxis, time_axis
+from acenode.player import attention, description, snapshots
+from acenode.player.attention import MapKind, Measure
+from acenode.player.snapshots import TimeAxis
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
@@ -194,32 +191,22 @@ def attention_runs(measured: Values) -> dict[str, Entry]:
 def attention_frames(run: Run, probe: int = 0, frames: int = FRAMES) -> AttentionFrames | None:
     """Return the attention of a probe at evenly spaced times; None if the last snapshot has no maps to draw."""
     paths = run.snapshots()
-    found = snapshots.load(run, paths[-1], []) if paths else None
-    if found is None or "a" not in found.arrays:
+    found = snapshots.load(run, paths[-1]) if paths else "nothing"
+    if isinstance(found, str) or (kind := attention.kind_of(found.arrays)) is None:
         return None
-    h, a = found.arrays["h"], found.arrays["a"]
-    kind = attention_maps.kind_of(h, a)
-    if kind is None:
-        return None
-    count = h.shape[1]
+    a = found.arrays["a"]
+    count = a.shape[1]
     probe = min(max(probe, 0), count - 1)
     places = np.unique(np.rint(np.linspace(0, len(a) - 1, frames)).astype(int))
     own = a[:, probe:probe + 1]
-    maps = attention_maps.weights(own[places], kind, widest=max(a.shape[-2:]))[:, 0]  # whole: the axes count its rows
-    config = _config(run)
-    names = player_description.names(config, found.arrays, count) \
-        or _probe_names(player_description.classes(config) or [], snapshots.labels(found.arrays, count), count)
+    maps = attention.weights(own[places], kind, widest=max(a.shape[-2:]))[:, 0]  # whole: the axes count its rows
+    config = snapshots.config_of(run)
+    names = description.names(config, found.arrays, count) \
+        or _probe_names(description.classes(config) or [], snapshots.labels(found.arrays, count), count)
     return AttentionFrames(kind, [float(found.arrays["t"][i]) for i in places], maps,
-                           attention_measure.measure_of(kind),
-                           attention_measure.curves(own[places], kind)[:, 0, 0].tolist(), found.epoch, names,
-                           a.shape[-1], time_axis(config, found.arrays))
-
-
-def _config(run: Run) -> Config | None:
-    try:
-        return run.config()
-    except UserError:  # written by another version
-        return None
+                           attention.measure_of(kind),
+                           attention.curves(own[places], kind)[:, 0, 0].tolist(), found.epoch, names,
+                           a.shape[-1], snapshots.time_axis(config, found.arrays))
 
 
 def _probe_names(names: list[str], classes: list[int] | None, count: int) -> list[str]:

@@ -29,7 +29,7 @@ from acenode.compare.checked_values import (
 from acenode.compare.coupling_score import CouplingScore, incoming_shares, score
 from acenode.compare.series_records import SeriesRecord
 from acenode.data import variables
-from acenode.player import collapse
+from acenode.player.attention import equal_rows_note
 
 AGREE = 0.6  # rank correlation of attention and influence from which they are called alike
 RECORDS, NAMES = 8, 64  # most records and variables that are drawn
@@ -97,7 +97,7 @@ class Coupling:
         has_both = self.known is not None and self.learned is not None
         score = self.score.text if self.score else "No score: every pair of variables is linked, or none." * has_both
         acts = f"Influence: {self.influence_score.text}" if self.influence_score else ""
-        equal = collapse.note(self.row_distance, *(("variable", "on average over time") if self.named else
+        equal = equal_rows_note(self.row_distance, *(("variable", "on average over time") if self.named else
                                                    ("coordinate", "at the end of the series")))
         return [text for text in (score, acts, self._agreement(), equal) if text]
 

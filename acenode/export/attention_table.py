@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Literal
 
 from acenode.compare.spreadsheet import name_as_text
-from acenode.config import Config
 from acenode.errors import UserError
 from acenode.files import replacing
-from acenode.player import snapshot as player_snapshot
-from acenode.player.attention_pairs import PairWeight, weights_of
+from acenode.player import attention, snapshots
+from acenode.player.snapshots import Snapshot, TimeAxis
 from acenode.runs.store import Run
 
 Epoch = int | Literal["all"] | None
+Row = tuple[int, str, str, str, str, str, str]
 COLUMNS = ("epoch", "series", "time", "time unit", "variable", "attends to", "weight")
 
 
@@ -39,8 +39,7 @@ def write(run: Run, out: Path, epoch: Epoch = None) -> Path:
     with replacing(out) as file:
         writer = csv.writer(codecs.getwriter("utf-8")(file, "replace"), lineterminator="\n")
         writer.writerow(COLUMNS)
-        rest = (pair for path in paths[1:] for pair in _weights(run, path))
-        writer.writerows(_cells(pair) for pair in chain(first, rest))
+        writer.writerows(chain(first, chain.from_iterable(_weights(run, path) for path in paths[1:])))
     return out
 
 
@@ -59,20 +58,28 @@ def _chosen(run: Run, epoch: Epoch) -> list[Path]:
     return [files[max(files) if epoch is None else epoch]]
 
 
-def _weights(run: Run, path: Path) -> Iterator[PairWeight]:
-    found = player_snapshot.load(run, path)
+def _weights(run: Run, path: Path) -> Iterator[Row]:
+    """Return an iterator over the rows of a snapshot; raise a UserError if its attention is not between pairs."""
+    found = snapshots.load(run, path)
     if isinstance(found, str):
         raise UserError(found)
-    return weights_of(found, _config(run))
+    if "a" not in found.arrays:
+        raise UserError("the run has no attention to export")
+    if attention.kind_of(found.arrays) is not attention.PAIRWISE:
+        raise UserError("the run's attention weighs each entry of h by itself: there are no pairs to export")
+    return _rows(found, snapshots.time_axis(snapshots.config_of(run), found.arrays))
 
 
-def _config(run: Run) -> Config | None:
-    try:
-        return run.config()
-    except UserError:  # written by another version
-        return None
-
-
-def _cells(pair: PairWeight) -> tuple[object, ...]:
-    return (pair.epoch, name_as_text(pair.series), f"{pair.time:.7g}", name_as_text(pair.time_unit),
-            name_as_text(pair.variable), name_as_text(pair.attends_to), f"{pair.weight:.6g}")
+def _rows(found: Snapshot, axis: TimeAxis | None) -> Iterator[Row]:
+    arrays = found.arrays
+    scale, unit = (axis.scale, name_as_text(axis.unit)) if axis else (1.0, "")
+    _, count, size, _ = arrays["a"].shape  # (F, B, V, V)
+    series = snapshots.names(arrays, count, longest=None) or [str(i + 1) for i in range(count)]
+    variables = snapshots.coordinate_names(arrays, size, longest=None) or [str(i + 1) for i in range(size)]
+    titles = [name_as_text(name) for name in variables]
+    for b, name in enumerate(map(name_as_text, series)):
+        for t, a in zip(arrays["t"].tolist(), arrays["a"][:, b], strict=True):
+            weights = attention.weights(a, attention.PAIRWISE, widest=size)
+            for i, row in enumerate(weights.tolist()):
+                for j, weight in enumerate(row):
+                    yield found.epoch, name, f"{scale * t:.7g}", unit, titles[i], titles[j], f"{weight:.6g}"

@@ -14,7 +14,7 @@ from acenode.compare.metric_records import MetricRecord
 from acenode.compare.series_records import SeriesRecord
 from acenode.compare.spreadsheet import as_text
 from acenode.files import write_atomic
-from acenode.player.time_axis import WORDS
+from acenode.player.snapshots import WORDS
 from acenode.runs.store import Run
 
 LONGEST_LIST = 2000  # characters; longer lists, such as points of a curve, are left out of the summary

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acenode.player import snapshot as player_snapshot
-from acenode.player.snapshot import Limits
-from acenode.player.snapshots import Snapshot
+from acenode.player import snapshots
+from acenode.player.snapshots import Limits, Snapshot
 from acenode.runs import compact_arrays
 from acenode.runs.compact_arrays import Arrays
 from acenode.runs.store import Run
@@ -41,7 +40,7 @@ def choose(run: Run, bytes_left: int) -> dict[str, bytes]:
     Returns:
         Contents by file name; empty if the run has no snapshot that can be drawn.
     """
-    found = [(path, s) for path in run.snapshots() if isinstance(s := player_snapshot.load(run, path), Snapshot)]
+    found = [(path, s) for path in run.snapshots() if isinstance(s := snapshots.load(run, path), Snapshot)]
     if not found:
         return {}
     form = choose_form(found[-1][1].arrays)
@@ -99,8 +98,8 @@ def _members(arrays: Arrays, form: Form) -> Arrays:
 def difference(original: Arrays, copy: Arrays) -> dict[str, float]:
     """Return for h and a by how many of the player's levels their maps differ, at the 99.9th percentile."""
     found = {"h": 0.0, "a": 0.0}
-    maps = player_snapshot.pictures(copy, Limits())
-    for key, x in player_snapshot.pictures(original, Limits()).items():
+    maps = snapshots.pictures(copy, Limits())
+    for key, x in snapshots.pictures(original, Limits()).items():
         name = "h" if key in ("features", "state") else "a"
         low, high = (np.percentile(x, 0.25), np.percentile(x, 99.75)) if name == "h" else (x.min(), x.max())
         level = max(float(high - low), 1e-6) / LEVELS

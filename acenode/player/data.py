@@ -12,23 +12,27 @@ import json
 import os
 import threading
 from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from acenode import files
-from acenode.config import Config
 from acenode.errors import UserError
-from acenode.player import attention_measure, snapshots
-from acenode.player import description as player_description
-from acenode.player import snapshot as player_snapshot
-from acenode.player.byte_cache import ByteCache
-from acenode.player.pca import principal
-from acenode.player.snapshot import Arrays, Limits, Range, SnapshotSummary
-from acenode.player.snapshots import Snapshot
-from acenode.player.time_axis import time_axis
+from acenode.player import attention, description, snapshots
+from acenode.player.snapshots import (
+    Arrays,
+    Limits,
+    Snapshot,
+    SnapshotSummary,
+    choose_frames,
+    pictures,
+    probe_count,
+    summarise,
+)
 from acenode.runs.stalled import within_limit
 from acenode.runs.store import Run
 
@@ -38,6 +42,32 @@ EMBEDDED = Limits(epochs=6, frames=25, channels=16, side=40)
 EMBEDDED_BYTES = 2_400_000  # of all epochs in one page
 
 File = tuple[Path, files.Stamp]  # the stamp changes with the content
+T = TypeVar("T")
+
+
+class ByteCache(Generic[T]):
+    """Keep the values used last, up to a number of bytes; the newest value always stays."""
+
+    def __init__(self, size_of: Callable[[T], int], limit: int) -> None:
+        self.size_of, self.limit, self.bytes = size_of, limit, 0
+        self.values: OrderedDict[Any, T] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        """Return the value of a key, made if it is not in the cache."""
+        if key not in self.values:
+            return self.put(key, make())
+        self.values.move_to_end(key)
+        return self.values[key]
+
+    def put(self, key: Any, value: T) -> T:
+        """Store or replace a value, whose size must not change while it is in the cache."""
+        if key in self.values:
+            self.bytes -= self.size_of(self.values.pop(key))
+        self.values[key] = value
+        self.bytes += self.size_of(value)
+        while self.bytes > self.limit and len(self.values) > 1:
+            self.bytes -= self.size_of(self.values.popitem(last=False)[1])
+        return value
 
 
 @dataclass(frozen=True)
@@ -73,7 +103,7 @@ def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
     try:
         found = _files(run)
     except UserError as error:
-        return player_description.whole("", [], why=str(error))
+        return description.nothing("", [], str(error))
     with _LOCK:
         return dict(_recording(run, found, limits).description)
 
@@ -97,13 +127,13 @@ def embed(run: Run) -> dict[str, Any]:
     """Return a description and all blocks, in base64, small enough to be part of one page."""
     few = min(len(run.snapshots()), EMBEDDED.epochs or 1)
     limits = dataclasses.replace(EMBEDDED, epoch_bytes=EMBEDDED_BYTES // max(few, 1))
-    description = describe(run, limits)
-    return {"description": description, "blocks": {
-        epoch: b64encode(epoch_block(run, epoch, limits)).decode("ascii") for epoch in description["epochs"]}}
+    about = describe(run, limits)
+    return {"description": about, "blocks": {
+        epoch: b64encode(epoch_block(run, epoch, limits)).decode("ascii") for epoch in about["epochs"]}}
 
 
 def _load(run: Run, file: File) -> Snapshot | str:
-    return _LOADED.get(file, lambda: player_snapshot.load(run, file[0]))
+    return _LOADED.get(file, lambda: snapshots.load(run, file[0]))
 
 
 # A run --------------------------------------------------------------------------------------------------------------
@@ -140,37 +170,21 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         other = [e for e, (s, _) in good.items() if s.shapes != newest.shapes]
         notes += [f"{good.pop(e)[1][0].name} has other shapes than the newest snapshot and is left out." for e in other]
     last = _load(run, good[max(good)][1]) if good else "nothing"
-    if newest is None or isinstance(last, str):
+    if isinstance(last, str):
         why = "No snapshot of this run can be drawn." if notes else _no_snapshot(run)
-        return PlayerRecording(player_description.whole(version, notes, why=why))
+        return PlayerRecording(description.nothing(version, notes, why))
     epochs = sorted(good)
     own = [good[e][0] for e in epochs]
-    arrays = last.arrays
-    probes, kind = player_snapshot.probe_count(arrays, limits), player_snapshot.map_kind(arrays)
-    frames, parts = player_snapshot.choose_frames(arrays, limits)
+    frames, parts = choose_frames(last.arrays, limits)
     centre, basis, pca = _plane((str(run.path), limits), own)
-    predictions = [s.predictions for s in own]
-    image = snapshots.images(arrays, probes)
-    ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in newest.ranges
-              if all(key in s.ranges for s in own)}  # older snapshots may lack the influence
-    config = _config(run)
-    axis = time_axis(config, arrays)
-    description = player_description.whole(
-        version, notes, classes=player_description.classes(config), epochs=epochs, t=rounded(arrays["t"][frames]),
-        probes=probes, time=dataclasses.asdict(axis) if axis else None, labels=snapshots.labels(arrays, probes),
-        subject=player_description.subject(config), names=player_description.names(config, arrays, probes),
-        equal_rows=player_description.equal_rows(own, arrays, axis),
-        steady=player_description.steady(own, player_description.subject(config)),
-        jumps=snapshots.jumps(arrays, probes), image=image and image | {"shape": list(image["shape"])},
-        predictions=None if None in predictions else predictions, pca=pca,
-        measure=player_description.measure(arrays, own),
-        no_attention=None if kind else player_description.no_attention(arrays),
-        named=player_snapshot.is_named(arrays),
-        influence=player_description.influence(ranges, arrays) if "influence" in ranges else None,
-        attention=player_description.attention(kind, parts, ranges, arrays) if kind else None,
-        features=player_description.features(parts, ranges, arrays) if "features" in parts else None,
-        state={"size": parts["state"][2], **player_description.ends(ranges["state"])} if "state" in parts else None)
-    return PlayerRecording(description, {e: good[e][1] for e in epochs}, frames, centre, basis)
+    probes = probe_count(last.arrays, limits)
+    about = description.describe(version, notes, snapshots.config_of(run), own, last.arrays, probes, parts,
+                                 t=rounded(last.arrays["t"][frames]), pca=pca)
+    return PlayerRecording(about, {e: good[e][1] for e in epochs}, frames, centre, basis)
+
+
+def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:
+    return _SUMMARIES.get((file, limits), lambda: summarise(_load(run, file), limits))
 
 
 def _no_snapshot(run: Run) -> str:
@@ -179,40 +193,42 @@ def _no_snapshot(run: Run) -> str:
     return "No snapshot has been taken yet."
 
 
-def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:
-    return _SUMMARIES.get((file, limits), lambda: player_snapshot.summarise(_load(run, file), limits))
-
-
-def _config(run: Run) -> Config | None:
-    try:
-        return run.config()
-    except UserError:  # written by another version
-        return None
-
-
 def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Compute one pair of principal components for all epochs, so that they can be compared."""
     rows = np.concatenate([s.sketch for s in _spread(own, BASIS_EPOCHS)]).astype(np.float64)
-    found, centre = principal(rows), rows.mean(0)
-    squares = np.square(found.points).sum(0)
+    (flat, shares), centre = principal(rows), rows.mean(0)
+    squares = np.square(flat).sum(0)
     real = squares > 1e-10 * max(squares.max(), 1e-300)  # drop an axis that holds only rounding errors
-    basis = (rows - centre).T @ found.points * real / np.where(real, squares, 1.0)  # XᵀXV = VΛ
+    basis = (rows - centre).T @ flat * real / np.where(real, squares, 1.0)  # XᵀXV = VΛ
     before = _BASES.values.get(key)
     if before is not None and before.shape == basis.shape:  # keep the sign of each axis while a run is watched
         basis *= np.where((before * basis).sum(0) < 0, -1.0, 1.0)
     _BASES.put(key, basis)
     points = np.concatenate([(s.sketch - centre) @ basis for s in own])
     low, high = points.min(0).tolist(), points.max(0).tolist()
-    return centre, basis, {"shares": [float(f"{s:.5g}") for s in found.shares.tolist()],
+    return centre, basis, {"shares": [float(f"{s:.5g}") for s in shares.tolist()],
                            "x": [low[0], high[0]], "y": [low[1], high[1]]}
 
 
-def _range_of_all(found: list[Range]) -> Range:
-    """Return the range of all epochs, never empty, and below 0 only where values are."""
-    low, high = min(f[0] for f in found), max(f[1] for f in found)
-    if high - low < 1e-6:
-        low, high = low - 0.005 if low < 0 else max(0.0, low - 0.005), high + 0.005
-    return low, high, max(f[2] for f in found) or (high - low) / 255
+def principal(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Project x (N, D) onto its first two principal components, from the smaller of XᵀX and XXᵀ.
+
+    Returns:
+        The points (N, 2), and each axis's share of the variance (2,).
+    """
+    x = np.asarray(x, dtype=np.float64)
+    x = x - x.mean(0)
+    if x.shape[1] <= x.shape[0]:
+        values, vectors = np.linalg.eigh(x.T @ x)  # ascending
+        points = x @ vectors[:, ::-1][:, :2]
+    else:
+        values, vectors = np.linalg.eigh(x @ x.T)
+        points = vectors[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0))
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # data with one coordinate has no second component
+    largest = np.take_along_axis(points, np.abs(points).argmax(0)[None], 0)
+    points = points * np.where(largest < 0, -1.0, 1.0)  # the sign is arbitrary: make the farthest point positive
+    total = np.square(x).sum()
+    return points, np.square(points).sum(0) / total if total > 0 else np.zeros(2)
 
 
 # The block of an epoch ----------------------------------------------------------------------------------------------
@@ -227,8 +243,8 @@ def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> 
     flat = h.reshape(len(h) * probes, -1).astype(np.float64)
     parts: Arrays = {"pca": ((flat - recording.centre) @ recording.basis).reshape(len(h), probes, 2)}
     if "a" in arrays:
-        parts["measure"] = attention_measure.curves(arrays["a"][frames, :probes], player_snapshot.map_kind(arrays))
-    for key, x in player_snapshot.pictures(arrays, limits, frames).items():
+        parts["measure"] = attention.curves(arrays["a"][frames, :probes], attention.kind_of(arrays))
+    for key, x in pictures(arrays, limits, frames).items():
         if key == "state":
             parts[key] = x
         elif key == "features":

@@ -1,25 +1,63 @@
-"""The parts of a run's description for the trajectory player: what its snapshots hold, in words and ranges."""
+"""A run's description for the trajectory player: what its snapshots hold, in words and ranges."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-import numpy as np
-
 from acenode.config import Config
 from acenode.data.images import IMAGE_SOURCES
 from acenode.data.variables import SUBJECTS, subject_name
 from acenode.experiments import find
-from acenode.player import attention_maps, attention_measure, collapse, snapshots
-from acenode.player import snapshot as player_snapshot
-from acenode.player.snapshot import Arrays, Range, SnapshotSummary
-from acenode.player.time_axis import TimeAxis
+from acenode.player import attention, snapshots
+from acenode.player.snapshots import Arrays, Range, SnapshotSummary, TimeAxis
 
 INFLUENCE = ("Influence (|∂ḣ_i/∂h_j|), row i: how strongly the state of each other variable j changes the derivative "
              "of variable i. A variable's influence on itself is left out")
 HARDLY = 0.02  # of the largest weight: changes below it cannot be seen in the maps
 NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
+EMPTY: dict[str, Any] = {
+    "epochs": [], "t": [], "probes": 0, "labels": None, "subject": "sample", "names": None, "jumps": None,
+    "classes": None, "image": None, "predictions": None, "attention": None, "features": None, "named": False,
+    "influence": None, "state": None, "measure": None, "time": None, "equal_rows": [], "steady": [], "why": None,
+    "no_attention": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
+
+
+def nothing(version: str, notes: list[str], why: str) -> dict[str, Any]:
+    """Describe a run without a snapshot that can be played."""
+    return {"version": version, "notes": notes, **EMPTY, "why": why}
+
+
+def describe(version: str, notes: list[str], config: Config | None, own: list[SnapshotSummary], arrays: Arrays,
+             probes: int, parts: dict[str, tuple[int, ...]], **values: Any) -> dict[str, Any]:
+    """Describe the snapshots of a run.
+
+    Args:
+        version: of the snapshots; it changes with them.
+        notes: on those that are left out.
+        config: the run's configuration, if it can be read.
+        own: the summaries of all snapshots, in order.
+        arrays: the newest snapshot.
+        probes: how many of its probes are drawn.
+        parts: the shape of each array that the player gets of an epoch.
+        values: more entries: `t` and `pca`.
+    """
+    kind, axis, what = attention.kind_of(arrays), snapshots.time_axis(config, arrays), subject(config)
+    ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in own[-1].ranges
+              if all(key in s.ranges for s in own)}  # older snapshots may lack the influence
+    predictions = [s.predictions for s in own]
+    return {
+        "version": version, "notes": notes, **EMPTY, "epochs": [s.epoch for s in own], "probes": probes,
+        "classes": classes(config), "time": dataclasses.asdict(axis) if axis else None,
+        "labels": snapshots.labels(arrays, probes), "subject": what, "names": names(config, arrays, probes),
+        "equal_rows": equal_rows(own, arrays, axis), "steady": steady(own, what),
+        "jumps": snapshots.jumps(arrays, probes), "image": snapshots.images(arrays, probes),
+        "predictions": None if None in predictions else predictions, "measure": _measure(arrays, own),
+        "no_attention": None if kind else _no_attention(arrays), "named": snapshots.is_named(arrays),
+        "influence": _influence(ranges, arrays) if "influence" in ranges else None,
+        "attention": _attention(kind, parts, ranges, arrays) if kind else None,
+        "features": _features(parts, ranges, arrays) if "features" in parts else None,
+        "state": {"size": parts["state"][2], **_ends(ranges["state"])} if "state" in parts else None, **values}
 
 
 def classes(config: Config | None) -> list[str] | None:
@@ -43,17 +81,16 @@ def names(config: Config | None, arrays: Arrays, probes: int) -> list[str] | Non
     return None if found is None else [name if kind == "sample" else subject_name(kind, name) for name in found]
 
 
-def row_name(arrays: Arrays) -> str:
+def _row_name(arrays: Arrays) -> str:
     """Return what a row of pairwise attention stands for."""
-    return "variable" if player_snapshot.is_named(arrays) else "coordinate"
+    return "variable" if snapshots.is_named(arrays) else "coordinate"
 
 
 def equal_rows(own: list[SnapshotSummary], arrays: Arrays, axis: TimeAxis | None) -> list[str]:
     """Return a note for each snapshot in which the rows of softmax(a) are equal at the end, else an empty text."""
-    what = row_name(arrays)
     end = float(arrays["t"][-1])
     time = f"{end:.3g}" if axis is None else f"{end * axis.scale:.4g} {axis.unit}"
-    return [collapse.note(s.row_distance, what, f"at the end (t = {time})") for s in own]
+    return [attention.equal_rows_note(s.row_distance, _row_name(arrays), f"at the end (t = {time})") for s in own]
 
 
 def steady(own: list[SnapshotSummary], kind: str) -> list[str]:
@@ -79,18 +116,15 @@ def _steady(summary: SnapshotSummary, kind: str) -> str:
     return "the attention hardly changes with t" + f", and hardly differs between {kind}s" * alike
 
 
-def whole(version: str, notes: list[str], **values: Any) -> dict[str, Any]:
-    """Return a description with these values, and defaults for what a run does not have."""
-    empty: dict[str, Any] = {
-        "version": version, "epochs": [], "t": [], "probes": 0, "labels": None, "subject": "sample", "names": None,
-        "jumps": None, "classes": None, "image": None, "predictions": None, "attention": None, "features": None,
-        "named": False, "influence": None, "state": None, "measure": None, "time": None, "equal_rows": [], "steady": [],
-        "why": None, "notes": notes, "no_attention": None,
-        "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
-    return empty | values
+def _range_of_all(found: list[Range]) -> Range:
+    """Return the range of all epochs, never empty, and below 0 only where values are."""
+    low, high = min(f[0] for f in found), max(f[1] for f in found)
+    if high - low < 1e-6:
+        low, high = low - 0.005 if low < 0 else max(0.0, low - 0.005), high + 0.005
+    return low, high, max(f[2] for f in found) or (high - low) / 255
 
 
-def no_attention(arrays: Arrays) -> str:
+def _no_attention(arrays: Arrays) -> str:
     """Say why there are no maps of the attention."""
     if "a" not in arrays:
         return NO_ATTENTION
@@ -98,56 +132,53 @@ def no_attention(arrays: Arrays) -> str:
     return f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
 
 
-def attention(kind: attention_maps.MapKind, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
-              arrays: Arrays) -> dict[str, Any]:
-    """Describe the maps of the attention."""
+def _attention(kind: attention.MapKind, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
+               arrays: Arrays) -> dict[str, Any]:
     channels = parts["attention_channels"][2] if "attention_channels" in parts else 0
     about: dict[str, Any] = {
-        "kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns,
-        "shape": list(parts["attention"][2:]), "full": full_size(arrays["a"]), "channels": channels, "names": None,
-        **ends(ranges["attention"]), "largest_change": ranges["attention"][2]}
-    if kind is attention_maps.PAIRWISE and about["shape"] == about["full"]:
+        **dataclasses.asdict(kind), "shape": list(parts["attention"][2:]), "full": _full_size(arrays, "a"),
+        "channels": channels, "names": None, **_ends(ranges["attention"]), "largest_change": ranges["attention"][2]}
+    about["kind"] = about.pop("name")
+    if kind is attention.PAIRWISE and about["shape"] == about["full"]:
         about["names"] = snapshots.coordinate_names(arrays, about["shape"][0])
     if channels:
-        about["each"] = {**ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
+        about["each"] = {**_ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
                          "total": arrays["a"].shape[2]}
     return about
 
 
-def influence(ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
-    """Describe the maps of the influence between named variables."""
-    size = full_size(arrays["influence"])
+def _influence(ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
+    size = _full_size(arrays, "influence")
     return {"kind": "influence", "title": INFLUENCE, "rows": "i", "columns": "j", "shape": size, "full": size,
-            "names": snapshots.coordinate_names(arrays, size[0]), **ends(ranges["influence"]),
+            "names": snapshots.coordinate_names(arrays, size[0]), **_ends(ranges["influence"]),
             "largest_change": ranges["influence"][2]}
 
 
-def measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None:
+def _measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None:
     """Describe the curve of attention over time: its words, and a range that has the reference in it."""
     values = [end for s in own if s.measure is not None for end in s.measure]
     if not values:
         return None
-    kind = player_snapshot.map_kind(arrays)
-    reference = attention_measure.reference(arrays["a"], kind)
+    kind = attention.kind_of(arrays)
+    reference = attention.reference(arrays["a"], kind)
     values += [] if reference is None else [reference]
     low, high = (0.0 if kind is None else min(values)), max(values)
-    measure = attention_measure.measure_of(kind, row_name(arrays))
-    words = dataclasses.asdict(measure) | {"hint": measure.chart_hint}
-    return {**words, "reference": reference, "low": low, "high": high if high > low else low + 1.0}
+    measure = attention.measure_of(kind, _row_name(arrays))
+    return {**dataclasses.asdict(measure), "hint": measure.chart_hint, "reference": reference, "low": low,
+            "high": high if high > low else low + 1.0}
 
 
-def features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
-    """Describe the feature maps of the state."""
+def _features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
     h = arrays["h"]
     return {"channels": parts["features"][2], "total": h.shape[2] if h.ndim == 5 else 1,
-            "shape": list(parts["features"][3:]), "full": full_size(h), **ends(ranges["features"])}
+            "shape": list(parts["features"][3:]), "full": _full_size(arrays, "h"), **_ends(ranges["features"])}
 
 
-def full_size(x: np.ndarray) -> list[int]:
+def _full_size(arrays: Arrays, key: str) -> list[int]:
     """Return the rows and columns of maps before they are averaged down."""
+    x = arrays[key]
     return [1 if x.ndim < 4 else x.shape[-2], x.shape[-1]]
 
 
-def ends(found: Range) -> dict[str, float]:
-    """Return the ends of a range by name."""
+def _ends(found: Range) -> dict[str, float]:
     return {"low": found[0], "high": found[1]}

@@ -14,7 +14,7 @@ from acenode.compare.metric_format import MetricFormat
 from acenode.compare.result_charts import ResultCharts
 from acenode.compare.series_charts import SeriesCharts
 from acenode.data.variables import SUBJECTS, subject_name
-from acenode.player.time_axis import WORDS
+from acenode.player.snapshots import WORDS
 from acenode.runs.entry import Entry
 
 from .. import labels, messages

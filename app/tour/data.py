@@ -13,8 +13,7 @@ from acenode.compare.class_colours import class_colour
 from acenode.data.variables import SUBJECTS
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
-from acenode.player import attention_maps, snapshots
-from acenode.player.time_axis import time_axis
+from acenode.player import attention, snapshots
 from acenode.runs.entry import Entry
 
 from ..home import recorded_choice
@@ -55,11 +54,10 @@ def pairwise_run(entries: list[Entry]) -> Entry | None:
 def _last(entry: Entry) -> dict[str, np.ndarray] | None:
     """Return the arrays of a run's last snapshot, or None if it has no pairwise attention."""
     paths = entry.run.snapshots()
-    found = snapshots.load(entry.run, paths[-1], []) if paths else None
-    if found is None or "a" not in found.arrays:
+    found = snapshots.load(entry.run, paths[-1]) if paths else None
+    if not isinstance(found, snapshots.Snapshot):
         return None
-    is_pairwise = attention_maps.kind_of(found.arrays["h"], found.arrays["a"]) is attention_maps.PAIRWISE
-    return found.arrays if is_pairwise else None
+    return found.arrays if attention.kind_of(found.arrays) is attention.PAIRWISE else None
 
 
 def attended(entry: Entry, start_at: float) -> dict[str, Any] | None:
@@ -92,7 +90,7 @@ def attended(entry: Entry, start_at: float) -> dict[str, Any] | None:
 def _time(entry: Entry, arrays: dict[str, np.ndarray]) -> dict[str, Any] | None:
     """Return the first and last time of a snapshot in real time, with its unit, as the player shows it; or None."""
     try:
-        axis = time_axis(entry.run.config(), arrays)
+        axis = snapshots.time_axis(entry.run.config(), arrays)
     except UserError:  # written by another version
         return None
     return None if axis is None else {"ends": [float(arrays["t"][i]) * axis.scale for i in (0, -1)], "unit": axis.unit}
@@ -105,7 +103,7 @@ def subject(entry: Entry | None) -> str:
 
 def softmax(a: np.ndarray) -> np.ndarray:
     """Return the weights of the attention logits; each row sums to one."""
-    return attention_maps.weights(a, attention_maps.PAIRWISE, widest=a.shape[-1])
+    return attention.weights(a, attention.PAIRWISE, widest=a.shape[-1])
 
 
 def mix(weights: np.ndarray, h: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from catalogue_entries import entry
 from acenode.compare import paper_figures
 from acenode.compare.contests import measure_all
 from acenode.files import write_json
-from acenode.player.time_axis import TimeAxis
+from acenode.player.snapshots import TimeAxis
 from acenode.runs.catalogue import Entry
 
 

@@ -1,11 +1,14 @@
-"""Names and jumps of the probes in a snapshot."""
+"""Names and jumps of the probes in a snapshot, the unit of its time, and principal components of its states."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from acenode import experiments
 from acenode.player import snapshots
+from acenode.player.data import principal
+from acenode.player.snapshots import TimeAxis, time_axis
 
 NAN = float("nan")
 
@@ -31,3 +34,38 @@ def test_unprintable_characters_are_no_names() -> None:
     assert snapshots.names({"name": no_letters}, 4) is None
     assert snapshots.names({"name": np.array(["\ud800", " ", "\x00", "\u202e"])}, 4) is None
 
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("physionet", TimeAxis(48.0, "hours")), ("physionet-vitals", TimeAxis(48.0, "hours")),
+    ("ushcn", TimeAxis(18_627 / 2_500, "days")), ("mnist", None), ("activity", None)])
+def test_runs_that_do_not_say_it_have_the_experiments_unit(name: str, expected: TimeAxis | None) -> None:
+    assert time_axis(experiments.get(name).configure("ace"), {}) == expected
+
+
+def test_a_snapshot_says_it_itself() -> None:
+    arrays = {"time_scale": np.array([2.5], np.float32), "time_unit": np.array(["s"])}
+    assert time_axis(None, arrays) == TimeAxis(2.5, "seconds")
+    assert time_axis(None, arrays | {"time_unit": np.array([7])}) is None
+    assert time_axis(None, arrays | {"time_scale": np.array([np.nan])}) is None
+
+
+def test_time_of_a_process_has_no_unit() -> None:
+    assert time_axis(experiments.get("ushcn").configure("ace", sample="ou"), {}) is None
+
+
+@pytest.mark.parametrize("shape", [(60, 5), (20, 200)])
+def test_principal_components_of_a_plane(shape: tuple[int, int]) -> None:
+    """Points of a plane keep their distances, and the plane has all of the variance."""
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(shape[0], 2)) * [5.0, 1.0]
+    basis, _ = np.linalg.qr(rng.normal(size=(shape[1], 2)))
+    points, shares = principal(flat @ basis.T + 7.0)
+    apart = np.linalg.norm(flat[:, None] - flat[None], axis=-1)
+    np.testing.assert_allclose(np.linalg.norm(points[:, None] - points[None], axis=-1), apart, atol=1e-6)
+    assert shares.sum() == pytest.approx(1.0)
+    assert shares[0] > shares[1]
+
+
+def test_principal_components_of_constant_points() -> None:
+    assert principal(np.ones((4, 1)))[0].shape == (4, 2)
+    assert principal(np.ones((4, 3)))[1].tolist() == [0.0, 0.0]
