@@ -1,5 +1,15 @@
-// Loads Plotly once for the page, however many components need it.
-import { at } from "./theme.js";
+// Plotly for components that draw their own charts: loaded once for the page, its configuration, and the page's colours.
+import { at, properties } from "./theme.js";
+
+export const CONFIG = { displaylogo: false, responsive: true, scrollZoom: false, doubleClick: "autosize", showTips: false,
+  displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d"]] };
+
+export function coloursOf(root) {
+  const [text, panel, line, warm, cool, grape] = properties(root, ["--ink", "--panel", "--line", "--warm", "--cool", "--grape"]);
+  const { color, fontFamily } = getComputedStyle(root);
+  const dark = (color.match(/[\d.]+/g) ?? []).slice(0, 3).reduce((sum, v) => sum + Number(v), 0) > 384;  // light text: a dark theme
+  return { text, panel, line, font: fontFamily, warm, cool, grape, dark };
+}
 
 export function plotly(base) {
   if (window.Plotly) return Promise.resolve(window.Plotly);

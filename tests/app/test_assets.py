@@ -64,7 +64,7 @@ def test_polling_never_asks_twice_at_once_and_goes_on_after_an_error(run: Any) -
     assert found == [True, 1, 0]
 
 
-GROUP = """import { curveOf } from "./curves_series.js";
+GROUP = """import { curveOf } from "./curves_figure.js";
     const run = (steps, losses) => (
       { steps: new Map([["step", steps], ["L", losses]]), x: () => steps.map((s) => s / 2) });
     const mean = (...runs) => {
@@ -100,7 +100,7 @@ def test_components_share_one_palette() -> None:
 
 
 TRIALS = """import { bestSoFar, lines, MOST, parallelFigure, position, ranked, sampled, sliceFigure }
-      from "./search_figures.js";
+      from "./search_charts.js";
     const view = { higher: true, metric: "accuracy (%)", ranges: [
       { title: "learning rate", low: 0.001, high: 1, log: true, choices: [] },
       { title: "attention", low: null, high: null, log: false, choices: ["evolving", "none", "fixed"] }] };
@@ -153,8 +153,7 @@ def test_parallel_coordinates_have_a_labelled_axis_for_each_setting_and_the_valu
 
 
 def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -> None:
-    found = run("""import { Poller } from "./curves_polling.js";
-        import { Run } from "./curves_run.js";
+    found = run("""import { Poller, Run } from "./curves_data.js";
         const told = [];
         const callbacks = { nextIn: () => 500, stateChanged: (run, state) => told.push([run.given.id, state]) };
         const answer = (state) => ({ status: { state }, lines: "", offset: 0, more: false });
@@ -177,7 +176,7 @@ def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -
     ({"name": "distance"}, "At 48 hours, attention has moved 1.4 times its size.")])
 def test_the_player_says_how_attention_begins_and_ends(measure: dict[str, Any], sentence: str, run: Any) -> None:
     """For the second of two samples, over three times."""
-    found = run(f"""import {{ MEASURE }} from "./player_measure.js";
+    found = run(f"""import {{ MEASURE }} from "./player_curves.js";
         const data = [9, 18.3, 9, 5, 9, 1.4].flatMap((mean) => [mean, 0, 0]);
         const meta = {{ measure: {json.dumps(measure)}, t: [0, 0.5, 1] }};
         const arrays = {{ measure: {{ data, shape: [3, 2, 3] }} }};
@@ -190,7 +189,7 @@ def test_a_metric_is_written_as_on_the_pages(run: Any) -> None:
     formats = [metric_format.of("accuracy"), metric_format.of("mse", "physionet-vitals"), metric_format.of("score")]
     cases = [(0.2822, formats[0]), (0.0020254, formats[1]), (1.23456, formats[2])]
     given = json.dumps([[value, {"scale": f.scale, "digits": f.digits, "unit": f.unit}] for value, f in cases])
-    found = run(f"""import {{ metricText }} from "./curves_status.js";
+    found = run(f"""import {{ metricText }} from "./curves.js";
         console.log(JSON.stringify({given}.map((one) => metricText(...one))));""")
     assert found == [f.text(value) for value, f in cases] == ["28.22%", "2.025 ×10⁻³", "1.235"]
 
@@ -202,7 +201,7 @@ CANVAS = """const written = [], none = () => {};
 
 
 def test_all_names_of_a_small_map_are_written(run: Any) -> None:
-    found = run(CANVAS + """import { nameTicks, shortened, turned } from "./player_names.js";
+    found = run(CANVAS + """import { nameTicks, shortened, turned } from "./player_draw.js";
         const box = { x: 80, y: 8, w: 150, h: 150 }, theme = { ink: "#000" };
         const four = ["ozone", "sun", "wind", "temperature"], column = box.w / four.length;
         const twelve = Array.from({ length: 12 }, (_, n) => `oscillator ${n + 1}`);
@@ -215,7 +214,7 @@ def test_all_names_of_a_small_map_are_written(run: Any) -> None:
 
 
 def test_names_that_cannot_all_be_read_are_left_out_evenly(run: Any) -> None:
-    found = run(CANVAS + """import { nameTicks } from "./player_names.js";
+    found = run(CANVAS + """import { nameTicks } from "./player_draw.js";
         const names = Array.from({ length: 40 }, (_, n) => `v${n}`), box = { x: 0, y: 0, w: 160, h: 160 };
         console.log(JSON.stringify(nameTicks(g, box, names, false, false, { ink: "#000" })));""")
     assert found == [f"v{n}" for n in range(0, 40, 3)]

@@ -1,5 +1,5 @@
-// Drawing on a canvas: text, numbers, axes and colour bars.
-import { scratch } from "./colours.js";
+// Drawing on a canvas: text, numbers, axes, colour bars, names of variables, maps side by side, and vectors over time.
+import { fill, scratch } from "./colours.js";
 import { clamp } from "./theme.js";
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
@@ -121,4 +121,126 @@ export function countTicks(g, box, count, across, theme, full = count) {
     if (across) text(g, name, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
     else text(g, name, box.x - 6, box.y + at, { ...style, align: "right" });
   }
+}
+
+// Names of variables beside and below a map: all of them as long as there is room for small letters.
+
+const LETTER = 0.56, CAPITAL = 0.7;  // widths of average letters, as shares of the font's size
+const LARGEST = 12, SMALLEST = 8, BETWEEN = 2;  // sizes of letters and the gap between lines, in pixels
+const LONGEST = 76;  // pixels of a name
+
+const widthOf = (name, size) => size * [...name].reduce((sum, letter) => sum + (letter === letter.toLowerCase() ? LETTER : CAPITAL), 0);
+
+// A name that is too long loses letters in the middle, since the ends of names tell them apart.
+export function shortened(name, pixels, size) {
+  const letters = [...name], most = Math.max(3, Math.floor(letters.length * pixels / widthOf(name, size)));
+  if (letters.length <= most) return name;
+  const head = Math.ceil((most - 1) / 2);
+  return `${letters.slice(0, head).join("")}…${letters.slice(letters.length - (most - 1 - head)).join("")}`;
+}
+
+// The pixels that names take up beside a map, or below it if they are turned.
+export const nameRoom = (names) => clamp(Math.max(...names.map((name) => widthOf(name, LARGEST))), 20, LONGEST);
+
+// True if some name is too long for a column of that many pixels.
+export const turned = (names, column) => names.some((name) => widthOf(name, LARGEST) > Math.max(column - 6, 0));
+
+// Write the names beside the rows of a map, or below its columns; returns those that are written.
+export function nameTicks(g, box, names, across, turn, theme) {
+  const count = names.length, room = (across ? box.w : box.h) / count, lines = !across || turn;
+  const size = lines ? clamp(Math.floor(room - BETWEEN), SMALLEST, LARGEST) : LARGEST;
+  const every = lines ? Math.ceil((size + BETWEEN / 2) / room) : 1, written = [];
+  for (let i = 0; i < count; i += every) {
+    const at = (i + 0.5) * room, name = shortened(names[i], LONGEST, size), style = { colour: theme.ink, faint: true, size };
+    if (!across) text(g, name, box.x - 6, box.y + at, { ...style, align: "right" });
+    else if (turn) text(g, name, box.x + at, box.y + box.h + 6, { ...style, align: "right", turn: true });
+    else text(g, name, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
+    written.push(name);
+  }
+  return written;
+}
+
+// Many maps side by side, one for each channel.
+
+// Arrange `count` equal cells of one aspect ratio as large as they fit: returns their size and place(i).
+export function tiling(count, aspect, w, h, gap, caption = 0) {
+  let best = { columns: 1, width: 0 };
+  for (let columns = 1; columns <= count; columns++) {
+    const rows = Math.ceil(count / columns);
+    const width = Math.min((w - gap * (columns - 1)) / columns, ((h - gap * (rows - 1)) / rows - caption) * aspect);
+    if (width > best.width) best = { columns, width };
+  }
+  const width = Math.max(Math.floor(best.width), 1), height = Math.max(Math.floor(width / aspect), 1);
+  const rows = Math.ceil(count / best.columns);
+  const x = Math.max(0, (w - best.columns * (width + gap) + gap) / 2), y = Math.max(0, (h - rows * (height + gap + caption) + gap) / 2);
+  return { width, height,
+    place: (i) => ({ x: Math.round(x + i % best.columns * (width + gap)), y: Math.round(y + Math.floor(i / best.columns) * (height + gap + caption)) }) };
+}
+
+// Draw the channels of a frame side by side, each as a small map.
+export function multiples(g, w, h, view, state, theme, { array, table, changed, gain, slot }) {
+  const { data, shape: [, P, C, H, W] } = array, nearest = view.run.frame(state.t).nearest, size = H * W;
+  const tiles = tiling(C, W / H, w - 12 - BAR, h - 16, C > 36 ? 2 : 4), { cells, put } = scratch(W, H * C);
+  const start = (nearest * P + state.probe) * C * size;
+  fill(cells, data, start, changed ? state.probe * C * size : null, C * size, table, gain);
+  const picture = put();
+  g.imageSmoothingEnabled = false;
+  g.strokeStyle = theme.line;
+  g.lineWidth = 1;
+  for (let c = 0; c < C; c++) {
+    const { x, y } = tiles.place(c);
+    g.drawImage(picture, 0, c * H, W, H, 8 + x, 8 + y, tiles.width, tiles.height);
+    if (C <= 36) g.strokeRect(8 + x - 0.5, 8 + y - 0.5, tiles.width + 1, tiles.height + 1);
+  }
+  view[slot] = { tiles, C, H, W };
+}
+
+// The channel, row and column under the pointer.
+export function multiplesCell(x, y, drawn) {
+  if (!drawn) return null;
+  const { tiles, C, H, W } = drawn;
+  for (let c = 0; c < C; c++) {
+    const at = tiles.place(c), u = (x - 8 - at.x) / tiles.width, v = (y - 8 - at.y) / tiles.height;
+    if (u >= 0 && u < 1 && v >= 0 && v < 1) return { c, i: Math.floor(v * H), j: Math.floor(u * W) };
+  }
+  return null;
+}
+
+// A vector over time as one picture, with a line at the current t.
+
+// Draw the picture: coordinates down, t across. Each frame extends halfway to its neighbours.
+export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, high] }, size, probe) {
+  const { run } = view, { t } = run.meta, T = t.length, names = run.variables(), left = names ? 30 + nameRoom(names) : 44;
+  const box = { x: left, y: 8, w: w - left - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);
+  for (let i = 0; i < size; i++) for (let f = 0; f < T; f++) cells[i * T + f] = table[level(f, i)];
+  const ends = [t[0], t.at(-1)], X = (v) => box.x + (v - ends[0]) / (ends[1] - ends[0] || 1) * box.w;
+  const edge = (f) => f === 0 ? box.x : f === T ? box.x + box.w : Math.round(X((t[f - 1] + t[f]) / 2)), picture = put();
+  g.imageSmoothingEnabled = false;
+  for (let f = 0; f < T; f++) if (edge(f + 1) > edge(f)) g.drawImage(picture, f, 0, 1, size, edge(f), box.y, edge(f + 1) - edge(f), box.h);
+  rug(g, box, X, run.jumps(probe), theme);
+  for (const v of ticks(run.real(ends[0]), run.real(ends[1]), box.w / 60)) text(g, number(v), X(v / run.real(1)), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
+  text(g, run.timeLabel(), box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
+  if (names) nameTicks(g, box, names, false, false, theme);
+  else countTicks(g, box, size, false, theme);
+  text(g, names ? "Variable" : "Coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+  colourBar(g, w, h - 30, bar, low, high, theme);
+  return { ...box, size, X, frameAt: (x) => run.frame(ends[0] + (x - box.x) / box.w * (ends[1] - ends[0])).nearest };
+}
+
+// Draw the line at the current t.
+export function drawNow(g, x, box, theme) {
+  g.beginPath();
+  g.moveTo(x, box.y);
+  g.lineTo(x, box.y + box.h);
+  g.strokeStyle = theme.paper;
+  g.lineWidth = 4;
+  g.stroke();
+  g.strokeStyle = theme.ink;
+  g.lineWidth = 1.5;
+  g.stroke();
+}
+
+export function overTimeCell(x, y, box) {
+  if (!box || !inside(x, y, box)) return null;
+  return { f: box.frameAt(x), i: Math.floor((y - box.y) / box.h * box.size) };
 }

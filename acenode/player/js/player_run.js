@@ -1,8 +1,7 @@
 // The snapshots of one run, as acenode/player/data.py sends them: a description, and the arrays of the epochs shown.
-import { classColour } from "./colours.js";
+import { classColour, tableOf, valueOf } from "./colours.js";
 import { number, percent } from "./player_draw.js";
-import { bytes } from "./player_source.js";
-import { clamp } from "./theme.js";
+import { at, clamp } from "./theme.js";
 
 const KEPT_BYTES = 96e6;  // upper limit for a run's epochs in memory
 const NONE = [];
@@ -148,3 +147,73 @@ export class RunData {
 
   end() { this.ended.abort(); }
 }
+
+// Where the snapshots of a run come from: routes of the app's server, or data inside the page.
+//
+//   description(signal, known) → what there is to play; null if it is still of the version `known`
+//   block(epoch, version, signal) → the bytes of one epoch
+
+export function servedBy(base, id) {
+  const get = async (path, kind, signal) => {
+    const answer = await fetch(at(`${base}film/${encodeURIComponent(id)}${path}`), { signal });
+    if (!answer.ok) throw new Error(answer.status === 404 ? "not found" : `the server returned status ${answer.status}`);
+    return answer.status === 204 ? null : answer[kind]();
+  };
+  return {
+    description: (signal, known) => get(known ? `?known=${encodeURIComponent(known)}` : "", "json", signal),
+    block: (epoch, version, signal) => get(`/${epoch}?v=${encodeURIComponent(version)}`, "arrayBuffer", signal),
+  };
+}
+
+export const bytes = (base64) => Uint8Array.from(atob(base64), (ch) => ch.charCodeAt(0));
+
+// { description, blocks: { epoch: base64 } }
+export function embeddedIn({ description, blocks }) {
+  return {
+    description: async () => description,
+    block: async (epoch) => bytes(blocks[epoch]).buffer,
+  };
+}
+
+// The range of values that colours cover: of each run alone, or one for all runs, so that equal colours are equal values.
+
+const NAMES = { attention: (meta) => meta.attention, each: (meta) => meta.attention?.each, features: (meta) => meta.features,
+  influence: (meta) => meta.influence, state: (meta) => meta.state, measure: (meta) => meta.measure };
+
+// Softmax and sigmoid weights do not share a scale, nor do their measures.
+const keyOf = (name, meta) => name === "attention" ? `attention/${meta.attention?.kind}` : name === "measure" ? `measure/${meta.measure?.name}` : name;
+
+export class Scales {
+  constructor() { Object.assign(this, { same: true, common: new Map(), key: "" }); }
+
+  // Find the common scales of the runs with these descriptions.
+  take(metas) {
+    this.common.clear();
+    for (const meta of metas) for (const [name, find] of Object.entries(NAMES)) {
+      const own = find(meta), key = keyOf(name, meta), before = this.common.get(key) ?? own;
+      if (own) this.common.set(key, { low: Math.min(own.low, before.low), high: Math.max(own.high, before.high),
+        largest_change: Math.max(own.largest_change ?? 0, before.largest_change ?? 0) });
+    }
+    this.updateKey();
+  }
+
+  share(on) {
+    this.same = on;
+    this.updateKey();
+  }
+
+  // The key changes whenever pictures must be drawn again.
+  updateKey() { this.key = this.same ? JSON.stringify([...this.common.values()]) : "own"; }
+
+  of(name, meta) { return this.same ? this.common.get(keyOf(name, meta)) ?? NAMES[name](meta) : NAMES[name](meta); }
+}
+
+// The colours of a run's 256 levels, which cover its own range, on another scale.
+export function onScale(table, about, { low, high }) {
+  const most = table.length - 1, place = (level) => Math.round((valueOf(about, level) - low) / (high - low || 1) * most);
+  return Uint32Array.from({ length: 256 }, (_, level) => table[clamp(place(level), 0, most)]);
+}
+
+// The colours of weights, or of their change, whose table is symmetric around zero.
+export const weightTable = (theme, changed, about, scale) =>
+  changed ? tableOf(theme, true) : onScale(tableOf(theme, false), about, scale);

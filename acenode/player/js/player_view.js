@@ -1,10 +1,8 @@
-// One run in the player: its name, its status line and its panels.
-import { ATTENTION } from "./player_attention.js";
-import { CHANNELS } from "./player_channels.js";
-import { FEATURES } from "./player_features.js";
-import { MEASURE } from "./player_measure.js";
-import { PLANE } from "./player_plane.js";
-import { words } from "./player_words.js";
+// One run in the player: its name, its status line and its panels; what it shows as text, and the text beside the pointer.
+import { valueOf } from "./colours.js";
+import { MEASURE, PLANE } from "./player_curves.js";
+import { number } from "./player_draw.js";
+import { ATTENTION, CHANNELS, FEATURES, shownLevels, shownMap } from "./player_maps.js";
 import { clamp, make, setText, setTextOrHide } from "./theme.js";
 
 // Each panel has title(view, state); key(view, state), which changes when it must be drawn again; draw(g, w, h, view, state,
@@ -149,5 +147,57 @@ export class View {
     for (const { frame } of this.drawn) this.player.sizes.unobserve(frame);
     this.node.remove();
     this.run.end();
+  }
+}
+
+// What the player shows, as text: for screen readers, and for everybody who cannot see the canvases.
+
+// Where the chosen sample is in the plane of the first two principal components.
+function place(view, state) {
+  const { data, shape: [, P] } = view.block.arrays.pca, at = (view.run.frame(state.t).nearest * P + state.probe) * 2;
+  return `state at (${number(data[at])}, ${number(data[at + 1])}) in the plane`;
+}
+
+// The largest weight or influence of the map at t, and where it is.
+function strongest(view, state) {
+  const attention = shownMap(view, state), what = attention?.kind === "influence" ? "influence" : "weight";
+  if (!attention) return "no influence in these snapshots";
+  const { data, shape: [, P, rows, columns] } = shownLevels(view, state), other = (i) => what === "weight" || Math.floor(i / columns) !== i % columns;
+  const start = (view.run.frame(state.t).nearest * P + state.probe) * rows * columns;
+  let best = what === "weight" ? 0 : 1;
+  for (let i = best + 1; i < rows * columns; i++) if (other(i) && data[start + i] > data[start + best]) best = i;
+  const weight = number(valueOf(attention, data[start + best])), [i, j] = [Math.floor(best / columns), best % columns];
+  const name = (k) => attention.names?.[k] ?? String(k + 1);
+  if (attention.names || attention.kind === "pairwise") return `largest ${what} ${weight}, from ${name(j)} into ${name(i)}`;
+  return attention.kind === "coordinates" ? `largest weight ${weight}, at coordinate ${j + 1}` : `largest weight ${weight}, at row ${i + 1}, column ${j + 1}`;
+}
+
+// One sentence about a run: epoch, time, sample, and what the panels show of it.
+export function words(view, state) {
+  const { run, block, epoch } = view;
+  if (!block) return "";
+  const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`, prediction = run.prediction(state.probe, epoch);
+  const parts = [`${when}, ${run.timeText(state.t)}, ${run.whole(state.probe)}`, ...(prediction ? [prediction] : []), place(view, state),
+    ...(run.meta.attention || run.meta.influence ? [strongest(view, state)] : []), ...(run.meta.measure ? [MEASURE.words(view, state)] : [])];
+  return `${parts.join("; ")}.`;
+}
+
+// The text beside the pointer.
+
+export class Tip {
+  constructor() {
+    this.node = make("div", { className: "tip", hidden: true });
+    this.pointer = null;  // { view, panel, x, y, event }
+  }
+
+  show(views, state) {
+    const { pointer, node } = this;
+    const lines = pointer && views.includes(pointer.view) ? pointer.view.lines(pointer.panel, pointer.x, pointer.y, state) : null;
+    node.hidden = !lines;
+    if (!lines) return;
+    setText(node, lines.join("\n"));
+    const own = node.parentElement.getBoundingClientRect(), x = pointer.event.clientX - own.left, y = pointer.event.clientY - own.top;
+    const left = x + 16 + node.offsetWidth > own.width ? x - 16 - node.offsetWidth : x + 16;
+    node.style.transform = `translate(${Math.max(left, 0)}px, ${Math.max(y - node.offsetHeight - 10, 0)}px)`;
   }
 }

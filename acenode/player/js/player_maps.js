@@ -1,11 +1,7 @@
-// The attention weights from a(t): a map over the input, a matrix between coordinates, or a vector over time. Of named
-// variables, the influence that they have on each other is a second map.
+// The panels that show maps: the attention, of each channel, and the state itself.
 import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
-import { BAR, cellName, colourBar, countTicks, inside, span, text, weightLines } from "./player_draw.js";
-import { nameRoom, nameTicks, turned } from "./player_names.js";
-import { drawNow, overTime, overTimeCell } from "./player_over_time.js";
-import { weightTable } from "./player_scales.js";
-import { tiling } from "./player_tiles.js";
+import { BAR, cellName, colourBar, countTicks, drawNow, inside, multiples, multiplesCell, nameRoom, nameTicks, number, onlySome, overTime, overTimeCell, span, text, tiling, turned, weightLines } from "./player_draw.js";
+import { onScale, weightTable } from "./player_run.js";
 import { clamp } from "./theme.js";
 
 const SHORT = {
@@ -116,5 +112,83 @@ export const ATTENTION = {
       : `${about.rows} ${cellName(i, rows, about.full[0])}, ${about.columns} ${cellName(j, columns, about.full[1])}`;
     if (about.kind === "influence" && i === j) return [`${about.names[i]} on itself: not shown`, run.title(state.probe)];
     return [place, ...weightLines(at(f), at(0), about.kind === "influence" ? "influence" : "weight"), run.title(state.probe)];
+  },
+};
+
+// The attention weights of each channel.
+
+export const CHANNELS = {
+  name: "channels",
+  tab: "Channels",
+  shown: (meta) => Boolean(meta.attention?.channels),
+  title(view, state) {
+    const { channels, each } = view.run.meta.attention;
+    return `${state.mode === "change" ? "Change since the start: " : ""}Attention, each channel (sigmoid(a))` + onlySome(channels, each.total);
+  },
+  key: (view, state) => `${view.run.frame(state.t).nearest}/${state.probe}/${state.mode}`,
+  baseKey: (view, state) => state.mode,
+  base(g, w, h, view, state, theme) {
+    const changed = state.mode === "change";
+    colourBar(g, w, h, tableOf(theme, changed), ...scaleOf(view.scale("each"), changed), theme);
+  },
+  draw(g, w, h, view, state, theme) {
+    const changed = state.mode === "change", { each } = view.run.meta.attention, scale = view.scale("each");
+    const table = weightTable(theme, changed, each, scale);
+    multiples(g, w, h, view, state, theme, { array: view.block.arrays.attention_channels, changed, table, gain: gainOf(each, scale),
+      slot: "channelTiles" });
+  },
+  hover(x, y, view, state) {
+    const cell = multiplesCell(x, y, view.channelTiles);
+    if (!cell) return null;
+    const { run } = view, { full, each } = run.meta.attention, { data, shape: [, P, C, H, W] } = view.block.arrays.attention_channels;
+    const at = (f) => valueOf(each, data[(((f * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j]), now = at(run.frame(state.t).nearest);
+    return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, full[0])}, column ${cellName(cell.j, W, full[1])}`,
+      ...weightLines(now, at(0)), run.title(state.probe)];
+  },
+};
+
+// The state h(t) itself: feature maps, or a vector over time.
+
+export const FEATURES = {
+  name: "features",
+  tab: "State",
+  shown: (meta) => meta.features !== null || meta.state !== null,
+  title(view) {
+    const { features } = view.run.meta;
+    return features ? "State, each channel (feature maps h)" + onlySome(features.channels, features.total) : `State, each ${view.run.variables() ? "variable" : "coordinate"} over time (h)`;
+  },
+  key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).nearest : state.t.toFixed(4)}/${state.probe}`,
+  baseKey: (view, state) => view.run.meta.features ? "" : String(state.probe),
+  base(g, w, h, view, state, theme) {
+    const { low, high } = view.scale(view.run.meta.features ? "features" : "state"), bar = theme.signed;
+    if (view.run.meta.features) return colourBar(g, w, h, bar, low, high, theme);
+    const { data, shape: [, P, d] } = view.block.arrays.state;
+    const level = (f, i) => clamp(Math.round(255 + 255 * data[(f * P + state.probe) * d + i] / high), 0, 510);
+    return overTime(g, w, h, view, theme, level, { table: bar, bar, ends: [low, high] }, d, state.probe);
+  },
+  draw(g, w, h, view, state, theme, still) {
+    const { features } = view.run.meta;
+    if (features) {
+      const table = onScale(theme.features, features, view.scale("features"));
+      multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table, changed: false, gain: 1, slot: "featureTiles" });
+    } else {
+      view.states = still;
+      drawNow(g, still.X(state.t), still, theme);
+    }
+  },
+  hover(x, y, view, state) {
+    const { run } = view, { features } = run.meta;
+    if (!features) {
+      const cell = overTimeCell(x, y, view.states), { data, shape: [, P, d] } = view.block.arrays.state;
+      return cell && [`${run.variables()?.[cell.i] ?? `coordinate ${cell.i + 1}`}, ${run.timeText(run.meta.t[cell.f])}`,
+        `state h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
+    }
+    const cell = multiplesCell(x, y, view.featureTiles);
+    if (!cell) return null;
+    const { data, shape: [, P, C, H, W] } = view.block.arrays.features;
+    const level = data[(((run.frame(state.t).nearest * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
+    const beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
+    return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, features.full[0])}, column ${cellName(cell.j, W, features.full[1])}`,
+      `state h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];
   },
 };
