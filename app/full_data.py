@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from acenode.data.background_fetch import FetchState
+from acenode.data.registry import FetchState
 from acenode.experiments import Experiment
 
 from . import messages

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 from streamlit import config, runtime
 
-from acenode.data.background_fetch import Fetcher
 from acenode.data.folder import data_dir
+from acenode.data.registry import Fetcher
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import RunStore

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from acenode import experiments
-from acenode.data import euler_steps, points
+from acenode.data import points
 from acenode.data.folder import data_dir
 from acenode.execution.environment import device_of
 from acenode.experiments import series, series_task
@@ -60,17 +60,17 @@ def gate() -> None:
 
 def intervals() -> None:
     """Use the published code's intervals: the previous gap, reversed, and before the second point the whole span."""
-    def steps(t: np.ndarray, *, backwards: bool, read: np.ndarray | None = None) -> euler_steps.EulerSteps:
-        gaps = np.full(len(t), -euler_steps.FIRST_GAP)
+    def steps(t: np.ndarray, *, backwards: bool, read: np.ndarray | None = None) -> points.EulerSteps:
+        gaps = np.full(len(t), -points.FIRST_GAP)
         gaps[1:2] = t[-1] - t[0]
         gaps[2:] = -np.diff(t.astype(np.float64))[:-1]
-        counts = euler_steps.step_counts(gaps, abs(float(t[-1] - t[0])) / euler_steps.STEPS_PER_SPAN)
+        counts = points.step_counts(gaps, abs(float(t[-1] - t[0])) / points.STEPS_PER_SPAN)
         counts[:2] = 1
         point = np.full(counts.sum(), -1, np.int64)
         point[np.cumsum(counts) - 1] = np.arange(len(t)) if read is None else read
-        return euler_steps.EulerSteps(np.repeat(gaps / counts, counts).astype(np.float32), point)
+        return points.EulerSteps(np.repeat(gaps / counts, counts).astype(np.float32), point)
 
-    euler_steps.euler_steps = points.euler_steps = steps  # type: ignore[attr-defined]
+    points.euler_steps = steps
 
 
 def backwards() -> None:

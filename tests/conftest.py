@@ -18,8 +18,7 @@ from quick_settings import quick_settings
 
 from acenode import experiments
 from acenode.bench.browser import browser
-from acenode.data.image_source import ImageArrays
-from acenode.data.samples import digits
+from acenode.data.images import ImageArrays, digits
 from acenode.errors import UserError
 from acenode.execution.execute import Outcome, create, execute
 from acenode.runs.store import RunStore

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from acenode.attention import Correlation, Dense
 from acenode.data.points import Points, TimeSeries, pad
-from acenode.data.schedule import make_schedule
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode import GRUAttention, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes

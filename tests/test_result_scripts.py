@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from acenode.compare import metric_records
-from acenode.data import euler_steps, points
+from acenode.data import points
 from acenode.errors import UserError
 from acenode.experiments.forecast_errors import ObservedTargets
 from acenode.runs.store import RunStore
@@ -43,11 +43,10 @@ def test_other_draws_of_the_targets() -> None:
 
 def test_intervals_of_the_published_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before point i the gap from i − 2 to i − 1, reversed; before the second point the whole span."""
-    monkeypatch.setattr(euler_steps, "euler_steps", euler_steps.euler_steps)
-    monkeypatch.setattr(points, "euler_steps", points.euler_steps)  # type: ignore[attr-defined]
+    monkeypatch.setattr(points, "euler_steps", points.euler_steps)
     script("ode_rnn_changes").intervals()
     t = np.array([0.0, 0.01, 0.025, 1.0], np.float32)
-    found = euler_steps.euler_steps(t, backwards=False)
+    found = points.euler_steps(t, backwards=False)
     assert found.dt.tolist() == pytest.approx([-0.01, 1.0, -0.01, -0.015])
     assert found.point.tolist() == [0, 1, 2, 3]
 

@@ -16,7 +16,7 @@ from acenode.bench.latent_workload import BATCH as SERIES_BATCH
 from acenode.bench.latent_workload import activity_task, latent_task
 from acenode.bench.ushcn_workload import BATCH as SPORADIC_BATCH
 from acenode.bench.ushcn_workload import ushcn_task
-from acenode.data.image_source import ImageArrays
+from acenode.data.images import ImageArrays
 from acenode.errors import UserError
 from acenode.execution.engine_choice import EngineChoice, choose_engine
 from acenode.execution.environment import run_context

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.data.euler_steps import FIRST_GAP, STEPS_PER_SPAN
-from acenode.data.points import Points, TimeSeries
+from acenode.data.points import FIRST_GAP, STEPS_PER_SPAN, Points, TimeSeries
 from acenode.models.latent.latent_ode import LatentODE, kl_to_standard_normal, log_likelihood, negative_elbo
 from acenode.models.latent.ode_rnn import ODEEncoder
 from acenode.models.layers import MLP

@@ -21,8 +21,7 @@ from acenode.bench.interleave import split_parameters, time_interleaved
 from acenode.bench.ushcn_baseline import DirectGRUODEBayes
 from acenode.bench.ushcn_workload import BATCH, ushcn_series
 from acenode.data.points import TimeSeries, pad
-from acenode.data.schedule import make_schedule
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.data.ushcn import END, VARIABLES
 from acenode.execution.environment import backend_of, describe
 from acenode.models.forecast.gaussian import gaussian_nll

@@ -9,10 +9,9 @@ import torch
 
 from acenode import experiments
 from acenode.backend import ACCELERATED, Backend
-from acenode.data.folds import ForecastParts
 from acenode.data.points import TimeSeries
 from acenode.data.series import SeriesArrays
-from acenode.data.splits import Parts
+from acenode.data.splits import ForecastParts, Parts
 from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
 from acenode.experiments.forecast_task import ForecastTask
 

@@ -11,11 +11,11 @@ from acenode.cli.common import print_json, run_store
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
-    from acenode.data.data_source import DataState
     from acenode.data.importing.build import ImportedTable
     from acenode.data.importing.columns import Columns
     from acenode.data.importing.store import ImportedSets
     from acenode.data.importing.table import TableFile
+    from acenode.data.source import DataState
 
 IMPORT_OPTIONS = ("set_name", "title", "time", "id", "label", "variables", "long", "dates", "time_unit", "task",
                   "given", "window", "stride", "keep_file", "preview")  # of `data import` alone
@@ -105,8 +105,8 @@ def delete(options: Namespace, root: Path) -> int:
 
 def states(root: Path) -> list[DataState]:
     """Return the states of all imported sets."""
-    from acenode.data.data_source import DataState
     from acenode.data.importing.preview import summarise, summary_text
+    from acenode.data.source import DataState
 
     found = []
     for stored in imported_sets(root).list():

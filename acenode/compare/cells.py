@@ -21,7 +21,7 @@ from acenode.compare.run_groups import IGNORED, RECORDING, replaced_settings
 from acenode.config import Config
 from acenode.config.presets import CHOSEN, PRINTED
 from acenode.config.vocabulary import ADDED
-from acenode.data.folds import FOLDS
+from acenode.data.splits import FOLDS
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 from acenode.runs.catalogue import Entry

@@ -18,7 +18,7 @@ from acenode.compare.cells import CELLS, TABLES, Measured, PaperCell, measure, m
 from acenode.compare.run_times import time_of
 from acenode.config import Config
 from acenode.config.presets import CHOSEN
-from acenode.data.disk import is_file
+from acenode.data.folder import is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.runs.catalogue import Entry

@@ -12,7 +12,7 @@ from acenode.compare.intervals import MIN_RUNS, Interval, paired_interval, pairs
 from acenode.compare.metric_format import MetricFormat
 from acenode.compare.study_grid import GridRow, StudyGrid, repeats_word
 from acenode.compare.study_references import LAST, MAJORITY, MEAN, TrivialReference
-from acenode.data.folds import FOLDS
+from acenode.data.splits import FOLDS
 from acenode.runs.studies import Repeat
 
 Effect = Literal["helps", "hurts", "unknown"]

@@ -9,7 +9,7 @@ from acenode import experiments
 from acenode.compare.cells import CAMPAIGN_EPOCHS
 from acenode.compare.paper_tables import HOSTS
 from acenode.compare.run_groups import method_title
-from acenode.data.folds import FOLDS
+from acenode.data.splits import FOLDS
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.runs.studies import Study, StudyGroup

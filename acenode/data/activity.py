@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.data_source import Progress, RemoteFile
-from acenode.data.series import SeriesArrays
-from acenode.data.series_source import ReadResult, SeriesSource
-from acenode.data.text_lines import lines_of
+from acenode.data.download import Progress, RemoteFile
+from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
+from acenode.data.source import lines_of
 from acenode.errors import UserError
 
 FILE = "ConfLongDemo_JSI.txt"

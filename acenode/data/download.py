@@ -4,7 +4,8 @@ import hashlib
 import http.client
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPResponse
 from pathlib import Path
@@ -12,15 +13,27 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from acenode.data.data_source import Progress
-from acenode.data.disk import replacing
+from acenode.data.folder import replacing
 from acenode.errors import UserError
+
+Progress = Callable[[int, int | None, str], None]
+"""Called with the bytes done, the total if it is known, and a label."""
 
 CHUNK = 1 << 16
 
 _NETWORK = "check the network connection and any proxy, then try again"
 _AGAIN = "try again"
 _LATER = "try again later"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file to download: its name, its mirrors in the order to try them, and its checksums if they are known."""
+
+    name: str
+    urls: tuple[str, ...]
+    md5: str | None = None
+    sha256: str | None = None
 
 
 class _MirrorError(Exception):

@@ -1,21 +1,147 @@
-"""The image sets that can be downloaded: MNIST, SVHN and CIFAR10."""
+"""Image sets: MNIST, SVHN and CIFAR10 through torchvision, and scikit-learn's digits, which need no download.
 
+Official files are downloaded here with progress, timeouts and one-line errors, which torchvision does not offer;
+torchvision then verifies their checksums, extracts and reads them once. CIFAR10's batches are pickles: torchvision
+compares each one's md5 with the published one before it unpickles anything, so a changed file is never unpickled.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from acenode.data import torchvision_files
-from acenode.data.image_source import ImageArrays, ImageSource
+import numpy as np
+
+from acenode.data.download import Progress, RemoteFile, fetch
+from acenode.data.folder import disk_error, read_npz, write_npz
+from acenode.data.source import DataSource
+from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
+from acenode.files import discard
 
+SPLIT_SEED = 1797  # seed of the digits' split, so that every run is tested on the same digits
+TEST_SHARE = 0.2
+MIN_CONTRAST = 80.0  # between the luminances of digit and background, of 255
+LUMINANCE = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)
 _DIGITS = tuple("0123456789")
 
+
+@dataclass(frozen=True, eq=False)
+class ImageArrays:
+    """Images (uint8, N×H×W×C) and labels (uint8, N) for training and test, and the names of the classes."""
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImageSource(DataSource[ImageArrays]):
+    """One image set of torchvision.
+
+    Args:
+        torchvision: the name of the class in torchvision.datasets.
+        files: returns where that class expects each official file under a folder, and where to download it.
+        read: returns the images N×H×W×C and labels of the part `train` or `test` from the files in a folder.
+        shape: height, width, channels.
+        train, test: numbers of images.
+        classes: the names of the labels.
+        dataset: replaces torchvision's class, for example by a subclass with other mirrors.
+    """
+
+    torchvision: str
+    files: Callable[[Any, Path], dict[Path, RemoteFile]]
+    read: Callable[[Any, Path, str], tuple[np.ndarray, np.ndarray]]
+    shape: tuple[int, int, int]
+    train: int
+    test: int
+    classes: tuple[str, ...] = _DIGITS
+    dataset: Any = None
+
+    def _make(self, root: Path, downloads: Path, progress: Progress | None) -> None:
+        dataset = self.dataset or getattr(torchvision_datasets(), self.torchvision)
+        for path, file in self.files(dataset, downloads).items():
+            fetch(file.urls, path, md5=file.md5, progress=progress)
+            discard(path.with_suffix(""))  # extracted by a process that was killed: torchvision would trust it
+        arrays: dict[str, np.ndarray] = {}
+        try:
+            for part in ("train", "test"):
+                x, y = self.read(dataset, downloads, part)
+                arrays |= {f"x_{part}": np.ascontiguousarray(x), f"y_{part}": np.asarray(y).astype(np.uint8)}
+        except OSError as error:
+            raise disk_error(error, downloads) from error
+        except Exception as error:  # a damaged file raises nearly anything inside a reader
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            raise UserError(f"the downloads for {self.name} cannot be read ({words}): delete {downloads}, try again") \
+                from error
+        if fault := self._fault(arrays):
+            raise UserError(f"the downloads for {self.name} cannot be used ({fault}): delete {downloads}, try again")
+        write_npz(self.path(root), arrays)
+
+    def _read(self, path: Path) -> tuple[ImageArrays, str]:
+        arrays = read_npz(path, ("x_train", "y_train", "x_test", "y_test"))
+        if fault := self._fault(arrays):
+            raise ValueError(fault)
+        return (ImageArrays(**arrays, classes=self.classes),
+                f"{self.train} training and {self.test} test images")
+
+    def _fault(self, arrays: dict[str, np.ndarray]) -> str | None:
+        """Describe how the arrays differ from the official set, or return None."""
+        for part, count in (("train", self.train), ("test", self.test)):
+            x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+            for array, name, shape in ((x, f"x_{part}", (count, *self.shape)), (y, f"y_{part}", (count,))):
+                if array.dtype != np.uint8 or array.shape != shape:
+                    return f"{name} is {array.dtype} {array.shape}, where uint8 {shape} belongs"
+            if y.max(initial=0) >= len(self.classes):
+                return f"y_{part} has the label {y.max()}, and there are {len(self.classes)} classes"
+        return None
+
+
+def _mnist_files(dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
+    raw = folder / dataset.__name__ / "raw"
+    return {raw / name: RemoteFile(name, tuple(mirror + name for mirror in dataset.mirrors), md5)
+            for name, md5 in dataset.resources}
+
+
+def _read_mnist(dataset: Any, folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    found = dataset(folder, train=part == "train", download=True)
+    return found.data.numpy()[..., np.newaxis], found.targets.numpy()  # one channel
+
+
+def _svhn_files(dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
+    found = (dataset.split_list[part] for part in ("train", "test"))
+    return {folder / name: RemoteFile(name, (url,), md5) for url, name, md5 in found}
+
+
+def _read_svhn(dataset: Any, folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    found = dataset(folder, split=part, download=True)
+    return found.data.transpose(0, 2, 3, 1), found.labels  # (N, C, H, W) -> (N, H, W, C)
+
+
+def _cifar10_files(dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
+    return {folder / dataset.filename: RemoteFile(dataset.filename, (dataset.url,), dataset.tgz_md5)}
+
+
+def _read_cifar10(dataset: Any, folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    found = dataset(folder, train=part == "train", download=True)
+    return found.data, found.targets
+
+
 IMAGE_SOURCES: dict[str, ImageSource] = {source.name: source for source in (
-    ImageSource("mnist", "MNIST handwritten digits", torchvision_files.MNIST, shape=(28, 28, 1),
-                train=60_000, test=10_000, classes=_DIGITS),
-    ImageSource("svhn", "SVHN street view house numbers, cropped digits", torchvision_files.SVHN, shape=(32, 32, 3),
-                train=73_257, test=26_032, classes=_DIGITS),
-    ImageSource("cifar10", "CIFAR10 small photographs", torchvision_files.CIFAR10, shape=(32, 32, 3),
-                train=50_000, test=10_000,
-                classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")),
+    ImageSource("mnist", "MNIST handwritten digits", "MNIST", _mnist_files, _read_mnist, (28, 28, 1), 60_000, 10_000),
+    ImageSource("svhn", "SVHN street view house numbers, cropped digits", "SVHN", _svhn_files, _read_svhn,
+                (32, 32, 3), 73_257, 26_032),
+    ImageSource("cifar10", "CIFAR10 small photographs", "CIFAR10", _cifar10_files, _read_cifar10,
+                (32, 32, 3), 50_000, 10_000,
+                ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")),
 )}
 
 
@@ -24,3 +150,73 @@ def load(name: str, root: Path) -> ImageArrays:
     if name not in IMAGE_SOURCES:
         raise UserError(f"there is no image set {name!r}: choose one of {', '.join(IMAGE_SOURCES)}")
     return IMAGE_SOURCES[name].load(root)
+
+
+def digits(colour: bool = False, seed: int = 0) -> ImageArrays:
+    """Return scikit-learn's 1,797 digits of 8×8 pixels, 80% for training, grey or in random colours like house numbers.
+
+    `seed` is for the colours only.
+    """
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    ink = bunch.images[..., np.newaxis] / 16.0  # (N, 8, 8, 1), 0 to 1
+    x = _coloured(ink, np.random.default_rng(seed)) if colour else ink * 255.0
+    x = np.rint(x).astype(np.uint8)
+    y = bunch.target.astype(np.uint8)
+    train, test = stratified_holdout(y, round(TEST_SHARE * len(y)), SPLIT_SEED)
+    return ImageArrays(x[train], y[train], x[test], y[test], classes=_DIGITS)
+
+
+def _coloured(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Give each digit and its background random colours with enough contrast: (N, H, W, 1) -> (N, H, W, 3)."""
+    pairs = rng.integers(0, 256, (len(ink), 2, 3))  # digit and background
+    while (faint := np.abs(np.diff(pairs @ LUMINANCE)[:, 0]) < MIN_CONTRAST).any():
+        pairs[faint] = rng.integers(0, 256, (faint.sum(), 2, 3))
+    digit, background = pairs[:, 0, None, None], pairs[:, 1, None, None]  # (N, 1, 1, 3)
+    return background + (digit - background) * ink
+
+
+# torchvision built for another torch or another CUDA fails at import with "operator torchvision::nms does not exist" or
+# a complaint about CUDA versions. Its data sets are plain Python and need none of these operators.
+
+_LOCK = threading.Lock()  # two downloads may import it at the same time
+_LIBRARIES: list[Any] = []  # torch drops a definition together with its library
+
+
+def torchvision_datasets() -> ModuleType:
+    """Return the module `torchvision.datasets`, also where torchvision's compiled operators do not load."""
+    with _LOCK:
+        try:
+            return importlib.import_module("torchvision.datasets")
+        except ImportError as error:
+            raise UserError(f"torchvision cannot be imported ({error}): install it with `pip install torchvision`") \
+                from error
+        except RuntimeError:  # its compiled operators did not load
+            _replace_operators()
+        try:
+            return importlib.import_module("torchvision.datasets")
+        except Exception as error:
+            import torch
+
+            raise UserError(f"torchvision cannot be imported ({str(error).splitlines()[0]}): install the torchvision "
+                            f"that matches torch {torch.__version__}") from error
+
+
+def _replace_operators() -> None:
+    """Declare the operators that torchvision registers more of at import; calling one of them is an error."""
+    import torch
+
+    def no_operators() -> None:
+        raise RuntimeError(f"torchvision's compiled operators do not load with torch {torch.__version__}")
+
+    if "torchvision.extension" not in sys.modules:  # it raised the error itself, as it was built for another CUDA
+        stub = ModuleType("torchvision.extension", "Stands for operators that were built for another CUDA.")
+        vars(stub).update(_has_ops=lambda: False, _load_library=lambda name: False, _check_cuda_version=lambda: -1,
+                          _assert_has_ops=no_operators)
+        sys.modules[stub.__name__] = stub
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _LIBRARIES.append(library)

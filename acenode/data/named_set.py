@@ -17,8 +17,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from acenode.data.disk import disk_error
-from acenode.data.npz import read_npz, write_npz
+from acenode.data.folder import disk_error, read_npz, write_npz
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
 
@@ -50,7 +49,7 @@ class Record:
     @classmethod
     def from_gaps(cls, t: np.ndarray, x: np.ndarray) -> Record:
         """Return the record of values in which NaN stands for a gap."""
-        x = np.asarray(x, np.float64)
+        x = np.ascontiguousarray(x, np.float64)
         m = ~np.isnan(x)
         return cls(np.asarray(t, np.float64), np.where(m, x, 0.0), m)
 

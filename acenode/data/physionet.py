@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.data_source import Progress, RemoteFile
-from acenode.data.series import SeriesArrays
-from acenode.data.series_source import ReadResult, SeriesSource
+from acenode.data.download import Progress, RemoteFile
+from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
 from acenode.errors import UserError
 
 VARIABLES = (

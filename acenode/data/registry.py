@@ -1,18 +1,107 @@
-"""Every data set that can be downloaded or prepared, by name."""
+"""Every data set that can be downloaded or prepared, by name, and downloads in background threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 from acenode.data.activity import ACTIVITY
-from acenode.data.data_source import DataSource
 from acenode.data.images import IMAGE_SOURCES
 from acenode.data.physionet import PHYSIONET
+from acenode.data.source import DataSource, DataState
 from acenode.data.ushcn import USHCN
 from acenode.errors import UserError
+from acenode.files import Stamp, stamp
 
-DATA_SOURCES: dict[str, DataSource] = {
+Phase = Literal["idle", "running", "done", "failed"]
+DATA_SOURCES: dict[str, DataSource[Any]] = {
     **IMAGE_SOURCES, **{source.name: source for source in (PHYSIONET, ACTIVITY, USHCN)}}
 
 
-def source_of(name: str) -> DataSource:
+def source_of(name: str, sources: Mapping[str, DataSource[Any]] = DATA_SOURCES) -> DataSource[Any]:
     """Return the data set of that name; the error lists the names there are."""
-    if name not in DATA_SOURCES:
-        raise UserError(f"there is no data set {name!r}: choose one of {', '.join(DATA_SOURCES)}")
-    return DATA_SOURCES[name]
+    if name not in sources:
+        raise UserError(f"there is no data set {name!r}: choose one of {', '.join(sources)}")
+    return sources[name]
+
+
+@dataclass(frozen=True)
+class FetchState:
+    """Progress of a download: `done` of `total` bytes of the file `label`. `data` is the state of the prepared file."""
+
+    name: str
+    phase: Phase
+    done: int
+    total: int | None
+    label: str
+    error: str | None
+    data: DataState
+
+
+@dataclass
+class _Fetch:
+    """One download and the progress that its thread reports."""
+
+    phase: Phase = "idle"
+    shown: tuple[int, int | None, str] = (0, None, "")  # replaced as one, so that they belong together
+    error: str | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class Fetcher:
+    """Prepares data sets, with at most one download of a set at a time. Threads may share one."""
+
+    def __init__(self, data_root: Path, sources: Mapping[str, DataSource[Any]] = DATA_SOURCES) -> None:
+        self.data_root, self.sources = data_root, sources
+        self._fetches: dict[str, _Fetch] = {}
+        self._checked: dict[str, tuple[Stamp | None, DataState]] = {}
+        self._lock, self._checking = threading.Lock(), threading.Lock()
+
+    def start(self, name: str) -> None:
+        """Start a download, unless it is running already."""
+        source = source_of(name, self.sources)
+        with self._lock:
+            if name in self._fetches and self._fetches[name].phase == "running":
+                return
+            fetch = self._fetches[name] = _Fetch("running")
+            threading.Thread(target=self._work, args=(fetch, source), name=f"acenode-fetch-{name}", daemon=True).start()
+
+    def state(self, name: str) -> FetchState:
+        """Return the progress; the prepared file is checked again only after it has changed."""
+        data = self._data(source_of(name, self.sources))
+        with self._lock:
+            fetch = self._fetches.get(name) or _Fetch()
+            return FetchState(name, fetch.phase, *fetch.shown, fetch.error, data)
+
+    def wait(self, name: str, timeout: float | None = None) -> bool:
+        """Wait until the download has ended, successfully or not; return False on timeout."""
+        with self._lock:
+            fetch = self._fetches.get(name)
+        return fetch is None or fetch.ended.wait(timeout)
+
+    def _work(self, fetch: _Fetch, source: DataSource[Any]) -> None:
+        def show(done: int, total: int | None, label: str) -> None:
+            fetch.shown = (done, total, label)
+
+        try:
+            source.prepare(self.data_root, show)
+            phase: Phase = "done"
+            error = None
+        except UserError as failure:
+            phase, error = "failed", str(failure)
+        except Exception as failure:  # otherwise the download would stay `running` for ever
+            phase, error = "failed", f"{type(failure).__name__}: {failure}".splitlines()[0]
+        with self._lock:
+            fetch.phase, fetch.error = phase, error
+        fetch.ended.set()
+
+    def _data(self, source: DataSource[Any]) -> DataState:
+        with self._checking:  # one thread reads a hundred megabytes, the others wait for its result
+            now = stamp(source.path(self.data_root))
+            known = self._checked.get(source.name)
+            if known is None or known[0] != now:
+                known = self._checked[source.name] = now, source.check(self.data_root)
+            return known[1]

@@ -1,4 +1,4 @@
-"""Euler steps between the observations of a batch, and the points that follow each step.
+"""Batches of series to forecast: their points, the Euler steps between observations, and the random numbers drawn.
 
 Every series takes its own steps: a gap between two points is divided into ⌈gap/Δ⌉ equal steps. The batch is a table
 whose row i holds the i-th step of every series, so the series advance in parallel although their times differ. If all
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.points import Points
+from acenode.device.transfer import send_all
 
 GAP_TOLERANCE = 1e-3  # in steps: a gap longer than n steps by at most this much is divided into n steps
 GRID_TOLERANCE = 1e-2  # in steps: how far single-precision times may lie from multiples of Δ
@@ -114,3 +115,45 @@ def _sort_by_row(row: np.ndarray, series: np.ndarray, point: np.ndarray, S: int,
     offsets = np.searchsorted(row[order], np.arange(S + 1)).tolist()
     return ScheduledPoints(offsets, *(torch.from_numpy(x[order].astype(np.int64)).to(device)
                                       for x in (row, series, point)))
+
+
+@dataclass(frozen=True)
+class SporadicBatch:
+    """B series. In training the targets are the seen points, each predicted before it is observed."""
+
+    seen: Points
+    target: Points
+    horizon: float
+    seed: int = 0  # of all random numbers a model draws for this batch
+    schedule: StepSchedule | None = None  # for GRU-ODE-Bayes, which steps from point to point
+
+    @property
+    def training(self) -> bool:
+        return self.target is self.seen
+
+    def to(self, device: torch.device) -> SporadicBatch:
+        """Copy the batch to a device in one transfer."""
+        schedule = self.schedule
+        parts = [self.seen, self.target]
+        if schedule is not None:
+            parts += [schedule, schedule.observations, schedule.reads]  # type: ignore[list-item]
+        moved = send_all(parts, device)
+        seen = moved(self.seen)
+        if schedule is not None:
+            schedule = moved(schedule, observations=moved(schedule.observations), reads=moved(schedule.reads))
+        return replace(self, seen=seen, target=seen if self.training else moved(self.target), schedule=schedule)
+
+
+class NoiseSource:
+    """Random numbers for one batch, which depend on its seed only."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.generator = torch.Generator(device).manual_seed(seed)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator, device=self.generator.device)
+
+    def dropout_mask(self, rate: float, *shape: int) -> Tensor:
+        """Draw a mask that is 0 with probability `rate` and 1/(1 − rate) otherwise."""
+        drawn = torch.rand(shape, generator=self.generator, device=self.generator.device)
+        return (drawn >= rate).to(drawn) / (1 - rate)

@@ -1,18 +1,23 @@
-"""Irregular time series as flat arrays, with records of any length one after another, and the file they are kept in."""
+"""Irregular time series as flat arrays: checks, scaling, the prepared file and its source."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from acenode.data.npz import read_npz, write_npz
+from acenode.data.download import Progress, RemoteFile, fetch
+from acenode.data.folder import is_file, read_npz, write_npz
+from acenode.data.source import DataSource
+from acenode.errors import UserError
 
 FORMAT = 1  # of the prepared file
+FLOOR = 1e-6  # variables with a smaller standard deviation are only shifted
 UNITS = ("h", "s", "")  # "" if time has no unit
 _STORED = ("ids", "offsets", "t", "values", "mask", "label", "group", "coupling", "about")
 
@@ -33,6 +38,24 @@ class SeriesArrays:
     unit: str  # one of UNITS
     horizon: float  # the time every t is divided by before a model sees it
     coupling: np.ndarray | None = None  # (D, D) of a simulated set: [i, j] > 0 where variable j drives variable i
+
+    @classmethod
+    def from_points(cls, ids: Sequence[str] | np.ndarray, record: np.ndarray, t: np.ndarray, x: np.ndarray,
+                    m: np.ndarray, names: tuple[str, ...], *, horizon: float, unit: str = "",
+                    label: np.ndarray | None = None, classes: tuple[str, ...] = (), group: np.ndarray | None = None,
+                    coupling: np.ndarray | None = None) -> SeriesArrays:
+        """Return the series of points that are sorted by record and time.
+
+        Args:
+            ids: of the N records.
+            record: (P,) the index of each point's record.
+            t, x, m: as above; x may have anything where nothing was observed.
+            label, group: as above; NaN and zero if None.
+        """
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(record, minlength=len(ids)))]).astype(np.int64)
+        return cls(np.asarray(ids), offsets, t.astype(np.float32), np.where(m, x, 0).astype(np.float32), m,
+                   np.full(len(ids), np.nan, np.float32) if label is None else label, names, classes,
+                   np.zeros(len(ids), np.int64) if group is None else group, unit, horizon, coupling)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -136,3 +159,83 @@ def _unpacked(stored: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Ser
     return SeriesArrays(stored["ids"], stored["offsets"], stored["t"], x, m, stored["label"], names,
                         tuple(about["classes"]), stored["group"], about["unit"], float(about["horizon"]),
                         stored["coupling"] if stored["coupling"].size else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """x' = (x − shift) / scale for each variable."""
+
+    shift: np.ndarray  # (D,) float32
+    scale: np.ndarray  # (D,) float32, never 0
+
+    def apply(self, x: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """Scale x (…, D); unobserved values stay 0."""
+        return np.where(m, (x - self.shift) / self.scale, np.float32(0)).astype(np.float32)
+
+    def invert(self, x: np.ndarray) -> np.ndarray:
+        """Convert back to raw units."""
+        return (x * self.scale + self.shift).astype(np.float32)
+
+    @classmethod
+    def comparable(cls, x: np.ndarray, m: np.ndarray) -> Scale:
+        """Scale to (x − min) / max of all observed values: divided by the maximum, not the range, as in the published
+        results."""
+        seen = m.any(axis=0)
+        low = np.where(seen, np.where(m, x, np.inf).min(axis=0, initial=np.inf), 0.0)
+        high = np.where(seen, np.where(m, x, -np.inf).max(axis=0, initial=-np.inf), 0.0)
+        return cls(low.astype(np.float32), np.where(high == 0, 1.0, high).astype(np.float32))
+
+    @classmethod
+    def standard(cls, x: np.ndarray, m: np.ndarray) -> Scale:
+        """Scale to mean 0 and standard deviation 1 of the observed values; fit it on training records only."""
+        count = np.maximum(m.sum(axis=0), 1)
+        mean = np.where(m, x, 0.0).sum(axis=0, dtype=np.float64) / count
+        spread = np.sqrt(np.where(m, (x - mean) ** 2, 0.0).sum(axis=0, dtype=np.float64) / count)
+        return cls(mean.astype(np.float32), np.where(spread < FLOOR, 1.0, spread).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class ReadResult:
+    """The arrays in official files, and how many lines or records were skipped for which reason."""
+
+    arrays: SeriesArrays
+    skipped: Counter[str]
+    rows: int | None = None  # all rows, skipped ones included, if their number shows that a file is complete
+
+
+@dataclass(frozen=True)
+class SeriesSource(DataSource[SeriesArrays]):
+    """One set of series. `rows` is the number of rows of a complete download, for files without a checksum."""
+
+    files: tuple[RemoteFile, ...]
+    read: Callable[[Mapping[str, Path], Progress | None], ReadResult]
+    describe: Callable[[SeriesArrays], str]
+    rows: int | None = None
+
+    def _places(self, root: Path) -> dict[str, Path]:
+        return {file.name: root / self.name / file.name for file in self.files}
+
+    def _missing(self, root: Path) -> str:
+        here = all(is_file(place) for place in self._places(root).values())
+        return "downloaded, but not prepared yet" if here else "not downloaded yet"
+
+    def _make(self, root: Path, downloads: Path, progress: Progress | None) -> None:
+        """Read the files in `root/name/`, and download those that are missing."""
+        places = self._places(root)
+        for file in self.files:
+            if not is_file(places[file.name]):
+                places[file.name] = fetch(file.urls, downloads / file.name, md5=file.md5, sha256=file.sha256,
+                                          progress=progress)
+        reading = self.read(places, progress)
+        local = all(place.parent != downloads for place in places.values())
+        if self.rows is not None and not local and (reading.rows or 0) < self.rows:
+            raise UserError(f"the download for {self.name} is incomplete ({reading.rows or 0:,} of {self.rows:,} "
+                            "rows): try again later")
+        if fault := reading.arrays.fault():
+            raise UserError(f"the files of {self.name} cannot be used ({fault}): get the official ones")
+        save(self.path(root), reading.arrays, {"skipped": reading.skipped})
+
+    def _read(self, path: Path) -> tuple[SeriesArrays, str]:
+        arrays, notes = load(path)
+        skipped = ", ".join(f"{count:,} {what}" for what, count in notes.get("skipped", {}).items() if count)
+        return arrays, self.describe(arrays) + (f"; skipped: {skipped}" if skipped else "")

@@ -1,6 +1,11 @@
-"""Simulated series that need no download: like the real sets in shape, from dynamics with known coupling."""
+"""Simulated series that need no download: like the real sets in shape, from dynamics with known coupling.
+
+Intensive care (`icu`), movement, climate, and the two stochastic processes of the paper of GRU-ODE-Bayes.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -9,6 +14,17 @@ from acenode.data.activity import NAMES as COORDINATES
 from acenode.data.physionet import CLASSES as OUTCOMES
 from acenode.data.physionet import HOURS
 from acenode.data.series import SeriesArrays
+from acenode.data.ushcn import CUT, DAYS, END
+from acenode.data.ushcn import VARIABLES as WEATHER
+
+
+def coupling(names: tuple[str, ...], drives: Mapping[tuple[str, str], float]) -> np.ndarray:
+    """Return signed weights as a matrix: [i, j] is the weight with which variable j drives variable i."""
+    weight = np.zeros((len(names), len(names)))
+    for (driven, driver), drive in drives.items():
+        weight[names.index(driven), names.index(driver)] = drive
+    return weight
+
 
 # Intensive care -----------------------------------------------------------------------------------------------------
 
@@ -51,9 +67,7 @@ def icu(seed: int = 0) -> SeriesArrays:
     rng = np.random.default_rng([seed, 1])
     names = tuple(_VITALS)
     usual, spread, low, high, often, lacking = np.array(list(_VITALS.values())).T  # (D,) each
-    weight = np.zeros((len(names), len(names)))
-    for (driven, driver), drive in _DRIVES.items():
-        weight[names.index(driven), names.index(driver)] = drive
+    weight = coupling(names, _DRIVES)
     grid = np.arange(0, HOURS + STEP / 2, STEP)
     states = _stays(rng, weight, names.index("WBC"), len(grid))  # (N, T, D), in standard deviations
 
@@ -68,12 +82,9 @@ def icu(seed: int = 0) -> SeriesArrays:
     values = np.clip(usual + spread * measured, low, high)
     record, point = np.nonzero(seen.any(axis=2))
     m = seen[record, point]
-    return SeriesArrays(
-        ids=np.array([f"stay{i:03d}" for i in range(RECORDS)]), offsets=_offsets(record, RECORDS),
-        t=grid[point].astype(np.float32), x=np.where(m, values[record, point], 0).astype(np.float32), m=m,
-        label=died.astype(np.float32), names=names, classes=OUTCOMES, group=np.zeros(RECORDS, np.int64),
-        unit="h", horizon=HOURS, coupling=np.abs(weight),
-    )
+    return SeriesArrays.from_points(
+        [f"stay{i:03d}" for i in range(RECORDS)], record, grid[point], values[record, point], m, names, unit="h",
+        horizon=HOURS, label=died.astype(np.float32), classes=OUTCOMES, coupling=np.abs(weight))
 
 
 def _stays(rng: np.random.Generator, weight: np.ndarray, infected: int, steps: int) -> np.ndarray:
@@ -99,10 +110,6 @@ def _measurement_times(rng: np.random.Generator, steps: int) -> np.ndarray:
     looks = rng.random((RECORDS, steps)) < pace[:, None]
     looks[:, 0] = True
     return looks
-
-
-def _offsets(record: np.ndarray, count: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(record, minlength=count))]).astype(np.int64)
 
 
 # Movement -----------------------------------------------------------------------------------------------------------
@@ -151,22 +158,20 @@ def movement(seed: int = 0) -> SeriesArrays:
     m = np.repeat(np.arange(4) == tag[:, None], 3, axis=1)  # (P, 12)
     x = body[record, when].reshape(-1, 12) + 0.03 * rng.standard_normal((len(record), 12))
     group = np.arange(WINDOWS, dtype=np.int64) % TRIALS + 1
-    return SeriesArrays(
-        ids=np.array([f"M{g:02d}/{i:04d}" for i, g in enumerate(group)]), offsets=_offsets(record, WINDOWS),
-        t=(when * TICK).astype(np.float32), x=np.where(m, x, 0).astype(np.float32), m=m, label=activity[record, when],
-        names=COORDINATES, classes=ACTIVITIES, group=group, unit="s", horizon=round(float(when.max() * TICK), 2),
-        coupling=_between_tags(),
-    )
+    return SeriesArrays.from_points(
+        [f"M{g:02d}/{i:04d}" for i, g in enumerate(group)], record, when * TICK, x, m, COORDINATES, unit="s",
+        horizon=round(float(when.max() * TICK), 2), label=activity[record, when], classes=ACTIVITIES, group=group,
+        coupling=_between_tags())
 
 
 def _between_tags() -> np.ndarray:
     """Return the coupling of the coordinates (12, 12): tags drive each other along each axis, but the belt does not
     drive the height of the ankles."""
-    coupling = np.zeros((4, 3, 4, 3))
+    found = np.zeros((4, 3, 4, 3))
     for (driven, driver), rate in _FOLLOWS.items():
         for axis in range(2 if driver == _BELT and driven != _CHEST else 3):
-            coupling[driven, axis, driver, axis] = rate
-    return coupling.reshape(12, 12)
+            found[driven, axis, driver, axis] = rate
+    return found.reshape(12, 12)
 
 
 def _activities(rng: np.random.Generator, steps: int) -> np.ndarray:
@@ -216,3 +221,136 @@ def _body(rng: np.random.Generator, activity: np.ndarray) -> np.ndarray:
         body = body + TICK * speed + 0.01 * rng.standard_normal(body.shape)
         heading, phase = heading + TICK * turn * walks[:, 0], phase + TICK * stride
     return np.stack(found, axis=1)
+
+
+# Climate -------------------------------------------------------------------------------------------------------------
+
+STATIONS = 500
+CLIMATE_STEP = 0.1  # between the times at which something may be observed
+YEAR = 365.25 / DAYS
+BEFORE, AFTER = (32, 59), (10, 22)  # range of the number of times on each side of the cut, upper end excluded
+MORE = 0.05  # probability that a further variable is observed at a time
+
+# (driven, driver): weight of tanh(driver) in the driven variable's derivative, per unit of time. Wet air is cool and
+# cold rain is snow; snow lies until it is warm, and keeps nights cold; nights follow days.
+CLIMATE_DRIVES = {
+    ("TMAX", "PRCP"): -0.25, ("SNOW", "PRCP"): 0.45, ("SNOW", "TMAX"): -0.45, ("SNWD", "SNOW"): 0.55,
+    ("SNWD", "TMAX"): -0.30, ("TMIN", "TMAX"): 0.60, ("TMIN", "SNWD"): -0.25,
+}
+_FADE = np.array([0.9, 0.7, 0.3, 0.4, 0.5])  # per unit of time: rain passes, snow lies
+_GUSTS = np.array([0.9, 0.3, 0.1, 0.25, 0.2])
+_SEASON = np.array([0.15, 0.0, 0.0, 0.45, 0.0])  # how strongly the season drives each variable
+
+
+def climate(seed: int = 0) -> SeriesArrays:
+    """Simulate 500 stations over four years with about 60 observation times each, mostly of one variable, in standard
+    deviations."""
+    rng = np.random.default_rng([seed, 3])
+    weight = coupling(WEATHER, CLIMATE_DRIVES)
+    states = _weather(rng, weight, round(END / CLIMATE_STEP) + 1)  # (T, N, D)
+    when = _observation_times(rng, len(states))  # (N, T)
+    station, point = np.nonzero(when)
+    P, D = len(station), len(WEATHER)
+    m = rng.random((P, D)) < MORE
+    m[np.arange(P), rng.integers(0, D, P)] = True
+    x = states[point, station] + 0.1 * rng.standard_normal((P, D))
+    count = m.sum(axis=0)
+    mean = np.where(m, x, 0).sum(axis=0) / count
+    spread = np.sqrt(np.where(m, (x - mean) ** 2, 0).sum(axis=0) / count)
+    return SeriesArrays.from_points(
+        [f"station{i:03d}" for i in range(STATIONS)], station, np.round(point * CLIMATE_STEP, 1), (x - mean) / spread,
+        m, WEATHER, horizon=END, coupling=np.abs(weight))
+
+
+def _weather(rng: np.random.Generator, weight: np.ndarray, steps: int) -> np.ndarray:
+    """Integrate ds/dt = own − decay·s + W tanh(s) + season + noise with Euler steps, after a warm-up: (T, N, D)."""
+    D = len(weight)
+    own = 0.15 * rng.standard_normal((STATIONS, D))  # differs between stations
+    swing = rng.uniform(0.6, 1.4, (STATIONS, 1))  # amplitude of the seasons: larger inland
+    warm_up = round(20 / CLIMATE_STEP)
+    s = own / _FADE
+    states = np.empty((steps, STATIONS, D), np.float32)
+    noise = rng.standard_normal((steps + warm_up, STATIONS, D), np.float32)
+    noise *= (_GUSTS * np.sqrt(CLIMATE_STEP)).astype(np.float32)
+    for step in range(-warm_up, steps):
+        if step >= 0:
+            states[step] = s
+        season = -np.cos(2 * np.pi * (step * CLIMATE_STEP - 0.1 * YEAR) / YEAR) * _SEASON * swing
+        s = s + CLIMATE_STEP * (own - _FADE * s + np.tanh(s) @ weight.T + season) + noise[step + warm_up]
+    return states
+
+
+def _observation_times(rng: np.random.Generator, steps: int) -> np.ndarray:
+    """Draw when each station is observed: (N, T), with times on both sides of the cut."""
+    before = round(CUT / CLIMATE_STEP) + 1
+    sides = []
+    for width, (low, high) in ((before, BEFORE), (steps - before, AFTER)):
+        rank = rng.random((STATIONS, width)).argsort(axis=1).argsort(axis=1)
+        sides.append(rank < rng.integers(low, high, (STATIONS, 1)))
+    return np.concatenate(sides, axis=1)
+
+
+# Stochastic processes ------------------------------------------------------------------------------------------------
+
+PUBLISHED = 432  # the seed of the published sets
+OU_SERIES, OU_END, OU_STEP, OU_CUT = 10_000, 10.0, 0.05, 4.0
+BRUSSELATOR_SERIES, BRUSSELATOR_END, BRUSSELATOR_STEP, BRUSSELATOR_CUT = 1_000, 50.0, 0.1, 35.0
+
+
+def double_ou(seed: int = 0, count: int = OU_SERIES) -> SeriesArrays:
+    """Simulate pairs of Ornstein–Uhlenbeck processes with correlated noise: x += θ(μ − x)dt + dW, θ = 1.
+
+    Each series has 16 to 23 times on a grid of 0.05 up to 10; at four in five of them, one of the two is observed.
+    """
+    rng = np.random.RandomState(PUBLISHED + seed)
+    steps = int(OU_END // OU_STEP)  # 199
+    mu = np.array([1.0, -1.0]) + rng.uniform(-0.5, 0.5, (count, 2))
+    dW = _noise(rng, (count, steps), OU_STEP, rho=0.99)
+    x = np.zeros((steps, count, 2))
+    for i in range(1, steps):
+        x[i] = x[i - 1] - (x[i - 1] - mu) * OU_STEP + dW[:, i]
+    return _observed(rng, x, OU_STEP, OU_END, (16, 24), both=0.2, names=("x1", "x2"), links=None)
+
+
+def brusselator(seed: int = 0, count: int = BRUSSELATOR_SERIES) -> SeriesArrays:
+    """Simulate Brusselators: dx = 1 + a x²y − (b + 1)x, dy = b x − a x²y, with a = 0.3, b = 1.4 and a little noise.
+
+    Each series has 20 to 29 times on a grid of 0.1 up to 50; at four in five of them, both variables are observed. As
+    in the published code, the noise is scaled by σ twice and its correlation is −0.99.
+    """
+    a, b, sigma = 0.3, 1.4, 0.1
+    rng = np.random.RandomState(PUBLISHED + seed)
+    steps = int(BRUSSELATOR_END // BRUSSELATOR_STEP)  # 499
+    x = np.empty((steps, count, 2))
+    x[0] = [1.0, b / a] + 0.3 * rng.randn(count, 2)
+    dW = _noise(rng, (count, steps), BRUSSELATOR_STEP, rho=-0.99)
+    for i in range(1, steps):
+        u, v = x[i - 1].T
+        speed = np.stack([1 + a * u * u * v - (b + 1) * u, b * u - a * u * u * v], axis=1)
+        x[i] = x[i - 1] + speed * BRUSSELATOR_STEP + sigma * dW[:, i]
+    return _observed(rng, x, BRUSSELATOR_STEP, BRUSSELATOR_END, (20, 30), both=0.8, names=("x", "y"),
+                     links=np.array([[0.0, a], [b, 0.0]]))
+
+
+def _noise(rng: np.random.RandomState, shape: tuple[int, int], dt: float, rho: float, sigma: float = 0.1) -> np.ndarray:
+    """Draw dW ~ N(0, dt σ² [[1, ρ], [ρ, 1]]): (N, T, 2)."""
+    return rng.multivariate_normal([0, 0], dt * sigma**2 * np.array([[1, rho], [rho, 1]]), size=shape)
+
+
+def _observed(rng: np.random.RandomState, x: np.ndarray, dt: float, end: float, times: tuple[int, int], both: float,
+              names: tuple[str, str], links: np.ndarray | None) -> SeriesArrays:
+    """Observe the first, the second or both variables of each path of x (T, N, 2) at some times of the grid."""
+    steps, count = x.shape[:2]
+    up_to = np.cumsum([(1 - both) / 2, (1 - both) / 2, both])
+    up_to /= up_to[-1]
+    point, kind = [], []
+    for _ in range(count):
+        number = rng.randint(*times)
+        drawn = rng.permutation(steps)[:number]  # as `choice` does, in a third of the time
+        order = drawn.argsort()
+        point.append(drawn[order])
+        kind.append(up_to.searchsorted(rng.random_sample(number), side="right")[order])
+    at, shows = np.concatenate(point), np.concatenate(kind)
+    record = np.repeat(np.arange(count), [len(one) for one in point])
+    return SeriesArrays.from_points(np.arange(count).astype(str), record, at * dt, x[at, record],
+                                    np.stack([shows != 1, shows != 0], axis=1), names, horizon=end, coupling=links)

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.data.data_source import Progress, RemoteFile
-from acenode.data.folds import two_sided
-from acenode.data.series import SeriesArrays
-from acenode.data.series_source import ReadResult, SeriesSource
-from acenode.data.text_lines import lines_of
+from acenode.data.download import Progress, RemoteFile
+from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
+from acenode.data.source import lines_of
+from acenode.data.splits import two_sided
 from acenode.errors import UserError
 
 FILE = "small_chunked_sporadic.csv"

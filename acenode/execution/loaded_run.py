@@ -13,8 +13,7 @@ from torch import nn
 
 from acenode import experiments
 from acenode.config import Config
-from acenode.data.disk import is_file
-from acenode.data.folder import data_dir
+from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, device_of

@@ -13,7 +13,7 @@ from acenode.compare.study_configs import with_device
 from acenode.compare.study_grid import GridCell, StudyGrid, repeat_title
 from acenode.compare.study_time import StudyTime, cell_seconds, time_left
 from acenode.config import Config
-from acenode.data.disk import is_file
+from acenode.data.folder import is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.execution.estimate import estimate

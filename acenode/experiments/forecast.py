@@ -70,7 +70,7 @@ class ForecastSet:
 
     def make(self, config: Config, root: Path, device: torch.device,
              backend: Backend = ACCELERATED) -> ForecastTask:
-        from acenode.data.folds import forecast_parts
+        from acenode.data.splits import forecast_parts
         from acenode.experiments.forecast_task import ForecastTask
 
         chosen, model = self.chosen(config), self.build(config, backend)

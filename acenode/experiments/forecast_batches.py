@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from acenode.data.folds import ForecastParts
 from acenode.data.points import Points, TimeSeries, pad
-from acenode.data.schedule import make_schedule
+from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.data.series import SeriesArrays
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.splits import ForecastParts
 
 
 @dataclass(frozen=True, eq=False)

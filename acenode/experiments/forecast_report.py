@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from acenode.data.points import Points, TimeSeries, pad
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch
 from acenode.experiments.attention_flow import excess_flow, row_distance
 from acenode.experiments.forecast_batches import ForecastSeries
 from acenode.experiments.probes import LIMIT, half

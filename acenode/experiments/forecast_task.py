@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from acenode.config import Config
 from acenode.config.groups import DecayTraining, ForecastData
 from acenode.data.batches import mixed_seed
-from acenode.data.folds import ForecastParts
+from acenode.data.schedule import SporadicBatch
 from acenode.data.series import SeriesArrays
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.splits import ForecastParts
 from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.forecast_batches import ForecastSeries

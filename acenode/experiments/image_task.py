@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from acenode.config import Config
 from acenode.config.groups import FeatureSnapshotSettings, ImageNetwork, MomentumTraining
 from acenode.data.batches import DeviceImages, TrainingBatches
-from acenode.data.image_source import ImageArrays
+from acenode.data.images import ImageArrays
 from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 from acenode.experiments.base import recipe_of

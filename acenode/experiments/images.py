@@ -11,8 +11,7 @@ from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
 from acenode.config.groups import ImageNetwork
 from acenode.data import images as image_data
-from acenode.data.image_source import ImageArrays
-from acenode.data.samples import digits
+from acenode.data.images import ImageArrays, digits
 from acenode.experiments.base import Experiment
 from acenode.experiments.image_methods import METHODS
 from acenode.training.task import Metric

@@ -7,8 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from acenode.data.disk import is_file
-from acenode.data.folder import data_dir
+from acenode.data.folder import data_dir, is_file
 from acenode.data.named_set import NamedSet, check_name
 from acenode.errors import UserError
 from acenode.experiments.base import Experiment

@@ -84,7 +84,7 @@ def experiment(spec: NamedSpec) -> Experiment:
 
 def _example(name: str, title: str, summary: str, about: str, task: str = "forecast", **more: Any) -> NamedSpec:
     def load(root: Path | None) -> NamedSet:
-        from acenode.data.examples import example
+        from acenode.data.named_examples import example
 
         return example(name)
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from acenode.data.named_batches import NamedBatch, scaled
 from acenode.data.named_set import Record
 from acenode.data.points import SeriesBatch, TimeSeries, pad
-from acenode.data.schedule import make_schedule
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.errors import UserError
 from acenode.experiments.forecast_task import ForecastTask
 from acenode.experiments.image_task import EVALUATION_BATCH, ImageTask

@@ -12,8 +12,7 @@ import numpy as np
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
 from acenode.config.groups import Normalisation, RecordingSplit
-from acenode.data.scale import Scale
-from acenode.data.series import SeriesArrays
+from acenode.data.series import Scale, SeriesArrays
 from acenode.data.splits import record_split, trial_split
 from acenode.experiments.base import Experiment, Method
 from acenode.experiments.latent_methods import SeriesShape

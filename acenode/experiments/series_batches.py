@@ -11,7 +11,7 @@ from torch import Tensor
 
 from acenode.data.batches import mixed_seed
 from acenode.data.points import Points, SeriesBatch, TimeSeries, median_time, pad, recurrent_schedule
-from acenode.data.scale import Scale
+from acenode.data.series import Scale
 from acenode.models.latent.latent_ode import kl_weight
 
 NOISE = 1  # separates the seeds of the noise of z0 from those of the order of the records

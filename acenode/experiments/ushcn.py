@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acenode.data import simulated_climate, simulated_processes, ushcn
-from acenode.data.simulated_processes import BRUSSELATOR_CUT, OU_CUT
+from acenode.data import simulated, ushcn
+from acenode.data.simulated import BRUSSELATOR_CUT, OU_CUT
 from acenode.experiments.forecast import ForecastSet, SporadicSet, experiment
 
 DAYS = f"one unit is {ushcn.DAYS:.2f} days."
@@ -17,11 +17,11 @@ USHCN = experiment(ForecastSet(
     source="ushcn",
     full=SporadicSet(ushcn.load, 5, ushcn.CUT, {"step_size": 0.1, "targets": 3}, note=DAYS),
     samples={
-        "climate": SporadicSet(lambda root: simulated_climate.climate(), 5, ushcn.CUT, {
+        "climate": SporadicSet(lambda root: simulated.climate(), 5, ushcn.CUT, {
             "step_size": 0.5, "attention_every": 4, "targets": 3, "epochs": 20, "batch_size": 50}, note=DAYS),
-        "ou": SporadicSet(lambda root: simulated_processes.double_ou(), 2, OU_CUT, {
+        "ou": SporadicSet(lambda root: simulated.double_ou(), 2, OU_CUT, {
             "step_size": 0.05, "targets": 1, "epochs": 10, "batch_size": 250, "weight_decay": 5e-4}),
-        "brusselator": SporadicSet(lambda root: simulated_processes.brusselator(), 2, BRUSSELATOR_CUT, {
+        "brusselator": SporadicSet(lambda root: simulated.brusselator(), 2, BRUSSELATOR_CUT, {
             "step_size": 0.05, "targets": 3, "epochs": 20, "batch_size": 50, "weight_decay": 5e-4}),
     },
     is_complete=ushcn.is_complete, data_note=ushcn.rebuilt_note,

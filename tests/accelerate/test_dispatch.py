@@ -16,7 +16,7 @@ from acenode.accelerate.gru_ode_bayes import compiled
 from acenode.accelerate.kernel_check import kernels_available
 from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, TORCH_OPERATIONS, Backend
 from acenode.data.points import Points, pad
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch
 from acenode.execution import execute
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.runs.store import RunStore

@@ -21,8 +21,8 @@ from acenode.compare.study_references import (
     study_references,
 )
 from acenode.compare.study_table import report, study_table
+from acenode.data.images import digits
 from acenode.data.points import Points
-from acenode.data.samples import digits
 from acenode.files import write_json
 from acenode.runs.studies import Study, StudyGroup
 

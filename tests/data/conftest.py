@@ -19,9 +19,7 @@ import numpy as np
 import pytest
 
 from acenode import files
-from acenode.data.image_source import ImageSource
-from acenode.data.images import IMAGE_SOURCES
-from acenode.data.torchvision_import import torchvision_datasets
+from acenode.data.images import IMAGE_SOURCES, ImageSource, torchvision_datasets
 
 
 @dataclass
@@ -106,7 +104,7 @@ def official(mirror: Mirror) -> Callable[[str], Official]:
         files, attributes = {"mnist": _mnist, "svhn": _svhn, "cifar10": _cifar10}[name](arrays, mirror.url)
         for file, body in files.items():
             mirror.serve(file, body)
-        dataset = getattr(torchvision_datasets(), source.reader.dataset)
+        dataset = getattr(torchvision_datasets(), source.torchvision)
         return Official(replace(source, dataset=type(dataset.__name__, (dataset,), attributes)), files, arrays)
 
     return build

@@ -10,7 +10,7 @@ import pytest
 
 from acenode.data import activity
 from acenode.data.activity import ACTIVITY, CLASS_OF, CLASSES, FILE, NAMES, ROWS, load, read_rows, windows
-from acenode.data.data_source import RemoteFile
+from acenode.data.download import RemoteFile
 from acenode.errors import UserError
 
 LEFT, RIGHT, CHEST, BELT = "010-000-024-033", "010-000-030-096", "020-000-033-111", "020-000-032-221"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acenode.data.background_fetch import Fetcher
-from acenode.data.data_source import DataState
-from acenode.data.image_source import ImageSource
+from acenode.data.images import ImageSource
+from acenode.data.registry import Fetcher
+from acenode.data.source import DataState
 from acenode.errors import UserError
 
 

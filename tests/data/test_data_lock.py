@@ -10,13 +10,13 @@ import threading
 
 import pytest
 
-from acenode.data.disk import locked
+from acenode.data.folder import locked
 from acenode.errors import UserError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from acenode.data.disk import locked
+from acenode.data.folder import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from acenode import files
-from acenode.data.disk import remove_partial_files
-from acenode.data.folder import data_dir
-from acenode.data.npz import read_npz, write_npz
+from acenode.data.folder import data_dir, read_npz, write_npz
 from acenode.errors import UserError
 
 ARRAYS = {"a": np.arange(12, dtype=np.uint8).reshape(3, 4), "b": np.ones(5, dtype=np.float32)}
@@ -100,10 +98,3 @@ def test_object_arrays_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"[Oo]bject"):
         write_npz(tmp_path / "set.npz", {"a": np.array([{}], dtype=object)})
     assert os.listdir(tmp_path) == []
-
-
-def test_only_partial_files_of_the_target_are_removed(tmp_path):
-    for name in ("set.npz", ".set.npz.0123.part", ".other.npz.0123.part"):
-        (tmp_path / name).touch()
-    remove_partial_files(tmp_path / "set.npz")
-    assert sorted(os.listdir(tmp_path)) == [".other.npz.0123.part", "set.npz"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from acenode.data.euler_steps import FIRST_GAP, euler_steps, stack_steps, step_counts, union_euler_steps
-from acenode.data.points import TimeSeries
+from acenode.data.points import FIRST_GAP, TimeSeries, euler_steps, stack_steps, step_counts, union_euler_steps
 
 
 def test_a_gap_is_divided_by_the_protocols_rule() -> None:

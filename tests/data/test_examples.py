@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from acenode.data.examples import BUILDERS, example
 from acenode.data.named_batches import HIDDEN_SHARE, ScaledSet, correlation
+from acenode.data.named_examples import BUILDERS, cut_windows, example, split_by_time
 from acenode.data.named_set import Record
-from acenode.data.named_windows import cut_windows, split_by_time
 from acenode.errors import UserError
 from acenode.training.metrics import binary_auc
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from acenode.data.folds import forecast_folds, forecast_parts, two_sided
 from acenode.data.series import SeriesArrays
+from acenode.data.splits import forecast_folds, forecast_parts, two_sided
 from acenode.errors import UserError
 
 

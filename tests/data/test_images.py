@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acenode.data import images, npz
-from acenode.data.data_source import DataState
-from acenode.data.images import IMAGE_SOURCES
-from acenode.data.torchvision_import import torchvision_datasets
+from acenode.data import images
+from acenode.data.images import IMAGE_SOURCES, torchvision_datasets
+from acenode.data.source import DataState
 from acenode.errors import UserError
 
 NAMES = ("mnist", "svhn", "cifar10")
@@ -23,7 +22,7 @@ def test_every_image_set_is_described_completely(tmp_path):
     for name, source in IMAGE_SOURCES.items():
         assert source.name == name
         assert len(source.classes) == 10
-        files = source.reader.files(getattr(torchvision_datasets(), source.reader.dataset), tmp_path)
+        files = source.files(getattr(torchvision_datasets(), source.torchvision), tmp_path)
         for path, file in files.items():
             assert path.name == file.name
             assert len(file.md5) == 32
@@ -31,7 +30,7 @@ def test_every_image_set_is_described_completely(tmp_path):
 
 
 def test_mnist_has_a_second_mirror(tmp_path):
-    files = IMAGE_SOURCES["mnist"].reader.files(torchvision_datasets().MNIST, tmp_path)
+    files = IMAGE_SOURCES["mnist"].files(torchvision_datasets().MNIST, tmp_path)
     assert [len(file.urls) for file in files.values()] == [2] * 4
 
 
@@ -76,7 +75,7 @@ def test_a_second_prepare_needs_no_network(tmp_path, official, mirror):
 def test_a_file_prepared_by_someone_else_is_used_as_it_is(tmp_path, official, mirror, monkeypatch):
     made = official("cifar10")
     np.savez_compressed(tmp_path / "cifar10.npz", **made.arrays)
-    monkeypatch.setattr("acenode.data.preparation.locked", lambda *_args: pytest.fail("it wanted to write"))
+    monkeypatch.setattr("acenode.data.source.locked", lambda *_args: pytest.fail("it wanted to write"))
     made.source.prepare(tmp_path)
     assert mirror.requests == []
     np.testing.assert_array_equal(made.source.load(tmp_path).x_test, made.arrays["x_test"])
@@ -137,7 +136,7 @@ def test_an_interrupt_while_the_npz_is_written(tmp_path, official, files_under, 
         write(entry, array, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(npz.np.lib.format, "write_array", interrupt)
+    monkeypatch.setattr(np.lib.format, "write_array", interrupt)
     with pytest.raises(KeyboardInterrupt):
         made.source.prepare(tmp_path)
     assert files_under(tmp_path) == ["downloads/svhn/test_32x32.mat", "downloads/svhn/train_32x32.mat"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acenode.data import npz
-from acenode.data.npz import read_npz, write_npz
+from acenode.data import folder
+from acenode.data.folder import read_npz, write_npz
 
 
 def claiming(shape: tuple[int, ...]) -> bytes:
@@ -31,7 +31,7 @@ def test_a_claim_of_44_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.
 def test_more_than_the_limit_is_refused_though_the_file_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is for all arrays together; 1,000 bytes here."""
     write_npz(tmp_path / "a.npz", {"x": np.zeros(100), "y": np.zeros(100)})
-    monkeypatch.setattr(npz, "MAX_BYTES", 1000)
+    monkeypatch.setattr(folder, "MAX_BYTES", 1000)
     assert len(read_npz(tmp_path / "a.npz", ["x"])["x"]) == 100
     monkeypatch.setattr(np.lib.format, "read_array", lambda *a, **k: pytest.fail("it was allocated"))
     with pytest.raises(ValueError, match=r"^it claims .* GB, and at most .* GB are read$"):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from acenode.data import physionet
-from acenode.data.data_source import RemoteFile
+from acenode.data.download import RemoteFile
 from acenode.data.physionet import PHYSIONET, QUANTUM, VARIABLES, load, read, read_archive, read_outcomes, read_record
 from acenode.errors import UserError
 

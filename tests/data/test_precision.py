@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from acenode.data.points import TimeSeries, pad, recurrent_schedule
-from acenode.data.schedule import make_schedule
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.models.layers import initialise
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from acenode.cli import main
-from acenode.data.background_fetch import Fetcher
-from acenode.data.registry import DATA_SOURCES, source_of
+from acenode.data.registry import DATA_SOURCES, Fetcher, source_of
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from acenode.data.samples import LUMINANCE, MIN_CONTRAST, digits
+from acenode.data.images import LUMINANCE, MIN_CONTRAST, digits
 from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 

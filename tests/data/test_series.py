@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from acenode.data import series
-from acenode.data.scale import Scale
-from acenode.data.series import SeriesArrays
+from acenode.data.series import Scale, SeriesArrays
 from acenode.data.splits import record_split, trial_split
 from acenode.errors import UserError
 

@@ -76,7 +76,7 @@ try:
     sys.exit("the simulated failure did not happen")
 except RuntimeError as error:
     print(error)
-from acenode.data.torchvision_import import torchvision_datasets
+from acenode.data.images import torchvision_datasets
 found = []
 threads = [threading.Thread(target=lambda: found.append(torchvision_datasets().MNIST)) for _ in range(4)]
 for thread in threads:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from acenode.data import ushcn
-from acenode.data.data_source import RemoteFile
-from acenode.data.folds import forecast_parts, two_sided
+from acenode.data.download import RemoteFile
+from acenode.data.splits import forecast_parts, two_sided
 from acenode.data.ushcn import CUT, FILE, HEADER, USHCN, VARIABLES, load, read
 from acenode.errors import UserError
 

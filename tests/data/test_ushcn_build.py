@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from acenode.cli import main
-from acenode.data import station_files, ushcn_build
-from acenode.data.station_files import read_stations
+from acenode.data import ushcn_build
 from acenode.data.ushcn import FILE, USHCN, VARIABLES, load
-from acenode.data.ushcn_build import StationSample, build, sample_station, series_of
+from acenode.data.ushcn_build import StationSample, build, read_stations, sample_station, series_of
 from acenode.errors import UserError
 
 GHCN, OLD = "USC00011084", "011084"
@@ -81,17 +80,17 @@ def test_other_elements_are_ignored_and_stations_separated(tmp_path):
 
 
 @pytest.mark.parametrize(("bad", "reason"), [
-    ("nonsense\n", station_files.MALFORMED),
-    (line(month=13, days=[1]), station_files.MALFORMED),
-    (line(days=[1])[:200] + "\n", station_files.MALFORMED),
-    (line(days=[1]).rstrip("\n") + "   123\n", station_files.MALFORMED),
-    (line(station=OLD, days=[1]), station_files.MALFORMED),
-    (line(month=3, days=["1x"]), station_files.NOT_A_NUMBER),
-    (line(month=3, days=["1-2"]), station_files.NOT_A_NUMBER),
-    (line(month=3, days=["--2"]), station_files.NOT_A_NUMBER),
-    (line(month=3, days=["1  "]), station_files.NOT_A_NUMBER),
-    (line(1999, 2, days=[-9999] * 28 + [5]), station_files.NO_DAY),
-    (line(month=1, days=[8]), station_files.DUPLICATE),
+    ("nonsense\n", ushcn_build.MALFORMED),
+    (line(month=13, days=[1]), ushcn_build.MALFORMED),
+    (line(days=[1])[:200] + "\n", ushcn_build.MALFORMED),
+    (line(days=[1]).rstrip("\n") + "   123\n", ushcn_build.MALFORMED),
+    (line(station=OLD, days=[1]), ushcn_build.MALFORMED),
+    (line(month=3, days=["1x"]), ushcn_build.NOT_A_NUMBER),
+    (line(month=3, days=["1-2"]), ushcn_build.NOT_A_NUMBER),
+    (line(month=3, days=["--2"]), ushcn_build.NOT_A_NUMBER),
+    (line(month=3, days=["1  "]), ushcn_build.NOT_A_NUMBER),
+    (line(1999, 2, days=[-9999] * 28 + [5]), ushcn_build.NO_DAY),
+    (line(month=1, days=[8]), ushcn_build.DUPLICATE),
 ])
 def test_malformed_lines_and_values_are_skipped_and_counted(tmp_path, bad, reason):
     found, _, skipped = stations(tmp_path, line(days=[7]), bad)
@@ -145,7 +144,7 @@ def test_a_twentieth_of_each_element_is_kept_by_seed_and_station(tmp_path):
     assert sample.day.tolist() == again.day.tolist()
     assert sample.day.tolist() != other.day.tolist()
     assert len(np.unique(sample.day[sample.element == 0])) == 168
-    neighbour = sample_station(station_files.Station("USC9", one.element, one.day, one.value), every, 1990, 0)
+    neighbour = sample_station(ushcn_build.Station("USC9", one.element, one.day, one.value), every, 1990, 0)
     assert sample.day.tolist() != neighbour.day.tolist()
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from acenode import experiments
-from acenode.data import simulated_climate, simulated_processes, ushcn
-from acenode.data.folds import forecast_folds
+from acenode.data import simulated, ushcn
+from acenode.data.splits import forecast_folds
 from acenode.errors import UserError
 from acenode.execution.execute import create, execute
 from acenode.experiments import forecast_report as report
@@ -28,8 +28,8 @@ SMALL: dict[str, Any] = {"latent": 4, "units": 5, "features": 2, "recognition": 
 SAMPLES = ("climate", "ou", "brusselator")
 ENTRY = experiments.get("ushcn")
 SPEC: Any = ENTRY.make.__self__  # type: ignore[union-attr]
-WHOLE = {"climate": simulated_climate.climate(), "ou": simulated_processes.double_ou(count=60),
-         "brusselator": simulated_processes.brusselator(count=60)}
+WHOLE = {"climate": simulated.climate(), "ou": simulated.double_ou(count=60),
+         "brusselator": simulated.brusselator(count=60)}
 
 
 @pytest.fixture(autouse=True)
@@ -254,7 +254,7 @@ def test_folds_equal_the_published_ones() -> None:
 
 def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or_its_mean(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = simulated_processes.double_ou(count=1200)
+    pairs = simulated.double_ou(count=1200)
     monkeypatch.setitem(SPEC.__dict__, "samples", {"ou": replace(SPEC.samples["ou"], load=lambda root: pairs)})
     config = ENTRY.configure("gru-ode-bayes", device="cpu", sample="ou", epochs=5, batch_size=54, latent=16, features=4)
     made = ENTRY.make(config, NOWHERE, CPU)
@@ -282,7 +282,7 @@ def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_run_says_how_its_data_was_made(complete: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stations = simulated_climate.climate()
+    stations = simulated.climate()
     monkeypatch.setitem(SPEC.__dict__, "full", replace(SPEC.full, load=lambda root: stations))
     monkeypatch.setitem(SPEC.__dict__, "is_complete", lambda arrays: complete)
     monkeypatch.setitem(SPEC.__dict__, "data_note", lambda arrays: "rebuilt" if complete else "")

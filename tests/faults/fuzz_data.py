@@ -12,7 +12,7 @@ import numpy as np
 from checks import FaultError, call
 from importing_tables import labelled, long, wide
 
-from acenode.data.npz import read_npz, write_npz
+from acenode.data.folder import read_npz, write_npz
 
 
 class DataFiles:

@@ -10,7 +10,7 @@ import pytest
 
 from acenode.bench.synthetic_runs import finished_runs
 from acenode.cli import main
-from acenode.data.npz import read_npz
+from acenode.data.folder import read_npz
 
 
 def test_a_pipe_is_not_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

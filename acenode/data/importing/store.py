@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from acenode.data.disk import disk_error, locked
+from acenode.data.folder import disk_error, locked
 from acenode.data.importing.build import ImportedTable
 from acenode.data.importing.columns import Columns
 from acenode.data.importing.table import TableFile

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points
-from acenode.data.sporadic import NoiseSource, SporadicBatch
+from acenode.data.schedule import NoiseSource, SporadicBatch
 from acenode.models.forecast.gaussian import Affine, Forecast, Forecaster, elapsed, seen_and_targets
 from acenode.models.layers import LinearLayer, MLPField
 from acenode.models.recurrent import (

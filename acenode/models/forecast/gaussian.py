@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode.data.points import Points
-from acenode.data.sporadic import NoiseSource, SporadicBatch
+from acenode.data.schedule import NoiseSource, SporadicBatch
 from acenode.models.recurrent import RecurrentInputs, last_observed
 from acenode.ode.runge_kutta import Evaluations
 

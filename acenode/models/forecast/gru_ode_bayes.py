@@ -20,8 +20,7 @@ from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, TORCH_OPERATIONS, Backend
 from acenode.data.gru_ode_bayes_pass import AttentionInputs, CellWeights, PassInputs, PassOutputs
 from acenode.data.points import Points
-from acenode.data.schedule import ScheduledPoints, StepSchedule, make_schedule
-from acenode.data.sporadic import NoiseSource, SporadicBatch
+from acenode.data.schedule import NoiseSource, ScheduledPoints, SporadicBatch, StepSchedule, make_schedule
 from acenode.models.forecast.gaussian import Affine, Forecast, Gaussian
 from acenode.models.forecast.gru_ode import GRUODE, AttentionState, GRUAttention
 from acenode.models.recurrent import GRUCell

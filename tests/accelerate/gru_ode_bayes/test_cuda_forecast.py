@@ -19,8 +19,7 @@ from acenode.accelerate import kernel_check
 from acenode.accelerate.gru_ode_bayes import attention_cuda, integrate
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points, pad
-from acenode.data.schedule import ScheduledPoints, make_schedule
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import ScheduledPoints, SporadicBatch, make_schedule
 from acenode.execution.execute import create, execute
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.runs.store import RunStore

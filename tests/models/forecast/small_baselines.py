@@ -13,7 +13,7 @@ from torch import Tensor
 
 from acenode import Solver
 from acenode.data.points import Points, TimeSeries, pad
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch
 from acenode.models.forecast.baselines import ODEVAE, GRUSimple, RecurrentForecaster, SequentialVAE, TimeLSTM, gru_d
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
 

@@ -32,7 +32,7 @@ from acenode.accelerate.gru_ode_bayes import torch_forward
 from acenode.attention import correlation
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.data.points import TimeSeries
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch
 from acenode.models.forecast.gaussian import Gaussian, gaussian_nll
 from acenode.models.forecast.gru_ode import GRUODE, AttentionState, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, kl_to_observation

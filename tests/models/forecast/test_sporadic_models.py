@@ -29,7 +29,7 @@ from small_baselines import (
 from torch import Tensor
 
 from acenode.data.points import Points
-from acenode.data.sporadic import SporadicBatch
+from acenode.data.schedule import SporadicBatch
 from acenode.models.forecast.baselines import SequentialVAE
 from acenode.models.forecast.gaussian import seen_and_targets
 from acenode.models.layers import initialise

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from acenode.data.points import Points
-from acenode.data.sporadic import NoiseSource
+from acenode.data.schedule import NoiseSource
 from acenode.models.forecast.baselines import MIN_VARIANCE, SequentialVAE, kl
 from acenode.models.layers import initialise
 

@@ -10,8 +10,7 @@ from irregular_batches import batch, filled, padded_more, records
 from torch import Tensor
 
 from acenode.bench import latent_baseline
-from acenode.data.euler_steps import EulerSteps
-from acenode.data.points import SeriesBatch, schedule_from_steps
+from acenode.data.points import EulerSteps, SeriesBatch, schedule_from_steps
 from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift, ODEEncoder, RNNEncoder
 from acenode.models.layers import MLPField
 from acenode.models.recurrent import time_to_next
