@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acenode.compare.run_groups import experiment_title, method_title
+from acenode.compare.groups import experiment_title, method_title
 from acenode.execution.devices import DeviceState
 from acenode.runs.entry import Entry
 

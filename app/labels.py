@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from acenode.compare import run_groups
-from acenode.compare.run_groups import data_title as data_title
-from acenode.compare.run_groups import experiment_title as experiment_title
-from acenode.compare.run_groups import measure_of as measure_of
-from acenode.compare.run_groups import method_title as method_title
+from acenode.compare import groups
+from acenode.compare.groups import data_title as data_title
+from acenode.compare.groups import experiment_title as experiment_title
+from acenode.compare.groups import measure_of as measure_of
+from acenode.compare.groups import method_title as method_title
 from acenode.config.ranges import SearchRange
 from acenode.runs.entry import Entry
 
@@ -43,7 +43,7 @@ def ranges_words(ranges: Sequence[SearchRange]) -> str:
 
 def settings(entry: Entry) -> dict[str, Any]:
     """Return the settings that differ from the defaults of the run's method."""
-    return run_groups.changed_in(entry.config)
+    return groups.changed_in(entry.config)
 
 
 def state_name(entry: Entry) -> str:

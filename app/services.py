@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # imported when first used: they need torch, which takes seco
     from acenode.execution.cluster.ray_cluster import RayCluster
     from acenode.execution.launcher import Launcher
     from acenode.playground.sessions import PlaygroundSessions
-    from acenode.search.threads import SearchThreads
+    from acenode.search.run import SearchThreads
 
 
 ON_VARIABLE = "ACENODE_ON"  # an environment variable: where runs are trained
@@ -79,8 +79,8 @@ class Services:
         launcher = self.launcher
         with self._creation:
             if self._searches is None:
-                from acenode.runs.searches import SearchStore
-                from acenode.search.threads import SearchThreads
+                from acenode.runs.questions import SearchStore
+                from acenode.search.run import SearchThreads
 
                 self._searches = SearchThreads(SearchStore(self.store), launcher)
             return self._searches

@@ -10,7 +10,7 @@ from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.config.ranges import read_ranges
 from acenode.files import json_bytes
-from acenode.runs.searches import Search, SearchStore
+from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import Run, RunStore
 from acenode.search.results import SearchReport, read_report
 from acenode.search.run import SearchRun
@@ -79,7 +79,7 @@ def conduct(runs: RunStore, search: Search, value: Callable[[Config, int], float
     """Create a search if it does not exist and conduct it; `stop_after` requests a stop after so many epochs."""
     store = SearchStore(runs)
     if search.name not in store.names():
-        store.create(search)
+        store.write(search)
     launcher = EpochLauncher(runs, value, before)
 
     def workers() -> int:

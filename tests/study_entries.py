@@ -9,9 +9,9 @@ from typing import Any
 
 from catalogue_entries import entry
 
-from acenode.compare.study_configs import group_config
+from acenode.compare.study_grid import group_config
 from acenode.runs.entry import Entry
-from acenode.runs.studies import Study, StudyGroup
+from acenode.runs.questions import Study, StudyGroup
 
 
 def attention_study(*, baseline: int = 2, **given: Any) -> Study:

@@ -12,7 +12,7 @@ from acenode.config.ranges import read_ranges
 from acenode.data.folder import data_dir
 from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.launcher import Launcher
-from acenode.runs.searches import Search, SearchStore
+from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import RunStore
 from acenode.search.results import read_report
 from acenode.search.run import SearchRun, TrialEvent
@@ -51,7 +51,7 @@ def measure_search(folder: Path, progress: Callable[[str], None], *, trials: int
     store = SearchStore(RunStore(folder))
     held = {"epochs": EPOCHS, "solver": "euler", "step_size": 1.0, "analysis": False, "snapshots": 2}
     search = Search("rates", "mnist", "odenet", read_ranges([OVER]), trials, held=held, device="cpu")
-    store.create(search)
+    store.write(search)
     ended = Counter[str]()
 
     def event(found: TrialEvent) -> None:

@@ -26,12 +26,11 @@ from acenode.config.groups import Training
 from acenode.files import json_bytes
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.process import identity
-from acenode.runs.searches import Search, SearchStore
+from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import Run, RunStore
-from acenode.search.importance import importance
 from acenode.search.journal import SearchJournal
 from acenode.search.plan import trial_config
-from acenode.search.results import read_report
+from acenode.search.results import importance, read_report
 from acenode.search.run import SearchRun, TrialEvent
 from acenode.search.sampling import load_optuna
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from acenode.bench.browser import browser, server
 from acenode.bench.synthetic_search import synthetic_search
 from acenode.errors import UserError
-from acenode.runs.searches import SearchStore
+from acenode.runs.questions import SearchStore
 from acenode.runs.store import RunStore
 from acenode.search.journal import SearchJournal
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from acenode.config.ranges import SearchRange, read_ranges
-from acenode.runs.searches import Search, SearchStore
+from acenode.runs.questions import Search, SearchStore
 from acenode.search.journal import CREATE, DEFAULT, PARAM, REASON, RUN, STATE, USER_ATTR
 
 OVER = "learning_rate=log:1e-3..1, penalty_weight=0,1e-4,1e-3,1e-2, f_layers=1..2"
@@ -30,7 +30,7 @@ def synthetic_search(store: SearchStore, name: str, trials: int, *, running: int
         running: so many of the last ones have not ended.
     """
     search = Search(name, "mnist", "ace", read_ranges([OVER]), trials)
-    store.create(search)
+    store.write(search)
     numbers = random.Random(0)
     lines = [_line(CREATE_STUDY, study_name="search", directions=[2])]
     for number in range(trials):

@@ -15,7 +15,7 @@ from acenode.errors import UserError
 COMMIT = re.compile(r"\b([0-9a-f]{7})[0-9a-f]{1,33}\b")  # in `list`, seven digits are shown
 
 if TYPE_CHECKING:
-    from acenode.compare.study_table import StudyReport
+    from acenode.compare.study_answer import StudyReport
     from acenode.export.attention_table import Epoch
     from acenode.runs.catalogue import Entry
     from acenode.runs.store import Run, RunStore
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _summary(entry: Entry) -> dict[str, Any]:
     """Return one line of `list`; a folder that is not a run is listed as unreadable."""
-    from acenode.compare.run_groups import changed_in
+    from acenode.compare.groups import changed_in
 
     if entry.state == "unreadable":
         return {"run": entry.id, "state": entry.state, "error": entry.error}
@@ -154,7 +154,7 @@ def table(options: Namespace) -> int:
 
 def export(options: Namespace) -> int:
     """Write a run or a study, or a site of several, and print where."""
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import StudyStore
 
     store = run_store(options, to_read=True)
     studies = StudyStore(store)
@@ -209,12 +209,12 @@ def _export_site(studies: list[str], runs: list[str], store: RunStore, out: Path
 
 
 def _study_report(store: RunStore, name: str) -> StudyReport:
+    from acenode.compare.study_answer import report
     from acenode.compare.study_grid import make_grid
     from acenode.compare.study_references import study_references
-    from acenode.compare.study_table import report
     from acenode.data.folder import data_dir
     from acenode.runs.catalogue import Catalogue
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import StudyStore
 
     grid = make_grid(StudyStore(store).read(name), Catalogue(store).entries())
     return report(grid, study_references(grid, data_dir()))

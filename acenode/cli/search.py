@@ -26,8 +26,8 @@ def search(options: Namespace) -> int:
         return {"list": _list, "show": _show, "resume": _resume, "stop": _stop, "winner": _winner,
                 "delete": _delete}[options.what](options)
     from acenode.data.folder import data_dir
-    from acenode.execution.study_plan import check_data
-    from acenode.runs.searches import Search, SearchStore
+    from acenode.execution.study_run import check_data
+    from acenode.runs.questions import Search, SearchStore
     from acenode.search.plan import check_search, defaults_outside
     from acenode.search.sampling import load_optuna
 
@@ -39,7 +39,7 @@ def search(options: Namespace) -> int:
     check_data(made, data_dir())
 
     def create(made: Search) -> None:
-        store.create(made)
+        store.write(made)
         outside = defaults_outside(made)
         if outside:
             print(f"the first trial is not the default: {', '.join(outside)} is outside its range", file=sys.stderr)
@@ -47,7 +47,7 @@ def search(options: Namespace) -> int:
     return _conduct(options, store, made, create)
 
 
-def _conduct(options: Namespace, store: Any, made: Any, save: Callable[[Any], None]) -> int:
+def _conduct(options: Namespace, store: Any, made: Any, save: Callable[[Any], object]) -> int:
     """Search in this process until it is done, stopped or out of time; `save` keeps the search once it can start."""
     from acenode.data.folder import data_dir
     from acenode.execution.interrupt import stop_on_interrupt
@@ -116,7 +116,7 @@ class _Lines:
 
 def _list(options: Namespace) -> int:
     """Print all searches with how far they are and the best value."""
-    from acenode.runs.searches import SearchStore
+    from acenode.runs.questions import SearchStore
     from acenode.search.results import read_report
 
     store = SearchStore(run_store(options, to_read=True))
@@ -143,9 +143,9 @@ def _list(options: Namespace) -> int:
 def _show(options: Namespace) -> int:
     """Print a search: what is searched, its best trials, and the importance of each setting."""
     from acenode.config.ranges import ranges_text
-    from acenode.runs.searches import PRUNERS, SAMPLERS, SearchStore
-    from acenode.search.importance import importance
-    from acenode.search.results import made_winner, params_text, read_report
+    from acenode.runs.questions import PRUNERS, SAMPLERS, SearchStore
+    from acenode.search.plan import made_winner
+    from acenode.search.results import importance, params_text, read_report
 
     store = SearchStore(run_store(options, to_read=True))
     report = read_report(store, options.search)
@@ -179,8 +179,8 @@ def _show(options: Namespace) -> int:
 def _resume(options: Namespace) -> int:
     """Continue a search; --trials gives it a new number of trials, not fewer than it has begun."""
     from acenode.data.folder import data_dir
-    from acenode.execution.study_plan import check_data
-    from acenode.runs.searches import SearchStore
+    from acenode.execution.study_run import check_data
+    from acenode.runs.questions import SearchStore
     from acenode.search.plan import check_search
     from acenode.search.results import read_report
 
@@ -194,12 +194,12 @@ def _resume(options: Namespace) -> int:
         tried = read_report(store, found.name).tried
         if options.trials < tried:
             raise UserError(f"{found.name} has {tried} trials already: --trials must be larger")
-    return _conduct(options, store, found, store.write)
+    return _conduct(options, store, found, lambda changed: store.write(changed, replace=True))
 
 
 def _stop(options: Namespace) -> int:
     """Ask the process that conducts a search to stop."""
-    from acenode.runs.searches import SearchStore
+    from acenode.runs.questions import SearchStore
 
     store = SearchStore(run_store(options))
     state = store.status(store.read(options.search).name).state
@@ -214,10 +214,9 @@ def _winner(options: Namespace) -> int:
     """Train the best settings and the defaults over seeds as a study, test them, and print the answer."""
     from acenode.cli import study
     from acenode.config import read_seeds
-    from acenode.runs.searches import SearchStore
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import SearchStore, StudyStore
+    from acenode.search.plan import winner_study
     from acenode.search.results import read_report
-    from acenode.search.winner import winner_study
 
     store = run_store(options)
     seeds = tuple(read_seeds(SEEDS if options.seeds is None else options.seeds))
@@ -236,7 +235,7 @@ def _winner(options: Namespace) -> int:
 
 
 def _delete(options: Namespace) -> int:
-    from acenode.runs.searches import SearchStore
+    from acenode.runs.questions import SearchStore
 
     SearchStore(run_store(options)).delete(options.search)
     print(f"{options.search} is deleted; its runs are kept")

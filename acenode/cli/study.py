@@ -10,18 +10,18 @@ from acenode.cli.training_queue import ProgressLines, check_limits, train_queue
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
+    from acenode.compare.study_answer import StudyReport
     from acenode.compare.study_grid import StudyGrid
-    from acenode.compare.study_table import StudyReport
     from acenode.execution.reproduce import Event
     from acenode.runs.catalogue import Catalogue
-    from acenode.runs.studies import Study
+    from acenode.runs.questions import Study
 
 
 def list_studies(options: Namespace) -> int:
     """Print the studies with how far they are."""
     from acenode.compare.study_grid import make_grid
     from acenode.runs.catalogue import Catalogue
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import StudyStore
 
     store = run_store(options, to_read=True)
     stored, entries = StudyStore(store).list(), Catalogue(store).entries()
@@ -53,7 +53,7 @@ def list_studies(options: Namespace) -> int:
 
 def show_presets(options: Namespace) -> int:
     """Print the ready-made studies of an experiment."""
-    from acenode.compare.study_configs import group_names
+    from acenode.compare.study_grid import group_names
     from acenode.compare.study_presets import kind_of, presets
 
     found = presets(options.experiment, options.data)
@@ -75,7 +75,7 @@ def new(options: Namespace) -> int:
     """Write a study and print what it will train and for how long."""
     from acenode.cli.study_options import made_study
     from acenode.runs.catalogue import Catalogue
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import StudyStore
 
     runs = run_store(options)
     store = StudyStore(runs)
@@ -95,10 +95,10 @@ def new(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """Print the grid of a study, what is not equal, and the answer."""
-    from acenode.compare.study_table import as_json, study_table
-    from acenode.execution.study_plan import measured_time
+    from acenode.compare.study_answer import as_json, study_table
+    from acenode.execution.study_run import measured_time
     from acenode.runs.catalogue import Catalogue
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import StudyStore
 
     store = run_store(options, to_read=True)
     study, catalogue = StudyStore(store).read(options.name), Catalogue(store)
@@ -125,13 +125,13 @@ def show(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """Train what a study still needs; the same command continues after a stop."""
-    from acenode.compare.reproduction import measured_seconds
+    from acenode.compare.run_times import measured_seconds
     from acenode.data.folder import data_dir
     from acenode.execution.quick_device import quick_device, quick_gpu_count
     from acenode.execution.reproduce import default_workers
-    from acenode.execution.study_plan import check_data, measured_time, plan
+    from acenode.execution.study_run import check_data, measured_time, plan
     from acenode.runs.catalogue import Catalogue
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import StudyStore
 
     check_limits(options)
     store, root = run_store(options), data_dir()
@@ -164,7 +164,7 @@ def run(options: Namespace) -> int:
 
 def delete(options: Namespace) -> int:
     """Delete a study; its runs stay."""
-    from acenode.runs.studies import StudyStore
+    from acenode.runs.questions import StudyStore
 
     StudyStore(run_store(options)).delete(options.name)
     print(f"{options.name} is deleted; its runs are kept")
@@ -178,8 +178,8 @@ def _grid(study: Study, catalogue: Catalogue) -> StudyGrid:
 
 
 def _report(grid: StudyGrid, *, with_references: bool = True) -> StudyReport:
+    from acenode.compare.study_answer import report
     from acenode.compare.study_references import study_references
-    from acenode.compare.study_table import report
     from acenode.data.folder import data_dir
 
     return report(grid, study_references(grid, data_dir()) if with_references else ())
@@ -187,7 +187,7 @@ def _report(grid: StudyGrid, *, with_references: bool = True) -> StudyReport:
 
 def _estimate(grid: StudyGrid, catalogue: Catalogue, device: str = "auto", workers: int = 1) -> str:
     from acenode.data.folder import data_dir
-    from acenode.execution.study_plan import estimated_time
+    from acenode.execution.study_run import estimated_time
 
     return estimated_time(grid, catalogue, data_dir(), device=device, workers=workers).text
 
@@ -203,7 +203,7 @@ def _print_notes(found: StudyReport) -> None:
 
 def _result(event: Event) -> str:
     """Write what a finished run measured."""
-    from acenode.compare.run_groups import measure_of
+    from acenode.compare.groups import measure_of
     from acenode.runs.entry import read_entry, stamps_of
 
     assert event.run is not None

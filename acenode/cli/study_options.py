@@ -12,12 +12,12 @@ from acenode.config import parse, read_seeds
 from acenode.errors import UserError
 
 if TYPE_CHECKING:
-    from acenode.runs.studies import Study, StudyGroup, StudyStore
+    from acenode.runs.questions import Study, StudyGroup, StudyStore
 
 
 def made_study(options: Namespace, store: StudyStore) -> Study:
     """Return the study that the arguments describe: a preset, one like another, or one of its own groups."""
-    from acenode.compare.study_configs import check_study
+    from acenode.compare.study_grid import check_study
 
     given = [name for name, value in (("--preset", options.preset), ("--from", options.source),
                                       ("--vary", options.vary), ("--group", options.group)) if value]
@@ -44,7 +44,7 @@ def made_study(options: Namespace, store: StudyStore) -> Study:
 
 
 def _start(options: Namespace, store: StudyStore) -> Study:
-    from acenode.runs.studies import Study
+    from acenode.runs.questions import Study
 
     if options.source:
         return _like(options, store)
@@ -64,7 +64,7 @@ def _start(options: Namespace, store: StudyStore) -> Study:
 
 
 def _like(options: Namespace, store: StudyStore) -> Study:
-    from acenode.compare.study_fairness import equal_study
+    from acenode.compare.fairness import equal_study
     from acenode.compare.study_grid import make_grid
 
     study = store.read(options.source)
@@ -82,7 +82,7 @@ def _like(options: Namespace, store: StudyStore) -> Study:
 
 def _varied(options: Namespace) -> list[StudyGroup]:
     """Return every combination of the values of --vary; `method` may be one of the keys."""
-    from acenode.runs.studies import StudyGroup
+    from acenode.runs.questions import StudyGroup
 
     if not options.vary:
         return []
@@ -104,7 +104,7 @@ def _varied(options: Namespace) -> list[StudyGroup]:
 
 def _group(text: str) -> StudyGroup:
     """Read a group: `ace attention=fixed`."""
-    from acenode.runs.studies import StudyGroup
+    from acenode.runs.questions import StudyGroup
 
     method, *settings = text.split()
     return StudyGroup(method, dict(_setting(part, "--group") for part in settings))
@@ -124,7 +124,7 @@ def _setting(text: str, option: str) -> tuple[str, Any]:
 
 def _baseline(study: Study, text: str) -> int:
     """Return the index of a group by its name or its number, counted from 1."""
-    from acenode.compare.study_configs import group_names
+    from acenode.compare.study_grid import group_names
 
     names = group_names(study)
     if text in names:

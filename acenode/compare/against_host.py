@@ -1,25 +1,154 @@
-"""ACE against the method that it extends, in one experiment: both means, and whether one is better.
+"""ACE against the method that it extends: ODE-Net, Latent-ODE or GRU-ODE-Bayes.
 
 For the paper's experiments these are runs that count for its tables. For named variables, the other method is the same
-model without attention, and runs with the default settings count.
+model without attention, and runs with the default settings count. The words follow from the numbers that are passed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
+from acenode import experiments
 from acenode.compare import cell_text
+from acenode.compare.cell_text import listed
 from acenode.compare.cells import Measured, measure
-from acenode.compare.contests import compared_cells, contest
-from acenode.compare.evidence import Contest, Finding, Verdict, judge, numbers
+from acenode.compare.groups import method_title
 from acenode.compare.metric_format import MetricFormat
-from acenode.compare.paper_tables import PaperCell
-from acenode.compare.set_study import ACE, SEEDS, WITHOUT
+from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.study_grid import GridRow, make_grid
+from acenode.compare.study_presets import ACE, SEEDS, WITHOUT
+from acenode.compare.verdict import Contest, Finding, Repeat, Verdict, judge
 from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
-from acenode.runs.studies import Study, StudyGroup
+from acenode.runs.questions import Study, StudyGroup
+
+
+def compared_cells() -> list[tuple[PaperCell, PaperCell]]:
+    """Return the cells of ACE, each with that of its host method in the same column, in the order of the tables."""
+    found = []
+    for ace in CELLS.values():
+        if ace.method != "ace" or ace.ablation:
+            continue
+        host = next((c for c in CELLS.values() if c.method == HOSTS[ace.experiment] and c.settings == ace.settings
+                     and (c.experiment, c.metric) == (ace.experiment, ace.metric)), None)
+        if host is not None:
+            found.append((ace, host))
+    return found
+
+
+def contests(measured: Mapping[str, Measured]) -> list[Contest]:
+    """Return the measured values of ACE and its host method, in the order of the paper's tables."""
+    return [contest(ace, measured[ace.key], host, measured[host.key]) for ace, host in compared_cells()]
+
+
+def contest(ace: PaperCell, ours: Measured, host: PaperCell, theirs: Measured) -> Contest:
+    """Return the measured values of a cell of ACE and of its host method's."""
+    return Contest(
+        _title(ace), method_title(ace.experiment, host.method), _values(ace, ours), _values(host, theirs),
+        ace.format.higher_is_better, _epochs(ours), _epochs(theirs), "partial" in (ours.mark, theirs.mark),
+        unit=" points" if ace.format.unit == "%" else ace.format.unit,
+        same_data=(ours.mark == "partial") == (theirs.mark == "partial"), predicts=ace.metric != "silhouette")
+
+
+def _title(cell: PaperCell) -> str:
+    task = cell.settings.get("task")
+    return " ".join(filter(None, (experiments.get(cell.experiment).title, task, cell.format.title)))
+
+
+def _values(cell: PaperCell, measured: Measured) -> dict[Repeat, float]:
+    """Return the value of each seed, or of each fold where the repetitions are folds, whatever its seeds."""
+    found: dict[Repeat, list[float]] = {}
+    for entry in measured.entries:
+        value = measure(cell, [entry]).mean
+        if value is not None:
+            at = (0, int(entry.config.get("fold") or 0)) if cell.folds else (entry.seed, 0)
+            found.setdefault(at, []).append(value)
+    return {at: mean(values) for at, values in found.items()}
+
+
+def _epochs(measured: Measured) -> frozenset[int]:
+    return frozenset() if measured.epochs is None else frozenset({measured.epochs})
+
+
+def summary(findings: Iterable[Finding]) -> str:
+    """Say in one sentence where ACE is ahead of its host method and where behind.
+
+    Args:
+        findings: one for each column that has a row of ACE and one of its host method.
+    """
+    found = list(findings)
+    ahead, behind = ([_name(f) for f in found if f.verdict == v] for v in ("ahead", "behind"))
+    if not ahead and not behind:
+        compared = sum(f.interval is not None for f in found)
+        return (f"{compared} of {len(found)} comparisons have enough runs; in none of these is ACE clearly ahead of "
+                "the method it extends, or behind it.")
+    parts = [f"ahead of the method it extends in {len(ahead)} of {len(found)} comparisons" + _named(ahead),
+             (f"behind in {len(behind)}" if behind else "behind in none") + _named(behind)]
+    missing = sum(f.verdict == "open" and f.advantage is None for f in found)
+    undecided = len(found) - len(ahead) - len(behind) - missing
+    rest = [f"{undecided} {'is' if undecided == 1 else 'are'} undecided"] * (undecided > 0)
+    rest += [f"{missing} cannot be made yet"] * (missing > 0)
+    return f"Here ACE is {' and '.join(parts)}{'; ' * bool(rest)}{' and '.join(rest)}."
+
+
+def prediction_note(findings: Iterable[Finding]) -> str:
+    """Say that no measure of prediction is decided, if all that is decided are silhouettes; else an empty text."""
+    found = list(findings)
+    decided = [f for f in found if f.verdict != "open"]
+    if not decided or any(f.contest.predicts for f in decided):
+        return ""
+    measures = sum(f.contest.predicts for f in found)
+    return ("A silhouette says how far apart clusters of features are; no difference can be told in any of the "
+            f"{measures} measures of prediction.")
+
+
+def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
+    """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
+    return [{"Compared": f"{_name(f)}, {'higher' if f.contest.higher_is_better else 'lower'} is better",
+             "ACE extends": f.contest.host, **numbers(f),
+             "Verdict": _verdict(f)}
+            for f in findings]
+
+
+def _verdict(finding: Finding) -> str:
+    """Say the verdict, and why a comparison without an interval has none; an interval speaks for itself."""
+    if finding.verdict != "open":
+        return f"ACE is {finding.verdict}"
+    return "undecided" if finding.interval else f"undecided: {finding.reason}"
+
+
+def _name(finding: Finding) -> str:
+    return finding.contest.title + " on a part of the data" * finding.contest.partial
+
+
+def _named(names: list[str]) -> str:
+    return f" ({listed(names)})" if names else ""
+
+
+def numbers(finding: Finding) -> dict[str, str]:
+    """Return ACE's difference to its host method, the interval and the number of runs; empty texts if unknown."""
+    contest, sign = finding.contest, 1 if finding.contest.higher_is_better else -1
+    difference, interval, runs = "", "", ""
+    if finding.advantage is not None:
+        low, high = sorted(sign * end for end in finding.interval or (0.0, 2 * finding.advantage))
+        places = _decimals(high - low)
+        difference = _signed(sign * finding.advantage, places) + contest.unit
+        interval = f"{_signed(low, places)} to {_signed(high, places)}" if finding.interval else ""
+    if contest.ace and contest.other:
+        runs = f"{finding.pairs} pairs" if finding.pairs else f"{len(contest.ace)} and {len(contest.other)} runs"
+    return {"Difference": difference, "95% interval": interval, "Runs": runs}
+
+
+def _signed(value: float, places: int) -> str:
+    return f"{value:+.{places}f}".replace("-", "−")
+
+
+def _decimals(width: float) -> int:
+    """Return the decimals with which half of this width has two significant digits."""
+    return max(0, 1 - math.floor(math.log10(width / 2))) if 0 < width < math.inf else 2
 
 
 @dataclass(frozen=True)
@@ -59,7 +188,7 @@ def compared(experiment: Experiment, entries: Sequence[Entry]) -> list[Compared]
     if cells:
         return [found for ace, host in cells if (found := _cells(ace, host, own)) is not None]
     if {ACE, WITHOUT} <= experiment.methods.keys():
-        return _named(experiment, own)
+        return _named_variables(experiment, own)
     return []
 
 
@@ -81,14 +210,14 @@ def _cell_mean(cell: PaperCell, measured: Measured) -> MethodMean:
                       tuple(e.id for e in measured.entries), cell.key)
 
 
-def _named(experiment: Experiment, entries: list[Entry]) -> list[Compared]:
+def _named_variables(experiment: Experiment, entries: list[Entry]) -> list[Compared]:
     study = Study("against-host", experiment.name, (StudyGroup(ACE), StudyGroup(WITHOUT)), seeds=SEEDS, baseline=1)
     grid = make_grid(study, entries)
     ours, theirs = grid.rows
     if not ours.values or not theirs.values:
         return []
     form, epochs = grid.measure, sorted({str(cell.config.get("epochs")) for row in grid.rows for cell in row.cells})
-    ace, other = ({(seed, 0): value * form.scale for (seed, _), value in row.values.items()} for row in grid.rows)
+    ace, other = ({at: value * form.scale for at, value in row.values.items()} for row in grid.rows)
     found = judge(Contest(form.title, theirs.name, ace, other, form.higher_is_better,
                           unit=" points" if form.unit == "%" else form.unit))
     shared = min(len(ace), len(other))

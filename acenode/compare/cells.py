@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from acenode import experiments
 from acenode.compare import paper
-from acenode.compare.paper_tables import CELLS, TABLES, PaperCell, PaperRow, PaperTable, table_of, target
-from acenode.compare.run_groups import IGNORED, RECORDING, replaced_settings
+from acenode.compare.groups import config_settings, replaced_settings
+from acenode.compare.paper import CELLS, PaperCell, target
 from acenode.config import Config
 from acenode.config.presets import CHOSEN, PRINTED
 from acenode.config.vocabulary import ADDED
@@ -27,17 +27,12 @@ from acenode.files import Stamp, stamp
 from acenode.runs.catalogue import Entry
 from acenode.runs.store import Run
 
-__all__ = ["CELLS", "TABLES", "Mark", "Measured", "PaperCell", "PaperRow", "PaperTable", "config_settings", "counts",
-           "has_variant", "mark", "measure", "missing", "printed_std", "repetitions", "table_of", "target",
-           "trained_settings", "unfinished", "usual_epochs", "with_other_settings"]
-
 Mark = Literal["within", "better", "worse", "partial", "missing"]
 SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
 PAPER_SEEDS = 5
 CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
 REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which layer it takes
 VARIANT = ("attention", "initial", "size", "task")  # settings that define cells of one method
-EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
 
 
 @dataclass(frozen=True)
@@ -97,11 +92,6 @@ def has_variant(cell: PaperCell, entry: Entry) -> bool:
 def usual_epochs(cell: PaperCell, preset: str = CHOSEN) -> int:
     """Return the epochs of new runs: a quarter of the paper's for images, else the experiment's default."""
     return CAMPAIGN_EPOCHS.get(cell.experiment) or int(target(cell, preset).get("epochs"))
-
-
-def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a stored configuration that decide for which cell its run counts."""
-    return {k: v for k, v in config.items() if k not in EITHER and k != "format" and v is not None}
 
 
 def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None, preset: str = CHOSEN) -> Measured:
@@ -175,18 +165,6 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
     there = done.get(length, set())
     left = len(wanted) - len(there)
     return [cell.config(i, length, preset) for i in wanted if i not in there][:max(0, left)]
-
-
-def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
-    """Return the run of this configuration that can be resumed and has the least left to do, or None."""
-    wanted = trained_settings(config.to_dict())
-    found = [e for e in entries if e.resumable and not e.search and trained_settings(e.config) == wanted]
-    return max(found, key=lambda e: (e.progress, e.created), default=None)
-
-
-def trained_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all that decides the numbers of a run: runs that agree in it repeat each other."""
-    return {k: v for k, v in config.items() if k not in RECORDING and k not in ("format", "device")}
 
 
 def _choose(found: Sequence[tuple[Entry, float]], needed: int) -> list[tuple[Entry, float]]:
@@ -264,3 +242,11 @@ def _tsne_silhouette(runs: Sequence[Entry]) -> str:
     """Return the mean silhouette of the t-SNE's points as part of a note; empty if a run has none."""
     values = [value for run in runs if (value := _silhouette(run, "tsne")) is not None]
     return f", that of their t-SNE is {statistics.mean(values):.4f}" if len(values) == len(runs) else ""
+
+
+def measure_all(entries: Iterable[Entry]) -> dict[str, Measured]:
+    """Measure every cell; the keys are those of the cells."""
+    by_experiment: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_experiment.setdefault(entry.experiment, []).append(entry)
+    return {key: measure(cell, by_experiment.get(cell.experiment, [])) for key, cell in CELLS.items()}

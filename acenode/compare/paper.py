@@ -1,14 +1,21 @@
-"""The paper's tables: mean and standard deviation over five seeds, in the units of measured values."""
+"""The tables of the paper as it prints them, and what other papers print on the same data.
+
+`PaperTable` has rows and columns of cells, each a value that runs can reproduce. A value that the paper prints in two
+tables is one cell that both tables show: there are 79 cells.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from acenode import experiments
+from acenode.compare import metric_format
+from acenode.compare.metric_format import MetricFormat
 from acenode.config import Config
+from acenode.config.presets import CHOSEN
 from acenode.errors import UserError
 
 
@@ -51,14 +58,12 @@ ACCURACY: dict[str, dict[str, Value]] = {
         "ace": Value(85.99, 0.12, "0.36M"),
     },
 }
-
 # The ablation on model size: ACE, large.
 LARGE: dict[str, Value] = {
     "mnist": Value(99.58, params="1.27M"),
     "svhn": Value(96.12, params="1.42M"),
     "cifar10": Value(88.12, params="1.27M"),
 }
-
 # Table 5: K-means silhouette of the features.
 SILHOUETTE: dict[str, dict[str, Value]] = {
     "cifar10": {
@@ -108,7 +113,6 @@ SERIES: dict[tuple[str, str | None], dict[str, Value]] = {
         "ace": _share(0.859, 0.011), "ace:dense": _share(0.569), "ace:fixed": _share(0.551),
     },
 }
-
 # USHCN prints two columns: metric -> method -> value.
 USHCN: dict[str, dict[str, Value]] = {
     "mse": {
@@ -125,7 +129,6 @@ USHCN: dict[str, dict[str, Value]] = {
 }
 SERIES["ushcn", None] = USHCN["mse"]
 ABLATIONS: dict[str, dict[str, Any]] = {"ace:dense": {"initial": "dense"}, "ace:fixed": {"attention": "fixed"}}
-
 # Settings that `value` takes into account: with any other setting changed, the paper has no value for a run.
 CONSIDERED = frozenset({"size", "task", "attention", "initial", "fold", "epochs"})
 SHORTEST = 1 / 8  # of the default epochs: shorter runs are trials, not measurements
@@ -191,3 +194,268 @@ def _row(config: Config) -> str:
     if kind == ("evolving", "dense"):
         return "ace:dense"
     return "ace:fixed" if kind in (("fixed", None), ("fixed", "correlation")) else ""
+
+
+HOSTS = {"mnist": "odenet", "svhn": "odenet", "cifar10": "odenet", "ushcn": "gru-ode-bayes", "physionet": "latent-ode",
+         "physionet-vitals": "latent-ode", "activity": "latent-ode"}  # the methods that ACE adds attention to
+TASKS = ("interpolation", "extrapolation")
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """One value of the paper: what is trained, the metric, and the printed value in that metric's unit."""
+
+    table: str  # the name of the first table that shows it
+    experiment: str
+    method: str
+    metric: str
+    printed: Value
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # that define it: task, size, attention, ...
+
+    @property
+    def key(self) -> str:
+        """A stable name for addresses, such as `ushcn/ace/mse` or `physionet/ace/dense/auc`."""
+        return "/".join((self.experiment, self.method, *map(str, self.settings.values()), self.metric))
+
+    @property
+    def title(self) -> str:
+        """The method's title, with the ablation."""
+        title = experiments.get(self.experiment).methods[self.method].title
+        words = {"dense": "FC", "fixed": "fixed attention", "large": "large"}
+        found = [words[v] for v in self.settings.values() if v in words]
+        return f"{title} ({', '.join(found)})" if found else title
+
+    @property
+    def format(self) -> MetricFormat:
+        """How the metric is written. `printed` and measured values are already in its unit."""
+        return metric_format.of(self.metric, self.experiment)
+
+    @property
+    def main(self) -> bool:
+        """True for the method that ACE extends, the augmented one and ACE itself, without ablations."""
+        return not self.ablation and self.method in (HOSTS[self.experiment], "augmented", "ace")
+
+    @property
+    def ablation(self) -> bool:
+        """True if the cell changes the size or the attention of ACE."""
+        return bool(self.settings.keys() - {"task"})
+
+    @property
+    def folds(self) -> bool:
+        """True if the repetitions of the cell are folds of the data."""
+        return "fold" in experiments.get(self.experiment).method(self.method).uses
+
+    def config(self, repetition: int = 0, epochs: int | None = None, preset: str = CHOSEN) -> Config:
+        """Return the configuration of one repetition: a seed, or a fold with its number as the seed."""
+        given: dict[str, Any] = {**self.settings, "seed": repetition}
+        if self.folds:
+            given["fold"] = repetition
+        if epochs is not None:
+            given["epochs"] = epochs
+        return experiments.get(self.experiment).configure(self.method, "full", preset=preset, **given)
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a table: its label and one cell a column, None where the paper prints nothing."""
+
+    title: str
+    cells: tuple[PaperCell | None, ...]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper."""
+
+    name: str
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[PaperRow, ...]
+
+    @property
+    def cells(self) -> tuple[PaperCell, ...]:
+        """The cells by row."""
+        return tuple(cell for row in self.rows for cell in row.cells if cell is not None)
+
+
+def _methods(name: str, title: str, caption: str, columns: Mapping[str, list[PaperCell]]) -> PaperTable:
+    """Return a table with one row a method, in the order of the first column."""
+    rows: dict[str, list[PaperCell | None]] = {}
+    for number, cells in enumerate(columns.values()):
+        for cell in cells:
+            rows.setdefault(cell.title, [None] * len(columns))[number] = cell
+    return PaperTable(name, title, caption, tuple(columns),
+                      tuple(PaperRow(label, tuple(row)) for label, row in rows.items()))
+
+
+def _series(table: str, experiment: str, metric: str, values: Mapping[str, Value],
+            task: str | None = None) -> list[PaperCell]:
+    """Return the cells of a column of a time series table, without ablations."""
+    settings = {"task": task} if task else {}
+    return [PaperCell(table, experiment, method, metric, value, settings) for method, value in values.items()
+            if method not in ABLATIONS]
+
+
+def _ablated(table: str, experiment: str, metric: str, task: str | None = None) -> list[PaperCell]:
+    """Return the cells of an experiment's ablations of attention: a(0) by FC layers, and fixed attention."""
+    values, settings = SERIES[experiment, task], {"task": task} if task else {}
+    return [PaperCell(table, experiment, "ace", metric, values[row], {**settings, **changed})
+            for row, changed in ABLATIONS.items() if row in values]
+
+
+def _image_table(experiment: str) -> PaperTable:
+    title = experiments.get(experiment).title
+    cells = [PaperCell(experiment, experiment, method, "accuracy", value)
+             for method, value in ACCURACY[experiment].items()]
+    return _methods(experiment, f"{title} classification", f"{title} results: test accuracy (%)",
+                    {"Accuracy": cells})
+
+
+def _tables() -> tuple[PaperTable, ...]:
+    images = [_image_table(name) for name in ACCURACY]
+    silhouette = [PaperCell("silhouette", name, method, "silhouette", value)
+                  for name, values in SILHOUETTE.items() for method, value in values.items()]
+    vitals = {task.capitalize(): _series("physionet-vitals", "physionet-vitals", "mse",
+                                         SERIES["physionet-vitals", task], task) for task in TASKS}
+    found = [
+        *images,
+        _methods("silhouette", "Silhouette of image features",
+                 "K-means silhouette of the features of CIFAR10's test images", {"CIFAR10": silhouette}),
+        _methods("ushcn", "USHCN forecasting", "USHCN daily: error and negative log-likelihood of forecasts",
+                 {"MSE": _series("ushcn", "ushcn", "mse", USHCN["mse"]),
+                  "NegLL": _series("ushcn", "ushcn", "negll", USHCN["negll"])}),
+        _methods("physionet", "PhysioNet mortality", "PhysioNet 2012: classification of deaths in hospital",
+                 {"AUC": _series("physionet", "physionet", "auc", SERIES["physionet", None])}),
+        _methods("physionet-vitals", "PhysioNet regression", "PhysioNet 2012: mean squared error ×10⁻³", vitals),
+        _methods("activity", "Human Activity",
+                 "Human Activity: accuracy in % (the paper's column says AUC and holds accuracies)",
+                 {"Accuracy": _series("activity", "activity", "accuracy", SERIES["activity", None])}),
+    ]
+    ace = {cell.key: cell for table in found for cell in table.cells if cell.method == "ace"}
+    sizes = ("cifar10", "svhn", "mnist")
+    large = [PaperCell("size", name, "ace", "accuracy", LARGE[name], {"size": "large"}) for name in sizes]
+    found.append(PaperTable(
+        "size", "Size of the model", "Image classification by the size of ACE-ODE-Net: test accuracy (%)",
+        tuple(experiments.get(name).title for name in sizes),
+        (PaperRow("ACE-ODE-Net (small)", tuple(ace[f"{name}/ace/accuracy"] for name in sizes)),
+         PaperRow("ACE-ODE-Net (large)", tuple(large)))))
+    found.append(_attention("attention", "Type of attention", "Time series classification by the type of attention",
+                            {"PhysioNet (AUC)": _ablated("attention", "physionet", "auc"),
+                             "Human Activity (accuracy)": _ablated("attention", "activity", "accuracy")},
+                            (ace["physionet/ace/auc"], ace["activity/ace/accuracy"])))
+    found.append(_attention("attention-error", "Type of attention, errors",
+                            "Errors by the type of attention, as the paper's text gives them",
+                            {"USHCN (MSE)": _ablated("attention-error", "ushcn", "mse"),
+                             "PhysioNet extrapolation (MSE ×10⁻³)":
+                                 _ablated("attention-error", "physionet-vitals", "mse", "extrapolation")},
+                            (ace["ushcn/ace/mse"], ace["physionet-vitals/ace/extrapolation/mse"])))
+    return tuple(found)
+
+
+def _attention(name: str, title: str, caption: str, columns: Mapping[str, list[PaperCell]],
+               ace: tuple[PaperCell, ...]) -> PaperTable:
+    """Return a table with the rows FC, fixed and evolving attention."""
+    rows = [PaperRow(label, tuple(next((c for c in cells if changed.items() <= c.settings.items()), None)
+                             for cells in columns.values()))
+            for label, changed in (("FC-ACE", {"initial": "dense"}), ("Fixed-ACE", {"attention": "fixed"}))]
+    return PaperTable(name, title, caption, tuple(columns), (*rows, PaperRow("ACE", ace)))
+
+
+TABLES: dict[str, PaperTable] = {table.name: table for table in _tables()}
+CELLS: dict[str, PaperCell] = {cell.key: cell for table in TABLES.values() for cell in table.cells}
+
+
+def table_of(name: str) -> PaperTable:
+    """Return the table of that name; the error lists the names there are."""
+    if name not in TABLES:
+        raise UserError(f"there is no table {name!r}: choose one of {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+@lru_cache(maxsize=1024)
+def target(cell: PaperCell, preset: str = CHOSEN) -> Config:
+    """Return the settings that a run must have to count for a cell, apart from its repetition and its epochs."""
+    return cell.config(preset=preset)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value was published."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """A value that others have published for an experiment of the paper."""
+
+    experiment: str
+    method: str
+    metric: str
+    value: str  # as published
+    protocol: str
+    source: Source
+
+
+MTAN = Source("Shukla and Marlin, ICLR 2021", "https://arxiv.org/abs/2101.10318")
+MTAN_FIRST_RERUN = Source("Users' report, mTAN issue 1", "https://github.com/reml-lab/mTAN/issues/1")
+MTAN_SECOND_RERUN = Source("Users' report, mTAN issue 2", "https://github.com/reml-lab/mTAN/issues/2")
+RAINDROP = Source("Zhang et al., ICLR 2022", "https://arxiv.org/abs/2110.05357")
+MTM = Source("Zhong et al., KDD 2025", "https://arxiv.org/abs/2509.17809")
+WARPFORMER = Source("Zhang et al., KDD 2023; value on Raindrop's splits from later comparisons",
+                    "https://arxiv.org/abs/2306.09368")
+GRAFITI = Source("Yalavarthi et al., AAAI 2024", "https://arxiv.org/abs/2305.12932")
+GRAFITI_MORTALITY = Source("Yalavarthi et al., AAAI 2024; value on Raindrop's splits from later comparisons",
+                           "https://arxiv.org/abs/2305.12932")
+GRU_ODE_BAYES = Source("De Brouwer et al., NeurIPS 2019", "https://arxiv.org/abs/1905.12374")
+LATENT_ODE = Source("Rubanova et al., NeurIPS 2019", "https://arxiv.org/abs/1907.03907")
+RELEASED = Source("README of the published code", "https://github.com/sheoyon-jhin/ACE-NODE")
+ANODE_AGAIN = Source("Reproducibility report of Augmented Neural ODEs, 2019",
+                     "https://openreview.net/forum?id=O1IJIoWN6p")
+_RELEASED_IMAGES = "Five seeds of the published code, which takes the best epoch on the test set"
+_LATENT_ODE_SPLIT = "80% training and 20% test of set-a, no validation set"
+_MTAN_SPLIT = "Set-a and set-b (8,000 stays), observations rounded to a minute; own random splits"
+_RAINDROP_SPLIT = "11,988 stays, five fixed splits of Raindrop (80/10/10)"
+_GRAFITI_FOLDS = "USHCN as in GRU-ODE-Bayes, five folds of GraFITi's own"
+_PIXELS = "ODE on the pixels, without the convolutions that ODE-Net applies first"
+_WINDOWS = "Windows of 50 points, 80/20; overlapping windows on both sides"
+PUBLISHED: tuple[Published, ...] = (
+    Published("cifar10", "ACE-ODE-Net", "accuracy", "85.82 ± 0.31%", _RELEASED_IMAGES, RELEASED),
+    Published("cifar10", "ACE-ODE-Net, large", "accuracy", "87.72 ± 0.24%",
+              f"{_RELEASED_IMAGES}; the paper prints the best of them, 88.12", RELEASED),
+    Published("svhn", "ACE-ODE-Net", "accuracy", "95.81 ± 0.24%", _RELEASED_IMAGES, RELEASED),
+    Published("mnist", "Augmented neural ODE", "accuracy", "97.25 ± 0.54%", _PIXELS, ANODE_AGAIN),
+    Published("mnist", "Neural ODE", "accuracy", "95.57 ± 0.32%", _PIXELS, ANODE_AGAIN),
+    Published("cifar10", "Augmented neural ODE", "accuracy", "52.42 ± 1.19%", _PIXELS, ANODE_AGAIN),
+    Published("cifar10", "Neural ODE", "accuracy", "51.72 ± 0.57%", _PIXELS, ANODE_AGAIN),
+    Published("ushcn", "GRU-ODE-Bayes", "MSE", "0.43", "Five folds, the first three observations after the cut",
+              GRU_ODE_BAYES),
+    Published("ushcn", "ACE-GRU-ODE-Bayes", "MSE", "0.343", "Published code: fold 0 only, five seeds", RELEASED),
+    Published("ushcn", "ACE-GRU-ODE-Bayes", "NegLL", "0.89", "Published code: fold 0 only, five seeds", RELEASED),
+    Published("ushcn", "GRU-ODE-Bayes", "MSE", "0.401", _GRAFITI_FOLDS, GRAFITI),
+    Published("ushcn", "Neural Flow", "MSE", "0.414", _GRAFITI_FOLDS, GRAFITI),
+    Published("ushcn", "DLinear+ (linear)", "MSE", "0.347", _GRAFITI_FOLDS, GRAFITI),
+    Published("ushcn", "mTAN", "MSE", "0.300", _GRAFITI_FOLDS, GRAFITI),
+    Published("ushcn", "CRU", "MSE", "0.290", _GRAFITI_FOLDS, GRAFITI),
+    Published("ushcn", "GraFITi", "MSE", "0.272", _GRAFITI_FOLDS, GRAFITI),
+    Published("physionet", "Latent-ODE", "AUC", "0.829 ± 0.004", _LATENT_ODE_SPLIT, LATENT_ODE),
+    Published("physionet", "ACE-Latent-ODE", "AUC", "0.846 ± 0.002", "Five seeds of the published code", RELEASED),
+    Published("physionet", "mTAND", "AUC", "0.858", _MTAN_SPLIT, MTAN),
+    Published("physionet", "mTAND", "AUC", "0.830", f"{_MTAN_SPLIT}; rerun with the published code", MTAN_FIRST_RERUN),
+    Published("physionet", "mTAND", "AUC", "0.827", f"{_MTAN_SPLIT}; rerun with the published code", MTAN_SECOND_RERUN),
+    Published("physionet", "mTAND", "AUC", "0.842", _RAINDROP_SPLIT, RAINDROP),
+    Published("physionet", "Warpformer", "AUC", "0.865", _RAINDROP_SPLIT, WARPFORMER),
+    Published("physionet", "GraFITi", "AUC", "0.866", _RAINDROP_SPLIT, GRAFITI_MORTALITY),
+    Published("physionet", "MTM", "AUC", "0.880", _RAINDROP_SPLIT, MTM),
+    Published("physionet-vitals", "ACE-Latent-ODE", "MSE, extrapolation", "2.045 ± 0.039 ×10⁻³",
+              "Five seeds of the published code", RELEASED),
+    Published("activity", "ODE-RNN", "accuracy", "82.9%", _WINDOWS, LATENT_ODE),
+    Published("activity", "ODE-RNN", "accuracy", "88.5%", "mTAN's set-up: other windows and splits", MTAN),
+)
+
+
+def published_results(experiment: str) -> list[Published]:
+    """Return the published results of an experiment."""
+    return [result for result in PUBLISHED if result.experiment == experiment]

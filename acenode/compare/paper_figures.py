@@ -11,7 +11,7 @@ import numpy as np
 
 from acenode.compare import result_charts, series_charts
 from acenode.compare.cells import Measured
-from acenode.compare.paper_tables import CELLS, HOSTS, PaperCell
+from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.result_charts import ResultCharts
 from acenode.compare.series_charts import OverTime
 from acenode.errors import UserError

@@ -8,14 +8,14 @@ those on complete data come first, then the shortest.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acenode import experiments
-from acenode.compare.cells import CELLS, TABLES, Measured, PaperCell, measure, missing, repetitions, unfinished
-from acenode.compare.run_times import time_of
+from acenode.compare.cells import Measured, measure, missing, repetitions
+from acenode.compare.groups import unfinished
+from acenode.compare.paper import CELLS, TABLES, PaperCell
 from acenode.config import Config
 from acenode.config.presets import CHOSEN
 from acenode.data.folder import is_file
@@ -164,33 +164,3 @@ def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Callable[
     before, whole = unfinished(run.config, entries), seconds(run.config)
     left = whole if before is None or whole is None else whole * (1 - before.progress)
     return replace(run, resumes=before.id if before else None, seconds=left)
-
-
-def recorded_gpu(entries: Iterable[Entry]) -> str:
-    """Return the name of the GPU that most recorded runs were trained on; empty if there is none."""
-    found = Counter(entry.device for entry in entries if entry.recorded and not entry.device.startswith("cpu"))
-    return found.most_common(1)[0][0] if found else ""
-
-
-def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Callable[
-        [Config], float | None]:
-    """Return a function that gives the seconds of a run from those that were measured on such a device.
-
-    Args:
-        entries: all runs.
-        device: `cpu` or `cuda`.
-        title: the name of the GPU here, if it is known. Recorded runs of other GPUs do not count then, and those of
-            other processors never do.
-    """
-    def same(entry: Entry) -> bool:
-        if entry.device.startswith("cpu") != (device == "cpu"):
-            return False
-        return not entry.recorded or (device == "cuda" and title in (None, entry.device))
-
-    here = [entry for entry in entries if entry.state == "finished" and same(entry)]
-
-    def seconds(config: Config) -> float | None:
-        found = time_of(config, here)
-        return found.seconds(config) if found else None
-
-    return seconds

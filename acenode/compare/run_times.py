@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -57,3 +58,33 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def recorded_gpu(entries: Iterable[Entry]) -> str:
+    """Return the name of the GPU that most recorded runs were trained on; empty if there is none."""
+    found = Counter(entry.device for entry in entries if entry.recorded and not entry.device.startswith("cpu"))
+    return found.most_common(1)[0][0] if found else ""
+
+
+def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Callable[
+        [Config], float | None]:
+    """Return a function that gives the seconds of a run from those that were measured on such a device.
+
+    Args:
+        entries: all runs.
+        device: `cpu` or `cuda`.
+        title: the name of the GPU here, if it is known. Recorded runs of other GPUs do not count then, and those of
+            other processors never do.
+    """
+    def same(entry: Entry) -> bool:
+        if entry.device.startswith("cpu") != (device == "cpu"):
+            return False
+        return not entry.recorded or (device == "cuda" and title in (None, entry.device))
+
+    here = [entry for entry in entries if entry.state == "finished" and same(entry)]
+
+    def seconds(config: Config) -> float | None:
+        found = time_of(config, here)
+        return found.seconds(config) if found else None
+
+    return seconds

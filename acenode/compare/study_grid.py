@@ -3,14 +3,101 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from acenode.compare import study_configs
+from acenode import experiments
+from acenode.compare import groups, metric_format
+from acenode.compare.groups import method_title, trained_settings
 from acenode.compare.metric_format import MetricFormat
-from acenode.config import Config
+from acenode.config import KEYS, Config
+from acenode.config.vocabulary import excluded
+from acenode.errors import UserError
 from acenode.runs.entry import Entry
-from acenode.runs.studies import Repeat, Study
+from acenode.runs.questions import Repeat, Study, StudyGroup
+
+
+def check_study(study: Study) -> Study:
+    """Return the study if its experiment has all of it and every group differs from the others, else raise an error."""
+    experiment = experiments.get(study.experiment)
+    metrics = (experiment.metric.name, *experiment.other_metrics)
+    if study.metric and study.metric not in metrics:
+        raise UserError(f"{study.experiment} has no metric {study.metric!r}: choose {' or '.join(metrics)}")
+    configs = [group_config(study, group) for group in study.groups]
+    settings = [trained_settings(config.to_dict()) for config in configs]
+    for i, one in enumerate(settings):
+        if one in settings[:i]:
+            raise UserError(f"groups {settings.index(one) + 1} and {i + 1} train the same: leave one out")
+    for key in study.held:
+        if all(config.get(key) is None for config in configs):
+            raise UserError(f"{key} applies to none of the groups: leave it out")
+    return study
+
+
+def group_config(study: Study, group: StudyGroup, repeat: Repeat | None = None) -> Config:
+    """Return the configuration of one run of a group; settings that are held equal are used where they apply."""
+    experiment, (seed, fold) = experiments.get(study.experiment), repeat or study.repeats[0]
+    given: dict[str, Any] = dict(group.settings)
+    if fold is not None:
+        given["fold"] = fold
+    uses = experiment.method(group.method).uses
+    config = experiment.configure(group.method, study.data, seed=seed, **given)
+    for key, value in study.held.items():  # in the order of the vocabulary: a setting follows those it depends on
+        if key in uses and not excluded(key, config.to_dict()):
+            given[key] = value
+            config = experiment.configure(group.method, study.data, seed=seed, **given)
+    return config
+
+
+def group_configs(study: Study, group: StudyGroup) -> list[Config]:
+    """Return the configurations of all runs of a group, in the order of the study's repeats."""
+    return [group_config(study, group, repeat) for repeat in study.repeats]
+
+
+def measure_of_study(study: Study) -> MetricFormat:
+    """Return the metric that answers a study."""
+    return metric_format.of(study.metric or metric_format.name_of(study.experiment), study.experiment)
+
+
+def with_device(config: Config, device: str) -> Config:
+    """Return the configuration for another device."""
+    return replace(config, device=device)
+
+
+# Names --------------------------------------------------------------------------------------------------------------
+
+
+def group_names(study: Study) -> list[str]:
+    """Name the groups by what differs, the distinguishing part first.
+
+    Settings come before the method where several groups share it: `fixed attention, ACE-ODE-Net`. A method of its own
+    is name enough, and a method that all groups share is left out.
+    """
+    configs = [group_config(study, group) for group in study.groups]
+    titles = [method_title(study.experiment, group.method) for group in study.groups]
+    names = []
+    for group, config, title in zip(study.groups, configs, titles, strict=True):
+        rivals = [other for other in configs if other.method == group.method]
+        words = setting_words(config, rivals, [key for key in KEYS if key in study.varied])
+        names.append(", ".join([*words, *([title] if len(set(titles)) > 1 or not words else [])]))
+    return names
+
+
+def setting_words(config: Config, rivals: Sequence[Config], keys: Sequence[str]) -> list[str]:
+    """Say in words the values of those settings in which a configuration differs from its rivals."""
+    return [value_words(key, config.get(key)) for key in keys if len({repr(r.get(key)) for r in rivals}) > 1]
+
+
+def value_words(key: str, value: Any) -> str:
+    """Say a setting's value with the value first: `fixed attention`, `no penalty`, `0.001 rtol`."""
+    word = key.replace("_", " ")
+    if value is None or value is False or value == "none":
+        return f"no {word}"
+    if value is True:
+        return word
+    return f"{value:.6g} {word}" if isinstance(value, float) else f"{value} {word}"
+
 
 MISSING = "missing"  # the state of a cell without a run
 
@@ -120,16 +207,16 @@ def make_grid(study: Study, entries: Iterable[Entry]) -> StudyGrid:
     Of several runs for one cell the latest finished one counts, then one that is trained now, then the one that can be
     resumed with the least left to do. Runs on a part of the full data count only where there is no other.
     """
-    study_configs.check_study(study)
-    measure = study_configs.measure(study)
+    check_study(study)
+    measure = measure_of_study(study)
     by_seed: dict[tuple[str, int], list[Entry]] = {}
     for entry in entries:
         if (entry.experiment, entry.data) == (study.experiment, study.data):
             by_seed.setdefault((entry.method, entry.seed), []).append(entry)
     rows = []
-    for name, group in zip(study_configs.group_names(study), study.groups, strict=True):
+    for name, group in zip(group_names(study), study.groups, strict=True):
         cells = []
-        for repeat, config in zip(study.repeats, study_configs.group_configs(study, group), strict=True):
+        for repeat, config in zip(study.repeats, group_configs(study, group), strict=True):
             found = _choose(config, measure.name, by_seed.get((config.method, config.seed), []))
             cells.append(GridCell(repeat, config, found, found.test.get(measure.name) if found else None))
         rows.append(GridRow(name, tuple(cells)))
@@ -152,7 +239,7 @@ def repeats_word(study: Study, count: int) -> str:
 
 def _choose(config: Config, metric: str, entries: Sequence[Entry]) -> Entry | None:
     """Return the run that counts for a configuration, or None."""
-    same = [entry for entry in entries if study_configs.same_run(config, entry)]
+    same = [entry for entry in entries if groups.same_run(config, entry)]
 
     def order(entry: Entry) -> tuple[bool, bool, bool, float, float]:
         measured = entry.test.get(metric) is not None
@@ -161,3 +248,34 @@ def _choose(config: Config, metric: str, entries: Sequence[Entry]) -> Entry | No
 
     usable = [e for e in same if e.test.get(metric) is not None or e.busy or e.resumable]
     return max(usable, key=order, default=None)
+
+
+MOST_PLAYERS = 4  # side by side
+ATTENTION = ("evolving", "fixed")  # are shown first, in this order
+
+
+def playable(grid: StudyGrid, *, finished: bool = False) -> dict[Repeat, dict[str, Entry]]:
+    """Return the runs with snapshots by seed and group, groups with evolving attention first.
+
+    Args:
+        grid: the study.
+        finished: with runs that have a value only, else also with those that train.
+    """
+    found: dict[Repeat, dict[str, Entry]] = {}
+    for row in sorted(grid.rows, key=_order):
+        for cell in row.cells:
+            entry = cell.entry
+            if entry is not None and (cell.value is not None or not finished) and entry.run.snapshots():
+                found.setdefault(cell.repeat, {})[row.name] = entry
+    return {repeat: found[repeat] for repeat in grid.study.repeats if repeat in found}
+
+
+def fullest(found: Mapping[Repeat, Mapping[str, Entry]]) -> Repeat | None:
+    """Return the seed or fold with runs of most groups, the first of several; None if there is no run."""
+    return max(found, key=lambda repeat: len(found[repeat]), default=None)
+
+
+def _order(row: GridRow) -> int:
+    """Sort evolving attention before fixed attention, and both before the others."""
+    kind = row.config.get("attention")
+    return ATTENTION.index(kind) if kind in ATTENTION else len(ATTENTION)

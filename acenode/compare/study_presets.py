@@ -1,4 +1,4 @@
-"""Ready-made studies of every experiment: attention, ACE against its host, the schedule, and sizes."""
+"""Ready-made studies: of every experiment, and of one's own data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 from acenode import experiments
 from acenode.compare.cells import CAMPAIGN_EPOCHS
-from acenode.compare.paper_tables import HOSTS
-from acenode.compare.run_groups import method_title
+from acenode.compare.groups import method_title
+from acenode.compare.paper import HOSTS
+from acenode.data.registry import DATA_SOURCES
 from acenode.data.splits import FOLDS
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.runs.studies import Study, StudyGroup
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.questions import Study, StudyGroup
 
 SEEDS = (0, 1, 2)
 
@@ -97,3 +99,34 @@ def _study(experiment: Experiment, data: str, kind: str, question: str, groups: 
     name = "-".join([experiment.name, *(["full"] if data == "full" else []), kind])
     return Study(name=name, experiment=experiment.name, groups=tuple(groups), question=question, data=data, held=held,
                  seeds=() if folds else SEEDS, folds=tuple(range(FOLDS)) if folds else (), baseline=baseline)
+
+
+ACE, WITHOUT = "ace", "no-attention"
+PAGES = ("home", "tour", "playground", "paper", "your-data", "studies", "compare", "runs")  # addresses of the app
+WORDS = {"forecast": "forecast", "fill": "fill in", "classify": "classify"}
+
+
+def set_study(name: str, task: str, epochs: int | None = None, seeds: tuple[int, ...] = SEEDS) -> Study:
+    """Return the study of ACE against the same model without attention.
+
+    Args:
+        name: the name of the set.
+        task: forecast, fill or classify.
+        epochs: hold the number of epochs at this; the set's default if None.
+        seeds: of each group.
+    """
+    default = experiments.get(name).configure(ACE).get("epochs")
+    held = {} if epochs is None or epochs == default else {"epochs": epochs}
+    ending = "".join(f"-{value}-{key}" for key, value in held.items())
+    return Study(name=f"{name}-ace{ending}", experiment=name, groups=(StudyGroup(ACE), StudyGroup(WITHOUT)),
+                 question=f"Does attention between its variables help to {WORDS[task]} {name}?", held=held, seeds=seeds,
+                 baseline=1)
+
+
+def reserved_names(catalogue: Catalogue) -> frozenset[str]:
+    """Return the names that a new set cannot have: of experiments, data sets, pages, and trained sets.
+
+    A run knows its set by name. Another set of that name would be taken for it.
+    """
+    return frozenset({*experiments.EXPERIMENTS, *experiments.EXAMPLES, *DATA_SOURCES, *PAGES,
+                      *(entry.experiment for entry in catalogue.entries())})

@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from acenode import experiments
-from acenode.compare import metric_format, paper, parameter_counts
+from acenode.compare import fairness, metric_format, paper
+from acenode.compare.groups import IGNORED, changed_settings, replaced_settings, runs_frame, settings_text
 from acenode.compare.metric_format import MetricFormat
-from acenode.compare.paper_tables import CELLS
-from acenode.compare.run_groups import IGNORED, changed_settings, replaced_settings, settings_text
-from acenode.compare.statistics import over_seeds, runs_frame
+from acenode.compare.paper import CELLS
+from acenode.compare.statistics import over_seeds
 from acenode.config import KEYS, Config
 from acenode.config.presets import PRINTED
 from acenode.errors import UserError
@@ -59,7 +59,7 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
             key = ("full", False, method, settings_text(changed))
             if key not in rows:
                 rows[key] = _row(experiment, metric, config, changed, False) | {
-                    "params": parameter_counts.count(experiment, config), "n": 0, "mean": None, "std": None,
+                    "params": fairness.count(config), "n": 0, "mean": None, "std": None,
                     "seeds": []}
     order = list(experiment.methods)
     ordered = sorted(rows.values(), key=lambda row: (

@@ -129,7 +129,7 @@ def _without_parameters(run: Run) -> str:
     """Say why a run cannot be loaded; a recorded one is known by its compressed metrics, wherever it lies."""
     if not run.recorded and not (run.path / "metrics.jsonl.gz").is_file():
         return f"{run.id} has no stored parameters: train it for an epoch first"
-    from acenode.compare.run_groups import changed_in
+    from acenode.compare.groups import changed_in
 
     config = run.config()
     words = ["acenode", "train", config.experiment, "--method", config.method, "--data", config.data,

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acenode.compare.cells import trained_settings, unfinished
+from acenode.compare.groups import trained_settings, unfinished
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.seed_group import without_seed

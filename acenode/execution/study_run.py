@@ -1,23 +1,135 @@
-"""Train a study: through a launcher that queues its runs, or from Python, one group of seeds after another."""
+"""Train a study: which runs are left and how long they take; through a launcher, or from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from acenode.compare.cells import unfinished
-from acenode.compare.study_grid import StudyGrid, make_grid
-from acenode.data.folder import data_dir
+from acenode import experiments
+from acenode.compare.groups import unfinished
+from acenode.compare.run_times import duration, measured_seconds
+from acenode.compare.study_grid import GridCell, StudyGrid, make_grid, repeat_title, with_device
+from acenode.config import Config
+from acenode.data.folder import data_dir, is_file
+from acenode.data.registry import source_of
+from acenode.errors import UserError
+from acenode.execution.estimate import estimate
 from acenode.execution.execute import create
 from acenode.execution.interrupt import stop_on_interrupt
+from acenode.execution.quick_device import quick_device
 from acenode.execution.reproduce import RunLauncher
 from acenode.execution.seed_group import without_seed
-from acenode.execution.study_plan import check_data, plan
 from acenode.execution.together import execute_together
 from acenode.runs.catalogue import Catalogue, Entry
+from acenode.runs.questions import Study
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import Run, RunStore
-from acenode.runs.studies import Study
+
+
+@dataclass(frozen=True)
+class StudyTime:
+    """The runs that are left and how long they take, `workers` at a time."""
+
+    runs: int  # that are missing, unfinished or running
+    seconds: float | None  # of those whose time is known; None if that is none of them
+    unknown: int = 0  # runs whose time is not known
+    workers: int = 1
+    basis: str = ""  # what the time is based on, or why there is none
+
+    @property
+    def text(self) -> str:
+        """The time in words: `9 runs, about 8 min (from 3 similar finished runs)`."""
+        if not self.runs:
+            return "all runs are finished"
+        runs = f"{self.runs} run{'s' * (self.runs > 1)}"
+        if self.seconds is None:
+            return f"{runs}, time unknown" + (f" ({self.basis})" if self.basis else "")
+        parts = [f"{runs}, about {duration(self.seconds)}"]
+        parts += [f" {self.workers} at a time"] if self.workers > 1 else []
+        parts += [f" and {self.unknown} of unknown time"] if self.unknown else []
+        return "".join(parts) + (f" ({self.basis})" if self.basis else "")
+
+
+def time_left(grid: StudyGrid, seconds: Callable[[Config], float | None], workers: int = 1,
+              basis: str = "") -> StudyTime:
+    """Return the time of the runs that are left.
+
+    Args:
+        grid: the study with the runs there are.
+        seconds: gives the seconds of a whole run, None if unknown.
+        workers: runs at a time. Side by side, runs are taken to be as fast as alone.
+        basis: what the times are based on.
+    """
+    cells = [cell for cell in grid.cells if cell.value is None]
+    times = [cell_seconds(cell, seconds) for cell in cells]
+    known = [time for time in times if time is not None]
+    total = max(sum(known) / workers, max(known)) if known else None
+    return StudyTime(len(cells), total, len(times) - len(known), workers, basis)
+
+
+def cell_seconds(cell: GridCell, seconds: Callable[[Config], float | None]) -> float | None:
+    """Return the seconds that are left of one cell: what a running run says itself, else a share of the whole."""
+    if cell.value is not None:
+        return 0.0
+    if cell.entry is not None and cell.entry.state == "running" and cell.entry.seconds_left is not None:
+        return cell.entry.seconds_left
+    whole = seconds(cell.config)
+    return None if whole is None else whole * (1 - cell.progress)
+
+
+class DataUse(Protocol):
+    """What trains on data: a study, or a search."""
+
+    @property
+    def experiment(self) -> str: ...
+    @property
+    def data(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A run to train for a study."""
+
+    title: str
+    config: Config
+    seconds: float | None
+
+
+def plan(grid: StudyGrid, device: str = "auto",
+         seconds: Callable[[Config], float | None] = lambda config: None) -> list[StudyRun]:
+    """Return the runs that are missing or unfinished, the first seed of every group first."""
+    names = {id(cell): row.name for row in grid.rows for cell in row.cells}
+    return [StudyRun(_title(grid, names[id(cell)], cell), with_device(cell.config, device), cell_seconds(cell, seconds))
+            for cell in grid.wanted]
+
+
+def _title(grid: StudyGrid, name: str, cell: GridCell) -> str:
+    return f"{name}, {repeat_title(grid.study, cell.repeat)}"
+
+
+def check_data(use: DataUse, root: Path) -> None:
+    """Raise a UserError if a study or search needs data that is not in the data folder."""
+    source = experiments.get(use.experiment).source
+    if use.data == "full" and source is not None and not is_file(source_of(source).path(root)):
+        raise UserError(f"the data of {use.experiment} is missing: get it with `acenode data get {source}`")
+
+
+def estimated_time(grid: StudyGrid, catalogue: Catalogue, root: Path, *, device: str = "auto",
+                   workers: int = 1) -> StudyTime:
+    """Return the time of the runs that are left, from similar finished runs; where there are none, iterations are
+    timed, which takes seconds."""
+    configs = [with_device(cell.config, device) for cell in grid.cells if cell.value is None]
+    found = estimate(configs, catalogue, root)
+    each = {with_device(config, "auto"): seconds for config, seconds in found.seconds_each.items()}
+    return time_left(grid, lambda config: each.get(with_device(config, "auto")), workers, found.basis)
+
+
+def measured_time(grid: StudyGrid, catalogue: Catalogue, *, device: str = "auto", workers: int = 1) -> StudyTime:
+    """Return the time of the runs that are left from similar finished runs alone, at once: for a study that runs."""
+    kind, title = quick_device(device)
+    return time_left(grid, measured_seconds(catalogue.entries(), kind, title), workers)
 
 
 def queue_study(grid: StudyGrid, launcher: RunLauncher, entries: Sequence[Entry], *, device: str = "auto") -> list[Run]:

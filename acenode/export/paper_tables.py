@@ -9,7 +9,7 @@ from typing import Any
 
 from acenode.compare import cell_text
 from acenode.compare.cells import Measured
-from acenode.compare.paper_tables import TABLES, PaperCell, PaperTable
+from acenode.compare.paper import TABLES, PaperCell, PaperTable
 from acenode.export.table_formats import PACKAGES, latex_table, markdown_table
 
 Values = Mapping[str, Measured]  # by the key of the cell

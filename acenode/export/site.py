@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from acenode.compare import metric_records
-from acenode.compare.study_table import StudyReport
+from acenode.compare.study_answer import StudyReport
 from acenode.errors import UserError
 from acenode.export import report, run_summary, study_page
 from acenode.export.html_parts import asset

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from acenode.runs.studies import Study, StudyGroup
+from acenode.runs.questions import Study, StudyGroup
 
 
 def to_commands(study: Study) -> str:
@@ -41,7 +41,7 @@ def to_python(study: Study, runs: str = "runs") -> str:
     return (f'"""Train what is missing of the study {study.name} and print its answer."""\n'
             "from acenode.execution.study_run import train_study\n"
             "from acenode.compare.study_answer import answer\n"
-            "from acenode.runs.studies import Study, StudyGroup\n\n"
+            "from acenode.runs.questions import Study, StudyGroup\n\n"
             f"groups = (\n{groups})\n"
             f"study = Study({study.name!r}, {study.experiment!r}, groups, {', '.join(more)})\n"
             f"print(answer(train_study(study, {runs!r})).text)\n")

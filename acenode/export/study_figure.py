@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acenode.compare.study_table import StudyReport
+from acenode.compare.study_answer import StudyReport
 from acenode.export.svg_parts import LETTER, LINE, PADDING, WIDTH, across, line, margins, svg, text
 
 

@@ -8,14 +8,14 @@ from functools import lru_cache
 from statistics import mean
 
 from acenode.compare import metric_records
+from acenode.compare.study_answer import StudyReport
 from acenode.compare.study_grid import GridRow
-from acenode.compare.study_table import StudyReport
 from acenode.export import svg_parts
 from acenode.export.study_figure import to_svg
 from acenode.export.svg_parts import LETTER, LINE, PADDING, WIDTH, Position, across, line, margins, number, svg, text
 from acenode.files import Stamp, stamp
+from acenode.runs.questions import MAX_RUNS
 from acenode.runs.store import Run
-from acenode.runs.studies import MAX_RUNS
 
 HEIGHT = 300  # pixels of the plot of curves
 Curve = list[tuple[int, float, float, float]]  # epoch, mean, smallest, largest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from acenode.compare.study_table import StudyReport
+from acenode.compare.study_answer import StudyReport
 from acenode.errors import UserError
 from acenode.export import study_code, study_page, study_tables
 from acenode.export.study_figure import to_svg

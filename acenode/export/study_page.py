@@ -8,11 +8,10 @@ from pathlib import Path
 from string import Template
 
 from acenode import experiments
-from acenode.compare import study_players
-from acenode.compare.run_groups import settings_text
-from acenode.compare.study_grid import repeat_title
-from acenode.compare.study_players import MOST_PLAYERS
-from acenode.compare.study_table import StudyReport, study_table
+from acenode.compare import study_grid
+from acenode.compare.groups import settings_text
+from acenode.compare.study_answer import StudyReport, study_table
+from acenode.compare.study_grid import MOST_PLAYERS, repeat_title
 from acenode.errors import UserError
 from acenode.export import study_code
 from acenode.export.html_parts import asset, digest, embedded, script, table
@@ -21,7 +20,7 @@ from acenode.files import write_atomic
 from acenode.player import assets as player_assets
 from acenode.player import data as player_data
 from acenode.runs.entry import Entry
-from acenode.runs.studies import Repeat
+from acenode.runs.questions import Repeat
 
 SCRIPTS = ("base.js", "player.js")
 
@@ -60,8 +59,8 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
 
 def played_runs(found: StudyReport) -> tuple[Repeat | None, dict[str, Entry]]:
     """Return the seed with most finished runs, and its runs by group, at most four, evolving attention first."""
-    by_repeat = study_players.playable(found.grid, finished=True)
-    best = study_players.fullest(by_repeat)
+    by_repeat = study_grid.playable(found.grid, finished=True)
+    best = study_grid.fullest(by_repeat)
     return best, {} if best is None else dict(list(by_repeat[best].items())[:MOST_PLAYERS])
 
 

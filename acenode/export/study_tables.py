@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from acenode.compare.study_answer import StudyReport, study_table
 from acenode.compare.study_grid import GridRow
-from acenode.compare.study_table import StudyReport, study_table
 from acenode.export.csv_tables import to_csv as write_csv
 from acenode.export.table_formats import PACKAGES, latex_table, markdown_table
 

@@ -1,4 +1,4 @@
-"""What a search trains: the configuration of each trial, and the defaults that the first one tries."""
+"""What a search trains: the configuration of each trial, the defaults that the first one tries, the best's study."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from acenode import experiments
+from acenode.compare.study_grid import check_study
 from acenode.config import SETTINGS, Config
 from acenode.config.ranges import SearchRange
 from acenode.config.vocabulary import ARGUMENTS, DEPENDS
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.runs.searches import Search
+from acenode.runs.questions import MAX_NAME, Search, Study, StudyGroup, StudyStore
+from acenode.runs.store import RunStore
+from acenode.search.results import SearchReport
 
 
 def check_search(search: Search) -> Search:
@@ -82,3 +85,44 @@ def _applies(experiment: Experiment, search: Search, key: str, values: dict[str,
     if not other or (other not in uses and other not in ARGUMENTS):
         return True
     return experiment.configure(search.method, search.data, **values).get(other) in needed
+
+
+def winner_study(report: SearchReport, seeds: tuple[int, ...] = (0, 1, 2)) -> Study:
+    """Return the study that compares the best trial's settings with the defaults on the test set.
+
+    Args:
+        report: the search with its trials.
+        seeds: of each of the two groups.
+    """
+    search, best = report.search, report.best
+    if best is None:
+        what = ("wait for the first one" if report.status.running else
+                f"continue it with `acenode search resume {search.name}`")
+        raise UserError(f"no trial of {search.name} is finished yet: {what}")
+    config, base = trial_config(search, lambda one: best.params[one.key]), base_config(search)
+    changed = {key: config.get(key) for key in SETTINGS
+               if key in best.params and config.get(key) is not None and config.get(key) != base.get(key)}
+    if not changed:
+        raise UserError(f"the defaults are the best settings that {search.name} found: test them with `acenode train "
+                        f"{search.experiment} --method {search.method}`")
+    held = {key: value for key, value in search.held.items() if key != "fold"}
+    folds = (int(search.held["fold"]),) if "fold" in search.held else ()
+    return check_study(Study(
+        winner_name(search.name), search.experiment,
+        (StudyGroup(search.method), StudyGroup(search.method, changed)),
+        question="Are the settings found by the search better than the defaults?", data=search.data, held=held,
+        seeds=seeds, folds=folds))
+
+
+WINNER = "-winner"  # ends the name of the study of the best settings
+
+
+def winner_name(search: str) -> str:
+    """Return the name of the study that compares the best settings of a search with the defaults."""
+    return f"{search[:MAX_NAME - len(WINNER)]}{WINNER}"
+
+
+def made_winner(runs: RunStore, search: str) -> str | None:
+    """Return the name of the study of the best settings if it was made, or None."""
+    name = winner_name(search)
+    return name if StudyStore(runs).exists(name) else None

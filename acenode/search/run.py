@@ -19,16 +19,11 @@ from acenode.compare import metric_format
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
-from acenode.runs.searches import PRUNERS, Search, SearchStore
+from acenode.execution.launcher import Launcher
+from acenode.runs.questions import PRUNERS, Search, SearchStore
 from acenode.runs.store import BUSY, Run
 from acenode.search.journal import DEFAULT, REASON, RUN
-from acenode.search.plan import (
-    base_config,
-    check_search,
-    default_params,
-    defaults_outside,
-    trial_config,
-)
+from acenode.search.plan import base_config, check_search, default_params, defaults_outside, trial_config
 from acenode.search.sampling import load_optuna, make_sampler, open_study, suggest
 
 POLL_SECONDS = 0.2
@@ -276,3 +271,74 @@ class SearchRun:
 
     def _tell_event(self, kind: str, trial: Any, run: Run | None, value: float | None = None, detail: str = "") -> None:
         self.on_event(TrialEvent(kind, trial.number, dict(trial.params), run, value, detail))
+
+
+CLOSE_SECONDS = 60.0
+
+
+@dataclass
+class _Conducted:
+    thread: threading.Thread
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class SearchThreads:
+    """Starts and stops searches of a folder in threads of this process."""
+
+    def __init__(self, store: SearchStore, launcher: Launcher) -> None:
+        self.store, self.launcher = store, launcher
+        self.lock = threading.Lock()
+        self.conducted: dict[str, _Conducted] = {}
+        self.closed = False
+
+    def check(self) -> None:
+        """Raise a UserError if Optuna is missing."""
+        load_optuna()
+
+    def start(self, search: Search) -> None:
+        """Start a search, or continue it; an error if it runs already or Optuna is missing."""
+        self.check()
+        check_search(search)
+        with self.lock:
+            if self.closed:
+                raise UserError("the app is closing: start it again")
+            found = self.conducted.get(search.name)
+            if (found and found.thread.is_alive()) or self.store.status(search.name).running:
+                raise UserError(f"{search.name} is running already")
+            stop = threading.Event()
+            thread = threading.Thread(target=self._conduct, args=(search, stop), daemon=True,
+                                      name=f"acenode-search-{search.name}")
+            self.conducted[search.name] = _Conducted(thread, stop)
+            self.store.write_status(search.name, "running")  # so that pages show it at once
+            thread.start()
+
+    def stop(self, name: str) -> None:
+        """Ask a search to stop, in this process or in another; may be called twice."""
+        with self.lock:
+            found = self.conducted.get(name)
+        if found and found.thread.is_alive():
+            found.stop.set()
+        elif self.store.status(name).running:
+            self.store.request_stop(name)
+
+    def wait(self, name: str, timeout: float | None = None) -> bool:
+        """Wait until a search of this process has ended; return False on timeout."""
+        with self.lock:
+            found = self.conducted.get(name)
+        if found is not None:
+            found.thread.join(timeout)
+        return found is None or not found.thread.is_alive()
+
+    def close(self) -> None:
+        """Stop all searches and wait for them. The launcher must still be open: trials stay open in the journal."""
+        with self.lock:
+            self.closed = True
+            all_of_them = list(self.conducted.values())
+        for one in all_of_them:
+            one.stop.set()
+        for one in all_of_them:
+            one.thread.join(CLOSE_SECONDS)
+
+    def _conduct(self, search: Search, stop: threading.Event) -> None:
+        with contextlib.suppress(UserError, OSError):  # it is in the status of the search
+            SearchRun(self.store, search, self.launcher, workers=lambda: self.launcher.workers(search.device)).run(stop)

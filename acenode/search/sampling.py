@@ -11,7 +11,7 @@ import numpy as np
 from acenode.config.ranges import SearchRange
 from acenode.errors import UserError
 from acenode.files import discard
-from acenode.runs.searches import Search
+from acenode.runs.questions import Search
 
 STUDY = "search"  # the name of the study in every journal; Hyperband's brackets depend on it
 STARTUP = 5  # finished trials before one is pruned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acenode.compare.paper_tables import HOSTS
-from acenode.compare.run_groups import REPEATED, data_title, experiment_title, group_settings, question_of
+from acenode.compare.groups import REPEATED, data_title, experiment_title, group_settings, question_of
+from acenode.compare.paper import HOSTS
 from acenode.runs.entry import Entry
 
 MAX_RUNS = 15

@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare import statistics
-from acenode.compare.compared_groups import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
-from acenode.compare.run_groups import differing
+from acenode.compare import groups
+from acenode.compare.comparison import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
+from acenode.compare.groups import differing
 from acenode.export.comparison_tables import FORMATS
 from acenode.runs.entry import Entry
 
@@ -104,9 +104,9 @@ def _first(entries: list[Entry]) -> tuple[list[str], str]:
 def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
     """Ask how to group the runs; return them with their groups, the baseline's name, and `best` or `last` epoch."""
     with st.container(horizontal=True, gap="medium"):
-        by = st.selectbox("Group by", options("by", statistics.group_keys(chosen)), key="by", bind="query-params",
+        by = st.selectbox("Group by", options("by", groups.group_keys(chosen)), key="by", bind="query-params",
                           width=260, format_func=_grouping)
-        runs = statistics.grouped_frame(chosen, by or statistics.BY_SETTINGS)
+        runs = groups.grouped_frame(chosen, by or groups.BY_SETTINGS)
         names = runs["group"].unique().tolist()
         default = 0 if _keep_baseline(names) else names.index(_default_baseline(names))  # not beside a value of its own
         baseline = st.selectbox("Baseline", names, default, key="base",
@@ -119,7 +119,7 @@ def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
 
 def _grouping(key: str) -> str:
     """Return what the runs are grouped by in words."""
-    return "All settings but the seed" if key == statistics.BY_SETTINGS else labels.setting(key)
+    return "All settings but the seed" if key == groups.BY_SETTINGS else labels.setting(key)
 
 
 def _keep_baseline(names: list[str]) -> bool:

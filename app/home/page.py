@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare.contests import contests, measure_all
-from acenode.compare.evidence import judge, prediction_note, summary
+from acenode.compare.against_host import contests, prediction_note, summary
+from acenode.compare.cells import measure_all
+from acenode.compare.verdict import judge
 from acenode.errors import UserError
 from acenode.runs.entry import Entry
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acenode.compare.run_groups import group_settings
+from acenode.compare.groups import group_settings
 from acenode.runs.entry import Entry
 
 CHOSEN = frozenset({"attention", "epochs"})  # pages choose the attention themselves; the length changes no method

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from acenode.compare import metric_format
-from acenode.compare.paper_tables import HOSTS
-from acenode.compare.run_groups import method_title
-from acenode.compare.set_study import WITHOUT
+from acenode.compare.groups import method_title
+from acenode.compare.paper import HOSTS
+from acenode.compare.study_presets import WITHOUT
 from acenode.experiments import EXAMPLES, EXPERIMENTS, get
 from acenode.runs.entry import Entry
 

@@ -10,7 +10,7 @@ import streamlit as st
 from acenode import experiments
 from acenode.compare import cell_text
 from acenode.compare.cells import Measured, measure
-from acenode.compare.paper_tables import CELLS, HOSTS, PaperCell
+from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.runs.entry import Entry
 
 ABOUT = {"silhouette": "Silhouette: how far apart clusters of the features are",

@@ -9,19 +9,11 @@ import pandas as pd
 import streamlit as st
 
 from acenode.compare import cell_text
+from acenode.compare.against_host import compared_cells, contests, prediction_note, summary, table
+from acenode.compare.cell_text import CellLength, count_sentence, length_sentence
 from acenode.compare.cells import Measured
-from acenode.compare.contests import compared_cells, contests
-from acenode.compare.evidence import (
-    CellLength,
-    Finding,
-    count_sentence,
-    judge,
-    length_sentence,
-    prediction_note,
-    summary,
-    table,
-)
-from acenode.compare.paper_tables import CELLS, PaperCell
+from acenode.compare.paper import CELLS, PaperCell
+from acenode.compare.verdict import Finding, judge
 
 from .. import labels, messages
 from . import cell as paper_cell

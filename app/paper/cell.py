@@ -9,7 +9,7 @@ import streamlit as st
 
 from acenode.compare import cell_text
 from acenode.compare.cells import Measured, counts, measure, with_other_settings
-from acenode.compare.paper_tables import PaperCell, PaperTable
+from acenode.compare.paper import PaperCell, PaperTable
 from acenode.runs.entry import Entry
 
 from .. import components, labels, messages

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare import elsewhere
-from acenode.compare.elsewhere import Elsewhere
+from acenode.compare import paper
+from acenode.compare.paper import Published
 
 from .. import messages
 
@@ -19,7 +19,7 @@ def show(names: Iterable[str], key: str) -> None:
 
     The table is made when the expander is opened: its Markdown takes a browser long to draw.
     """
-    found = [result for name in names for result in elsewhere.of(name)]
+    found = [result for name in names for result in paper.published_results(name)]
     if not found:
         return
     box = st.expander(f"Later and elsewhere: {len(found)} published results", icon=":material/library_books:", key=key,
@@ -32,7 +32,7 @@ def show(names: Iterable[str], key: str) -> None:
         st.table(pd.DataFrame([_row(result) for result in found]), hide_index=True, border="horizontal")
 
 
-def _row(result: Elsewhere) -> dict[str, str]:
+def _row(result: Published) -> dict[str, str]:
     """Return one line of the table in Markdown, which wraps long texts."""
     data = experiments.get(result.experiment).title
     source = f"[{messages.escape(result.source.text)}]({result.source.url})"

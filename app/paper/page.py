@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from acenode.compare import cell_text
-from acenode.compare.cells import Measured
-from acenode.compare.contests import measure_all
-from acenode.compare.paper_tables import CELLS, TABLES
+from acenode.compare.cells import Measured, measure_all
+from acenode.compare.paper import CELLS, TABLES
 from acenode.export import paper_tables as export
 from acenode.runs.entry import Entry
 

@@ -8,8 +8,8 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.compare import reproduction
-from acenode.compare.cells import CAMPAIGN_EPOCHS, CELLS
-from acenode.compare.paper_tables import TABLES, PaperCell, PaperTable
+from acenode.compare.cells import CAMPAIGN_EPOCHS
+from acenode.compare.paper import CELLS, TABLES, PaperCell, PaperTable
 from acenode.compare.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data
 from acenode.compare.run_times import time_of
 from acenode.config import Config

@@ -8,7 +8,7 @@ from typing import Any
 
 from acenode.compare import cell_text
 from acenode.compare.cells import Measured
-from acenode.compare.paper_tables import PaperCell, PaperRow, PaperTable
+from acenode.compare.paper import PaperCell, PaperRow, PaperTable
 
 
 @dataclass(frozen=True)

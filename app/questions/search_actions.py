@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acenode.errors import UserError
-from acenode.execution.study_plan import check_data
-from acenode.runs.searches import Search, SearchStore
-from acenode.runs.studies import StudyStore
-from acenode.search.plan import check_search
-from acenode.search.winner import winner_study
+from acenode.execution.study_run import check_data
+from acenode.runs.questions import Search, SearchStore, StudyStore
+from acenode.search.plan import check_search, winner_study
 
 from ..services import services
 from . import search_live, study_actions
@@ -20,7 +18,7 @@ def start(search: Search) -> None:
     store = SearchStore(services().store)
     check_data(check_search(search), services().data_root)
     services().searches.check()
-    store.create(search)
+    store.write(search)
     services().searches.start(search)
 
 
@@ -33,7 +31,7 @@ def resume(name: str, trials: int | None = None) -> None:
         if trials < search_live.report(name).tried:
             raise UserError("a search cannot have fewer trials than it has tried")
         search = replace(search, trials=trials)
-        store.write(search)
+        store.write(search, replace=True)
     services().searches.start(search)
 
 

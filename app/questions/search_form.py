@@ -13,7 +13,7 @@ from acenode.config.ranges import SearchRange, read_range
 from acenode.errors import UserError
 from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
-from acenode.runs.searches import MAX_TRIALS, SAMPLERS, Search, SearchStore
+from acenode.runs.questions import MAX_TRIALS, SAMPLERS, Search, SearchStore
 from acenode.search.plan import base_config, check_search, defaults_outside
 
 from .. import estimates, full_data, labels, messages

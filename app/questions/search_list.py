@@ -6,7 +6,7 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.errors import UserError
-from acenode.runs.searches import SearchStore
+from acenode.runs.questions import SearchStore
 
 from .. import messages
 from ..services import services

@@ -10,10 +10,9 @@ from typing import Any
 
 from acenode.compare.metric_format import MetricFormat
 from acenode.config.ranges import SearchRange
-from acenode.runs.searches import SearchStore
-from acenode.search.importance import FEW, importance
+from acenode.runs.questions import SearchStore
 from acenode.search.journal import SearchJournal, TrialRecord
-from acenode.search.results import SearchReport, params_text, read_report, value_text
+from acenode.search.results import FEW, SearchReport, importance, params_text, read_report, value_text
 
 from .. import labels
 from ..services import services

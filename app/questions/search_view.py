@@ -7,8 +7,9 @@ import streamlit as st
 from acenode import experiments
 from acenode.config import read_seeds
 from acenode.errors import UserError
-from acenode.runs.searches import MAX_TRIALS, PRUNERS, SAMPLERS, SearchStore
-from acenode.search.results import SearchReport, made_winner
+from acenode.runs.questions import MAX_TRIALS, PRUNERS, SAMPLERS, SearchStore
+from acenode.search.plan import made_winner
+from acenode.search.results import SearchReport
 
 from .. import components, labels, messages, navigation
 from ..services import services

@@ -6,9 +6,8 @@ import contextlib
 
 from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.errors import UserError
-from acenode.execution.study_plan import check_data
-from acenode.execution.study_run import queue_study
-from acenode.runs.studies import Study, StudyStore
+from acenode.execution.study_run import check_data, queue_study
+from acenode.runs.questions import Study, StudyStore
 
 from ..services import services
 

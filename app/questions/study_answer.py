@@ -6,12 +6,12 @@ from html import escape
 
 import streamlit as st
 
-from acenode.compare.study_fairness import equal_study, fairness
+from acenode.compare.fairness import equal_study, fairness
+from acenode.compare.study_answer import StudyReport, report, study_table
 from acenode.compare.study_grid import StudyGrid
 from acenode.compare.study_references import study_references
-from acenode.compare.study_table import StudyReport, report, study_table
 from acenode.export.study_figures import figures
-from acenode.runs.studies import Study, StudyStore
+from acenode.runs.questions import Study, StudyStore
 
 from .. import components, messages
 from ..services import services

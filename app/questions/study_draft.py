@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from acenode.compare.study_configs import check_study, group_config, group_names
+from acenode.compare.study_grid import check_study, group_config, group_names
 from acenode.compare.study_presets import kind_of, presets
 from acenode.config import SETTINGS, parse, read_seeds
 from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.runs.studies import MAX_NAME, Study, StudyGroup, StudyStore
+from acenode.runs.questions import MAX_NAME, Study, StudyGroup, StudyStore
 
 OWN = "own"  # the kind of a study that is not a preset
 QUICK = 4  # a quick look has a quarter of the epochs

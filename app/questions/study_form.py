@@ -9,15 +9,14 @@ from typing import Any
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare.paper_tables import HOSTS
-from acenode.compare.study_configs import group_names, with_device
-from acenode.compare.study_fairness import equal_study, fairness, parameter_counts
-from acenode.compare.study_grid import StudyGrid, make_grid
+from acenode.compare.fairness import equal_study, fairness, parameter_counts
+from acenode.compare.paper import HOSTS
+from acenode.compare.study_grid import StudyGrid, group_names, make_grid, with_device
 from acenode.config import KEYS, SETTINGS, check
 from acenode.errors import UserError
 from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
-from acenode.runs.studies import Study, StudyStore
+from acenode.runs.questions import Study, StudyStore
 
 from .. import estimates, full_data, labels, messages
 from ..services import services

@@ -8,7 +8,7 @@ from acenode import experiments
 from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.errors import UserError
 from acenode.runs.entry import Entry
-from acenode.runs.studies import StoredStudy, StudyStore
+from acenode.runs.questions import StoredStudy, StudyStore
 
 from .. import messages
 from ..services import services

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acenode.compare.study_configs import with_device
-from acenode.compare.study_grid import MISSING, GridCell, GridRow, StudyGrid, make_grid, repeat_title
-from acenode.compare.study_time import cell_seconds
+from acenode.compare.study_grid import MISSING, GridCell, GridRow, StudyGrid, make_grid, repeat_title, with_device
 from acenode.config import Config
-from acenode.runs.studies import StudyStore
+from acenode.execution.study_run import cell_seconds
+from acenode.runs.questions import StudyStore
 
 from .. import estimates, labels
 from ..services import services

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from acenode.compare import study_players
-from acenode.compare.study_grid import StudyGrid, repeat_title
-from acenode.compare.study_players import MOST_PLAYERS
+from acenode.compare import study_grid
+from acenode.compare.study_grid import MOST_PLAYERS, StudyGrid, repeat_title
 
 from .. import components, labels
 
@@ -16,8 +15,8 @@ BUTTONS = 8  # seeds that get a button each; more are a list
 
 def show(grid: StudyGrid) -> None:
     """Show the players with a choice of the seed and of the groups."""
-    found = study_players.playable(grid)
-    first = study_players.fullest(found)
+    found = study_grid.playable(grid)
+    first = study_grid.fullest(found)
     if first is None:
         return
     st.header("Trajectories", anchor=False)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from acenode.compare.study_configs import group_config, group_names, same_run
+from acenode.compare.groups import same_run
+from acenode.compare.study_grid import group_config, group_names
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 from acenode.runs.entry import Entry
+from acenode.runs.questions import Study, StudyStore
 from acenode.runs.store import RunStore
-from acenode.runs.studies import Study, StudyStore
 
 
 def names(entries: list[Entry], store: RunStore) -> dict[str, str]:

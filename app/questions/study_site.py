@@ -10,11 +10,11 @@ from pathlib import Path
 
 import streamlit as st
 
+from acenode.compare.study_answer import StudyReport, report
 from acenode.compare.study_grid import make_grid
 from acenode.compare.study_references import study_references
-from acenode.compare.study_table import StudyReport, report
 from acenode.export import site
-from acenode.runs.studies import Study
+from acenode.runs.questions import Study
 
 from ..services import services
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.compare.study_table import StudyReport
+from acenode.compare.study_answer import StudyReport
 from acenode.export import study_code, study_page
 from acenode.export.study_formats import TEXTS
-from acenode.runs.studies import Study
+from acenode.runs.questions import Study
 
 from .. import commands
 from . import study_site

@@ -5,12 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare.study_configs import with_device
-from acenode.compare.study_grid import StudyGrid, make_grid
-from acenode.compare.study_table import caption
+from acenode.compare.study_answer import caption
+from acenode.compare.study_grid import StudyGrid, make_grid, with_device
 from acenode.errors import UserError
 from acenode.execution.devices import device_choices
-from acenode.runs.studies import Study, StudyStore
+from acenode.runs.questions import Study, StudyStore
 
 from .. import components, estimates, labels, messages
 from ..services import services

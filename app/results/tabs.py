@@ -9,7 +9,7 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.compare import metric_format, result_charts
-from acenode.compare.paper_value import paper_value_note
+from acenode.compare.cell_text import paper_value_note
 from acenode.compare.result_charts import ResultCharts
 from acenode.errors import UserError
 from acenode.experiments import Experiment

@@ -6,7 +6,7 @@ from html import escape
 
 import streamlit as st
 
-from acenode.compare.run_groups import method_title
+from acenode.compare.groups import method_title
 from acenode.experiments import EXPERIMENTS
 from acenode.runs.entry import Entry
 

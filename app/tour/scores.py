@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acenode.compare import cell_text
-from acenode.compare.cells import Measured
-from acenode.compare.contests import contests, measure_all
-from acenode.compare.evidence import MIN_RUNS, Finding, judge
-from acenode.compare.paper_tables import CELLS, HOSTS, PaperCell
+from acenode.compare.against_host import contests
+from acenode.compare.cells import Measured, measure_all
+from acenode.compare.paper import CELLS, HOSTS, PaperCell
+from acenode.compare.statistics import MIN_RUNS
+from acenode.compare.verdict import Finding, judge
 from acenode.runs.entry import Entry
 
 from .texts import KINDS

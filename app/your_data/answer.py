@@ -9,20 +9,21 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from acenode.compare.set_study import (
+from acenode.compare.study_answer import (
     FoundCoupling,
     coupling_caution,
     coupling_text,
     found_coupling,
     is_uniform,
     own_unit_errors,
+    report,
     ridge_words,
+    study_table,
 )
 from acenode.compare.study_grid import StudyGrid
 from acenode.compare.study_references import study_references
-from acenode.compare.study_table import report, study_table
 from acenode.data.named_set import NamedSet
-from acenode.runs.studies import StudyStore
+from acenode.runs.questions import StudyStore
 
 from .. import commands, messages, navigation, text_table
 from ..questions import study_links

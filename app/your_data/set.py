@@ -5,13 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare.set_study import ACE, set_study
-from acenode.compare.study_fairness import parameter_counts
+from acenode.compare.fairness import parameter_counts
 from acenode.compare.study_grid import StudyGrid, make_grid
+from acenode.compare.study_presets import ACE, set_study
 from acenode.errors import UserError
 from acenode.execution.study_run import queue_study
 from acenode.runs.entry import Entry
-from acenode.runs.studies import StudyStore
+from acenode.runs.questions import StudyStore
 
 from .. import estimates, messages
 from ..services import services

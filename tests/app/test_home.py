@@ -10,7 +10,7 @@ from acenode_app.experiment import shown_runs
 from acenode_app.home import recorded_player, recorded_results
 from catalogue_entries import entry
 
-from acenode.compare.paper_tables import CELLS
+from acenode.compare.paper import CELLS
 from acenode.runs.entry import Entry
 
 

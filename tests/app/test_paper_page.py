@@ -20,8 +20,8 @@ from recorded_part import recorded_part
 from streamlit.testing.v1 import AppTest
 
 from acenode.compare import run_times
-from acenode.compare.cells import CELLS, TABLES, Measured, measure
-from acenode.compare.contests import measure_all
+from acenode.compare.cells import Measured, measure, measure_all
+from acenode.compare.paper import CELLS, TABLES
 from acenode.experiments import EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
 

@@ -22,9 +22,8 @@ from acenode import experiments
 from acenode.bench.synthetic_search import synthetic_search
 from acenode.config.ranges import read_range
 from acenode.errors import UserError
-from acenode.runs.searches import SearchStore
-from acenode.runs.studies import StudyStore
-from acenode.search.winner import winner_study
+from acenode.runs.questions import SearchStore, StudyStore
+from acenode.search.plan import winner_study
 
 Page = Callable[..., AppTest]
 
@@ -185,7 +184,7 @@ def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: Se
     labels = [button.label for button in no_exception(page("searches", search="now")).button]
     assert "Stop" in labels
     assert "Resume" not in labels
-    store.create(a_search("stopped"))
+    store.write(a_search("stopped"))
     assert "Resume" in [button.label for button in no_exception(page("searches", search="stopped")).button]
 
 

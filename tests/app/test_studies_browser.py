@@ -11,12 +11,12 @@ import pytest
 from tabs import Tab
 
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
-from acenode.compare.study_configs import group_config
+from acenode.compare.study_grid import group_config
 from acenode.execution.execute import create
 from acenode.files import write_json
 from acenode.runs.process import identity
+from acenode.runs.questions import Study, StudyGroup, StudyStore
 from acenode.runs.store import RunStore
-from acenode.runs.studies import Study, StudyGroup, StudyStore
 
 pytestmark = pytest.mark.long  # the app in a browser, with runs that train
 

@@ -24,7 +24,7 @@ from acenode.compare.study_presets import preset
 from acenode.files import write_json
 from acenode.runs.entry import Entry
 from acenode.runs.process import identity
-from acenode.runs.studies import Study, StudyGroup, StudyStore
+from acenode.runs.questions import Study, StudyGroup, StudyStore
 from acenode.runs.writer import RunWriter
 
 Page = Callable[..., AppTest]

@@ -23,8 +23,8 @@ from acenode_app.tour import texts as tour_texts
 from streamlit.testing.v1 import AppTest
 
 from acenode import NODE, AugmentedNODE, Pairwise, Solver
-from acenode.compare.evidence import Contest, judge
-from acenode.compare.run_groups import group_settings
+from acenode.compare.groups import group_settings
+from acenode.compare.verdict import Contest, judge
 from acenode.player import data as player_data
 from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs

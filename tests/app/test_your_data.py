@@ -15,10 +15,10 @@ from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
 
-from acenode.compare.set_study import FoundCoupling
+from acenode.compare.study_answer import FoundCoupling
 from acenode.compare.study_references import TrivialReference
 from acenode.data.importing.store import ImportedSets
-from acenode.runs.studies import StudyStore
+from acenode.runs.questions import StudyStore
 
 Page = Callable[..., AppTest]
 

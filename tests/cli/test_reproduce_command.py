@@ -15,7 +15,7 @@ from quick_settings import QUICK
 from acenode import experiments
 from acenode.cli import main
 from acenode.compare import cell_text, reproduction
-from acenode.compare.cells import CELLS
+from acenode.compare.paper import CELLS
 from acenode.compare.reproduction import PlannedRun
 from acenode.files import write_json
 from acenode.runs.store import RunStore

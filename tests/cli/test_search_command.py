@@ -17,7 +17,7 @@ from acenode.cli import main, search, study
 from acenode.cli.search_options import ACTIONS
 from acenode.errors import UserError
 from acenode.execution import estimate
-from acenode.runs.searches import SearchStore
+from acenode.runs.questions import SearchStore
 from acenode.runs.store import RunStore
 from acenode.search.journal import SearchJournal
 
@@ -107,7 +107,7 @@ def test_only_a_running_search_is_stopped(tmp_path: Path, capsys: pytest.Capture
     from search_launcher import a_search
 
     store = SearchStore(RunStore(tmp_path / "runs"))
-    store.create(a_search())
+    store.write(a_search())
     assert main(["search", "stop", "rates"]) == 2
     assert "rates is stopped: only a running search can be stopped" in capsys.readouterr().err
     store.write_status("rates", "running")

@@ -12,8 +12,8 @@ import pytest
 
 from acenode.cli import main
 from acenode.execution import estimate, interrupt
+from acenode.runs.questions import StudyStore
 from acenode.runs.store import RunStore
-from acenode.runs.studies import StudyStore
 
 TINY = ["--epochs", "1", "--set", "batch_size=512", "--set", "snapshots=2", "--set", "analysis=false"]
 

@@ -10,7 +10,9 @@ import pytest
 from catalogue_entries import entry
 
 from acenode.compare import paper
-from acenode.compare.cells import CELLS, TABLES, mark, measure, missing, printed_std, table_of, unfinished
+from acenode.compare.cells import mark, measure, missing, printed_std
+from acenode.compare.groups import unfinished
+from acenode.compare.paper import CELLS, TABLES, table_of
 from acenode.compare.table import measured as table_rows
 from acenode.compare.table import to_records
 from acenode.errors import UserError

@@ -9,9 +9,10 @@ import pytest
 from catalogue_entries import entry
 
 from acenode.compare import cell_text
-from acenode.compare.cells import CELLS, Measured, mark
-from acenode.compare.contests import contests, measure_all
-from acenode.compare.evidence import judge
+from acenode.compare.against_host import contests
+from acenode.compare.cells import Measured, mark, measure_all
+from acenode.compare.paper import CELLS
+from acenode.compare.verdict import judge
 from acenode.runs.catalogue import Entry
 
 

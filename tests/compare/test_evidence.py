@@ -6,16 +6,9 @@ import math
 
 import pytest
 
-from acenode.compare.evidence import (
-    CellLength,
-    Contest,
-    count_sentence,
-    judge,
-    length_sentence,
-    prediction_note,
-    summary,
-    table,
-)
+from acenode.compare.against_host import prediction_note, summary, table
+from acenode.compare.cell_text import CellLength, count_sentence, length_sentence
+from acenode.compare.verdict import Contest, judge
 
 
 def values(*numbers: float) -> dict[tuple[int, int], float]:

@@ -11,7 +11,7 @@ import pytest
 from catalogue_entries import entry
 
 from acenode.compare import paper_figures
-from acenode.compare.contests import measure_all
+from acenode.compare.cells import measure_all
 from acenode.files import write_json
 from acenode.player.snapshots import TimeAxis
 from acenode.runs.catalogue import Entry

@@ -12,7 +12,7 @@ import pytest
 
 from acenode import experiments
 from acenode.cli import main
-from acenode.compare import parameter_counts
+from acenode.compare import fairness
 
 MNIST = experiments.get("mnist")
 
@@ -20,36 +20,40 @@ MNIST = experiments.get("mnist")
 @pytest.fixture(autouse=True)
 def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    parameter_counts._known.cache_clear()
+    fairness._known_counts.cache_clear()
+    fairness.count.cache_clear()
     yield
-    parameter_counts._known.cache_clear()
+    fairness._known_counts.cache_clear()
+    fairness.count.cache_clear()
 
 
 def test_counts_are_those_of_the_model_and_independent_of_the_seed() -> None:
     for method, given in (("resnet", {}), ("ace", {"size": "large"}), ("ace", {})):
         for seed in (0, 1):
             config = MNIST.configure(method, "full", seed=seed, **given)
-            assert parameter_counts.count(MNIST, config) == MNIST.count(config)
-    assert len(parameter_counts._known()) == 3
-    parameter_counts._known.cache_clear()
-    assert len(parameter_counts._known()) == 3
+            assert fairness.count(config) == MNIST.count(config)
+    assert len(fairness._known_counts()) == 3
+    fairness._known_counts.cache_clear()
+    fairness.count.cache_clear()
+    assert len(fairness._known_counts()) == 3
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"code": 1, "counts": {"x": 1}}', '{"code": 1, "counts": 3}'])
 def test_counts_of_another_version_or_damaged_ones_are_not_used(text: str) -> None:
-    path = parameter_counts._file()
+    path = fairness._counts_file()
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert parameter_counts._known() == {}
+    assert fairness._known_counts() == {}
     config = MNIST.configure("resnet", "full")
-    assert parameter_counts.count(MNIST, config) == MNIST.count(config)
+    assert fairness.count(config) == MNIST.count(config)
 
 
 def test_a_changed_file_of_a_model_makes_other_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    parameter_counts.count(MNIST, MNIST.configure("resnet", "full"))
-    parameter_counts._known.cache_clear()
-    monkeypatch.setattr(parameter_counts, "_code", lambda: 7)
-    assert parameter_counts._known() == {}
+    fairness.count(MNIST.configure("resnet", "full"))
+    fairness._known_counts.cache_clear()
+    fairness.count.cache_clear()
+    monkeypatch.setattr(fairness, "_code", lambda: 7)
+    assert fairness._known_counts() == {}
 
 
 def test_a_second_table_needs_no_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,19 +10,18 @@ import pytest
 from catalogue_entries import entry
 
 from acenode import experiments
-from acenode.compare.cells import CELLS
+from acenode.compare.paper import CELLS
 from acenode.compare.reproduction import (
     WORTH,
     PlannedRun,
     Wanted,
     cell_plans,
-    measured_seconds,
     missing_data,
     partial_data,
     queue,
     select,
 )
-from acenode.compare.run_times import time_of
+from acenode.compare.run_times import measured_seconds, time_of
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.runs.catalogue import Entry

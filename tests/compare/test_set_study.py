@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from trained_sets import import_set, tiny, trained
 
-from acenode.compare.set_study import (
+from acenode.compare.study_answer import (
     FoundCoupling,
+    caption,
     coupling_caution,
     coupling_text,
     found_coupling,
     is_uniform,
     own_unit_errors,
-    reserved_names,
+    report,
     ridge_words,
-    set_study,
 )
 from acenode.compare.study_grid import make_grid
+from acenode.compare.study_presets import reserved_names, set_study
 from acenode.compare.study_references import TrivialReference, study_references
-from acenode.compare.study_table import caption, report
 from acenode.runs.catalogue import Catalogue
+from acenode.runs.questions import Study, StudyGroup
 from acenode.runs.store import RunStore
-from acenode.runs.studies import Study, StudyGroup
 
 
 @pytest.fixture

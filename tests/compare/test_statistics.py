@@ -9,18 +9,18 @@ import pandas as pd
 import pytest
 from catalogue_entries import entry
 
-from acenode.compare import statistics
-from acenode.compare.run_groups import IGNORED, differing
+from acenode.compare import comparison, groups, statistics
+from acenode.compare.groups import IGNORED, differing
 from acenode.runs.catalogue import Entry
 
 
 def names(entries: list[Entry], by: str = "settings") -> list[str]:
-    return statistics.grouped_frame(entries, by)["group"].unique().tolist()
+    return groups.grouped_frame(entries, by)["group"].unique().tolist()
 
 
 def over_seeds(entries: list[Entry], by: str = "settings") -> pd.DataFrame:
     """Return the statistics of the test values."""
-    return statistics.over_seeds(statistics.grouped_frame(entries, by), "test")
+    return statistics.over_seeds(groups.grouped_frame(entries, by), "test")
 
 
 def test_mean_and_sample_deviation_over_seeds() -> None:
@@ -72,10 +72,10 @@ def test_values_on_other_data_are_neither_mixed_nor_compared() -> None:
     runs = [entry("gru-d", experiment="ushcn", sample=s) for s in ("climate", "ou", "ou")]
     assert names(runs, "method") == ["GRU-D (sample=climate) (targets=3)", "GRU-D (sample=ou) (targets=1)"]
     first, second = names(runs)
-    found = statistics.compare(statistics.grouped_frame(runs), first)
+    found = comparison.compare(groups.grouped_frame(runs), first)
     assert found["comparable"].tolist() == [True, False]
     assert not found["best"].any()
-    by_method = statistics.grouped_frame(runs, "method")
+    by_method = groups.grouped_frame(runs, "method")
     assert by_method["question"].iloc[-1] == found["question"][second]
 
 
@@ -89,8 +89,8 @@ def test_grouped_by_a_setting() -> None:
 
 
 def test_the_difference_to_the_baseline() -> None:
-    runs = statistics.grouped_frame([entry("odenet", 0.95), entry(value=0.9), entry(value=None, schedule="joint")])
-    found = statistics.compare(runs, "ODE-Net")
+    runs = groups.grouped_frame([entry("odenet", 0.95), entry(value=0.9), entry(value=None, schedule="joint")])
+    found = comparison.compare(runs, "ODE-Net")
     assert found["difference"]["ACE-ODE-Net"] == pytest.approx(-0.05)
     assert found["measure"]["ACE-ODE-Net"].gap(found["difference"]["ACE-ODE-Net"]) == "−5.00"
     assert pd.isna(found["difference"]["ACE-ODE-Net schedule=joint"])
@@ -100,13 +100,13 @@ def test_without_test_values_the_baseline_is_compared_in_validation() -> None:
     def validated(method: str, best: float, last: float) -> Entry:
         return replace(entry(method, None), best=best, last=last)
 
-    runs = statistics.grouped_frame([validated("odenet", 0.5, 0.4), validated("ace", 0.75, 0.6)])
-    assert statistics.compare(runs, "ODE-Net")["difference"]["ACE-ODE-Net"] == 0.25
-    assert statistics.compare(runs, "ODE-Net", "last")["difference"]["ACE-ODE-Net"] == pytest.approx(0.2)
+    runs = groups.grouped_frame([validated("odenet", 0.5, 0.4), validated("ace", 0.75, 0.6)])
+    assert comparison.compare(runs, "ODE-Net")["difference"]["ACE-ODE-Net"] == 0.25
+    assert comparison.compare(runs, "ODE-Net", "last")["difference"]["ACE-ODE-Net"] == pytest.approx(0.2)
 
 
 def best(entries: list[Entry]) -> list[str]:
-    found = statistics.compare(statistics.grouped_frame(entries), "ODE-Net")
+    found = comparison.compare(groups.grouped_frame(entries), "ODE-Net")
     return found.index[found["best"]].tolist()
 
 
@@ -132,7 +132,7 @@ def test_groups_whose_difference_may_be_chance_have_no_best() -> None:
 
 def test_the_papers_value_is_shown_for_its_own_settings_only() -> None:
     def printed(**given: Any) -> str:
-        return statistics.runs_frame([entry(**given)])["paper"].iloc[0]
+        return groups.runs_frame([entry(**given)])["paper"].iloc[0]
 
     assert printed(data="full") == "99.68 ± 0.03"
     assert printed(data="full", size="large") == "99.58"
@@ -144,7 +144,7 @@ def test_the_papers_value_is_shown_for_its_own_settings_only() -> None:
 def test_a_part_of_the_data_is_a_group_of_its_own_without_a_value_of_the_paper() -> None:
     runs = [entry(data="full"), replace(entry(data="full", seed=1), partial=True)]
     assert names(runs) == ["ACE-ODE-Net (full)", "ACE-ODE-Net (full, partial)"]
-    found = statistics.compare(statistics.grouped_frame(runs), "ACE-ODE-Net (full)")
+    found = comparison.compare(groups.grouped_frame(runs), "ACE-ODE-Net (full)")
     assert found["paper"].tolist() == ["99.68 ± 0.03", ""]
 
 

@@ -7,11 +7,12 @@ import math
 import pytest
 from study_entries import attention_study, finished
 
-from acenode.compare.intervals import paired_interval, pairs_needed, quantile
-from acenode.compare.study_answer import against, answer, best_group
+from acenode.compare.statistics import paired_interval, pairs_needed, quantile
+from acenode.compare.study_answer import answer, best_group
 from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.compare.study_references import TrivialReference
-from acenode.runs.studies import Study, StudyGroup
+from acenode.compare.verdict import against
+from acenode.runs.questions import Study, StudyGroup
 
 T2 = 4.302652729911275  # 97.5% quantile of Student's t with two degrees of freedom
 

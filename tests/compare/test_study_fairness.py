@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from study_entries import attention_study, one
 
-from acenode.compare.study_fairness import count, fairness, parameter_counts
+from acenode.compare.fairness import count, fairness, parameter_counts
 from acenode.compare.study_grid import make_grid
 from acenode.compare.study_presets import preset
-from acenode.runs.studies import Study, StudyGroup
+from acenode.runs.questions import Study, StudyGroup
 
 
 def test_a_start_of_attention_that_changes_with_fixed_is_named_and_held_equal() -> None:

@@ -8,12 +8,11 @@ import pytest
 from catalogue_entries import entry
 from study_entries import attention_study, finished, one
 
-from acenode.compare.study_configs import check_study, group_config, group_names
-from acenode.compare.study_grid import make_grid, repeat_title
+from acenode.compare.study_grid import check_study, group_config, group_names, make_grid, repeat_title
 from acenode.compare.study_presets import kind_of, preset, presets
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
-from acenode.runs.studies import Study, StudyGroup
+from acenode.runs.questions import Study, StudyGroup
 
 
 def named(*groups: tuple[str, dict[str, object]], experiment: str = "mnist") -> list[str]:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from study_entries import attention_study, finished, one
 
-from acenode.compare.study_grid import make_grid
-from acenode.compare.study_players import fullest, playable
+from acenode.compare.study_grid import fullest, make_grid, playable
 from acenode.runs.entry import Entry
-from acenode.runs.studies import StudyGroup
+from acenode.runs.questions import StudyGroup
 
 
 def with_snapshot(entry: Entry, root: Path) -> Entry:

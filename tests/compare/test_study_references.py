@@ -11,6 +11,7 @@ import torch
 from study_entries import attention_study, one
 
 from acenode import experiments
+from acenode.compare.study_answer import report, study_table
 from acenode.compare.study_grid import make_grid
 from acenode.compare.study_presets import preset
 from acenode.compare.study_references import (
@@ -20,11 +21,10 @@ from acenode.compare.study_references import (
     references,
     study_references,
 )
-from acenode.compare.study_table import report, study_table
 from acenode.data.images import digits
 from acenode.data.points import Points
 from acenode.files import write_json
-from acenode.runs.studies import Study, StudyGroup
+from acenode.runs.questions import Study, StudyGroup
 
 NOWHERE = Path("/nonexistent")
 

@@ -13,7 +13,7 @@ import pytest
 from quick_settings import QUICK
 
 from acenode import experiments
-from acenode.compare.cells import CELLS
+from acenode.compare.paper import CELLS
 from acenode.compare.reproduction import PlannedRun
 from acenode.config import Config
 from acenode.errors import UserError

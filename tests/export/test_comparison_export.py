@@ -8,8 +8,8 @@ import io
 import pytest
 from catalogue_entries import entry
 
-from acenode.compare.compared_groups import ComparedGroups, compare_groups
-from acenode.compare.statistics import grouped_frame
+from acenode.compare.comparison import ComparedGroups, compare_groups
+from acenode.compare.groups import grouped_frame
 from acenode.export.comparison_tables import FORMATS
 
 

@@ -9,8 +9,8 @@ import re
 
 from catalogue_entries import entry
 
-from acenode.compare.cells import CELLS, TABLES, Measured
-from acenode.compare.contests import measure_all
+from acenode.compare.cells import Measured, measure_all
+from acenode.compare.paper import CELLS, TABLES
 from acenode.export.paper_tables import FORMATS, to_csv, to_latex, to_markdown
 
 RUNS = [dataclasses.replace(entry("ace", value, data="full", seed=seed, epochs=40), metric="accuracy")

@@ -10,8 +10,8 @@ from export_runs import metrics, result, snapshot
 from study_entries import attention_study, finished
 
 from acenode.bench.browser import PLAYER
+from acenode.compare.study_answer import report
 from acenode.compare.study_grid import make_grid
-from acenode.compare.study_table import report
 from acenode.export import study_page
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore

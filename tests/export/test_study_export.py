@@ -16,9 +16,9 @@ from page_reader import read
 from study_entries import attention_study, finished
 
 from acenode.cli import main
+from acenode.compare.study_answer import StudyReport, report
 from acenode.compare.study_grid import make_grid
 from acenode.compare.study_references import TrivialReference
-from acenode.compare.study_table import StudyReport, report
 from acenode.errors import UserError
 from acenode.execution import estimate
 from acenode.export import site, study_page
@@ -28,8 +28,8 @@ from acenode.export.study_formats import TEXTS, export_study
 from acenode.export.study_tables import to_csv, to_latex, to_markdown
 from acenode.export.svg_parts import ticks
 from acenode.runs.catalogue import Catalogue
+from acenode.runs.questions import Study, StudyGroup, StudyStore
 from acenode.runs.store import Run, RunStore
-from acenode.runs.studies import Study, StudyGroup, StudyStore
 
 VALUES = {0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}
 HOSTILE = "<script>alert(1)</script> 100% & _more_ $x {y}"

@@ -9,8 +9,8 @@ import pytest
 from export_runs import epoch
 from study_entries import attention_study, finished
 
+from acenode.compare.study_answer import StudyReport, report
 from acenode.compare.study_grid import make_grid
-from acenode.compare.study_table import StudyReport, report
 from acenode.export.study_figures import curves_svg, differences_svg, figures, validation_curve
 from acenode.export.study_formats import export_study
 from acenode.runs.catalogue import Catalogue

@@ -13,7 +13,7 @@ import pytest
 
 from acenode import experiments
 from acenode.bench.synthetic_runs import finished_runs
-from acenode.compare.run_groups import changed_in
+from acenode.compare.groups import changed_in
 from acenode.compare.table import measured
 from acenode.config import Config
 from acenode.execution.launcher import Launcher

@@ -11,7 +11,7 @@ import pytest
 
 from acenode.bench.synthetic_runs import finished_runs
 from acenode.cli import main
-from acenode.compare.run_groups import group_settings
+from acenode.compare.groups import group_settings
 from acenode.errors import UserError
 from acenode.player.data import describe
 from acenode.runs.catalogue import Catalogue

@@ -10,7 +10,7 @@ from search_launcher import a_search, conduct
 
 from acenode import UserError
 from acenode.bench.synthetic_search import synthetic_search
-from acenode.runs.searches import Search, SearchStore
+from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import RunStore
 from acenode.search import journal as search_journal
 from acenode.search import run as search_run
@@ -26,13 +26,13 @@ def store(tmp_path: Path) -> SearchStore:
 
 def test_a_search_is_written_and_read(store: SearchStore) -> None:
     search = a_search()
-    store.create(search)
+    store.write(search)
     assert store.read("rates") == search
     assert store.names() == ["rates"]
     assert store.free_name("rates") == "rates-2"
     assert list(store.runs) == []  # the folder of searches is not a run
     with pytest.raises(UserError, match="there is a search 'rates' already"):
-        store.create(search)
+        store.write(search)
     store.delete("rates")
     with pytest.raises(UserError, match="there is no search 'rates'"):
         store.read("rates")
@@ -51,13 +51,13 @@ def test_a_damaged_search_is_one_line(text: str, message: str, store: SearchStor
 
 
 def test_a_search_whose_process_is_gone_is_interrupted(store: SearchStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.create(a_search())
+    store.write(a_search())
     assert store.status("rates").state == "stopped"
     store.write_status("rates", "running")
     assert store.status("rates").running
     with pytest.raises(UserError, match="rates is running: stop it first"):
         store.delete("rates")
-    monkeypatch.setattr("acenode.runs.searches.alive", lambda *_: False)
+    monkeypatch.setattr("acenode.runs.questions.alive", lambda *_: False)
     assert store.status("rates").state == "interrupted"
 
 

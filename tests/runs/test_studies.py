@@ -11,8 +11,8 @@ from study_entries import attention_study
 
 from acenode.errors import UserError
 from acenode.runs.catalogue import Catalogue
+from acenode.runs.questions import MAX_GROUPS, Study, StudyGroup, StudyStore
 from acenode.runs.store import RunStore
-from acenode.runs.studies import MAX_GROUPS, Study, StudyGroup, StudyStore
 
 
 def test_a_study_is_read_as_it_was_written(tmp_path: Path) -> None:

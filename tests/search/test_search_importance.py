@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from acenode.config.ranges import SearchRange, read_ranges
-from acenode.search.importance import importance
 from acenode.search.journal import TrialRecord
+from acenode.search.results import importance
 
 
 def drawn(one: SearchRange, numbers: random.Random) -> Any:
@@ -83,6 +83,6 @@ def test_importance_needs_ten_finished_trials_within_their_ranges() -> None:
 
 
 def test_importance_imports_neither_optuna_nor_scikit_learn() -> None:
-    code = ("import sys, acenode.search.results, acenode.search.importance\n"
+    code = ("import sys, acenode.search.results\n"
             "assert not {'optuna', 'sklearn', 'scipy', 'torch'} & sys.modules.keys(), 'imported'")
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,19 +12,17 @@ import pytest
 from search_launcher import EpochLauncher, a_search, conduct, hill, report_of
 
 from acenode import UserError, experiments
-from acenode.compare.study_configs import same_run
+from acenode.compare.groups import same_run
 from acenode.config import Config
 from acenode.config.ranges import read_ranges
 from acenode.execution.execute import create, execute
 from acenode.experiments.image_task import ImageTask
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.searches import Search, SearchStatus, SearchStore
+from acenode.runs.questions import Search, SearchStatus, SearchStore
 from acenode.runs.store import RunStore
 from acenode.search import run as search_run
-from acenode.search.importance import importance
-from acenode.search.plan import check_search, default_params, trial_config
-from acenode.search.results import SearchReport
-from acenode.search.winner import winner_study
+from acenode.search.plan import check_search, default_params, trial_config, winner_study
+from acenode.search.results import SearchReport, importance
 
 
 class Killed(BaseException):
@@ -142,7 +140,7 @@ def test_pruning_does_not_depend_on_how_soon_epochs_are_seen(tmp_path: Path) -> 
     slow, quick = RunStore(tmp_path / "slow"), RunStore(tmp_path / "quick")
     conduct(slow, search)
     store = SearchStore(quick)
-    store.create(search)
+    store.write(search)
     launcher = EpochLauncher(quick, hill)
 
     def whole_runs() -> int:
@@ -214,7 +212,7 @@ def test_a_search_goes_on_for_longer(runs: RunStore) -> None:
 
 def test_one_process_conducts_a_search(runs: RunStore) -> None:
     store = SearchStore(runs)
-    store.create(a_search())
+    store.write(a_search())
     lock = store.lock("rates")
     try:
         with pytest.raises(UserError, match="rates is running already"):

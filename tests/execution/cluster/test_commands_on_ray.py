@@ -15,7 +15,7 @@ from ray_runs import config, epochs, same, trained_here
 from acenode import experiments
 from acenode.cli import main
 from acenode.compare import reproduction
-from acenode.compare.cells import CELLS
+from acenode.compare.paper import CELLS
 from acenode.compare.reproduction import PlannedRun
 from acenode.execution.execute import attempt, create
 from acenode.runs.store import Run, RunStore

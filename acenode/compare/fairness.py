@@ -8,19 +8,28 @@ schedule for it.
 
 from __future__ import annotations
 
+import json
+import os
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
+import acenode
 from acenode import experiments
-from acenode.compare import study_configs
-from acenode.compare.run_groups import IGNORED, data_title
+from acenode.compare import study_grid
+from acenode.compare.groups import IGNORED, NOT_SETTINGS, data_title
 from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.config import KEYS, SETTINGS, Config
 from acenode.errors import UserError
-from acenode.runs.studies import MAX_NAME, Study, StudyGroup
+from acenode.experiments import EXPERIMENTS
+from acenode.files import read_json, user_cache, write_json
+from acenode.runs.questions import MAX_NAME, Study, StudyGroup
 
+SOURCES = ("models", "experiments", "config", "attention.py", "node.py")  # that models are built from
 NEAR = 0.05  # relative difference of two parameter counts that are called about equal
 MAX_CHANGES = 10  # that make a study equal
 WIDTHS = ("f_layers", "units", "f_maps", "features", "augment")  # that can make up for parameters, the first that do
@@ -66,12 +75,6 @@ def parameter_counts(grid: StudyGrid) -> list[int]:
     return [next((e.params for e in row.entries if e.params), 0) or count(row.config) for row in grid.rows]
 
 
-@lru_cache(maxsize=512)
-def count(config: Config) -> int:
-    """Count the parameters of the model that a configuration describes."""
-    return experiments.get(config.experiment).count(config)
-
-
 # Settings -----------------------------------------------------------------------------------------------------------
 
 
@@ -82,7 +85,7 @@ def unequal_settings(study: Study, configs: Sequence[Config]) -> list[str]:
 
 
 def _setting_notes(study: Study, configs: Sequence[Config]) -> Iterator[FairnessNote]:
-    names = study_configs.group_names(study)
+    names = study_grid.group_names(study)
     for key in unequal_settings(study, configs):
         by_value: dict[str, list[str]] = {}
         for name, config in zip(names, configs, strict=True):
@@ -101,9 +104,9 @@ def _held_equal(study: Study, configs: Sequence[Config], key: str) -> EqualStudy
     for value in [v for v in (first, *values) if v is not None]:
         try:
             changed = replace(study, name=_equal_name(study), held={**study.held, key: value})
-            study_configs.check_study(changed)
+            study_grid.check_study(changed)
             for group in changed.groups:
-                count(study_configs.group_config(changed, group))  # building finds values that do not fit together
+                count(study_grid.group_config(changed, group))  # building finds values that do not fit together
         except UserError:
             continue
         return EqualStudy(f"hold {key}={value} in all groups", changed)
@@ -135,7 +138,7 @@ def _equal_parameters(study: Study, grid: StudyGrid, i: int, counts: Sequence[in
     groups = tuple(changed if at == small else other for at, other in enumerate(study.groups))
     key = next(k for k, v in changed.settings.items() if group.settings.get(k) != v)
     try:
-        equal = study_configs.check_study(replace(study, name=_equal_name(study), groups=groups, held={
+        equal = study_grid.check_study(replace(study, name=_equal_name(study), groups=groups, held={
             k: v for k, v in study.held.items() if k != key}))
     except UserError:
         return None
@@ -169,7 +172,7 @@ def _sized(study: Study, group: StudyGroup, key: str, value: int) -> int:
     """Count the parameters of a group with another value of a setting; 0 if it cannot have that value."""
     without = replace(study, held={k: v for k, v in study.held.items() if k != key})
     try:
-        return count(study_configs.group_config(without, _with(group, key, value)))
+        return count(study_grid.group_config(without, _with(group, key, value)))
     except UserError:
         return 0
 
@@ -190,3 +193,49 @@ def _data_notes(grid: StudyGrid) -> Iterator[FairnessNote]:
 
 def _equal_name(study: Study) -> str:
     return study.name if study.name.endswith("-equal") else f"{study.name[:MAX_NAME - 6]}-equal"
+
+
+# Counts of parameters ----------------------------------------------------------------------------------------------
+# To count them builds a model, which loads torch, so counts are kept in the user's cache folder until a file that
+# models are built from changes.
+
+
+@lru_cache(maxsize=512)
+def count(config: Config) -> int:
+    """Return the number of parameters of the model that a configuration describes."""
+    experiment = experiments.get(config.experiment)
+    if EXPERIMENTS.get(config.experiment) is not experiment:  # of somebody else, or read from imported data
+        return experiment.count(config)
+    known = _known_counts()
+    key = json.dumps({k: v for k, v in config.to_dict().items() if k not in NOT_SETTINGS}, sort_keys=True)
+    if key not in known:
+        known[key] = experiment.count(config)
+        with suppress(OSError, RuntimeError):  # it cannot be written: count again next time
+            write_json(_counts_file(), {"code": _code(), "counts": known})
+    return known[key]
+
+
+def _counts_file() -> Path:
+    return user_cache() / "acenode" / "parameter-counts.json"
+
+
+@cache
+def _known_counts() -> dict[str, int]:
+    """Return the counts on disk that this version of the code made."""
+    with suppress(OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError):
+        stored = read_json(_counts_file())
+        counts = stored["counts"].items()
+        if stored["code"] == _code() and all(isinstance(n, int) and n >= 0 for _, n in counts):
+            return dict(counts)
+    return {}
+
+
+@cache
+def _code() -> int:
+    """Return a checksum of names, sizes and times of the files that models are built from."""
+    root, stamps = Path(acenode.__file__).parent, []
+    for source in SOURCES:
+        for path in sorted((root / source).rglob("*.py")) if (root / source).is_dir() else [root / source]:
+            found = os.stat(path)
+            stamps.append((str(path), found.st_size, found.st_mtime_ns))
+    return zlib.crc32(repr(stamps).encode())

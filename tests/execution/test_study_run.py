@@ -10,11 +10,9 @@ from study_entries import attention_study, finished, one
 
 from acenode.compare.study_grid import make_grid
 from acenode.compare.study_presets import preset
-from acenode.compare.study_time import StudyTime, time_left
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.execution.study_plan import check_data, plan
-from acenode.execution.study_run import queue_study
+from acenode.execution.study_run import StudyTime, check_data, plan, queue_study, time_left
 from acenode.runs.store import Run
 
 

@@ -1,4 +1,4 @@
-"""Which runs form a group.
+"""Which runs form a group, and which repeat each other.
 
 A group holds runs that train one method on the same data with the same settings. Settings in `IGNORED` do not
 identify a group:
@@ -10,12 +10,14 @@ identify a group:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import pandas as pd
+
 from acenode import experiments
-from acenode.compare import metric_format
+from acenode.compare import metric_format, paper
 from acenode.compare.metric_format import MetricFormat
 from acenode.config import KEYS, Config
 from acenode.config.presets import PRINTED
@@ -138,3 +140,102 @@ def differing(entries: Iterable[Entry], ignored: frozenset[str] = IGNORED) -> li
     entries = list(entries)
     names = dict.fromkeys(k for e in entries for k in e.config if k not in ignored)
     return [k for k in names if len({repr(e.config.get(k, ADDED.get(k))) for e in entries}) > 1]
+
+
+EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
+
+
+def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a stored configuration that decide for which cell its run counts."""
+    return {k: v for k, v in config.items() if k not in EITHER and k != "format" and v is not None}
+
+
+def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
+    """Return the run of this configuration that can be resumed and has the least left to do, or None."""
+    wanted = trained_settings(config.to_dict())
+    found = [e for e in entries if e.resumable and not e.search and trained_settings(e.config) == wanted]
+    return max(found, key=lambda e: (e.progress, e.created), default=None)
+
+
+def trained_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that decides the numbers of a run: runs that agree in it repeat each other."""
+    return {k: v for k, v in config.items() if k not in RECORDING and k not in ("format", "device")}
+
+
+def same_run(config: Config, entry: Entry) -> bool:
+    """Return True if a run, finished or not, trains this configuration, whatever its device and what it records. The
+    trial of a search does not count, since it is never tested."""
+    if entry.search or (entry.experiment, entry.method, entry.data, entry.seed) != (
+            config.experiment, config.method, config.data, config.seed):
+        return False
+    own = {k: v for k, v in trained_settings(entry.config).items() if v is not None}
+    added = {k: v for k, v in ADDED.items() if k in config.settings}
+    return added | own == trained_settings(config.to_dict())
+
+
+BY_SETTINGS = "settings"  # group by method and all settings but the ignored ones
+IDENTITY = ["experiment", "data", "partial", "method", "settings"]  # the columns that identify a group
+VALUES = ["test", "validation", "test_last", "validation_last", "nfe", "seconds"]
+
+
+def runs_frame(entries: Iterable[Entry]) -> pd.DataFrame:
+    """Return a frame with one row for each run: what identifies it and what it measured (NaN if not measured).
+
+    `test` and `validation` are values of the run's metric at the best epoch, those with `_last` at the last epoch.
+    """
+    frame = pd.DataFrame([_row(entry) for entry in entries], columns=[
+        "run", "created", *IDENTITY, "changed", "seed", "fold", "measure", "question", "paper", "params", *VALUES])
+    return frame.astype(dict.fromkeys(VALUES, float))
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    changed, question = group_settings(entry.config), question_of(entry)
+    return {
+        "run": entry.id, "created": entry.created, "experiment": entry.experiment, "data": entry.data,
+        "partial": entry.partial, "method": entry.method, "settings": settings_text(changed), "changed": changed,
+        "seed": entry.seed, "fold": entry.config.get("fold") or 0, "measure": question[0],
+        "question": question, "paper": _paper(entry, changed), "params": entry.params,
+        "test": entry.value, "validation": entry.best, "test_last": entry.last_value, "validation_last": entry.last,
+        "nfe": entry.test.get("nfe"), "seconds": entry.seconds,
+    }
+
+
+def _paper(entry: Entry, changed: dict[str, Any]) -> str:
+    """Return the paper's value for what a run trained, or nothing."""
+    try:
+        value = paper.beside(shared_config(entry.config), changed, entry.partial)
+    except UserError:  # written by another version
+        return ""
+    return str(value) if value else ""
+
+
+def group_keys(entries: Iterable[Entry]) -> list[str]:
+    """List what runs can be grouped by: all settings, the method, and every setting in which they differ."""
+    return [BY_SETTINGS, "method", *(k for k in differing(entries) if k != "method")]
+
+
+def grouped_frame(entries: Sequence[Entry], by: str = BY_SETTINGS) -> pd.DataFrame:
+    """Return `runs_frame` with the name of each run's group in the column `group`.
+
+    Runs of several experiments, of the sample and the full data, or of several questions are never in one group.
+    """
+    data, names = {data_title(e) for e in entries}, {e.experiment for e in entries}
+    apart = [k for k in QUESTION if by not in (BY_SETTINGS, k) and len({e.config.get(k) for e in entries}) > 1]
+    frame = runs_frame(entries)
+    groups = []
+    for entry, settings in zip(entries, frame["settings"], strict=True):
+        words = [entry.experiment] * (len(names) > 1) + [_group_name(entry, by, settings)]
+        words += [f"({data_title(entry)})"] * (len(data) > 1)
+        words += [f"({k}={entry.config[k]})" for k in apart if entry.config.get(k) is not None]
+        groups.append(" ".join(words))
+    return frame.assign(group=groups)
+
+
+def _group_name(entry: Entry, by: str, settings: str) -> str:
+    title = method_title(entry.experiment, entry.method)
+    if by == BY_SETTINGS:
+        return f"{title} {settings}".strip()
+    if by == "method":
+        return title
+    value = entry.config.get(by)
+    return f"{by}={'–' if value is None else value}"

@@ -3,14 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from acenode.compare import statistics
 from acenode.compare.metric_format import MetricFormat
 from acenode.compare.run_times import duration
-from acenode.compare.study_answer import Comparison, change, compare_values
-from acenode.runs.studies import Repeat
+from acenode.compare.statistics import GroupValues, group_values, over_seeds, repeats_of
+from acenode.compare.verdict import Comparison, best_of, change, compare_values
+from acenode.runs.questions import Repeat
+
+
+def compared_column(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> str:
+    """Return the column in which groups are compared: test values, or validation if the baseline has no test value."""
+    suffix = "_last" if epoch == "last" else ""
+    tested = runs.loc[runs["group"] == baseline, f"test{suffix}"].notna().any()
+    return f"{'test' if tested else 'validation'}{suffix}"
+
+
+def compare(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> pd.DataFrame:
+    """Compare the groups of `grouped_frame` with one of them.
+
+    Args:
+        runs: the runs with their groups.
+        baseline: the name of the group that the others are compared with.
+        epoch: `best` for the parameters of the best epoch, `last` for those of the last one.
+
+    Returns:
+        One row for each group: `measure`; `n`; mean and std of `test` and `validation`; `difference` of the mean to
+        the baseline's, in test if the baseline has test values, else in validation; `comparable`, true if the group
+        answers the baseline's question; `best`, true for a group that is better than all others with its question,
+        as far as three or more shared seeds can tell; `paper`; `params`; the means of `nfe` and `seconds`.
+    """
+    suffix = "_last" if epoch == "last" else ""
+    test, validation = over_seeds(runs, f"test{suffix}"), over_seeds(runs, f"validation{suffix}")
+    column = compared_column(runs, baseline, epoch)
+    judged = test if column.startswith("test") else validation
+    groups = runs.groupby("group", sort=False)
+    found = pd.DataFrame({
+        "measure": groups["measure"].first(), "question": groups["question"].first(), "n": judged["n"],
+        "test": test["mean"], "test_std": test["std"],
+        "validation": validation["mean"], "validation_std": validation["std"],
+        "difference": judged["mean"] - judged["mean"][baseline],
+        "paper": groups["paper"].agg(lambda x: x.iloc[0] if x.nunique() == 1 else ""),
+        "params": groups["params"].agg(lambda x: sorted(set(x))),
+        "nfe": over_seeds(runs, "nfe")["mean"], "seconds": over_seeds(runs, "seconds")["mean"],
+    })
+    asked = found["question"][baseline]
+    found["comparable"] = [question == asked for question in found["question"]]
+    found["best"] = found.index.isin(_best(found["question"], group_values(runs, column)))
+    return found
+
+
+def _best(questions: pd.Series, values: dict[str, GroupValues]) -> list[str]:
+    """Return the best group of every question that at least two groups answer, where one is better than all others."""
+    rivals: dict[Any, list[GroupValues]] = {}
+    for group, question in questions.items():
+        if values[str(group)].values:
+            rivals.setdefault(question, []).append(values[str(group)])
+    best = [best_of(groups, question[0], repeats_of(groups)) for question, groups in rivals.items() if len(groups) > 1]
+    return [name for name in best if name is not None]
+
 
 GROUP, DIFFERENCE, EFFECT, NFE = "Group", "Difference (95% interval)", "Effect", "Function evaluations (NFE)"
 
@@ -19,7 +72,7 @@ GROUP, DIFFERENCE, EFFECT, NFE = "Group", "Difference (95% interval)", "Effect",
 class ComparedGroups:
     """What the chosen runs show."""
 
-    groups: pd.DataFrame  # of `statistics.compare`
+    groups: pd.DataFrame  # of `compare`
     baseline: str
     column: str  # of the values that are compared: test or validation, at the best or the last epoch
     repeated: str  # how the groups repeat a training: seed, fold or run
@@ -46,16 +99,16 @@ class ComparisonTable:
 
 
 def compare_groups(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> ComparedGroups:
-    """Compare the groups of `statistics.grouped_frame` with one of them, seed by seed.
+    """Compare the groups of `grouped_frame` with one of them, seed by seed.
 
     Args:
         runs: the runs with their groups.
         baseline: the name of the group that the others are compared with.
         epoch: `best` for the parameters of the best epoch, `last` for those of the last one.
     """
-    groups, column = statistics.compare(runs, baseline, epoch), statistics.compared_column(runs, baseline, epoch)
-    values = statistics.group_values(runs, column)
-    repeats = statistics.repeats_of(values.values())
+    groups, column = compare(runs, baseline, epoch), compared_column(runs, baseline, epoch)
+    values = group_values(runs, column)
+    repeats = repeats_of(values.values())
     word, measure = _repeated(repeats), groups["measure"][baseline]
     comparisons = {
         name: compare_values(values[name], values[baseline], measure, repeats, lambda n: f"{word}{'s' * (n != 1)}",
