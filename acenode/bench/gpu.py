@@ -9,21 +9,20 @@ and updates the parameters. All rows are measured in one process, one after anot
 from __future__ import annotations
 
 import gc
-import json
 import math
 import statistics
-import sys
 import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
-from acenode.bench.gpu_table import render, row_lines
-from acenode.bench.gpu_workloads import FAMILIES, Workload, convolution_precision, iterate, trainer_for
+from acenode.bench.measure import Report, duration, error_line, progress, size, table
+from acenode.bench.workloads import FAMILIES, convolution_precision, iterate, trainer_for
 from acenode.errors import UserError
 from acenode.execution.environment import describe
 
@@ -32,128 +31,110 @@ WARM, GROUP = 3, 5  # warm-up iterations, and iterations per timing
 BUDGET = 3.0  # seconds of timing per row, at least one iteration
 SLOW = 1.0  # seconds per iteration above which five runs at once would take minutes
 MOST = 40  # iterations per run, with several runs at once
+HEADS = ("method", "engine", "1 run", "5 runs", "NFE", "samples/s", "memory", "setup", "target", "published")
+NOTES = f"""\
+1 run: median time of one training iteration (both phases of Algorithm 1 for ace). 5 runs: {THREADS} runs in threads of
+one process, wall time divided by all their iterations; — if not measured (--full measures all rows). NFE: evaluations
+of f per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
+compiling and recording not done by an earlier row. published: one iteration of the published code, measured on an H200.
+Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with
+convolutions in TF32 (torch's default) or float32; auto uses our own kernels and recorded steps where they exist."""
 
 Row = dict[str, Any]
 
 
-def run(options: Namespace) -> int:
-    """Measure and print."""
+def gpu(options: Namespace) -> Report:
+    """Measure the chosen families; an error is recorded in its row and the next row goes on."""
     workloads = workloads_of(options.families)
     if options.repeats < 1:
         raise UserError("--repeats must be at least 1")
     if not torch.cuda.is_available():
         raise UserError("bench gpu needs a CUDA device, and there is none here")
-    device = torch.device("cuda")
-    result = measure(workloads, device, options.repeats, options.full)
-    print(json.dumps(result) if options.json else render(result))
-    return 0
+    device, begun, rows = torch.device("cuda"), time.perf_counter(), list[Row]()
+    for i, (family, method, engine) in enumerate(workloads, 1):
+        progress(f"{i}/{len(workloads)} {family}, {method} with {engine}, after {time.perf_counter() - begun:.0f} s")
+        rows.append(measure_row(family, method, engine, device, options.repeats, options.full))
+        progress("  ".join(cells(rows[-1])))
+    result = {"environment": describe(device), "threads": THREADS, "kernels": triton_runs(device),
+              "seconds": time.perf_counter() - begun, "rows": rows}
+    return Report(result, render(result))
 
 
-def workloads_of(families: str) -> list[Workload]:
-    """Return the workloads of the named families."""
+def workloads_of(families: str) -> list[tuple[str, str, str]]:
+    """Return family, method and engine of every row of the named families."""
     names = [name.strip() for name in families.split(",")]
     if unknown := [name for name in names if name not in FAMILIES]:
         raise UserError(f"there is no family {unknown[0]!r}: choose from {', '.join(FAMILIES)}")
-    return [Workload(name, method, engine) for name in FAMILIES if name in names
-            for method in FAMILIES[name].methods for engine in FAMILIES[name].engines]
+    return [(name, method, engine) for name, family in FAMILIES.items() if name in names
+            for method in family.methods for engine in family.engines]
 
 
-def measure(workloads: list[Workload], device: torch.device, repeats: int, full: bool) -> dict[str, Any]:
-    """Measure every row; an error is recorded in its row and the next row goes on."""
-    result = {"environment": describe(device), "threads": THREADS, "kernels": triton_runs(device)}
-    begun, rows = time.perf_counter(), list[Row]()
-    for i, workload in enumerate(workloads, 1):
-        after = f"after {time.perf_counter() - begun:.0f} s"
-        print(f"{i}/{len(workloads)} {workload}, {after}", file=sys.stderr, flush=True)
-        rows.append(measure_row(workload, device, repeats, full))
-        print(*row_lines(rows[-1]), sep="\n", file=sys.stderr, flush=True)
-    return {**result, "seconds": time.perf_counter() - begun, "rows": rows}
-
-
-def measure_row(workload: Workload, device: torch.device, repeats: int, full: bool) -> Row:
-    """Measure one workload, alone and, unless it is slow, beside other runs."""
-    family, ours = workload.spec, workload.engine == workload.spec.engines[-1]
-    row: Row = {"family": workload.family, "method": workload.method, "engine": workload.engine, "batch": family.batch,
-                "published": family.published.get(workload.method) if ours else None,
-                "target": family.targets.get(workload.method) if ours else None, "ms_in_threads": None,
-                "ms_of_seeds": None, "error": None}
+def measure_row(name: str, method: str, engine: str, device: torch.device, repeats: int, full: bool) -> Row:
+    """Measure one method with one engine, alone and, unless it is slow, beside other runs."""
+    family = FAMILIES[name]
+    ours = engine == family.engines[-1]
+    row: Row = {"family": name, "method": method, "engine": engine, "batch": family.batch,
+                "published": family.published.get(method) if ours else None,
+                "target": family.targets.get(method) if ours else None, "ms_in_threads": None, "error": None}
+    train = partial(trainer_for, partial(family.make, method), engine, device, row_by_row=family.row_by_row)
     try:
-        with convolution_precision(workload):
-            row |= measure_alone(workload, device, repeats)
-            if full or (workload.engine != "reference" and row["ms"] < 1e3 * SLOW):
-                row["ms_in_threads"] = measure_at_once(workload, device, row["ms"] / 1e3)
+        with convolution_precision(engine):
+            row |= measure_alone(train, device, repeats, family.batch)
+            if full or (engine != "reference" and row["ms"] < 1e3 * SLOW):
+                row["ms_in_threads"] = measure_at_once(train, row["ms"] / 1e3)
     except Exception as error:
         row["error"] = error_line(error)
     return row
 
 
-def error_line(error: Exception) -> str:
-    """Describe an error in one line."""
-    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    return text.splitlines()[0]
-
-
-# Measurements -------------------------------------------------------------------------------------------------------
-
-
-def measure_alone(workload: Workload, device: torch.device, repeats: int) -> Row:
+def measure_alone(train: Callable[..., Any], device: torch.device, repeats: int, batch: int) -> Row:
     """Measure the time, evaluations and memory of one run, and its setup time."""
-    peak, log, begun = peak_memory(device), list[str](), time.perf_counter()
-    with trainer_for(workload, device, 0, log) as trainer:
+    gc.collect()  # free what the row before left
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_reserved() if device.type == "cuda" else 0
+    log, begun = list[str](), time.perf_counter()
+    with train(log=log) as trainer:
         (first,) = iterate(trainer, 1)
         ready = time.perf_counter() - begun
-        times, records = time_iterations(lambda count: iterate(trainer, count), repeats)
-        memory = peak()
+        seconds, records = time_iterations(lambda count: iterate(trainer, count), repeats)
+        peak = (torch.cuda.max_memory_reserved() - held) / 1e6 if device.type == "cuda" else None  # with graph pools
     losses = [float(r["L_h"]) for r in (first, records[-1])]
     if not all(map(math.isfinite, losses)):
         raise UserError(f"the loss became {losses[-1]}")
-    seconds = statistics.median(times)
     evaluations = [r["nfe_forward"] for r in records if "nfe_forward" in r]  # none for a method without a solver
     return {"ms": 1e3 * seconds, "evaluations": statistics.mean(evaluations) if evaluations else None,
-            "samples_per_second": workload.spec.batch / seconds, "memory_megabytes": memory, "ready_seconds": ready,
+            "samples_per_second": batch / seconds, "memory_megabytes": peak, "ready_seconds": ready,
             "first_loss": losses[0], "log": log}
 
 
-def time_iterations(go: Callable[[int], list[Row]], repeats: int) -> tuple[list[float], list[Row]]:
-    """Return several timings of an iteration in seconds, and the last records; a slow one is timed once."""
-    one, records = _seconds_of(go, 1)
+def time_iterations(go: Callable[[int], list[Row]], repeats: int) -> tuple[float, list[Row]]:
+    """Return the median seconds of an iteration, and the last records; a slow one is timed once."""
+    def timed(count: int) -> tuple[float, list[Row]]:
+        begun = time.perf_counter()
+        records = go(count)
+        return (time.perf_counter() - begun) / count, records
+
+    one, records = timed(1)
     if 2 * one > BUDGET:
-        return [one], records
+        return one, records
     group = GROUP if GROUP * one < BUDGET / 2 else 1
     if WARM * one < BUDGET / 2:
         go(WARM)
     begun, times = time.perf_counter(), list[float]()
     while len(times) < repeats and (not times or time.perf_counter() - begun < BUDGET):
-        seconds, records = _seconds_of(go, group)
+        seconds, records = timed(group)
         times.append(seconds)
-    return times, records
+    return statistics.median(times), records
 
 
-def _seconds_of(go: Callable[[int], list[Row]], count: int) -> tuple[float, list[Row]]:
-    """Run `count` iterations; return the seconds per iteration, and their records."""
-    begun = time.perf_counter()
-    records = go(count)
-    return (time.perf_counter() - begun) / count, records
-
-
-def peak_memory(device: torch.device) -> Callable[[], float | None]:
-    """Start measuring GPU memory; the returned function gives the peak since then in MB, graph pools included."""
-    gc.collect()  # free what the row before left
-    if device.type != "cuda":
-        return lambda: None
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    held = torch.cuda.memory_reserved()
-    return lambda: (torch.cuda.max_memory_reserved() - held) / 1e6
-
-
-def measure_at_once(workload: Workload, device: torch.device, seconds: float, runs: int = THREADS) -> float:
+def measure_at_once(train: Callable[..., Any], seconds: float, runs: int = THREADS) -> float:
     """Train several runs, in a thread each; return wall time divided by all their iterations, in milliseconds.
 
     Args:
-        workload: what to train; the seeds are 0, 1, …
-        device: where.
+        train: returns a context with a trainer, from seed=; the seeds are 0, 1, …
         seconds: the time of an iteration of one run alone, which decides how many iterations are measured.
         runs: how many.
     """
@@ -161,9 +142,9 @@ def measure_at_once(workload: Workload, device: torch.device, seconds: float, ru
     iterations = max(2, min(MOST, int(BUDGET / (runs * seconds))))
     start, end, errors = threading.Barrier(runs + 1), threading.Barrier(runs + 1), list[Exception]()
 
-    def train(seed: int) -> None:
+    def run(seed: int) -> None:
         try:
-            with trainer_for(workload, device, seed, []) as trainer:
+            with train(seed=seed) as trainer:
                 iterate(trainer, WARM if WARM * seconds < BUDGET / 10 else 1)
                 start.wait()
                 iterate(trainer, iterations)
@@ -173,7 +154,7 @@ def measure_at_once(workload: Workload, device: torch.device, seconds: float, ru
             start.abort()
             end.abort()
 
-    threads = [threading.Thread(target=train, args=(seed,), daemon=True) for seed in range(runs)]
+    threads = [threading.Thread(target=run, args=(seed,), daemon=True) for seed in range(runs)]
     for thread in threads:
         thread.start()
     begun = took = math.nan
@@ -189,3 +170,25 @@ def measure_at_once(workload: Workload, device: torch.device, seconds: float, ru
     if errors:
         raise UserError(f"one of {runs} runs: {error_line(errors[0])}")
     return 1e3 * took / (runs * iterations)
+
+
+def render(result: Row) -> str:
+    """Format a table for each family; errors stand in lines of their own."""
+    by = "" if result["kernels"] else "; kernels cannot be compiled on this machine"
+    lines = [f"One iteration of training on {result['environment']['device']}{by}"]
+    for name in dict.fromkeys(row["family"] for row in result["rows"]):
+        rows = [row for row in result["rows"] if row["family"] == name]
+        lines += ["", f"{name}: {FAMILIES[name].title}, batch {FAMILIES[name].batch}",
+                  table(HEADS, [cells(row) for row in rows if "ms" in row])]
+        lines += [f"{row['method']} {row['engine']} failed: {row['error']}" for row in rows if row["error"] is not None]
+    return "\n".join([*lines, "", NOTES])
+
+
+def cells(row: Row) -> list[str]:
+    """Return the cells of a row, or its name and error."""
+    if "ms" not in row:
+        return [row["method"], row["engine"], f"failed: {row['error']}"]
+    times = [duration(None if ms is None else ms / 1e3) for ms in (row["ms"], row["ms_in_threads"])]
+    return [row["method"], row["engine"], *times, "—" if row["evaluations"] is None else f"{row['evaluations']:.0f}",
+            f"{row['samples_per_second']:,.0f}", size(row["memory_megabytes"]), f"{row['ready_seconds']:.1f} s",
+            row["target"] or "", row["published"] or ""]

@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES, summary
+from acenode import bench
+from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES
 from acenode.cli import (
     data,
     data_import,
@@ -218,8 +219,8 @@ def _add_data(commands: _Commands) -> None:
 
 
 def _add_programs(commands: _Commands) -> None:
-    p = commands.add("bench", programs.bench, "run a benchmark", json=True)
-    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
+    p = commands.add("bench", bench.run, "run a benchmark", json=True)
+    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, bench.summary()
     p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
     p.add_argument("--repeats", type=integer,
                    help="number of repetitions (default: 3, validation: 2; not for app, epoch, together)")

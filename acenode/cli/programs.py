@@ -31,12 +31,3 @@ def app(options: Namespace) -> int:
         check_answer(RayCluster(address_of(options.on)).address)  # an error is shown here already
         words.append(f"--on={options.on}")
     os.execv(sys.executable, words + (["--no-token"] if options.no_token else []))
-
-
-def bench(options: Namespace) -> int:
-    """Run one benchmark."""
-    from acenode.bench import settle
-
-    settle(options)
-    module = importlib.import_module(f"acenode.bench.{options.what}")
-    return module.run(options)

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from test_pages import field, no_exception, page_text
 
 from acenode import experiments
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.compare.run_times import RunTime
 from acenode.config import SETTINGS, Config
 from acenode.errors import UserError

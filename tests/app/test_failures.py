@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from test_pages import PAGES, no_exception, page_text
 
 from acenode import experiments
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 
 Page = Callable[..., AppTest]
 

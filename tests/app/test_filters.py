@@ -15,7 +15,7 @@ from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 

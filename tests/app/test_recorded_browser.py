@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tabs import Tab
 
-from acenode.bench.app import recorded_ace_runs
 from acenode.bench.browser import PLAYER, Served, server, wait_for_player
+from acenode.bench.pages import recorded_ace_runs
 from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import RunStore
 

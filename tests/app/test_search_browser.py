@@ -10,7 +10,7 @@ import pytest
 from tabs import Tab
 
 from acenode.bench.browser import Served, server
-from acenode.bench.synthetic_search import synthetic_search
+from acenode.bench.synthetic import synthetic_search
 from acenode.runs.questions import SearchStore
 from acenode.runs.store import RunStore
 from acenode.search.journal import SearchJournal

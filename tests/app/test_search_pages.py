@@ -19,7 +19,7 @@ from test_pages import no_exception, page_text
 from test_routes import get
 
 from acenode import experiments
-from acenode.bench.synthetic_search import synthetic_search
+from acenode.bench.synthetic import synthetic_search
 from acenode.config.ranges import read_range
 from acenode.errors import UserError
 from acenode.runs.questions import SearchStore, StudyStore

@@ -12,7 +12,7 @@ from streamlit.util import calc_hash
 from test_pages import field, no_exception, page_text
 
 from acenode import experiments
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.execution.execute import create
 from acenode.runs.notes import write_notes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acenode.bench.synthetic_search import synthetic_search
+from acenode.bench.synthetic import synthetic_search
 from acenode.cli import main, search, study
 from acenode.cli.search_options import ACTIONS
 from acenode.errors import UserError

@@ -12,7 +12,7 @@ import torch
 from problems import IdleEngine
 
 from acenode import SolveError, UserError, experiments
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.config import Config
 from acenode.execution import estimate, iteration_time
 from acenode.execution.engine_choice import EngineChoice

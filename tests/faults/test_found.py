@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.cli import main
 from acenode.data.folder import read_npz
 

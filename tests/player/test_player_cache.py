@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from player_runs import decoded, run_of, snapshot
 
-from acenode.bench.synthetic_runs import run_with_large_maps
+from acenode.bench.synthetic import run_with_large_maps
 from acenode.player import data as player_data
 from acenode.runs.store import Run, RunStore
 

@@ -14,7 +14,7 @@ import pytest
 from quick_settings import QUICK
 
 from acenode import experiments
-from acenode.bench.synthetic_runs import CREATED, finished_runs
+from acenode.bench.synthetic import CREATED, finished_runs
 from acenode.config import FORMAT
 from acenode.execution.execute import Outcome
 from acenode.runs import store as runs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from acenode.bench.synthetic_runs import CREATED, finished_runs
+from acenode.bench.synthetic import CREATED, finished_runs
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.frame import COLUMNS, entries_frame
 from acenode.runs.notes import write_notes

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from acenode import experiments
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.compare.groups import changed_in
 from acenode.compare.table import measured
 from acenode.config import Config

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acenode.bench.synthetic_runs import finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.cli import main
 from acenode.compare.groups import group_settings
 from acenode.errors import UserError

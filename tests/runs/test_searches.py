@@ -9,7 +9,7 @@ import pytest
 from search_launcher import a_search, conduct
 
 from acenode import UserError
-from acenode.bench.synthetic_search import synthetic_search
+from acenode.bench.synthetic import synthetic_search
 from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import RunStore
 from acenode.search import journal as search_journal

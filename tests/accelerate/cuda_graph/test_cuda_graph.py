@@ -13,7 +13,7 @@ from problems import relative
 from acenode.accelerate.cuda_graph.engine import GraphEngine
 from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
 from acenode.backend import Backend
-from acenode.bench.gpu_workloads import image_task
+from acenode.bench.workloads import image_task
 from acenode.execution.engine_choice import choose_engine
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer

@@ -19,7 +19,7 @@ from acenode.accelerate.gru_ode_bayes import cuda as gru_ode_bayes_cuda
 from acenode.accelerate.gru_ode_bayes.cuda import KernelPass
 from acenode.accelerate.gru_ode_bayes.events import KernelEvents, KernelWeights
 from acenode.backend import ACCELERATED, Backend
-from acenode.bench.latent_workload import latent_task
+from acenode.bench.workloads import latent_task
 
 pytestmark = pytest.mark.cuda
 

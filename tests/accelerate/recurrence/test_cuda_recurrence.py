@@ -16,8 +16,7 @@ from torch import Tensor
 from acenode.accelerate import kernel_check
 from acenode.accelerate.recurrence import cuda
 from acenode.backend import ACCELERATED, Backend
-from acenode.bench.latent_workload import latent_task
-from acenode.bench.ushcn_workload import ushcn_task
+from acenode.bench.workloads import latent_task, ushcn_task
 
 pytestmark = pytest.mark.cuda
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from irregular_batches import batch, filled, padded_more, records
 from torch import Tensor
 
-from acenode.bench import latent_baseline
-from acenode.data.points import EulerSteps, SeriesBatch, schedule_from_steps
+from acenode.data.points import FIRST_GAP, STEPS_PER_SPAN, EulerSteps, SeriesBatch, schedule_from_steps
 from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift, ODEEncoder, RNNEncoder
 from acenode.models.layers import MLPField
 from acenode.models.recurrent import time_to_next
@@ -106,11 +106,28 @@ def test_the_grids_are_equal_for_one_record_or_equal_times() -> None:
         assert torch.equal(made(own.seen, own.schedule)[0], made(on_union.seen, on_union.schedule)[0])
 
 
-def test_the_union_grid_agrees_with_the_baseline_implementation() -> None:
+def test_the_union_grid_steps_all_records_through_all_times() -> None:
     made, of = encoder(), records()
     on_union = batch(of, union=True)
-    times, x, m = latent_baseline.collate(of)
-    exact = latent_baseline.encode(made, times, x, m)
+    times = np.unique(np.concatenate([r.t for r in of])).astype(np.float64)
+    cell, f = made.recurrence.cell, made.recurrence.drift.f
+    mu = s = torch.zeros(len(of), R)
+    smallest, before = (times[-1] - times[0]) / STEPS_PER_SPAN, times[-1] + FIRST_GAP
+    for i in reversed(range(len(times))):
+        gap = times[i] - before
+        count = 1 if i == len(times) - 1 or abs(gap) < smallest else max(2, int(abs(gap) / smallest + 1e-6)) - 1
+        for _ in range(count):
+            mu = mu + gap / count * f(mu)
+        before = times[i]
+        for b, r in enumerate(of):
+            for k in np.flatnonzero(r.t == np.float32(times[i])):
+                given = torch.cat((mu[b], s[b], torch.from_numpy(r.x[k]), torch.from_numpy(r.m[k])))
+                u, reset = torch.sigmoid(cell.update(given)), torch.sigmoid(cell.reset(given))
+                new = cell.state(torch.cat((mu[b] * reset, s[b] * reset, given[2 * R:])))
+                mu, s = mu.clone(), s.clone()
+                mu[b], s[b] = (1 - u) * new[:R] + u * mu[b], ((1 - u) * new[R:].abs() + u * s[b]).abs()
+    mean, deviation = made.out(torch.cat((mu, s), 1)).chunk(2, 1)
+    exact = mean, deviation.abs()
     found = made(on_union.seen, on_union.schedule)
     assert torch.allclose(found[0], exact[0], atol=1e-5)
     assert torch.allclose(found[1], exact[1], atol=1e-5)

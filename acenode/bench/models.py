@@ -1,0 +1,335 @@
+"""One training iteration or pass against a plain implementation of the same model, in turns in one process.
+
+`acenode bench image`, `latent`, `ushcn` and `named`.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acenode import experiments
+from acenode.backend import ACCELERATED, PLAIN, Backend
+from acenode.bench.measure import Report, duration, in_turns, peak_megabytes, seconds_of, size, table
+from acenode.bench.workloads import SERIES_BATCH, configured, iterate, latent_task, ushcn_series
+from acenode.data.named_set import NamedSet, Record
+from acenode.data.points import TimeSeries, pad
+from acenode.data.schedule import SporadicBatch, make_schedule
+from acenode.data.ushcn import END, VARIABLES
+from acenode.errors import UserError
+from acenode.execution.environment import describe, device_of
+from acenode.experiments.named import EXAMPLES, NamedSpec, experiment
+from acenode.experiments.series_batches import Layout, assemble
+from acenode.experiments.series_task import SeriesTask
+from acenode.models.forecast.gaussian import gaussian_nll
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
+from acenode.models.image.layers import ConvAttention, ConvField, TimeConv
+from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net
+from acenode.models.layers import initialise
+from acenode.ode.solve import Solver
+from acenode.training.passes import parameter_norm, train_only
+from acenode.training.task import SilentListener
+from acenode.training.trainer import Trainer
+
+CPU = torch.device("cpu")
+
+
+def both_phases(model: nn.Module, g: nn.Module, loss: Callable[[], Tensor], penalty: float = 0.0) -> None:
+    """Compute the gradients of both phases of Algorithm 1; no parameter changes, so every repeat does the same work."""
+    everything, chosen = list(model.parameters()), list(g.parameters())
+    others = [p for p in everything if all(p is not q for q in chosen)]
+    model.zero_grad(set_to_none=True)
+    with train_only(others, everything):
+        loss().backward()
+    with train_only(chosen, everything):
+        (loss() + (penalty * parameter_norm(chosen, "l2") if penalty else 0)).backward()
+
+
+# Images -------------------------------------------------------------------------------------------------------------
+
+TOLERANCE, PENALTY_WEIGHT = 1e-4, 1e-4  # the paper's, for MNIST
+MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)
+TITLES = {"direct": "direct (concat, adjoint)", "backprop": "acenode backprop (default)",
+          "checkpointed": "acenode checkpointed", "adjoint": "acenode adjoint"}
+
+
+class DirectNetwork(nn.Module):
+    """f, g or q in torch's layers, with a network's parameters; time is concatenated to h as a channel."""
+
+    def __init__(self, source: ConvField | ConvAttention) -> None:
+        super().__init__()
+        self.norms, self.convs = nn.ModuleList(), nn.ModuleList()
+        for norm in source.norms:
+            assert isinstance(norm, nn.GroupNorm)
+            self.norms.append(nn.GroupNorm(norm.num_groups, norm.num_channels))
+            self.norms[-1].load_state_dict(norm.state_dict())
+        convs: Any = source.convs
+        for conv in convs:
+            weight = torch.cat((conv.weight, conv.time), dim=1) if isinstance(conv, TimeConv) else conv.weight
+            self.convs.append(nn.Conv2d(weight.shape[1], weight.shape[0], 3, padding=1))
+            self.convs[-1].load_state_dict({"weight": weight.detach(), "bias": conv.bias.detach()})
+
+    def forward(self, h: Tensor, t: Tensor | None = None) -> Tensor:
+        for i, norm in enumerate(self.norms[:-1]):
+            h = F.relu(norm(h))
+            if i < len(self.convs):
+                h = self.convs[i](h if t is None else torch.cat((h, torch.ones_like(h[:, :1]) * t), dim=1))
+        return self.norms[-1](h)
+
+
+class DirectField(nn.Module):
+    """The vector field of (h, a) with elementwise attention; f and g attend to h separately."""
+
+    def __init__(self, f: nn.Module, g: nn.Module) -> None:
+        super().__init__()
+        self.f, self.g = f, g
+
+    def forward(self, t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        h, a = state
+        return self.f(h * torch.sigmoid(a), t), self.g(h * torch.sigmoid(a), t)
+
+
+class DirectACE(nn.Module):
+    """A direct implementation of an ACE-ODE-Net, with its parameters: torchdiffeq's `odeint_adjoint` on (h, a)."""
+
+    def __init__(self, source: ImageModel, tolerance: float) -> None:
+        super().__init__()
+        ode: Any = source.ode
+        self.stem, self.head, self.tolerance = source.stem, source.head, tolerance
+        self.q, self.field = DirectNetwork(ode.q), DirectField(DirectNetwork(ode.f), DirectNetwork(ode.g))
+
+    def forward(self, x: Tensor) -> Tensor:
+        from torchdiffeq import odeint_adjoint
+
+        h0 = self.stem(x)
+        h, _ = odeint_adjoint(self.field, (h0, self.q(h0)), torch.tensor([0.0, 1.0], device=x.device),
+                              rtol=self.tolerance, atol=self.tolerance)
+        return self.head(h[-1])
+
+
+def ace_model(gradient: str, tolerance: float) -> ImageModel:
+    """Build ACE of MNIST's size, always with the same parameters."""
+    model = ace_ode_net(MNIST, Solver(rtol=tolerance, atol=tolerance, gradient=gradient),  # type: ignore[arg-type]
+                        f_layers=1, q_layers=1)
+    initialise(model, 0)
+    return model
+
+
+def image_models() -> dict[str, nn.Module]:
+    return {"direct": DirectACE(ace_model("backprop", TOLERANCE), TOLERANCE),
+            **{name: ace_model(name, TOLERANCE) for name in ("backprop", "checkpointed", "adjoint")}}
+
+
+def _g(model: nn.Module) -> Any:
+    return model.field.g if isinstance(model, DirectACE) else model.ode.g  # type: ignore[union-attr]
+
+
+def image(options: Namespace) -> Report:
+    """Time one alternating iteration; the direct implementation computes all gradients in both phases."""
+    if options.repeats < 1 or options.batch < 1:
+        raise UserError("--repeats and --batch must be at least 1")
+    device, rng = device_of(options.device), torch.Generator().manual_seed(0)
+    x = torch.rand(options.batch, 1, 28, 28, generator=rng).to(device)
+    y = torch.randint(10, (options.batch,), generator=rng).to(device)
+    models = {name: model.to(device) for name, model in image_models().items()}
+
+    def loss(model: nn.Module) -> Tensor:
+        return F.cross_entropy(model(x), y)
+
+    def iteration(model: nn.Module) -> None:
+        if not isinstance(model, DirectACE):
+            return both_phases(model, _g(model), lambda: loss(model), PENALTY_WEIGHT)
+        for penalty in (0.0, PENALTY_WEIGHT):
+            model.zero_grad(set_to_none=True)
+            (loss(model) + penalty * parameter_norm(list(_g(model).parameters()), "l2")).backward()
+
+    seconds = in_turns({name: partial(iteration, model) for name, model in models.items()}, options.repeats, warm=1)
+    speedup = {name: seconds["direct"] / taken for name, taken in seconds.items()}
+    errors = gradient_errors(x, y)
+    memory = {name: peak_megabytes(lambda model=model: loss(model).backward(), device)  # type: ignore[misc]
+              for name, model in models.items()}
+    environment = describe(device)
+    text = table(("one alternating iteration", "seconds", "speedup", "memory MB", "error of θ_g gradient"),
+                 [(TITLES[name], f"{seconds[name]:.3f}", f"{speedup[name]:.2f}×", f"{memory[name]:.0f}",
+                   f"{errors[name]:.1e}") for name in models])
+    return Report({"batch": options.batch, "tolerance": TOLERANCE, "environment": environment, "seconds": seconds,
+                   "speedup": speedup, "gradient_error": errors, "memory_megabytes": memory},
+                  f"ACE-ODE-Net, MNIST size, batch {options.batch}, rtol = atol = {TOLERANCE:g}, "
+                  f"{environment['device']}\n\n{text}")
+
+
+def gradient_errors(x: Tensor, y: Tensor) -> dict[str, float]:
+    """Return each implementation's relative error of the gradient of θ_g at the benchmark's tolerance.
+
+    The exact gradient comes from a tolerance a thousand times smaller. All is in double precision, so that only the
+    solver's error counts.
+    """
+    def gradient(model: nn.Module) -> Tensor:
+        F.cross_entropy(model.double().to(x.device)(x[:4].double()), y[:4]).backward()
+        wide: Iterator[Any] = (
+            conv.weight.grad if isinstance(conv, nn.Conv2d) else torch.cat((conv.weight.grad, conv.time.grad), 1)
+            for conv in _g(model).convs)
+        return torch.cat([w.flatten() for w in wide])
+
+    exact = gradient(ace_model("backprop", TOLERANCE / 1000))
+    return {name: float((gradient(model) - exact).norm() / exact.norm()) for name, model in image_models().items()}
+
+
+# Irregular and sporadic series --------------------------------------------------------------------------------------
+
+Losses = Mapping[str, tuple[nn.Module, Callable[[], Tensor]]]  # a model and a function that computes its loss
+
+
+def time_losses(losses: Losses, repeats: int,
+                others: Mapping[str, Callable[[], object]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the median seconds of each implementation's loss and gradient and of other functions, and the losses."""
+    found: dict[str, float] = {}
+
+    def work(name: str) -> None:
+        model, loss = losses[name]
+        model.zero_grad()
+        value = loss()
+        value.backward()
+        found[name] = float(value.detach())
+
+    works: dict[str, Callable[[], object]] = {name: partial(work, name) for name in losses}
+    return in_turns(works | dict(others), repeats), found
+
+
+def latent_losses(made: SeriesTask) -> Losses:
+    """Return implementations that assemble a batch from the records and compute the loss of one model."""
+    noise, plain = made.batches.batch(0, 0).noise, latent_task(backend=PLAIN)
+    plain.model.load_state_dict(made.model.state_dict())
+
+    def loss(task: SeriesTask, layout: Layout) -> Tensor:
+        return task.loss(assemble(made.splits.train, layout, noise, 0.0), detach_attention=False).task
+
+    union = replace(made.layout, union=True)
+    return {"union grid, baseline": (plain.model, lambda: loss(plain, union)),
+            "union grid": (made.model, lambda: loss(made, union)),
+            "own times": (made.model, lambda: loss(made, made.layout))}
+
+
+def latent(options: Namespace) -> Report:
+    """Time a batch of a latent ODE on the union of its records' times, by plain autograd and by ours, and on own times.
+
+    The two on the union grid have the same loss up to rounding; on own times the encoder takes other Euler steps.
+    """
+    made = latent_task()
+    optimiser = torch.optim.Adamax(made.model.parameters(), lr=1e-2)
+    for _ in range(20):  # a trained encoder matters to the loss, so that a wrong implementation would show
+        optimiser.zero_grad()
+        made.loss(made.batch(0, 0), detach_attention=False).task.backward()
+        optimiser.step()
+    seconds, losses = time_losses(latent_losses(made), options.repeats, {})
+    times = len(np.unique(np.concatenate([r.t for r in made.splits.train.series])))
+    ratio = seconds["union grid, baseline"] / seconds["own times"]
+    text = table(("", "time", "ratio", "loss"), [(name, duration(s), f"{s / seconds['own times']:.1f}×",
+                                                 f"{losses[name]:.7g}") for name, s in seconds.items()])
+    return Report({"device": describe(CPU), "seconds": seconds, "losses": losses, "union_times": times, "ratio": ratio},
+                  f"Latent-ODE, a training batch of {SERIES_BATCH} records: {times} distinct times\n\n{text}\n\n"
+                  f"own times, speedup over the baseline: {ratio:.1f}× (target ≥ 10×)")
+
+
+BASELINE, OURS, ACE, PHASES = "gru-ode-bayes, baseline", "gru-ode-bayes", "ace", "ace, both phases"
+
+
+def ushcn_works(made: list[TimeSeries]) -> Losses:
+    """Return models of the paper's size with functions that assemble the batch and compute the loss.
+
+    Dropout is off, so that the losses can be compared.
+    """
+    def model_of(method: str, backend: Backend) -> GRUODEBayes:
+        model = experiments.get("ushcn").methods[method].build(
+            len(VARIABLES), configured("ushcn", method, "cpu", {"dropout": 0.0}), backend)
+        initialise(model, 0)
+        return model
+
+    def loss_of(model: GRUODEBayes) -> Tensor:
+        seen = pad(made)
+        forecast = model(SporadicBatch(seen, seen, END, schedule=make_schedule(seen, None, model.step_size)))
+        assert forecast.extra is not None
+        return ((gaussian_nll(seen.x, forecast.mean, forecast.logvar) * seen.m).sum() + forecast.extra) / len(made)
+
+    plain, ours, ace = model_of(OURS, PLAIN), model_of(OURS, ACCELERATED), model_of(ACE, ACCELERATED)
+    return {BASELINE: (plain, lambda: loss_of(plain)), OURS: (ours, lambda: loss_of(ours)),
+            ACE: (ace, lambda: loss_of(ace))}
+
+
+def ushcn(options: Namespace, count: int | None = None) -> Report:
+    """Time loss and gradient of a batch of GRU-ODE-Bayes and of ACE, and ACE's two passes of Algorithm 1."""
+    made = ushcn_series() if count is None else ushcn_series(count)
+    works = ushcn_works(made)
+    model: Any = works[ACE][0]
+    seconds, losses = time_losses(works, options.repeats,
+                                  {PHASES: lambda: both_phases(model, model.attention, works[ACE][1])})
+    speedup, ace, phases = (seconds[BASELINE] / seconds[OURS], seconds[ACE] / seconds[OURS],
+                            seconds[PHASES] / seconds[OURS])
+    times = len(np.unique(np.concatenate([r.t for r in made])))
+    text = table(("", "time", "loss"), [(name, duration(s), f"{losses[name]:.7g}" if name in losses else "")
+                                        for name, s in seconds.items()])
+    return Report({"device": describe(CPU), "seconds": seconds, "losses": losses, "series": len(made), "times": times,
+                   "speedup": speedup, "ace": ace, "phases": phases},
+                  f"USHCN, loss and gradient of a batch of {len(made)} series, {times} distinct times\n\n{text}\n\n"
+                  f"gru-ode-bayes, speedup over the baseline: {speedup:.1f}× (target ≥ 5×)\n"
+                  f"one pass of ace / one pass of gru-ode-bayes: {ace:.1f} (target ≤ 3); both phases: {phases:.1f}")
+
+
+# Named variables ----------------------------------------------------------------------------------------------------
+
+SERIES = 5_000  # of the epoch that is projected
+PLAIN_STEPS, FAST_STEPS = "torch's operations", "as trained"
+
+
+def large_set(variables: int = 50, times: int = 200, count: int = 200) -> NamedSet:
+    """Generate noisy oscillations, the first half of which is seen."""
+    rng, t = np.random.default_rng(0), np.arange(float(times))
+    frequency, index = rng.uniform(1, 3, variables), np.arange(count + 40)
+    series = [Record.from_gaps(t, np.sin(6 * frequency * t[:, None] / times + rng.uniform(0, 6, variables))
+                               + 0.1 * rng.normal(size=(times, variables))) for _ in index]
+    return NamedSet(
+        name="large", title="", note="", variables=tuple(f"v{i}" for i in range(variables)), units=("",) * variables,
+        time_unit="h", time_origin="", ids=tuple(map(str, index)), series=tuple(series), task="forecast",
+        given=times / 2, parts={"train": index[:count], "validation": index[count:-20], "test": index[-20:]},
+        labels=None, classes=())
+
+
+def named(options: Namespace, source: NamedSet | None = None) -> Report:
+    """Time iterations of ACE on the oscillators, with and without C, and on a large set.
+
+    On a GPU, torch's operations alone are measured. An epoch of 5,000 series is projected from the large set.
+    """
+    device = device_of(options.device)
+
+    def trainer(entry: Any, backend: Backend) -> Trainer:
+        task = entry.make(entry.configure("ace", seed=0, device=device.type), Path(), device, backend)
+        task.model.train()
+        return Trainer(task, task.recipe(), SilentListener())
+
+    backends = {PLAIN_STEPS: PLAIN} if device.type == "cuda" else {PLAIN_STEPS: PLAIN, FAST_STEPS: ACCELERATED}
+    small = {name: trainer(EXAMPLES["oscillators"], backend) for name, backend in backends.items()}
+    made = large_set() if source is None else source
+    large = trainer(experiment(NamedSpec(made.name, "", "", "", lambda root: made, "forecast")), ACCELERATED)
+    seconds = in_turns({name: partial(iterate, one, 1) for name, one in small.items()}, options.repeats, warm=1)
+    megabytes = peak_megabytes(lambda: seconds_of(lambda: iterate(large, 1)), device)
+    iteration = in_turns({"large": lambda: iterate(large, 1)}, options.repeats)["large"]
+    batch, variables = len(made.parts["train"]) // large.task.iterations, len(made.variables)
+    epoch = iteration * SERIES / batch
+    lines = ["oscillators, one iteration of ace", "",
+             table(("", "time"), [(name, duration(found)) for name, found in seconds.items()])]
+    if FAST_STEPS in seconds:
+        lines += ["", f"speedup: {seconds[PLAIN_STEPS] / seconds[FAST_STEPS]:.1f}×"]
+    lines += ["", f"{variables} variables, batch {batch}: {duration(iteration)} an iteration, {size(megabytes)}; an "
+                  f"epoch of {SERIES:,} series: {epoch / 60:.1f} minutes"]
+    return Report({"device": describe(device), "seconds": seconds,
+                   "large": {"variables": variables, "batch": batch, "seconds": iteration,
+                             "memory_megabytes": megabytes, "epoch_seconds": epoch}}, "\n".join(lines))

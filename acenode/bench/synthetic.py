@@ -1,0 +1,147 @@
+"""Write synthetic runs and searches for benchmarks and tests, without training."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acenode import experiments
+from acenode.config.ranges import SearchRange, read_ranges
+from acenode.execution.execute import create
+from acenode.runs.process import identity
+from acenode.runs.questions import Search, SearchStore
+from acenode.runs.store import Run, RunStore
+from acenode.runs.writer import RunWriter
+from acenode.search.journal import CREATE, DEFAULT, PARAM, REASON, RUN, STATE, USER_ATTR
+
+CREATED = 1_750_000_000.0
+RESULT_BYTES = 100_000  # of a result.json with t-SNE points
+
+
+def finished_runs(root: Path, count: int, *, experiment: str = "mnist", seconds: float = 30.0, old: bool = False,
+                  **given: Any) -> list[Run]:
+    """Write `count` finished ACE runs, oldest first; `old` ones have no test metrics in their status."""
+    config = experiments.get(experiment).configure("ace", **{"device": "cpu", **given}).to_dict()
+    rng = random.Random(0)
+    points = [[rng.uniform(-50, 50), rng.uniform(-50, 50)] for _ in range(RESULT_BYTES // 42)]
+    runs = []
+    for i in range(count):
+        test, began = {"accuracy": 0.9 + i % 100 / 1000, "loss": 0.3, "nfe": 20.0}, CREATED + i
+        found = {"test": test, "metric": "accuracy", "test_last": test, "best_epoch": 7}
+        result = json.dumps({**found, "validation": 0.95, "seconds": seconds, "steps": 276, "tsne": points})
+        known = {} if old else {**found, "result_bytes": len(result), "began": began, "last": 0.94}
+        path = root / f"{experiment}-ace-{i:05d}"
+        path.mkdir(parents=True)
+        (path / "config.json").write_text(json.dumps({
+            "format": 1, "id": path.name, "created": began, "config": {**config, "seed": i}, "params": 31_690,
+            "environment": {"device": "cpu (x86_64)", "threads": 1, "python": "3.12.3",
+                            "versions": {"acenode": "0.1.0", "torch": "2.13.0"}}}))
+        (path / "status.json").write_text(json.dumps({
+            "state": "finished", "error": None, "progress": 1.0, "phase": "testing", "epoch": config["epochs"],
+            "epochs": config["epochs"], "step": 276, "seconds": seconds, "seconds_left": 0.0, "best": 0.95, **known,
+            "heartbeat": began + seconds, "process": identity()}))
+        (path / "result.json").write_text(result)
+        runs.append(Run(path))
+    return runs
+
+
+def long_run(store: RunStore, steps: int, state: str = "finished") -> Run:
+    """Write a run with that many step records, as if this process had trained it."""
+    run = create(store, experiments.get("mnist").configure("ace", device="cpu"))
+    rng = np.random.default_rng(0)
+    with open(run.path / "metrics.jsonl", "w", encoding="utf-8") as file:
+        for i in range(steps):
+            loss = 2 * math.exp(-i / steps * 4) + 0.1 * float(rng.random())
+            file.write(json.dumps({"kind": "step", "step": i, "epoch": i // 100, "lr": 0.1, "L_h": loss,
+                                   "L_a": loss * 1.1, "accuracy": 1 - loss / 3, "grad_h": loss, "grad_a": loss / 2,
+                                   "nfe_forward": 20, "nfe_backward": 0, "dt_min": 0.1, "dt_mean": 0.3, "dt_max": 0.5,
+                                   "seconds": 0.1}) + "\n")
+    RunWriter(run).status(state, progress=0.5, epoch=1, epochs=2, seconds=1.0, began=time.time())
+    return run
+
+
+def run_with_large_maps(store: RunStore, frames: int = 60, probes: int = 2, channels: int = 4, side: int = 64) -> Run:
+    """Write a run with one snapshot of large maps, of the most frames that the player receives in full."""
+    run = long_run(store, 50)
+    rng = np.random.default_rng(0)
+    start, end = (rng.normal(size=(probes, channels, side, side)).astype(np.float32) for _ in range(2))
+    t = np.linspace(0, 1, frames, dtype=np.float32)
+    states = (start + t[:, None, None, None, None] * (end - start)).astype(np.float16)
+    RunWriter(run).snapshot("epoch-00000", {
+        "t": t, "h": states, "a": -states, "image": np.zeros((probes, 1, 28, 28), dtype=np.uint8),
+        "label": np.arange(probes), "logits": np.zeros((probes, 10), dtype=np.float32)})
+    return run
+
+
+# Searches: the journal of trials as Optuna writes it ----------------------------------------------------------------
+
+OVER = "learning_rate=log:1e-3..1, penalty_weight=0,1e-4,1e-3,1e-2, f_layers=1..2"
+TIME = "2026-01-01T00:00:00.000000+00:00"
+EPOCHS = 12
+CREATE_STUDY, REPORT = 0, 7
+FINISHED, PRUNED = 1, 2
+
+
+def synthetic_search(store: SearchStore, name: str, trials: int, *, running: int = 0) -> Search:
+    """Write a finished search with so many trials, a third of them pruned, and return it.
+
+    Args:
+        store: where it is written.
+        name: its name.
+        trials: in all.
+        running: so many of the last ones have not ended.
+    """
+    search = Search(name, "mnist", "ace", read_ranges([OVER]), trials)
+    store.write(search)
+    numbers = random.Random(0)
+    lines = [_line(CREATE_STUDY, study_name="search", directions=[2])]
+    for number in range(trials):
+        lines += _trial(search.ranges, number, numbers, ended=number < trials - running)
+    store.journal(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    store.write_status(name, "running" if running else "finished")
+    return search
+
+
+def _trial(ranges: tuple[SearchRange, ...], number: int, numbers: random.Random, *, ended: bool) -> Iterator[str]:
+    yield _line(CREATE, study_id=0, datetime_start=TIME, **({"user_attrs": {DEFAULT: True}} if number == 0 else {}))
+    rate = 0.0
+    for one in ranges:
+        value, kind, attributes = _value(one, numbers)
+        rate = value if one.key == "learning_rate" else rate
+        yield _line(PARAM, trial_id=number, param_name=one.key, param_value_internal=value,
+                    distribution=json.dumps({"name": f"{kind}Distribution", "attributes": attributes}))
+    yield _line(USER_ATTR, trial_id=number, user_attr={RUN: f"mnist-ace-20260101-000000-{number:04x}"})
+    best = 0.97 - 0.05 * (math.log10(rate) + 0.8) ** 2 + numbers.gauss(0, 0.004)
+    pruned = ended and number > 5 and number % 3 == 0
+    for epoch in range(1, 1 + (3 if pruned else EPOCHS if ended else 2)):
+        yield _line(REPORT, trial_id=number, step=epoch, intermediate_value=best - 0.3 / epoch)
+    if pruned:
+        yield _line(USER_ATTR, trial_id=number, user_attr={REASON: "pruned after epoch 3"})
+    if ended:
+        yield _line(STATE, trial_id=number, state=PRUNED if pruned else FINISHED,
+                    values=[best - 0.1 if pruned else best], datetime_complete=TIME)
+
+
+def _value(one: SearchRange, numbers: random.Random) -> tuple[float, str, dict[str, Any]]:
+    """Return a random value as Optuna stores it, and the kind and attributes of its distribution."""
+    if one.values:
+        return numbers.randrange(len(one.values)), "Categorical", {"choices": list(one.values)}
+    assert one.low is not None
+    assert one.high is not None
+    limits = {"log": one.log, "step": 1 if one.whole else None, "low": one.low, "high": one.high}
+    if one.whole:
+        return float(numbers.randint(int(one.low), int(one.high))), "Int", limits
+    if one.log:
+        return math.exp(numbers.uniform(math.log(one.low), math.log(one.high))), "Float", limits
+    return numbers.uniform(one.low, one.high), "Float", limits
+
+
+def _line(operation: int, **values: Any) -> str:
+    return json.dumps({"op_code": operation, "worker_id": "5f0f8bd2-140042", **values}, separators=(",", ":"))

@@ -1,0 +1,233 @@
+"""Models of each family at the paper's size with synthetic data, and how to train them as `acenode train` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from acenode import experiments
+from acenode.backend import ACCELERATED, GPU_KERNELS, Backend
+from acenode.config import Config
+from acenode.data.images import ImageArrays
+from acenode.data.points import TimeSeries
+from acenode.data.series import SeriesArrays
+from acenode.data.splits import ForecastParts, Parts
+from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
+from acenode.errors import UserError
+from acenode.execution.engine_choice import EngineChoice, choose_engine
+from acenode.execution.environment import run_context
+from acenode.experiments.base import LabTask
+from acenode.experiments.forecast_task import ForecastTask
+from acenode.experiments.image_task import ImageTask
+from acenode.experiments.latent_methods import SeriesShape
+from acenode.experiments.mnist import IMAGES
+from acenode.experiments.series_batches import Records, SeriesSplits
+from acenode.experiments.series_task import SeriesTask
+from acenode.training.task import Metric, SilentListener
+from acenode.training.trainer import Trainer
+
+IMAGE_BATCH, SERIES_BATCH, SPORADIC_BATCH = 128, 50, 300  # of the protocols
+FLOAT32 = "graph, float32"  # convolutions in full single precision; torch's default is TF32
+# in log lines that say that an engine did not do all the work
+PARTIAL = ("trained in native steps", "do not run here", "are not recorded")
+
+
+def configured(experiment: str, method: str, device: str, given: Mapping[str, Any]) -> Config:
+    """Return the paper's configuration; `engine` is left out where a method has no such setting."""
+    entry = experiments.get(experiment)
+    uses = entry.methods[method].uses
+    return entry.configure(method, "full", device=device,
+                           **{key: value for key, value in given.items() if key != "engine" or key in uses})
+
+
+def image_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED, **given: Any) -> ImageTask:
+    """Make a task of MNIST's size on a random pattern per class with noise, so that there is something to learn."""
+    config = configured("mnist", method, device, {**given, "batch_size": IMAGE_BATCH})
+    rng, count = np.random.default_rng(0), 8 * IMAGE_BATCH + 100
+    y = rng.integers(0, 10, count, dtype=np.uint8)
+    x = (160 * rng.random((10, 28, 28, 1))[y] + 95 * rng.random((count, 28, 28, 1))).astype(np.uint8)
+    images = ImageArrays(x, y, x[:128], y[:128], tuple("0123456789"))
+    return ImageTask(config, images, 100, IMAGES.build(config, backend), pad=4, device=torch.device(device))
+
+
+def physionet_records(count: int, seed: int = 0) -> Records:
+    """Generate records with PhysioNet's number of points, time grid, variables and share of observed values."""
+    rng, series, variables, quantum = np.random.default_rng(seed), list[TimeSeries](), 41, 0.016
+    for _ in range(count):
+        n = int(np.clip(rng.normal(75, 25), 5, 138))
+        quanta = np.unique(np.append(0, (rng.uniform(0, 48, n - 1) / quantum).round()))
+        m = rng.random((len(quanta), variables)) < 0.14
+        m[np.arange(len(m)), rng.integers(0, variables, len(m))] = True
+        t = (quanta * quantum / 48).clip(0, 1).astype(np.float32)
+        series.append(TimeSeries(t, (rng.uniform(0, 0.4, m.shape) * m).astype(np.float32), m.astype(np.float32)))
+    labels = [np.asarray(float(rng.random() < 0.14)) for _ in range(count)]
+    return Records(series, labels, [str(i) for i in range(count)], 48.0, "h", tuple(map(str, range(variables))))
+
+
+def activity_windows(count: int, seed: int = 0) -> Records:
+    """Generate windows with Human Activity's 50 points of one of four tags each, and two of seven classes."""
+    rng, series, labels = np.random.default_rng(seed), list[TimeSeries](), list[np.ndarray]()
+    for _ in range(count):
+        m = np.repeat(np.eye(4, dtype=np.float32)[rng.integers(0, 4, 50)], 3, 1)  # (points, coordinates of all tags)
+        t = np.sort(rng.random(50)).astype(np.float32)
+        series.append(TimeSeries(t, rng.uniform(0, 4, m.shape).astype(np.float32) * m, m))
+        labels.append(np.repeat(rng.integers(0, 7, 2), 25))  # one activity, then another
+    names = tuple(f"{tag}{axis}" for tag in range(4) for axis in "xyz")
+    return Records(series, labels, [str(i) for i in range(count)], 5.4, "s", names)
+
+
+def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
+                **given: Any) -> SeriesTask:
+    """Make a task of PhysioNet's size; a seed fixes the parameters."""
+    return _series_task("physionet", method, device, backend, given, SeriesShape(41, "record"),
+                        physionet_records(3 * SERIES_BATCH), ("survived", "died"), "auc")
+
+
+def activity_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
+                  **given: Any) -> SeriesTask:
+    """Make a task of Human Activity's size; a seed fixes the parameters."""
+    return _series_task("activity", method, device, backend, given, SeriesShape(12, "points", 7),
+                        activity_windows(3 * SERIES_BATCH), tuple("0123456"), "accuracy")
+
+
+def _series_task(experiment: str, method: str, device: str, backend: Backend, given: Mapping[str, Any],
+                 shape: SeriesShape, made: Records, classes: tuple[str, ...], metric: str) -> SeriesTask:
+    config = configured(experiment, method, device, given)
+    model = experiments.get(experiment).methods[method].build(shape, config, backend)
+    train, held, test = (made.take(range(n * SERIES_BATCH, (n + 1) * SERIES_BATCH)) for n in range(3))
+    assert shape.classify is not None
+    return SeriesTask(config, SeriesSplits(train, held, test, classes), model, shape.classify, Metric(metric),
+                      torch.device(device))
+
+
+def ushcn_series(count: int = SPORADIC_BATCH, seed: int = 0) -> list[TimeSeries]:
+    """Generate series with USHCN's number of observation times and its time grid: days, rounded to tenths of a unit."""
+    rng, found = np.random.default_rng(seed), list[TimeSeries]()
+    days = np.minimum(np.round(np.arange(1_491) / DAYS, 1), END)
+    for _ in range(count):
+        n = int(np.clip(rng.normal(315, 40), 60, 500))
+        t = np.sort(rng.choice(days, n, replace=False))
+        m = rng.random((n, len(VARIABLES))) < 0.04
+        m[np.arange(n), rng.integers(0, len(VARIABLES), n)] = True
+        found.append(TimeSeries(t.astype(np.float32), (rng.standard_normal(m.shape) * m).astype(np.float32),
+                                m.astype(np.float32)))
+    return found
+
+
+def ushcn_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED, count: int = SPORADIC_BATCH,
+               **given: Any) -> ForecastTask:
+    """Make a task of USHCN's size that trains on one batch of such series."""
+    experiment, config = experiments.get("ushcn"), configured("ushcn", method, device, given)
+    made = ushcn_series(count + 6)
+    data = SeriesArrays(
+        ids=np.arange(len(made)).astype(str), offsets=np.cumsum([0, *(len(r.t) for r in made)]).astype(np.int64),
+        t=np.concatenate([r.t for r in made]), x=np.concatenate([r.x for r in made]),
+        m=np.concatenate([r.m for r in made]) > 0, label=np.full(len(made), np.nan, np.float32), names=VARIABLES,
+        classes=(), group=np.zeros(len(made), np.int64), unit="", horizon=END)
+    held = np.arange(count, count + 6)
+    model = experiment.methods[method].build(len(VARIABLES), config, backend)
+    return ForecastTask(config, data, ForecastParts(Parts(np.arange(count), held, held), 0), CUT, model,
+                        experiment.metric, torch.device(device))
+
+
+# Families and their training ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """Methods that are trained alike, and the engines to compare, the one that `auto` selects last."""
+
+    title: str
+    batch: int
+    methods: tuple[str, ...]
+    engines: tuple[str, ...]
+    make: Callable[..., LabTask]  # (method, device, backend=, engine=, seed=)
+    published: Mapping[str, str] = field(default_factory=dict)  # time of an iteration of the published code, by method
+    targets: Mapping[str, str] = field(default_factory=dict)
+    row_by_row: bool = False  # whether torch's operations encode the series, because they are too wide for the kernels
+
+
+FAMILIES: dict[str, Family] = {
+    "images": Family("MNIST's size, rtol = atol = 1e-4", IMAGE_BATCH, ("odenet", "ace"),
+                     ("reference", "native", FLOAT32, "graph"), image_task, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
+                     {"ace": "≤ 10 ms, 5 runs ≤ 6 ms"}),
+    "baselines": Family("MNIST's size, other methods", IMAGE_BATCH, ("resnet", "rknet", "augmented"),
+                        ("native", "graph"), image_task,
+                        targets={"resnet": "≤ 4 ms", "rknet": "≤ 4 ms", "augmented": "≤ 9 ms"}),
+    "series": Family("PhysioNet's size", SERIES_BATCH, ("latent-ode", "ace", "gru-d"), ("reference", "auto"),
+                     latent_task, {"latent-ode": "14–18 s"}, {"latent-ode": "≤ 150 ms"}),
+    "windows": Family("Human Activity's size", SERIES_BATCH, ("latent-ode", "ace"), ("native", "auto"), activity_task,
+                      row_by_row=True),
+    "sporadic": Family("USHCN's size", SPORADIC_BATCH, ("gru-ode-bayes", "ace", "t-lstm"), ("reference", "auto"),
+                       ushcn_task, {"gru-ode-bayes": "7–9 s"}, {"gru-ode-bayes": "≤ 150 ms"}),
+}
+
+
+@contextmanager
+def convolution_precision(engine: str) -> Iterator[None]:
+    """Set the precision of convolutions for an engine, in all threads."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = before and engine != FLOAT32
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+@contextmanager
+def trainer_for(make: Callable[..., Any], engine: str, device: torch.device, seed: int = 0,
+                log: list[str] | None = None, row_by_row: bool = False) -> Iterator[Trainer]:
+    """Set up training as `acenode train` does: on an own stream, with an engine.
+
+    Args:
+        make: makes the task from device, backend=, engine= and seed=.
+        engine: of the table: reference, native, graph, `FLOAT32` or auto.
+        device: where to train.
+        seed: of the parameters and batches.
+        log: takes the lines of the run's log.
+        row_by_row: whether torch's operations may integrate the series.
+
+    Raises:
+        UserError: the engine could not be used, or not for all the work.
+    """
+    asked = {"native": "auto", FLOAT32: "graph"}.get(engine, engine)  # native is what auto does without CUDA graphs
+    fallbacks, log = list[str](), [] if log is None else log
+
+    def on_series_by(name: str) -> None:
+        if name != GPU_KERNELS and not row_by_row:
+            fallbacks.append(f"series are integrated by {name}")
+
+    with run_context(device, engine, log.append, on_series_by) as backend:
+        task = make(device=device.type, backend=backend, engine=asked, seed=seed)
+        choice = EngineChoice("native")
+        if engine != "native":
+            choice = choose_engine(task, device, asked, backend)
+        if asked == "graph" and choice.fallback is not None:
+            raise UserError(choice.fallback)
+        if choice.engine is not None:
+            choice.engine.on_fallback = fallbacks.append
+        task.model.train()
+        try:
+            yield Trainer(task, task.recipe(), SilentListener(), choice.engine)
+            fallbacks += [line for line in log if any(text in line for text in PARTIAL)]
+            if fallbacks and device.type == "cuda" and engine not in ("reference", "native"):
+                raise UserError(fallbacks[0])
+        finally:
+            if choice.engine is not None:
+                choice.engine.close()
+
+
+def iterate(trainer: Trainer, count: int) -> list[dict[str, Any]]:
+    """Train `count` iterations, wait for the GPU, and return their records."""
+    records = []
+    for _ in range(count):
+        trainer.iteration = (trainer.iteration + 1) % trainer.task.iterations
+        records.append(trainer.train_batch())
+    if torch.cuda.is_available():
+        torch.cuda.current_stream().synchronize()
+    return records
