@@ -226,7 +226,7 @@ def _add_programs(commands: _Commands) -> None:
                    help="number of repetitions (default: 3, validation: 2; not for app, epoch, together)")
     p.add_argument("--batch", type=integer, help="image: samples per batch (default: 128)")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"),
-                   help="image, latent, epoch, validation, together (default: auto)")
+                   help="image, named, epoch, validation, together (default: auto)")
     p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILY_NAMES} (default: all)")
     p.add_argument("--full", action="store_true", default=None,
                    help="gpu: also time five parallel runs of the slow models")
