@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from acenode.compare import groups
+from acenode.compare.colours import PALETTE
 from acenode.compare.groups import data_title as data_title
 from acenode.compare.groups import experiment_title as experiment_title
 from acenode.compare.groups import measure_of as measure_of
@@ -18,7 +19,6 @@ from acenode.runs.entry import Entry
 from .setting_titles import plain as plain
 from .setting_titles import setting as setting
 
-PALETTE = ("#2b62d9", "#d9662b", "#2a9d74", "#a24bc9", "#c9a227", "#d63864", "#4aa3c7", "#7a6f5d", "#7fb23f", "#8b7be8")
 COMMIT = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32}\b")
 ICONS = {"finished": "✓", "running": "●", "queued": "○", "stopped": "■", "failed": "✗", "interrupted": "◐",
          "unreadable": "?", "recorded": "◆"}

@@ -1,19 +1,24 @@
-"""Data of the paper's figures from our runs: error over time, t-SNE with silhouettes, attention at several times."""
+"""The paper's figures from our runs: error over time, t-SNE with silhouettes, attention at several times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import escape
 from statistics import mean
 
 import numpy as np
+import plotly.graph_objects as go
 
-from acenode.compare import result_charts, series_charts
+from acenode.compare import result_charts
 from acenode.compare.cells import Measured
+from acenode.compare.colours import PALETTE, class_colour
+from acenode.compare.figures import LEGEND, MARGIN, add_band, explain_band, mark_forecast, time_title
+from acenode.compare.groups import method_title
+from acenode.compare.metric_format import error_title
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
-from acenode.compare.result_charts import ResultCharts
-from acenode.compare.series_charts import OverTime
+from acenode.compare.result_charts import OverTime, ResultCharts
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 from acenode.player import attention, description, snapshots
@@ -26,6 +31,9 @@ TSNE_METHODS = ("odenet", "augmented", "ace")
 TSNE_EXPERIMENTS = ("cifar10", "svhn", "mnist")  # the paper shows the first one
 REPRESENTATION = "features"  # of which the silhouette is shown
 FRAMES = 5  # times at which the attention is shown
+MAIN = {"ace": PALETTE[1], "augmented": PALETTE[2], **dict.fromkeys(("latent-ode", "gru-ode-bayes"), PALETTE[0])}
+MAP_WIDTH = 170  # pixels
+ATTENTION = [[0.0, "rgba(43,98,217,0.04)"], [1.0, "rgba(43,98,217,1)"]]
 
 Values = Mapping[str, Measured]  # by the key of the cell
 
@@ -129,6 +137,41 @@ def _line(cell: PaperCell, measured: Measured) -> ErrorLine | None:
                      first.unit, first.cut, first.unit_note)
 
 
+def errors(lines: list[ErrorLine]) -> go.Figure:
+    """Draw a line with a band for each method; ACE is thicker."""
+    figure = go.Figure()
+    colours = _colours(lines)
+    for line in lines:
+        colour, name = colours[line.cell.title], escape(line.cell.title)
+        if line.runs > 1:
+            add_band(figure, line.t, line.low, line.high, colour, line.cell.key, 0.12)
+        ours = line.cell.method == "ace" and not line.cell.ablation
+        figure.add_scatter(
+            x=line.t, y=line.mean, mode="lines+markers", name=f"{name} ({line.runs} run{'s' * (line.runs > 1)})",
+            line={"color": colour, "width": 3 if ours else 1.5}, marker={"size": 6 if ours else 4},
+            legendgroup=line.cell.key, hovertemplate="%{y:.4g} at %{x:.3~g}<extra>" + name + "</extra>")
+    if any(line.runs > 1 for line in lines):
+        explain_band(figure, "smallest to largest")
+    figure.update_layout(height=480, margin=MARGIN, legend={**LEGEND, "y": -0.24})
+    units = {line.unit for line in lines if line.unit}
+    note = next((line.unit_note for line in lines if line.unit_note), "")
+    title = f"Time ({escape(note.rstrip('.'))})" if note and not units else time_title(units)
+    figure.update_xaxes(title=title, zeroline=False)
+    error = error_title("MSE", {line.cell.experiment for line in lines}, lines[0].cell.format.scale)
+    figure.update_yaxes(title=error, rangemode="tozero", zeroline=False)
+    mark_forecast(figure, {line.cut for line in lines if line.cut is not None and line.t[0] < line.cut})
+    return figure
+
+
+def _colours(lines: list[ErrorLine]) -> dict[str, str]:
+    """Give ACE and the methods of the paper's figures the same colours everywhere, the others the rest."""
+    known = {line.cell.title: MAIN[line.cell.method] for line in lines
+             if line.cell.method in MAIN and not line.cell.ablation}
+    rest = [colour for colour in PALETTE if colour not in MAIN.values()]
+    others = [line.cell.title for line in lines if line.cell.title not in known]
+    return known | {title: rest[i % len(rest)] for i, title in enumerate(others)}
+
+
 @lru_cache(maxsize=1024)
 def _over_time(run: Run, at: Stamp | None) -> OverTime | None:
     """Read the errors over time of a result with this stamp."""
@@ -137,7 +180,7 @@ def _over_time(run: Run, at: Stamp | None) -> OverTime | None:
         return None
     records = result.get("records")
     first = records[:1] if isinstance(records, list) else []  # says what the time axis means
-    return series_charts.read({"over_time": result.get("over_time"), "cut": result.get("cut"),
+    return result_charts.read_series({"over_time": result.get("over_time"), "cut": result.get("cut"),
                                "records": first}).over_time
 
 
@@ -161,6 +204,33 @@ def _panel(measured: Measured) -> TsnePanel | None:
         return None
     values = [v for _, c in charts if c is not None and (v := c.silhouettes.get(REPRESENTATION)) is not None]
     return TsnePanel(*shown, mean(values) if values else None, len(values))
+
+
+def tsne(panel: TsnePanel) -> go.Figure:
+    """Draw the t-SNE of one method, with its silhouette in the title."""
+    points, classes = panel.charts.tsne or {}, panel.charts.classes
+    label, x, y = (np.asarray(points[key]) for key in ("label", "x", "y"))
+    figure = go.Figure()
+    for n in np.unique(label):
+        name = escape(classes[n]) if n < len(classes) else str(n)
+        figure.add_scatter(  # as SVG: a browser has few WebGL contexts
+            x=x[label == n], y=y[label == n], mode="markers", name=name, hovertemplate=f"{name}<extra></extra>",
+            marker={"size": 3.5, "color": class_colour(int(n)), "opacity": 0.75})
+    figure.update_layout(height=440, margin={**MARGIN, "t": 60},
+                         legend={**LEGEND, "y": -0.14, "itemsizing": "constant"},
+                         title={"text": _panel_title(panel), "font": {"size": 14}})
+    hidden = {"showticklabels": False, "zeroline": False, "showgrid": False}  # t-SNE coordinates have no meaning
+    figure.update_xaxes(title="t-SNE 1", **hidden)
+    figure.update_yaxes(title="t-SNE 2", **hidden)
+    return figure
+
+
+def _panel_title(panel: TsnePanel) -> str:
+    title = escape(method_title(panel.entry.experiment, panel.entry.method))
+    if panel.silhouette is None:
+        return title
+    over = f"mean of {panel.runs} runs" if panel.runs > 1 else "1 run"
+    return f"{title}, seed {panel.entry.seed}<br>silhouette {panel.silhouette:.4f} ({over})"
 
 
 @lru_cache(maxsize=64)
@@ -213,3 +283,18 @@ def _probe_names(names: list[str], classes: list[int] | None, count: int) -> lis
     """Number the probes, with the names of their classes if they have some."""
     return [f"Sample {i + 1}" + (f", {names[classes[i]] if classes[i] < len(names) else f'class {classes[i]}'}"
                                  if classes else "") for i in range(count)]
+
+
+def attention_map(found: AttentionFrames, place: int) -> go.Figure:
+    """Draw the map at one of the times; the title gives the time and how attention acts then."""
+    values = np.round(found.maps[place], 5)
+    rows, columns = (list(range(1, n + 1)) for n in values.shape)
+    figure = go.Figure(go.Heatmap(
+        z=values, x=columns, y=rows, zmin=float(found.maps.min()), zmax=float(found.maps.max()), colorscale=ATTENTION,
+        showscale=False, hovertemplate="row %{y}, column %{x}: %{z:.3g}<extra></extra>"))
+    figure.update_layout(height=MAP_WIDTH + 76, margin={"l": 10, "r": 4, "t": 50, "b": 10},
+                         title={"text": f"{found.time_text(place)}<br>{found.measure_text(place)}",
+                                "font": {"size": 13}})
+    figure.update_xaxes(title=escape(found.kind.columns), showgrid=False, zeroline=False, nticks=5)
+    figure.update_yaxes(title=escape(found.kind.rows), autorange="reversed", showgrid=False, zeroline=False, nticks=5)
+    return figure

@@ -1,13 +1,186 @@
-"""Chart data from result.json: confusion matrix and t-SNE, or why they are missing, and the charts of time series."""
+"""Chart data from result.json: confusion matrix, t-SNE, and the charts of time series with their records.
+
+Anybody may have written the file: malformed data is left out, and nothing here raises.
+
+A time that occurs twice in a row on the grid of a record is a jump of the state, with the predictions before and after
+it. Values are in the variable's own unit if the result says how they were normalised, times in days if it says how long
+a unit is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from acenode.compare import series_charts
+import numpy as np
+
+from acenode.compare.coupling_score import CouplingScore, incoming_shares, score
 from acenode.compare.metric_records import to_float
-from acenode.compare.series_charts import SeriesCharts
+from acenode.data import variables
+from acenode.player.attention import equal_rows_note
+
+POINTS = 4000  # most points of a line
+RECORDS, VARIABLES, NAMES = 8, 6, 64  # most records, variables of a record, and variables of a matrix that are drawn
+AGREE = 0.6  # rank correlation of attention and influence from which they are called alike
+NORMALISED = "scaled values"  # of a variable whose shift and scale the result does not have
+_DAYS = re.compile(r"one unit is (\d+(?:\.\d+)?) days\.?")
+
+Numbers = list[float]
+OptionalNumbers = list[float | None]  # None is a gap in a line
+
+
+@dataclass(frozen=True)
+class SeriesVariable:
+    """One variable of a record: observed values, held-out values, and predictions on a grid."""
+
+    name: str
+    t: Numbers
+    x: Numbers
+    target_t: Numbers
+    target_x: Numbers
+    grid: Numbers
+    mean: OptionalNumbers
+    low: OptionalNumbers  # empty if the predictions have no band
+    high: OptionalNumbers
+    title: str = ""  # the name with its meaning
+    unit: str = ""  # of the values; empty if it is not known
+
+
+@dataclass(frozen=True)
+class SeriesRecord:
+    id: str
+    unit: str
+    cut: float | None  # where the forecast begins
+    variables: list[SeriesVariable]
+    jumps: Numbers = field(default_factory=list)  # times at which the state jumped
+    band: str = ""  # what the band shows; if empty, the spread over samples
+    unit_note: str = ""  # the length of a unit of time, if the times are not in days
+    value_unit: str = ""  # of all variables, if the result has one for the whole record
+    total: int = 0  # variables that the result has; `variables` are the first of them
+
+
+@dataclass(frozen=True)
+class Roc:
+    fpr: Numbers
+    tpr: Numbers
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    predicted: Numbers
+    observed: Numbers
+    count: list[int | None]
+
+
+@dataclass(frozen=True)
+class OverTime:
+    t: Numbers
+    mse: OptionalNumbers
+    count: list[int | None]
+    unit: str
+    negll: OptionalNumbers = field(default_factory=list)  # empty if the result has none
+    cut: float | None = None
+    unit_note: str = ""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Classes over time as intervals (start, end, class). Unlabelled times have no true class."""
+
+    id: str
+    unit: str
+    true: list[tuple[float, float, int]]
+    predicted: list[tuple[float, float, int]]
+    accuracy: float | None  # on the labelled points
+
+
+@dataclass(frozen=True)
+class Coupling:
+    names: list[str]
+    known: list[OptionalNumbers] | None
+    learned: list[OptionalNumbers] | None
+    how: str
+    titles: list[str]  # the names with their meaning
+    score: CouplingScore | None = None  # against the known coupling
+    row_distance: float | None = None  # mean distance between two rows of softmax(a)
+    named: bool = False  # its rows are the variables, and the distance is a mean over time; else it is at the end
+    influence: list[OptionalNumbers] | None = None  # |∂ḣ_i/∂h_j|
+    influence_score: CouplingScore | None = None
+
+    def shares(self) -> dict[str, list[OptionalNumbers]]:
+        """Return the known and the learned coupling in one unit: shares of the incoming flow, relative to uniform."""
+        found = {"known": None if self.known is None else np.abs(_matrix(self.known)),
+                 "learned": None if self.learned is None else _matrix(self.learned) + 1 / len(self.names),
+                 "influence": None if self.influence is None else _matrix(self.influence)}
+        return {side: [[None if np.isnan(v) else round(float(v), 5) for v in row] for row in incoming_shares(flow)]
+                for side, flow in found.items() if flow is not None}
+
+    def words(self) -> list[str]:
+        """Return the score, or why there is none, and a note if the rows of the attention have become equal."""
+        has_both = self.known is not None and self.learned is not None
+        score = self.score.text if self.score else "No score: every pair of variables is linked, or none." * has_both
+        acts = f"Influence: {self.influence_score.text}" if self.influence_score else ""
+        equal = equal_rows_note(self.row_distance, *(("variable", "on average over time") if self.named else
+                                                      ("coordinate", "at the end of the series")))
+        return [text for text in (score, acts, self._agreement(), equal) if text]
+
+    def _agreement(self) -> str:
+        """Say whether attention and influence agree on which pairs are coupled."""
+        if self.learned is None or self.influence is None or len(self.names) < 3:
+            return ""
+        shares = [incoming_shares(flow) for flow in (_matrix(self.learned) + 1 / len(self.names),
+                                                     _matrix(self.influence))]
+        apart = ~np.eye(len(self.names), dtype=bool)
+        ranks = [np.argsort(np.argsort(np.nan_to_num(s[apart]), kind="stable")) for s in shares]
+        agreement = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+        if agreement >= AGREE:
+            return f"Attention and influence agree on which pairs are coupled (rank correlation {agreement:.2f})."
+        return (f"Attention and influence differ on which pairs are coupled (rank correlation {agreement:.2f}): what a "
+                "variable attends to is then not what changes it, and influence is the one to believe.")
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """Errors of one variable's forecasts, or of all."""
+
+    title: str
+    count: int | None  # of targets
+    mse: float | None
+    mae: float | None
+    median: float | None  # of the squared errors
+    winsorised: float | None  # mean squared error, cut off at the 99th percentile
+    largest: float | None  # share of the squared error in the 1% of targets with the largest
+    share: float | None  # of the squared error of all variables
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Errors by variable and of all together, with the 95% interval of the mean squared error."""
+
+    rows: list[ErrorRow]
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class SeriesCharts:
+    """Data that is ready to draw; a chart that is None or empty is missing."""
+
+    roc: Roc | None = None
+    calibration: Calibration | None = None
+    over_time: OverTime | None = None
+    records: list[SeriesRecord] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
+    coupling: Coupling | None = None
+    errors: ErrorSummary | None = None
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -36,7 +209,7 @@ def read(result: dict[str, Any] | None, state: str) -> ResultCharts:
         classes, confusion, None if confusion else "This experiment's result has no classes.",
         tsne, None if tsne else "The result has no t-SNE: the run was trained with analysis=false.",
         {str(k): to_float(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
-        series_charts.read(result),
+        read_series(result),
     )
 
 
@@ -65,3 +238,292 @@ def _tsne(points: Any) -> dict[str, Any] | None:
     whole = isinstance(index, list) and len(index) == len(x) and all(type(n) is int for n in index)
     return {"x": [round(v, 2) for v in x], "y": [round(v, 2) for v in y], "label": label,
             "index": index if whole else list(range(len(x)))}
+
+
+def read_series(result: dict[str, Any] | None) -> SeriesCharts:
+    """Read the charts of a result."""
+    found = result or {}
+    cut = _finite(found.get("cut"))
+    records = _several(found.get("records"), lambda one: _record(one, cut))
+    note = next((n for one in _items(found.get("records")) if isinstance(one, dict)
+                 and (n := _text(one.get("unit_note")))), "")
+    return SeriesCharts(_roc(found.get("roc")), _calibration(found.get("calibration")),
+                  _over_time(found.get("over_time"), cut, note), records, _several(found.get("bands"), _band),
+                  _coupling(found.get("coupling"), found.get("row_distance"), "variables" in found),
+                  _errors(found.get("errors")))
+
+
+def _roc(value: Any) -> Roc | None:
+    fpr, tpr = _pairs(value, "fpr", "tpr")
+    if len(fpr) < 2 or not all(-1e-9 <= v <= 1 + 1e-9 for v in (*fpr, *tpr)):
+        return None
+    return Roc(_downsample(fpr), _downsample(tpr), _finite(value.get("auc")))
+
+
+def _calibration(value: Any) -> Calibration | None:
+    found = _columns(value, "predicted", "observed")
+    if found is None:
+        return None
+    count = _counts(value.get("count"), len(found[0]))
+    kept = [(p, o, n) for p, o, n in zip(*found, count, strict=True) if p is not None and o is not None]
+    if not kept:
+        return None
+    return Calibration([p for p, _, _ in kept], [o for _, o, _ in kept], [n for _, _, n in kept])
+
+
+def _over_time(value: Any, cut: float | None, note: str) -> OverTime | None:
+    found = _columns(value, "t", "mse")
+    if found is None or all(v is None for v in found[1]):
+        return None
+    t, mse = found
+    kept = [i for _, i in sorted((at, i) for i, at in enumerate(t) if at is not None)]
+    if not kept:
+        return None
+    count, other = _counts(value.get("count"), len(t)), _optional_numbers(value.get("negll")) or []
+    has_negll = len(other) == len(t) and any(v is not None for v in other)
+    note = _text(value.get("unit_note")) or note
+    days = days_of(note)
+    read = OverTime([t[i] or 0.0 for i in kept], [mse[i] for i in kept], [count[i] for i in kept],
+                    _text(value.get("unit"), 12), [other[i] for i in kept] if has_negll else [], cut, note)
+    return read if not days else replace(read, t=[round(days * v, 3) for v in read.t], unit="d", unit_note="",
+                                         cut=None if cut is None else round(days * cut, 3))
+
+
+def _band(value: dict[str, Any]) -> Band | None:
+    times, predicted, true = (_items(value.get(k)) for k in ("t", "predicted", "true"))
+    t = [_finite(v) for v in times]
+    if not t or None in t or len(predicted) != len(t) or len(true) not in (0, len(t)):
+        return None
+    guess, truth = [_whole(v) for v in predicted], [_whole(v) for v in true] or [None] * len(t)
+    if all(v is None for v in guess):
+        return None
+    order = sorted(range(len(t)), key=lambda i: t[i] or 0.0)
+    at = [t[i] or 0.0 for i in order]
+    known = [(a, b) for a, b in zip(guess, truth, strict=True) if b is not None]
+    return Band(_text(value.get("id")), _text(value.get("unit"), 12), _intervals(at, [truth[i] for i in order]),
+                _intervals(at, [guess[i] for i in order]),
+                sum(a == b for a, b in known) / len(known) if known else None)
+
+
+def _intervals(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, float, int]]:
+    """Join points of one class into intervals; each point extends halfway to its neighbours."""
+    half = (t[-1] - t[0]) / (2 * (len(t) - 1)) if t[-1] > t[0] else 0.5
+    edges = [t[0] - half, *((a + b) / 2 for a, b in pairwise(t)), t[-1] + half]
+    found: list[tuple[float, float, int]] = []
+    for (begin, end), kind in zip(pairwise(edges), classes, strict=True):
+        if kind is None:
+            continue
+        if found and found[-1][2] == kind and found[-1][1] == begin:
+            found[-1] = (found[-1][0], end, kind)
+        else:
+            found.append((begin, end, kind))
+    return found[:POINTS]
+
+
+def _coupling(value: Any, distance: Any, named: bool) -> Coupling | None:
+    if not isinstance(value, dict):
+        return None
+    names = [_text(name, 40) for name in _items(value.get("names"))]
+    if not 0 < len(names) <= NAMES:
+        return None
+    known, learned = (_square(value.get(k), len(names)) for k in ("known", "learned"))
+    if not (known or learned):
+        return None
+    influence = _square(value.get("influence"), len(names))
+    found, acts = (score(_matrix(known), _matrix(x)) if known and x else None for x in (learned, influence))
+    return Coupling(names, known, learned, _text(value.get("how"), 300), [variables.title(n) for n in names], found,
+                    _finite(distance.get("value")) if isinstance(distance, dict) else None, named, influence, acts)
+
+
+def _matrix(rows: list[OptionalNumbers]) -> np.ndarray:
+    return np.array([[np.nan if v is None else v for v in row] for row in rows])
+
+
+def _errors(value: Any) -> ErrorSummary | None:
+    if not isinstance(value, dict):
+        return None
+    found = [one for one in _items(value.get("by_variable")) if isinstance(one, dict)][:NAMES]
+    rows = [_error_row(variables.title(_text(one.get("name"), 40)), one) for one in found]
+    if not any(row.mse is not None for row in rows):
+        return None
+    whole_row = _error_row("All", {**value, "share": 1.0})
+    return ErrorSummary([*rows, whole_row], _finite(value.get("mse_low")), _finite(value.get("mse_high")))
+
+
+def _error_row(title: str, value: dict[str, Any]) -> ErrorRow:
+    numbers = (_finite(value.get(k)) for k in ("mse", "mae", "median", "winsorised", "largest", "share"))
+    return ErrorRow(title, _whole(value.get("count")), *numbers)
+
+
+def _square(value: Any, side: int) -> list[OptionalNumbers] | None:
+    rows = [_optional_numbers(row) for row in _items(value)]
+    good = [row for row in rows if row is not None and len(row) == side]
+    return good if len(rows) == len(good) == side and any(v is not None for row in good for v in row) else None
+
+
+def _several(value: Any, read: Any) -> list[Any]:
+    found = [read(one) for one in _items(value) if isinstance(one, dict)]
+    return [one for one in found if one is not None][:RECORDS]
+
+
+# Records ------------------------------------------------------------------------------------------------------------
+
+def days_of(note: str) -> float | None:
+    """Return the days of a unit of time, from a note such as `one unit is 7.45 days.`; None if it has none."""
+    found = _DAYS.fullmatch(note.strip())
+    return float(found[1]) if found and float(found[1]) > 0 else None
+
+
+def _record(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
+    """Read a record; `cut` is used if the record has no cut of its own."""
+    all_variables = [v for v in map(_variable, _items(value.get("variables"))) if v]
+    found_variables = all_variables[:VARIABLES]
+    if not found_variables:
+        return None
+    jumps = sorted(t for t in _optional_numbers(value.get("jumps")) or [] if t is not None)[:POINTS]
+    own_cut = _finite(value["cut"]) if "cut" in value else cut
+    whole = _text(value.get("value_unit")).removeprefix("in ")
+    found = SeriesRecord(_text(value.get("id")), _text(value.get("unit"), 12), own_cut,
+                         [replace(v, unit=whole) if whole else v for v in found_variables], jumps,
+                         _text(value.get("band")), _text(value.get("unit_note")), whole, len(all_variables))
+    days = days_of(found.unit_note)
+    return _in_days(found, days) if days else found
+
+
+def _in_days(record: SeriesRecord, days: float) -> SeriesRecord:
+    """Convert the times of a record to days."""
+    def of(t: Numbers) -> Numbers:
+        return [round(days * v, 3) for v in t]
+
+    own = [replace(v, t=of(v.t), target_t=of(v.target_t), grid=of(v.grid)) for v in record.variables]
+    return replace(record, unit="d", unit_note="", cut=None if record.cut is None else of([record.cut])[0],
+                   jumps=of(record.jumps), variables=own)
+
+
+def _variable(value: Any) -> SeriesVariable | None:
+    if not isinstance(value, dict):
+        return None
+    t, x = _pairs(value, "t", "x")
+    target_t, target_x = _pairs(value, "target_t", "target_x")
+    found = _columns(value, "grid", "mean")
+    grid, mean, low, high = Numbers(), OptionalNumbers(), OptionalNumbers(), OptionalNumbers()
+    if found and None not in found[0]:
+        grid, mean = [float(v or 0) for v in found[0]], found[1]
+        edges = _columns(value, "low", "high")
+        low, high = edges if edges and len(edges[0]) == len(grid) else ([], [])
+    if not (t or target_t or any(v is not None for v in mean)):
+        return None
+    name, kept = _text(value.get("name")), _kept(grid)
+    shift, scale = _finite(value.get("shift")), _finite(value.get("scale"))
+    if shift is None or scale is None:
+        shift, scale = 0.0, 1.0
+
+    def raw(v: float) -> float:
+        return v if (shift, scale) == (0.0, 1.0) else float(f"{v * scale + shift:.6g}")
+
+    def own(values: OptionalNumbers) -> OptionalNumbers:
+        return [None if v is None else raw(v) for v in values]
+
+    return SeriesVariable(
+        name, t, [raw(v) for v in x], target_t, [raw(v) for v in target_x],
+        [grid[i] for i in kept], own([mean[i] for i in kept]), own([low[i] for i in kept if low]),
+        own([high[i] for i in kept if high]), variables.title(name), _unit(value, name))
+
+
+def _unit(value: dict[str, Any], name: str) -> str:
+    """Return the unit of a variable's values. Older results of PhysioNet do not say how values were normalised."""
+    if "unit" in value:
+        return _text(value.get("unit"), 24)
+    return NORMALISED if name in variables.PHYSIONET else variables.unit(name)
+
+
+def _kept(grid: Numbers) -> list[int]:
+    """Choose the indices of at most about POINTS points, with the last; both sides of a jump are kept or neither."""
+    every = -(-len(grid) // POINTS) or 1
+    chosen = {*range(0, len(grid), every), *range(len(grid))[-1:]}
+    if every > 1:
+        chosen |= {j for i in chosen for j in (i - 1, i + 1) if 0 <= j < len(grid) and grid[j] == grid[i]}
+    return sorted(chosen)
+
+
+def caption(records: Sequence[SeriesRecord]) -> str:
+    """Explain what the charts of these records show."""
+    def first(name: str) -> str:
+        return next((value for r in records if (value := getattr(r, name))), "")
+
+    band, note = first("band"), first("unit_note")
+    units = {v.unit for r in records for v in r.variables}
+    lines = f"Lines: the model's mean, with a band of {band}" if band else \
+        "Lines: the mean over the latent samples, with their spread as a band"
+    if not any(v.low for r in records for v in r.variables):
+        lines = "Lines: the model's predictions"
+    cut = "; the forecast begins at the dotted line." if any(r.cut is not None for r in records) else "."
+    parts = ["Filled points were observed, open points were held out.", lines + cut]
+    if fewer := max((r for r in records if r.total > len(r.variables)), key=lambda r: r.total, default=None):
+        parts.append(f"{len(fewer.variables)} of {fewer.total} variables are drawn.")
+    if any(r.jumps for r in records):
+        parts.append("Ticks along the bottom: times of observations, at which the state jumped.")
+    parts += ["Values are standardised: in standard deviations from the mean."] * (variables.STANDARDISED in units)
+    parts += ["Values are scaled as for the model; this result does not say by how much."] * (NORMALISED in units)
+    parts += [time_note(note)] * bool(note)
+    return " ".join(parts)
+
+
+def time_note(note: str) -> str:
+    """Write the length of a unit of time as a sentence; empty if it is unknown."""
+    return f"Time: {note.rstrip('.')}." if note else ""
+
+
+# Checked values -----------------------------------------------------------------------------------------------------
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any, most: int = 60) -> str:
+    """Return a text or number as a text of at most so many characters; empty for anything else."""
+    return str(value)[:most] if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def _finite(value: Any) -> float | None:
+    found = to_float(value)
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _whole(value: Any) -> int | None:
+    """Return a non-negative integer, or None."""
+    return value if type(value) is int and 0 <= value < 2**53 else None
+
+
+def _optional_numbers(value: Any) -> OptionalNumbers | None:
+    """Return numbers, with None for those that are not finite; None if the list holds anything else."""
+    if not isinstance(value, list) or any(to_float(v) is None for v in value):
+        return None
+    return [_finite(v) for v in value]
+
+
+def _columns(value: Any, one: str, other: str) -> tuple[OptionalNumbers, OptionalNumbers] | None:
+    """Return two lists of the same length, or None if they are empty or malformed."""
+    if not isinstance(value, dict):
+        return None
+    a, b = _optional_numbers(value.get(one)), _optional_numbers(value.get(other))
+    return (a, b) if a and b and len(a) == len(b) else None
+
+
+def _pairs(value: Any, one: str, other: str) -> tuple[Numbers, Numbers]:
+    """Return the points that have both numbers; none if the lists are malformed."""
+    found = _columns(value, one, other)
+    points = [(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None] if found else []
+    return [a for a, _ in points], [b for _, b in points]
+
+
+def _counts(value: Any, length: int) -> list[int | None]:
+    """Return a list of counts of this length, with None for what is not a count."""
+    given = _items(value)
+    return [_whole(n) for n in given] if len(given) == length else [None] * length
+
+
+def _downsample(values: Numbers) -> Numbers:
+    """Return at most about POINTS of the values, evenly spaced, with the last."""
+    every = -(-len(values) // POINTS) or 1
+    return values if every == 1 else [*values[:-1:every], values[-1]]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from acenode.compare import metric_records, series_charts
+from acenode.compare import metric_records, result_charts
 from acenode.compare.metric_records import MetricRecord
-from acenode.compare.series_records import SeriesRecord
+from acenode.compare.result_charts import SeriesRecord
 from acenode.compare.spreadsheet import as_text
 from acenode.files import write_atomic
 from acenode.player.snapshots import WORDS
@@ -24,7 +24,7 @@ PRIVATE = frozenset({"process", "heartbeat"})  # keys of status.json that are on
 
 def write(run: Run, out: Path) -> Path:
     """Write steps.csv, epochs.csv and summary.csv into the folder `out`, and records.csv if the result has records."""
-    metrics, records = metric_records.read(run), series_charts.read(run.result()).records
+    metrics, records = metric_records.read(run), result_charts.read_series(run.result()).records
     frames = {"steps.csv": metrics_frame(metrics.steps), "epochs.csv": metrics_frame(metrics.epochs),
               "summary.csv": summary_frame(run)}
     if records:

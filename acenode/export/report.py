@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from acenode.compare import metric_records, result_charts, series_records, training_curves
+from acenode.compare import metric_records, result_charts, training_curves
 from acenode.compare.metric_format import error_title
-from acenode.compare.series_charts import SeriesCharts
+from acenode.compare.result_charts import SeriesCharts
 from acenode.data.variables import SUBJECTS
 from acenode.export import run_summary
 from acenode.export.html_parts import asset, digest, embedded, figure, script, table
@@ -41,7 +42,7 @@ def render(run: Run) -> str:
     snapshots = player_data.embed(run)
     steps, epochs = training_curves.over_steps(found.steps), training_curves.over_epochs(found.epochs, about.metric)
     epochs["title"] = about.measure.title
-    series = result.series.to_dict()
+    series = asdict(result.series)
     if result.series.coupling:
         series["coupling"] |= result.series.coupling.shares()
     data = embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
@@ -115,11 +116,11 @@ def _series(found: SeriesCharts) -> str:
         parts.append(figure("calibration", "Calibration (test set)", None, note="Larger markers: more cases."))
     if found.over_time:
         parts.append(figure("over_time", "Prediction error over time", None, kind="wide",
-                            note=series_records.time_note(found.over_time.unit_note)))
+                            note=result_charts.time_note(found.over_time.unit_note)))
     if found.records:
         parts.append('<div class="controls wide"><label>Record <select id="record"></select></label></div>'
                      + figure("records", "Records of the test set", None, kind="wide",
-                              note=series_records.caption(found.records)))
+                              note=result_charts.caption(found.records)))
     if found.bands:
         parts.append(figure("bands", "Classes over time", None, kind="wide"))
     if found.coupling:

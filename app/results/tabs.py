@@ -17,7 +17,7 @@ from acenode.runs.entry import Entry
 
 from .. import labels, messages
 from ..services import services
-from . import class_charts, class_timeline, coupling, error_table, line_charts, records, what_if
+from . import charts, what_if
 from .charts import ChartedRun, charted_runs
 
 MAX_RUNS = 12
@@ -102,10 +102,10 @@ def _show_tabs(tabs: list[Tab], key: str) -> None:
 def _series_tabs(runs: list[ChartedRun], key: str) -> list[Tab]:
     """Return the tabs of time series with something to draw."""
     tabs: list[tuple[str, str, Callable[[list[ChartedRun], str], None]]] = [
-        ("roc", "ROC", line_charts.show_roc), ("calibration", "Calibration", line_charts.show_calibration),
-        ("records", "Records", records.show), ("over_time", "Error over time", line_charts.show_over_time),
-        ("bands", "Classes over time", class_timeline.show), ("coupling", "Coupling", coupling.show),
-        ("errors", "Errors by variable", error_table.show)]
+        ("roc", "ROC", charts.show_roc), ("calibration", "Calibration", charts.show_calibration),
+        ("records", "Records", charts.show_records), ("over_time", "Error over time", charts.show_over_time),
+        ("bands", "Classes over time", charts.show_bands), ("coupling", "Coupling", charts.show_coupling),
+        ("errors", "Errors by variable", charts.show_errors)]
     found: list[Tab] = [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in tabs
                         if any(getattr(run.series, part) for run in runs)]
     if named := what_if.offered(runs):
@@ -119,9 +119,9 @@ def _class_tabs(found: list[tuple[Entry, ResultCharts]], key: str) -> list[Tab]:
     images = not any(result.series for result in results)
     tabs: list[tuple[bool, Tab]] = [
         (any(r.confusion for r in results),
-         ("Confusion matrices", partial(class_charts.show_confusion, found, f"{key}/confusion"))),
-        (any(r.tsne for r in results), ("t-SNE", partial(class_charts.show_tsne, found, f"{key}/tsne"))),
-        (any(r.silhouettes for r in results), ("Silhouettes", partial(class_charts.show_silhouettes, found)))]
+         ("Confusion matrices", partial(charts.show_confusion, found, f"{key}/confusion"))),
+        (any(r.tsne for r in results), ("t-SNE", partial(charts.show_tsne, found, f"{key}/tsne"))),
+        (any(r.silhouettes for r in results), ("Silhouettes", partial(charts.show_silhouettes, found)))]
     return [tab for has_data, tab in tabs if has_data or images]
 
 

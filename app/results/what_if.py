@@ -9,6 +9,8 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
+from acenode.compare.colours import NEUTRAL
+from acenode.compare.figures import ChartedRun
 from acenode.compare.influence import Held, WhatIf, forecast_with, trained_task
 from acenode.errors import UserError
 from acenode.experiments.imported import changed_set
@@ -16,7 +18,7 @@ from acenode.experiments.named_task import NamedTask
 
 from .. import messages
 from ..services import services
-from .charts import CONFIG, NEUTRAL, ChartedRun
+from .charts import CONFIG
 
 VALUE, ATTENTION = "A variable", "How much a variable attends to another"
 DRAWN, ROW = 8, 120  # variables in the plot, pixels of each

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from acenode.compare.class_colours import class_colour
+from acenode.compare.colours import class_colour
 from acenode.data.variables import SUBJECTS
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
+from acenode.compare.colours import NEUTRAL, PALETTE
 from acenode.compare.study_grid import StudyGrid
 from acenode.data.named_set import NamedSet
 from acenode.errors import UserError
@@ -15,8 +16,7 @@ from acenode.execution.predict import PredictedSeries, Predictor
 from acenode.runs.entry import Entry
 
 from .. import messages, text_table
-from ..labels import PALETTE
-from ..results.charts import CONFIG, NEUTRAL
+from ..results.charts import CONFIG
 from ..services import services
 from .preview import axis_title
 from .sets import show_error

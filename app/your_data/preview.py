@@ -8,12 +8,12 @@ import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
+from acenode.compare.colours import NEUTRAL, PALETTE
 from acenode.data.importing.preview import SetSummary, split_text, summarise, summary_text, windows_text
 from acenode.data.named_set import NamedSet
 
 from .. import messages, text_table
-from ..labels import PALETTE
-from ..results.charts import CONFIG, NEUTRAL
+from ..results.charts import CONFIG
 
 DRAWN = 6  # variables in the plot
 ROW = 105  # pixels

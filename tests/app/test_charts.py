@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import synthetic_results as synthetic
-from acenode_app.results import charts, class_charts, class_timeline, coupling, line_charts, records
+from acenode_app.results import charts
 from acenode_app.results import tabs as result_tabs
-from acenode_app.results.charts import ChartedRun, charted_runs
+from acenode_app.results.charts import charted_runs
 
 from acenode import experiments
-from acenode.compare import result_charts
-from acenode.compare.class_colours import class_colour
+from acenode.compare import figures, result_charts
+from acenode.compare.colours import class_colour
+from acenode.compare.figures import ChartedRun
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 
@@ -48,16 +49,16 @@ def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:
     for n in range(2):
         synthetic.write(tmp_path, "physionet", "ace", 0.85, synthetic.mortality(n), seed=n)
     runs = charted(tmp_path)
-    traces = line_charts.roc(runs).data
+    traces = figures.roc(runs).data
     assert len(traces) == 3  # two runs and the diagonal
     assert [f"AUC {run.series.roc.auc:.3f}" in t.name for run, t in zip(runs, traces[1:], strict=True)] == [True] * 2
     assert len({t.line.color for t in traces}) == 3
-    assert list(line_charts.calibration(runs).data[1].customdata)
+    assert list(figures.calibration(runs).data[1].customdata)
 
 
 def test_error_over_time_has_the_papers_unit(tmp_path: Path) -> None:
     synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals())
-    figure = line_charts.over_time(charted(tmp_path))
+    figure = figures.over_time(charted(tmp_path))
     assert figure.layout.yaxis.title.text == "MSE of scaled values ×10⁻³"
     assert 1 < figure.data[0].y[0] < 4
 
@@ -66,7 +67,7 @@ def test_record_shows_shared_points_once(tmp_path: Path) -> None:
     for n in range(2):
         synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals(n), seed=n)
     runs = charted(tmp_path)
-    figure = records.small_multiples([(run, run.series.records[0]) for run in runs])
+    figure = figures.records([(run, run.series.records[0]) for run in runs])
     names = [t.name for t in figure.data if t.name]
     assert names.count("Observed") == names.count("Held out") == 6  # one for each variable
     assert len([t for t in figure.data if t.fill == "toself"]) == 12  # one for each variable and run
@@ -78,7 +79,7 @@ def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) ->
         synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.climate(n), seed=n)
     runs = charted(tmp_path)
     record = runs[0].series.records[0]
-    figure = records.small_multiples([(run, run.series.records[0]) for run in runs])
+    figure = figures.records([(run, run.series.records[0]) for run in runs])
     titles = [a.text for a in figure.layout.annotations]
     assert titles == [v.title for v in record.variables]
     assert [t.name for t in figure.data].count("Forecast starts") == 1  # a label in the chart would be cut on a phone
@@ -99,8 +100,8 @@ def test_both_errors_over_time(tmp_path: Path) -> None:
     synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.climate())
     synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals())
     runs = charted(tmp_path)
-    assert len(line_charts.over_time(runs).data) == 2
-    other = line_charts.over_time(runs, "negll")
+    assert len(figures.over_time(runs).data) == 2
+    other = figures.over_time(runs, "negll")
     assert len(other.data) == 1
     assert other.layout.yaxis.title.text == "NegLL of standardised values"
     assert other.layout.xaxis.title.text == "Time (days)"
@@ -110,7 +111,7 @@ def test_class_timeline_has_one_lane_for_the_truth_and_one_for_each_run(tmp_path
     for n in range(2):
         synthetic.write(tmp_path, "activity", "ace", 0.8, synthetic.activities(n), seed=n)
     runs = charted(tmp_path)
-    figure = class_timeline.bands([(run, run.series.bands[0]) for run in runs])
+    figure = figures.bands([(run, run.series.bands[0]) for run in runs])
     lanes = {lane for t in figure.data for lane in t.y}
     assert len(lanes) == 3
     assert "True class" in lanes
@@ -121,14 +122,14 @@ def test_coupling_shows_known_and_learned(tmp_path: Path) -> None:
     synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.coupling())
     (run,) = charted(tmp_path)
     assert run.series.coupling
-    assert len(coupling.heatmaps(run.series.coupling).data) == 2
+    assert len(figures.coupling(run.series.coupling).data) == 2
 
 
 def test_coupling_names_the_variables_of_a_station(tmp_path: Path) -> None:
     synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.coupling(side=5, names=synthetic.STATION))
     (run,) = charted(tmp_path)
     assert run.series.coupling
-    known, _ = coupling.heatmaps(run.series.coupling).data
+    known, _ = figures.coupling(run.series.coupling).data
     assert known.y[3] == "TMAX · highest temperature"
     assert known.x[3] == "TMAX"
 
@@ -139,10 +140,10 @@ def test_every_chart_has_titles_on_its_axes_and_bands_are_in_the_legend(tmp_path
     runs = {run.experiment: run for run in charted(tmp_path)}
     mortality, vitals = runs["physionet"], runs["physionet-vitals"]
     assert vitals.series.coupling
-    multiples = records.small_multiples([(vitals, vitals.series.records[0])])
-    figures = [line_charts.roc([mortality]), line_charts.calibration([mortality]), line_charts.over_time([vitals]),
-               multiples, coupling.heatmaps(vitals.series.coupling)]
-    for figure in figures:
+    multiples = figures.records([(vitals, vitals.series.records[0])])
+    drawn = [figures.roc([mortality]), figures.calibration([mortality]), figures.over_time([vitals]),
+               multiples, figures.coupling(vitals.series.coupling)]
+    for figure in drawn:
         for kind in ("xaxis", "yaxis") if figure is not multiples else ("xaxis",):
             assert figure.layout[kind].title.text or any(
                 figure.layout[f"{kind}{n}"].title.text for n in range(2, 9) if f"{kind}{n}" in figure.layout)
@@ -157,7 +158,7 @@ def test_tsne_is_drawn_without_webgl_in_the_colours_of_the_classes() -> None:
     points = {"x": list(range(200)), "y": list(range(200)), "label": [n % 2 for n in range(200)],
               "index": list(range(200))}
     result = result_charts.read({"classes": ["cat", "dog"], "tsne": points}, "finished")
-    figure = class_charts.tsne(result, most=50)
+    figure = figures.tsne(result, most=50)
     assert figure
     assert {t.type for t in figure.data} == {"scatter"}
     assert [t.marker.color for t in figure.data] == [class_colour(0), class_colour(1)]
@@ -168,6 +169,6 @@ def test_couplings_share_one_scale(tmp_path: Path) -> None:
     synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.coupling())
     (run,) = charted(tmp_path)
     assert run.series.coupling
-    known, learned = coupling.heatmaps(run.series.coupling, largest=0.8).data
+    known, learned = figures.coupling(run.series.coupling, largest=0.8).data
     assert (known.zmin, known.zmax) == (learned.zmin, learned.zmax) == (-0.8, 0.8)
     assert "known links recovered" in run.series.coupling.words()[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from acenode.compare.class_colours import CLASS_COLOURS, class_colour
+from acenode.compare.colours import CLASS_COLOURS, class_colour
 from acenode.player import assets as player_assets
 
 ROOT = Path(__file__).parents[2]

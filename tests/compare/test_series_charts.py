@@ -11,7 +11,7 @@ import synthetic_results as synthetic
 from export_runs import result
 from synthetic_results import ALL_CHARTS, STATION_RESULT
 
-from acenode.compare import checked_values, series_charts, series_records
+from acenode.compare import result_charts
 from acenode.experiments import ushcn
 
 KEYS = ("roc", "calibration", "over_time", "records", "bands", "coupling")
@@ -19,7 +19,7 @@ WRONG: list[Any] = [None, 7, "text", True, [], {}, [1, 2], {"a": 1}, [[[]]], [No
 
 
 def test_all_charts_are_read() -> None:
-    found = series_charts.read(ALL_CHARTS)
+    found = result_charts.read_series(ALL_CHARTS)
     assert all(getattr(found, key) for key in KEYS)
     assert found
     assert found.roc
@@ -27,31 +27,32 @@ def test_all_charts_are_read() -> None:
     assert found.over_time
     assert found.over_time.mse[3] is None  # missing values stay missing
     assert found.records[0].cut == 24.0
-    assert not series_charts.read(None)
-    assert not series_charts.read(result())
+    assert not result_charts.read_series(None)
+    assert not result_charts.read_series(result())
 
 
 def test_points_of_a_class_are_joined_to_intervals() -> None:
     band = {"id": "a", "unit": "s", "t": [0, 1, 2, 3], "true": [0, 0, None, 1], "predicted": [0, 1, 1, 1]}
-    (found,) = series_charts.read({"bands": [band]}).bands
+    (found,) = result_charts.read_series({"bands": [band]}).bands
     assert found.predicted == [(-0.5, 0.5, 0), (0.5, 3.5, 1)]
     assert found.true == [(-0.5, 1.5, 0), (2.5, 3.5, 1)]
     assert found.accuracy == pytest.approx(2 / 3)  # of the labelled points
 
 
 def test_errors_by_variable_end_with_all_of_them() -> None:
-    found = series_charts.read(STATION_RESULT).errors
+    found = result_charts.read_series(STATION_RESULT).errors
     assert found is not None
     assert [(row.count, row.mse, row.share) for row in found.rows] == [(3, 0.5, 0.107), (1, 12.5, 0.893), (4, 3.5, 1.0)]
     assert [row.title for row in found.rows][-1] == "All"
     assert (found.low, found.high) == (0.5, 6.5)
-    assert series_charts.read({"errors": {"mse": 1.0, "by_variable": [{"name": "TMAX", "mse": None}]}}).errors is None
+    nothing = {"errors": {"mse": 1.0, "by_variable": [{"name": "TMAX", "mse": None}]}}
+    assert result_charts.read_series(nothing).errors is None
 
 
 def test_the_number_of_records_and_bands_is_limited() -> None:
     many = {"records": synthetic.vitals(records=2)["records"] * 9, "bands": synthetic.activities()["bands"] * 9}
-    found = series_charts.read(many)
-    assert len(found.records) == len(found.bands) == series_charts.RECORDS
+    found = result_charts.read_series(many)
+    assert len(found.records) == len(found.bands) == result_charts.RECORDS
 
 
 def paths(value: Any, path: tuple = ()) -> list[tuple]:
@@ -70,9 +71,8 @@ def test_malformed_parts_never_raise(whole: dict[str, Any], key: str) -> None:
             for step in (key, *path)[:-1]:
                 at = at[step]
             at[(key, *path)[-1]] = wrong
-            found = series_charts.read(malformed)
-            found.to_dict()
-            series_records.caption(found.records)
+            found = result_charts.read_series(malformed)
+            result_charts.caption(found.records)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -83,11 +83,11 @@ def test_lists_of_unequal_length_are_left_out(key: str) -> None:
                     isinstance(v, list) else shorter(v) for k, v in value.items()}
         return [shorter(v) for v in value] if isinstance(value, list) else value
 
-    assert not getattr(series_charts.read(shorter({key: ALL_CHARTS[key]})), key)
+    assert not getattr(result_charts.read_series(shorter({key: ALL_CHARTS[key]})), key)
 
 
 def test_values_that_are_not_finite_are_left_out() -> None:
-    found = series_charts.read({"roc": {"fpr": [0, math.nan, 1], "tpr": [0, 0.5, 1], "auc": math.inf},
+    found = result_charts.read_series({"roc": {"fpr": [0, math.nan, 1], "tpr": [0, 0.5, 1], "auc": math.inf},
                                 "calibration": {"predicted": [0.1, 10**400], "observed": [0.2, 0.3], "count": [3, 4]}})
     assert found.roc
     assert (found.roc.fpr, found.roc.auc) == ([0, 1], None)
@@ -99,7 +99,7 @@ def test_values_that_are_not_finite_are_left_out() -> None:
 
 
 def test_both_sides_of_a_jump_are_kept() -> None:
-    found = series_charts.read(STATION_RESULT)
+    found = result_charts.read_series(STATION_RESULT)
     (record,) = found.records
     (variable,) = record.variables
     assert variable.grid == [0.0, 7.45, 7.45, 29.8]  # days
@@ -115,12 +115,12 @@ def test_both_sides_of_a_jump_are_kept() -> None:
 
 
 def test_a_shortened_curve_keeps_both_sides_of_jumps() -> None:
-    times = [float(n // 2) for n in range(3 * checked_values.POINTS)]
+    times = [float(n // 2) for n in range(3 * result_charts.POINTS)]
     values = [float(n) for n in range(len(times))]
-    (record,) = series_charts.read({"records": [{"id": "a", "variables": [
+    (record,) = result_charts.read_series({"records": [{"id": "a", "variables": [
         {"name": "x1", "grid": times, "mean": values, "low": values, "high": values}]}]}).records
     (v,) = record.variables
-    assert len(v.grid) <= 2 * checked_values.POINTS + 2
+    assert len(v.grid) <= 2 * result_charts.POINTS + 2
     assert all(v.grid.count(t) == 2 for t in v.grid[::500])
     assert v.mean == v.low == v.high
     assert v.grid[-1] == times[-1]
@@ -130,15 +130,15 @@ def test_a_shortened_curve_keeps_both_sides_of_jumps() -> None:
 def test_malformed_jumps_are_left_out(wrong: Any) -> None:
     malformed = copy.deepcopy(STATION_RESULT)
     malformed["records"][0]["jumps"] = wrong
-    (record,) = series_charts.read(malformed).records
+    (record,) = result_charts.read_series(malformed).records
     assert record.jumps == ([7.45, 14.9] if wrong == [1, 2] else [])
 
 
 def test_the_caption_explains_what_is_drawn() -> None:
-    caption = series_records.caption(series_charts.read(STATION_RESULT).records)
+    caption = result_charts.caption(result_charts.read_series(STATION_RESULT).records)
     for words in ("two standard deviations", "state jumped", "Values are standardised", "dotted line"):
         assert words in caption
-    caption = series_records.caption(series_charts.read(synthetic.vitals(cut=None)).records)
+    caption = result_charts.caption(result_charts.read_series(synthetic.vitals(cut=None)).records)
     assert "latent samples" in caption
     assert "Values are scaled as for the model" in caption
     assert not any(words in caption for words in ("jumped", "Time", "dotted", "variables"))
@@ -148,38 +148,38 @@ def test_the_caption_says_if_variables_are_left_out() -> None:
     found = synthetic.vitals(records=1)
     (record,) = found["records"]
     record["variables"] += [{**record["variables"][0], "name": name} for name in ("Na", "K")]
-    assert "6 of 8 variables are drawn." in series_records.caption(series_charts.read(found).records)
+    assert "6 of 8 variables are drawn." in result_charts.caption(result_charts.read_series(found).records)
 
 
 def test_values_are_in_the_unit_of_the_variable_if_the_result_says_how_they_were_normalised() -> None:
     one = {"name": "HR", "t": [1.0], "x": [0.5], "grid": [0.0, 2.0], "mean": [0.0, None], "low": [-1.0, 0.0],
            "high": [1.0, 2.0], "unit": "beats a minute", "shift": 86.0, "scale": 16.0}
-    (variable,) = series_charts.read({"records": [{"id": "7", "variables": [one]}]}).records[0].variables
+    (variable,) = result_charts.read_series({"records": [{"id": "7", "variables": [one]}]}).records[0].variables
     assert (variable.title, variable.unit) == ("HR · heart rate", "beats a minute")
     assert (variable.x, variable.mean) == ([94.0], [86.0, None])
     assert (variable.low, variable.high) == ([70.0, 86.0], [102.0, 118.0])
     without = {k: v for k, v in one.items() if k not in ("unit", "shift", "scale")}
-    (variable,) = series_charts.read({"records": [{"id": "7", "variables": [without]}]}).records[0].variables
+    (variable,) = result_charts.read_series({"records": [{"id": "7", "variables": [without]}]}).records[0].variables
     assert (variable.x, variable.unit) == ([0.5], "scaled values")
 
 
 def test_the_note_of_the_climate_is_understood() -> None:
-    assert series_records.days_of(ushcn.DAYS) == 7.45
-    assert series_records.days_of("one unit is a while") is None
+    assert result_charts.days_of(ushcn.DAYS) == 7.45
+    assert result_charts.days_of("one unit is a while") is None
 
 
 def test_coupling_has_a_score_and_comparable_shares() -> None:
     known = [[0.0, 0.4, 0.0], [0.0, 0.0, 0.3], [0.0, 0.0, 0.0]]
     result = {"coupling": {"names": ["a", "b", "c"], "known": known, "learned": [[0.0, 0.2, -0.2], [-0.1, 0.0, 0.1],
               [0.0, 0.0, 0.0]]}, "row_distance": {"value": 0.01}}
-    found = series_charts.read(result).coupling
+    found = result_charts.read_series(result).coupling
     assert found
     assert found.score
     assert (found.score.recovered, found.score.links, found.score.auroc) == (2, 2, 1.0)
     assert found.shares()["known"][0] == [None, 0.5, -0.5]
     assert found.shares()["known"][2] == [None, None, None]  # nothing flows into c
     assert "have become equal at the end of the series" in found.words()[1]
-    named = series_charts.read({**result, "variables": ["a", "b", "c"]}).coupling
+    named = result_charts.read_series({**result, "variables": ["a", "b", "c"]}).coupling
     assert named
     assert "equal on average over time" in named.words()[1]
     assert "which variables count" in named.words()[1]

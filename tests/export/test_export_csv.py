@@ -9,7 +9,7 @@ import pytest
 import synthetic_results as synthetic
 from export_runs import epoch, metrics, result, step
 
-from acenode.compare import series_records
+from acenode.compare import result_charts
 from acenode.export import csv_tables, export
 
 
@@ -75,7 +75,7 @@ def test_records_of_a_time_series_with_both_sides_of_a_jump(make) -> None:
     read = rows(export(make(records=metrics(), outcome=result() | outcome), "csv") / "records.csv")
     (record,) = outcome["records"]
     assert {r["record"] for r in read} == {record["id"]}
-    days = series_records.days_of(record["unit_note"]) or 0.0
+    days = result_charts.days_of(record["unit_note"]) or 0.0
     assert {r["time unit"] for r in read} == {"days"}
     assert {r["unit"] for r in read if r["variable"]} == {"standard deviations"}
     assert [float(r["t"]) for r in read if r["kind"] == "jump"] == pytest.approx([days * t for t in record["jumps"]])
