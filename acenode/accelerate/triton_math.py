@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from acenode.accelerate.triton_support import Serialised
+
 
 @triton.jit
 def matrix(w, stride, rows, columns, P: tl.constexpr, Q: tl.constexpr):
@@ -33,3 +35,10 @@ def vector(x, size, P: tl.constexpr):
 def put(target, x, size, P: tl.constexpr):
     j = tl.arange(0, P)
     tl.store(target + j, x, mask=j < size)
+
+
+@Serialised
+@triton.jit
+def copy(source, target):
+    """Copy one number, to find out whether kernels compile and run here."""
+    tl.store(target, tl.load(source))

@@ -1,12 +1,22 @@
-"""What all Triton kernels share: one launch at a time, block sizes, and the largest index."""
+"""Run Triton kernels: try them once before relying on them, one launch at a time; block sizes and the largest index.
+
+Where a device cannot compile or launch a kernel, torch does the work.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Hashable
 from typing import Any
 
+import torch
+
+from acenode.backend import Backend
+from acenode.errors import is_out_of_memory
+
 MAX_ELEMENTS = 2**31  # of a tensor: kernels compute indices in 32 bits
-_launching = threading.Lock()
+_launching, _trying = threading.Lock(), threading.Lock()
+_failures: dict[Hashable, str] = {}  # by kind of kernel; empty if it works
 
 
 class Serialised:
@@ -31,3 +41,43 @@ class Serialised:
 def block_size(*sizes: int) -> int:
     """Return the smallest power of two, at least 16, that is no less than any of the sizes."""
     return max(16, 1 << (max(sizes) - 1).bit_length())
+
+
+def kernel_works(backend: Backend, kind: Hashable, attempt: Callable[[], object], what: str = "GPU kernels") -> bool:
+    """Return True if kernels of this kind work; `attempt` tests it once per process. Log a failure once per run."""
+    if kind not in _failures:  # an attempt may ask about kinds that are known
+        with _trying:
+            if kind not in _failures:
+                _failures[kind] = _failure(attempt)
+    if _failures[kind]:
+        backend.log_once(f"{what} do not run here: {_failures[kind]}")
+    return not _failures[kind]
+
+
+def _failure(attempt: Callable[[], object]) -> str:
+    """Return the error of an attempt in one line. Running out of memory says nothing about the kernel: raise it."""
+    try:
+        attempt()
+    except Exception as e:  # any class: of the compiler, the driver or the linker
+        if is_out_of_memory(e):
+            raise
+        return f"{type(e).__name__}: {e}".splitlines()[0].removesuffix(": ")
+    return ""
+
+
+def kernels_available(backend: Backend, device: torch.device) -> bool:
+    """Return True if the backend allows Triton kernels and they compile and run on that device."""
+    if device.type != "cuda" or not backend.accelerated:
+        return False
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return kernel_works(backend, ("any", index), lambda: _copy_one_number(index))
+
+
+def _copy_one_number(device_index: int) -> None:
+    from acenode.accelerate.triton_math import copy
+
+    with torch.cuda.device(device_index):
+        target = torch.zeros(1, device=f"cuda:{device_index}")
+        copy[(1,)](torch.ones_like(target), target)
+        if target.item() != 1:
+            raise RuntimeError("the probe kernel did not copy its number")

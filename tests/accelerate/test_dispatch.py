@@ -13,7 +13,7 @@ from sporadic_batches import STEP, D, H, several
 
 from acenode import experiments
 from acenode.accelerate.gru_ode_bayes import compiled
-from acenode.accelerate.kernel_check import kernels_available
+from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, TORCH_OPERATIONS, Backend
 from acenode.data.points import Points, pad
 from acenode.data.schedule import SporadicBatch
@@ -74,4 +74,4 @@ def test_the_backend_is_not_in_the_state_dict_and_not_copied() -> None:
 
 @pytest.mark.cuda
 def test_a_plain_backend_allows_no_kernels() -> None:
-    assert not kernels_available(PLAIN, torch.cuda.current_device())
+    assert not kernels_available(PLAIN, torch.device("cuda"))

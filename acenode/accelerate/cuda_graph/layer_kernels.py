@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.compiled_field import CompiledField
 from acenode.accelerate.cuda_graph.step_operations import StepOperations
-from acenode.accelerate.kernel_check import kernel_works, kernels_available
+from acenode.accelerate.triton_support import kernel_works, kernels_available
 from acenode.attention import Elementwise
 from acenode.backend import ACCELERATED, Backend
 from acenode.models.image.layers import ConvField
@@ -21,8 +21,7 @@ from acenode.ode.runge_kutta import State
 
 def triton_runs(device: torch.device, backend: Backend = ACCELERATED) -> bool:
     """Return True if Triton kernels compile and run on the device."""
-    return device.type == "cuda" and kernels_available(
-        backend, torch.cuda.current_device() if device.index is None else device.index)
+    return kernels_available(backend, device)
 
 
 def step_operations(like: State, kernels: bool, backend: Backend = ACCELERATED) -> StepOperations:

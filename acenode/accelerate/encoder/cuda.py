@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from acenode.accelerate.encoder.buffers import EncoderActivations, EncoderGradients
-from acenode.accelerate.kernel_check import kernels_available
-from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
+from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size, kernels_available
 from acenode.backend import Backend
 
 MAX_WIDTH = 128  # of any layer
@@ -31,7 +30,7 @@ def supports(backend: Backend, projected: Tensor, weights: Sequence[Tensor]) -> 
     S, B, _ = projected.shape
     largest = S * B * max(3 * U, 2 * R, L * H)
     return (max(R, U, H) <= MAX_WIDTH and 0 < largest < MAX_ELEMENTS
-            and kernels_available(backend, projected.device.index))
+            and kernels_available(backend, projected.device))
 
 
 def _widths(weights: Sequence[Tensor]) -> tuple[int, int, int, int]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from acenode.accelerate.encoder import cuda, torch_rows
 from acenode.accelerate.encoder.buffers import EncoderActivations, activations_for, gradients_for
-from acenode.accelerate.kernel_check import kernel_works
+from acenode.accelerate.triton_support import kernel_works
 from acenode.backend import GPU_KERNELS, TORCH_OPERATIONS, Backend
 
 

@@ -40,8 +40,7 @@ from acenode.accelerate.gru_ode_bayes.events import (
     max_width,
     sizes,
 )
-from acenode.accelerate.kernel_check import kernel_works, kernels_available
-from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
+from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size, kernel_works, kernels_available
 from acenode.backend import Backend
 from acenode.data.gru_ode_bayes_pass import GWeights, MatrixGWeights
 
@@ -133,7 +132,7 @@ def supports(backend: Backend, h0: Tensor, dt: Tensor, events: KernelEvents, opt
     elements = 2 * sum(counts) + 2 * scratch  # with their gradients
     available = MEMORY_SHARE * torch.cuda.get_device_properties(h0.device).total_memory
     if (max(*counts, scratch) >= MAX_ELEMENTS or 4 * elements > available
-            or not kernels_available(backend, h0.device.index)):
+            or not kernels_available(backend, h0.device)):
         return False
     needed = [w.requires_grad for w in (*weights, *g)]
     kind = ("attention", h0.device, options.matrix, options.own_feedback, options.detach, options.save,

@@ -28,8 +28,7 @@ from acenode.accelerate.gru_ode_bayes.events import (
     max_width,
     sizes,
 )
-from acenode.accelerate.kernel_check import kernel_works, kernels_available
-from acenode.accelerate.triton_support import MAX_ELEMENTS
+from acenode.accelerate.triton_support import MAX_ELEMENTS, kernel_works, kernels_available
 from acenode.backend import Backend
 
 
@@ -50,7 +49,7 @@ def supports(backend: Backend, h0: Tensor, dt: Tensor, events: KernelEvents, wei
         return False
     widest = max_width(weights)
     most = max(dt.shape[0] * h0.numel(), len(events.row) * widest)
-    if widest > MAX_WIDTH or len(h0) == 0 or most >= MAX_ELEMENTS or not kernels_available(backend, h0.device.index):
+    if widest > MAX_WIDTH or len(h0) == 0 or most >= MAX_ELEMENTS or not kernels_available(backend, h0.device):
         return False
     back = torch.is_grad_enabled()
     kind = "jumps", h0.device, back, *sizes(events, weights).values()

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from acenode.accelerate.kernel_check import kernels_available
 from acenode.accelerate.recurrence.cell import RecurrentCell, ScanInputs
-from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size
+from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size, kernels_available
 from acenode.backend import Backend
 
 MAX_WIDTH = 64  # of a state and of a layer: all matrices of a cell stay in registers
@@ -28,7 +27,7 @@ def supports(backend: Backend, cell: RecurrentCell, x: ScanInputs) -> bool:
     T, B, _ = x.mask.shape
     widest = max(cell.saved_widths(x) + cell.gradient_widths(x))
     return (max(_widths(cell, x)) <= MAX_WIDTH and 0 < T * B * widest < MAX_ELEMENTS
-            and kernels_available(backend, x.start.device.index))
+            and kernels_available(backend, x.start.device))
 
 
 def _widths(cell: RecurrentCell, x: ScanInputs) -> list[int]:

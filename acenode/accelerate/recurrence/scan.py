@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.accelerate.kernel_check import kernel_works
 from acenode.accelerate.recurrence import cuda
 from acenode.accelerate.recurrence.cell import RecurrentCell, ScanInputs
+from acenode.accelerate.triton_support import kernel_works
 from acenode.backend import GPU_KERNELS, TORCH_OPERATIONS, Backend
 
 CHECKED_ROWS = 16

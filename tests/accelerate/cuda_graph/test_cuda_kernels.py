@@ -99,7 +99,7 @@ def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch
     if not triton_runs(CUDA):
         pytest.skip("no Triton")
     monkeypatch.setattr("acenode.accelerate.cuda_graph.kernels.fused_field.MAX_MAP_SIZE", 0)  # no map fits a kernel
-    monkeypatch.setattr("acenode.accelerate.kernel_check._failures", {})  # forget earlier tests
+    monkeypatch.setattr("acenode.accelerate.triton_support._failures", {})  # forget earlier tests
     if refuses:
         def refuse(self: CompiledField, *_: Any) -> None:
             raise RuntimeError("no compiler")

@@ -12,7 +12,7 @@ from gru_ode_bayes_steps import by_rows, events_of, weights_of
 from problems import FailingKernel, relative
 from torch import Tensor
 
-from acenode.accelerate import kernel_check
+from acenode.accelerate import triton_support
 from acenode.accelerate.encoder import cuda as scan_cuda
 from acenode.accelerate.encoder.scan import EncoderScan
 from acenode.accelerate.gru_ode_bayes import cuda as gru_ode_bayes_cuda
@@ -85,7 +85,7 @@ def test_unsupported_sizes_and_devices_use_torch_operations(monkeypatch: pytest.
 def test_a_failing_kernel_is_replaced_by_torch_operations(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.accelerate.encoder import kernels as scan_kernels
 
-    monkeypatch.setattr(kernel_check, "_failures", {})
+    monkeypatch.setattr(triton_support, "_failures", {})
     monkeypatch.setattr(scan_kernels, which, FailingKernel())
     problem, lines = Problem(6, 3, 5, 4, 6, 3), list[str]()
     close(problem.run(backend=Backend(log=lines.append)), problem.run(torch.float64), 1)

@@ -15,7 +15,7 @@ from sporadic_batches import STEP, D, H, evolving, objective, series, times
 from torch import Tensor
 
 from acenode import experiments
-from acenode.accelerate import kernel_check
+from acenode.accelerate import triton_support
 from acenode.accelerate.gru_ode_bayes import attention_cuda, integrate
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points, pad
@@ -213,7 +213,7 @@ def test_torch_replaces_a_kernel_that_does_not_run(attentive: bool, which: str, 
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.accelerate.gru_ode_bayes import attention_scan_kernels, kernels
 
-    monkeypatch.setattr(kernel_check, "_failures", {})
+    monkeypatch.setattr(triton_support, "_failures", {})
     monkeypatch.setattr(attention_scan_kernels if attentive else kernels, which, FailingKernel())
     lines: list[str] = []
     backend = Backend(log=lines.append)

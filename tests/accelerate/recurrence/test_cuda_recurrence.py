@@ -13,7 +13,7 @@ from problems import FailingKernel
 from scan_problems import CELLS, Problem, make
 from torch import Tensor
 
-from acenode.accelerate import kernel_check
+from acenode.accelerate import triton_support
 from acenode.accelerate.recurrence import cuda
 from acenode.backend import ACCELERATED, Backend
 from acenode.bench.workloads import latent_task, ushcn_task
@@ -50,7 +50,7 @@ def test_unsupported_widths_use_torch_operations(name: str) -> None:
 def test_a_failing_kernel_is_replaced_by_torch_operations(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.accelerate.recurrence import kernels
 
-    monkeypatch.setattr(kernel_check, "_failures", {})
+    monkeypatch.setattr(triton_support, "_failures", {})
     monkeypatch.setattr(kernels, which, FailingKernel())
     lines = list[str]()
     found = single("gru", 3, 5, 4).by_scan(Backend(log=lines.append))

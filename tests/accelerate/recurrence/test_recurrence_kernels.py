@@ -11,7 +11,7 @@ import torch
 from scan_problems import CELLS, make
 from triton_on_cpu import triton_on_cpu
 
-from acenode.accelerate import kernel_check
+from acenode.accelerate import triton_support
 from acenode.accelerate.recurrence import cuda
 from acenode.accelerate.recurrence.cell import RecurrentCell
 
@@ -33,7 +33,7 @@ def test_kernels_equal_the_plain_loop(name: str, B: int, T: int, size: int, unit
 @pytest.mark.parametrize("wrong", ["forward", "backward"])
 def test_kernels_with_wrong_numbers_are_not_used(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make("gru full decay", 3, 4, 5)
-    monkeypatch.setattr(kernel_check, "_failures", {})
+    monkeypatch.setattr(triton_support, "_failures", {})
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(cuda, "supports", lambda *_: True)
     exact = getattr(cuda, wrong)
@@ -48,5 +48,5 @@ def test_kernels_with_wrong_numbers_are_not_used(wrong: str, monkeypatch: pytest
         found = problem.by_scan()
     for a, b in zip(found, problem.by_loop(), strict=True):
         assert torch.allclose(a, b, rtol=1e-10, atol=1e-10)
-    (reason,) = kernel_check._failures.values()
+    (reason,) = triton_support._failures.values()
     assert "differ from torch" in reason

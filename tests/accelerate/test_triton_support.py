@@ -8,19 +8,19 @@ import time
 import pytest
 import torch
 
-from acenode.accelerate import kernel_check
+from acenode.accelerate import triton_support
 from acenode.backend import ACCELERATED, Backend
 
 
 @pytest.fixture(autouse=True)
 def no_known_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_check, "_failures", {})
+    monkeypatch.setattr(triton_support, "_failures", {})
 
 
 def test_a_working_kernel_is_tried_once() -> None:
     attempts: list[int] = []
     backend = Backend(log=attempts.append)  # type: ignore[arg-type]
-    assert all(kernel_check.kernel_works(backend, "kind", lambda: attempts.append(1)) for _ in range(3))
+    assert all(triton_support.kernel_works(backend, "kind", lambda: attempts.append(1)) for _ in range(3))
     assert attempts == [1]
 
 
@@ -34,10 +34,10 @@ def test_a_failure_is_reported_once_to_every_run() -> None:
     for _ in range(2):
         lines: list[str] = []
         backend = Backend(log=lines.append)
-        assert not any(kernel_check.kernel_works(backend, "kind", attempt) for _ in range(3))
+        assert not any(triton_support.kernel_works(backend, "kind", attempt) for _ in range(3))
         assert lines == ["GPU kernels do not run here: ValueError: no such instruction"]
     assert attempts == [1]
-    assert kernel_check.kernel_works(ACCELERATED, "another", lambda: None)
+    assert triton_support.kernel_works(ACCELERATED, "another", lambda: None)
 
 
 def test_concurrent_threads_make_one_attempt() -> None:
@@ -50,7 +50,7 @@ def test_concurrent_threads_make_one_attempt() -> None:
 
     def ask() -> None:
         ready.wait()
-        answers.append(kernel_check.kernel_works(ACCELERATED, "kind", attempt))
+        answers.append(triton_support.kernel_works(ACCELERATED, "kind", attempt))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -65,7 +65,7 @@ def test_an_error_without_a_message_is_reported_by_its_type() -> None:
         raise NotImplementedError
 
     lines: list[str] = []
-    kernel_check.kernel_works(Backend(log=lines.append), "kind", attempt)
+    triton_support.kernel_works(Backend(log=lines.append), "kind", attempt)
     assert lines == ["GPU kernels do not run here: NotImplementedError"]
 
 
@@ -77,5 +77,5 @@ def test_running_out_of_memory_does_not_disable_kernels(error: Exception) -> Non
         raise error
 
     with pytest.raises(type(error)):
-        kernel_check.kernel_works(ACCELERATED, "kind", attempt)
-    assert kernel_check.kernel_works(ACCELERATED, "kind", lambda: None)
+        triton_support.kernel_works(ACCELERATED, "kind", attempt)
+    assert triton_support.kernel_works(ACCELERATED, "kind", lambda: None)
