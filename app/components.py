@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from acenode.compare.metric_format import MetricFormat
+from acenode.compare.metrics import MetricFormat
 from acenode.player import assets as player_assets
 
 from . import asset_files

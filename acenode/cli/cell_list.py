@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acenode.compare.cell_text import shown_mark, terminal_legend
+from acenode.compare.cells import shown_mark, terminal_legend
+from acenode.compare.metrics import duration
 from acenode.compare.reproduction import WORTH, CellPlan, PlannedRun
-from acenode.compare.run_times import duration
 from acenode.config import Config
 
 HEADS = ("table", "data", "method", "metric", "paper", "measured", "runs", "epochs", "mark", "missing", "time")

@@ -121,7 +121,7 @@ def states(root: Path) -> list[DataState]:
 
 def imported_sets(root: Path) -> ImportedSets:
     """Return the imported sets of a data folder; they cannot have the names of experiments and of trained sets."""
-    from acenode.compare.study_presets import reserved_names
+    from acenode.compare.study_grid import reserved_names
     from acenode.data.importing.store import ImportedSets
     from acenode.runs.catalogue import Catalogue
 

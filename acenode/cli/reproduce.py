@@ -57,8 +57,16 @@ def _check(options: Namespace) -> None:
 
 
 def _plan(options: Namespace, catalogue: Catalogue, root: Path) -> Plan:
-    from acenode.compare.reproduction import Wanted, cell_plans, missing_data, partial_data, queue, select
-    from acenode.compare.run_times import measured_seconds, recorded_gpu
+    from acenode.compare.reproduction import (
+        Wanted,
+        cell_plans,
+        measured_seconds,
+        missing_data,
+        partial_data,
+        queue,
+        recorded_gpu,
+        select,
+    )
     from acenode.execution.quick_device import quick_device
 
     entries, cells = catalogue.entries(), select(options.tables)

@@ -209,9 +209,8 @@ def _export_site(studies: list[str], runs: list[str], store: RunStore, out: Path
 
 
 def _study_report(store: RunStore, name: str) -> StudyReport:
-    from acenode.compare.study_answer import report
+    from acenode.compare.study_answer import report, study_references
     from acenode.compare.study_grid import make_grid
-    from acenode.compare.study_references import study_references
     from acenode.data.folder import data_dir
     from acenode.runs.catalogue import Catalogue
     from acenode.runs.questions import StudyStore

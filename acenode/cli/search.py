@@ -91,10 +91,10 @@ class _Lines:
 
     def __init__(self, made: Any, *, quiet: bool) -> None:
         from acenode import experiments
-        from acenode.compare import metric_format
+        from acenode.compare.metrics import metric_format
 
         self.file = sys.stderr if quiet else sys.stdout
-        self.measure = metric_format.of(experiments.get(made.experiment).metric.name, made.experiment)
+        self.measure = metric_format(experiments.get(made.experiment).metric.name, made.experiment)
         self.began: dict[int, float] = {}
 
     def write(self, line: str) -> None:

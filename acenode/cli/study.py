@@ -53,8 +53,7 @@ def list_studies(options: Namespace) -> int:
 
 def show_presets(options: Namespace) -> int:
     """Print the ready-made studies of an experiment."""
-    from acenode.compare.study_grid import group_names
-    from acenode.compare.study_presets import kind_of, presets
+    from acenode.compare.study_grid import group_names, kind_of, presets
 
     found = presets(options.experiment, options.data)
     if options.json:
@@ -125,7 +124,7 @@ def show(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """Train what a study still needs; the same command continues after a stop."""
-    from acenode.compare.run_times import measured_seconds
+    from acenode.compare.reproduction import measured_seconds
     from acenode.data.folder import data_dir
     from acenode.execution.quick_device import quick_device, quick_gpu_count
     from acenode.execution.reproduce import default_workers
@@ -178,8 +177,7 @@ def _grid(study: Study, catalogue: Catalogue) -> StudyGrid:
 
 
 def _report(grid: StudyGrid, *, with_references: bool = True) -> StudyReport:
-    from acenode.compare.study_answer import report
-    from acenode.compare.study_references import study_references
+    from acenode.compare.study_answer import report, study_references
     from acenode.data.folder import data_dir
 
     return report(grid, study_references(grid, data_dir()) if with_references else ())

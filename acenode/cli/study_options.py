@@ -53,7 +53,7 @@ def _start(options: Namespace, store: StudyStore) -> Study:
     if not options.experiment:
         raise UserError("name an experiment: see `acenode experiments`")
     if options.preset:
-        from acenode.compare.study_presets import preset
+        from acenode.compare.study_grid import preset
 
         return preset(options.experiment, options.preset, options.data or "sample")
     if not options.group and not options.vary:

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from statistics import mean
 
 from acenode import experiments
-from acenode.compare import cell_text
-from acenode.compare.cell_text import listed
-from acenode.compare.cells import Measured, measure
+from acenode.compare.cells import Measured, listed, mean_text, measure, repeats_text
 from acenode.compare.groups import method_title
-from acenode.compare.metric_format import MetricFormat
+from acenode.compare.metrics import MetricFormat
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
-from acenode.compare.study_grid import GridRow, make_grid
-from acenode.compare.study_presets import ACE, SEEDS, WITHOUT
+from acenode.compare.study_grid import ACE, SEEDS, WITHOUT, GridRow, make_grid
 from acenode.compare.verdict import Contest, Finding, Repeat, Verdict, judge
 from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
@@ -197,7 +194,7 @@ def _cells(ace: PaperCell, host: PaperCell, entries: list[Entry]) -> Compared | 
     if not ours.n or not theirs.n:
         return None
     task = ace.settings.get("task")
-    repeats = dict.fromkeys(map(cell_text.repeats, (ours, theirs)))
+    repeats = dict.fromkeys(map(repeats_text, (ours, theirs)))
     found = judge(contest(ace, ours, host, theirs))
     return Compared(" of ".join(filter(None, (ace.format.title, task))), ace.format.higher_is_better,
                     _cell_mean(ace, ours), _cell_mean(host, theirs), "; ".join(repeats),
@@ -206,7 +203,7 @@ def _cells(ace: PaperCell, host: PaperCell, entries: list[Entry]) -> Compared | 
 
 
 def _cell_mean(cell: PaperCell, measured: Measured) -> MethodMean:
-    return MethodMean(cell.title, cell_text.ours(cell, measured) + cell.format.unit,
+    return MethodMean(cell.title, mean_text(cell, measured) + cell.format.unit,
                       tuple(e.id for e in measured.entries), cell.key)
 
 

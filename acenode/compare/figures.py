@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from acenode.compare.colours import NEUTRAL, class_colour
-from acenode.compare.metric_format import MetricFormat, error_title
+from acenode.compare.metrics import MetricFormat, error_title
 from acenode.compare.result_charts import Band, Coupling, ResultCharts, SeriesCharts, SeriesRecord, SeriesVariable
 from acenode.data.variables import SUBJECTS, subject_name
 from acenode.player.snapshots import WORDS

@@ -17,8 +17,8 @@ from typing import Any
 import pandas as pd
 
 from acenode import experiments
-from acenode.compare import metric_format, paper
-from acenode.compare.metric_format import MetricFormat
+from acenode.compare import paper
+from acenode.compare.metrics import MetricFormat, metric_format, metric_name
 from acenode.config import KEYS, Config
 from acenode.config.presets import PRINTED
 from acenode.config.vocabulary import ADDED
@@ -127,7 +127,7 @@ def data_title(entry: Entry) -> str:
 
 def measure_of(entry: Entry) -> MetricFormat:
     """Return the metric that evaluates a run."""
-    return metric_format.of(entry.metric or metric_format.name_of(entry.experiment), entry.experiment)
+    return metric_format(entry.metric or metric_name(entry.experiment), entry.experiment)
 
 
 def question_of(entry: Entry) -> tuple[Any, ...]:

@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from acenode import experiments
-from acenode.compare import metric_format
-from acenode.compare.metric_format import MetricFormat
+from acenode.compare.metrics import MetricFormat, metric_format
 from acenode.config import Config
 from acenode.config.presets import CHOSEN
 from acenode.errors import UserError
@@ -228,7 +227,7 @@ class PaperCell:
     @property
     def format(self) -> MetricFormat:
         """How the metric is written. `printed` and measured values are already in its unit."""
-        return metric_format.of(self.metric, self.experiment)
+        return metric_format(self.metric, self.experiment)
 
     @property
     def main(self) -> bool:

@@ -16,7 +16,7 @@ from acenode.compare.cells import Measured
 from acenode.compare.colours import PALETTE, class_colour
 from acenode.compare.figures import LEGEND, MARGIN, add_band, explain_band, mark_forecast, time_title
 from acenode.compare.groups import method_title
-from acenode.compare.metric_format import error_title
+from acenode.compare.metrics import error_title
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.result_charts import OverTime, ResultCharts
 from acenode.errors import UserError

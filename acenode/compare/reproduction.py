@@ -1,23 +1,22 @@
-"""Plan the runs that the cells of the paper's tables still need, in order of worth.
-
-A run is worth most where it measures something new: the first seeds of the main methods (the host, the augmented one
-and ACE) in all tables, then their second and third seeds, then the first seeds of the other methods and of the
-ablations, then their further seeds, and last longer runs of what is measured already. Among runs of equal worth,
-those on complete data come first, then the shortest.
-"""
+"""Plan the runs that the cells of the paper's tables still need, in order of worth, and how long they take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from acenode import experiments
 from acenode.compare.cells import Measured, measure, missing, repetitions
 from acenode.compare.groups import unfinished
 from acenode.compare.paper import CELLS, TABLES, PaperCell
 from acenode.config import Config
+from acenode.config.groups import Training
 from acenode.config.presets import CHOSEN
+from acenode.config.vocabulary import ADDED
 from acenode.data.folder import is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
@@ -164,3 +163,73 @@ def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Callable[
     before, whole = unfinished(run.config, entries), seconds(run.config)
     left = whole if before is None or whole is None else whole * (1 - before.progress)
     return replace(run, resumes=before.id if before else None, seconds=left)
+
+
+# settings that a finished run must share
+REQUIRED = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "g", "impute")
+PREFERRED = ("attention", "schedule", "solver", "gradient", "batch_size")  # settings it should share, in this order
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """Seconds per epoch and outside the epochs; medians over `runs` similar runs."""
+
+    epoch: float
+    overhead: float = 0.0
+    runs: int = 0
+
+    def seconds(self, config: Config) -> float:
+        """Return the seconds of a whole run."""
+        return self.epoch * config.part(Training).epochs + self.overhead
+
+
+def time_of(config: Config, entries: Iterable[Entry]) -> RunTime | None:
+    """Return the time of the most similar finished runs among these, which share a device; None if there are none."""
+    similar: dict[tuple[bool, ...], list[Entry]] = {}
+    for entry in entries:
+        if entry.state == "finished" and entry.seconds and entry.epochs and all(
+                _value(entry.config, name) == _value(config, name) for name in REQUIRED):
+            shared = tuple(entry.config.get(name) == config.get(name) for name in PREFERRED)
+            similar.setdefault(shared, []).append(entry)
+    if not similar:
+        return None
+    nearest = similar[max(similar)]
+    overhead = [entry.other_seconds for entry in nearest if entry.other_seconds is not None]
+    return RunTime(median((entry.seconds or 0.0) / entry.epochs for entry in nearest), median(overhead or [0.0]),
+                   len(nearest))
+
+
+def _value(config: Config | Mapping[str, Any], name: str) -> Any:
+    """Return a setting, with the value that an older run had where it lacks the key."""
+    value = config.get(name)
+    return ADDED.get(name) if value is None else value
+
+
+def recorded_gpu(entries: Iterable[Entry]) -> str:
+    """Return the name of the GPU that most recorded runs were trained on; empty if there is none."""
+    found = Counter(entry.device for entry in entries if entry.recorded and not entry.device.startswith("cpu"))
+    return found.most_common(1)[0][0] if found else ""
+
+
+def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Callable[
+        [Config], float | None]:
+    """Return a function that gives the seconds of a run from those that were measured on such a device.
+
+    Args:
+        entries: all runs.
+        device: `cpu` or `cuda`.
+        title: the name of the GPU here, if it is known. Recorded runs of other GPUs do not count then, and those of
+            other processors never do.
+    """
+    def same(entry: Entry) -> bool:
+        if entry.device.startswith("cpu") != (device == "cpu"):
+            return False
+        return not entry.recorded or (device == "cuda" and title in (None, entry.device))
+
+    here = [entry for entry in entries if entry.state == "finished" and same(entry)]
+
+    def seconds(config: Config) -> float | None:
+        found = time_of(config, here)
+        return found.seconds(config) if found else None
+
+    return seconds

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from acenode.compare.coupling_score import CouplingScore, incoming_shares, score
-from acenode.compare.metric_records import to_float
+from acenode.compare.influence import CouplingScore, incoming_shares, score
+from acenode.compare.metrics import to_float
 from acenode.data import variables
 from acenode.player.attention import equal_rows_note
 

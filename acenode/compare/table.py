@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 
 from acenode import experiments
-from acenode.compare import fairness, metric_format, paper
+from acenode.compare import fairness, paper
 from acenode.compare.groups import IGNORED, changed_settings, replaced_settings, runs_frame, settings_text
-from acenode.compare.metric_format import MetricFormat
+from acenode.compare.metrics import MetricFormat, metric_format
 from acenode.compare.paper import CELLS
 from acenode.compare.statistics import over_seeds
 from acenode.config import KEYS, Config
@@ -40,7 +40,7 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
         printed, `unit`, `metric`, `partial` (trained on a part of the full data) and `n`.
     """
     metric = metric or experiment.metric.name
-    unit = metric_format.of(metric, experiment.name)
+    unit = metric_format(metric, experiment.name)
     found = [e for e in entries if e.experiment == experiment.name and e.method in experiment.methods
              and e.test.get(metric) is not None]
     runs = runs_frame(found).assign(value=[e.test[metric] * unit.scale for e in found])  # type: ignore[operator]
@@ -77,7 +77,7 @@ def _row(experiment: Experiment, metric: str, config: Config, changed: dict[str,
     return {"method": config.method, "title": experiment.methods[config.method].title, "data": config.data,
             "changed": changed, "paper": str(printed) if printed else None,
             "paper_params": printed.params if printed else None,
-            "unit": metric_format.of(metric, experiment.name).unit.strip(), "metric": metric, "partial": partial}
+            "unit": metric_format(metric, experiment.name).unit.strip(), "metric": metric, "partial": partial}
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def render(experiment: Experiment, table: pd.DataFrame) -> str:
     """Write the table as text: the full data, the sample, parts of the data; the full data last if it has no run."""
     metric = table["metric"].iloc[0] if len(table) else experiment.metric.name
-    unit = metric_format.of(metric, experiment.name)
+    unit = metric_format(metric, experiment.name)
     lower = "" if unit.higher_is_better else ", lower is better"
     heading = f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation over n runs"
     table = table[~_repeated(table)]

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from acenode.compare import metric_records
-from acenode.compare.metric_records import MetricRecord
+from acenode.compare.metrics import MetricRecord, axis_index, to_float
 from acenode.player.data import rounded
 
 POINTS = 1500  # most points of a curve over steps
@@ -19,7 +18,7 @@ def over_steps(steps: list[MetricRecord]) -> dict[str, Any]:
     """Return the curves. A point is the mean of `every` steps; for dt_min the minimum, for dt_max the maximum."""
     every = -(-len(steps) // POINTS) or 1
     present = [key for key in KEYS if any(key in record for record in steps)]
-    positions = [metric_records.axis_index(record, "step") for record in steps]
+    positions = [axis_index(record, "step") for record in steps]
     return {
         "every": every,
         "step": [positions[i] if positions[i] is not None else i for i in range(0, len(steps), every)],
@@ -29,19 +28,19 @@ def over_steps(steps: list[MetricRecord]) -> dict[str, Any]:
 
 def over_epochs(epochs: list[MetricRecord], metric: str) -> dict[str, Any]:
     """Return the metric in training and validation by epoch, and the best epoch."""
-    epochs = [record for record in epochs if metric_records.axis_index(record, "epoch") is not None]
+    epochs = [record for record in epochs if axis_index(record, "epoch") is not None]
     keys = [key for key in (f"train_{metric}", f"validation_{metric}") if any(key in record for record in epochs)]
-    best = [metric_records.axis_index(record, "epoch") for record in epochs if record.get("best") is True]
+    best = [axis_index(record, "epoch") for record in epochs if record.get("best") is True]
     return {
         "metric": metric,
-        "epoch": [metric_records.axis_index(record, "epoch") for record in epochs],
+        "epoch": [axis_index(record, "epoch") for record in epochs],
         "series": {key: rounded(_values(epochs, key)) for key in keys},
         "best": best[-1] if best else None,
     }
 
 
 def _values(rows: list[MetricRecord], key: str) -> np.ndarray:
-    found = (metric_records.to_float(row[key]) if key in row else None for row in rows)
+    found = (to_float(row[key]) if key in row else None for row in rows)
     return np.array([np.nan if v is None else v for v in found], dtype=np.float64)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from acenode.compare.run_times import PREFERRED, REQUIRED, RunTime, time_of
+from acenode.compare.reproduction import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError

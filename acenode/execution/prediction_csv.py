@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from acenode.compare.spreadsheet import name_as_text
+from acenode.compare.metrics import name_as_text
 from acenode.data.importing.preview import plain_times
 from acenode.data.named_set import Record
 from acenode.execution.predict import Prediction

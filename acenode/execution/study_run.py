@@ -9,7 +9,8 @@ from typing import Protocol
 
 from acenode import experiments
 from acenode.compare.groups import unfinished
-from acenode.compare.run_times import duration, measured_seconds
+from acenode.compare.metrics import duration
+from acenode.compare.reproduction import measured_seconds
 from acenode.compare.study_grid import GridCell, StudyGrid, make_grid, repeat_title, with_device
 from acenode.config import Config
 from acenode.data.folder import data_dir, is_file

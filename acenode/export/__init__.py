@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acenode.compare import metric_records
+from acenode.compare.metrics import read_records
 from acenode.errors import UserError
 from acenode.export import attention_table, csv_tables, report, tensorboard_events
 from acenode.export.attention_table import Epoch
@@ -58,7 +58,7 @@ def export(run: Run, to: str, out: Path | None = None, *, epoch: Epoch = None) -
     if epoch is not None and not FORMATS[to].by_epoch:
         raise UserError(f"--epoch applies only to --to {' and '.join(n for n, f in FORMATS.items() if f.by_epoch)}")
     run.description()  # raises if the folder is not a run
-    if not metric_records.read(run):
+    if not read_records(run):
         raise UserError(f"{run.id} has no metrics yet ({run.status()['state']}): export it once training has begun")
     place = out if out is not None else run.path / "export" / FORMATS[to].place
     try:

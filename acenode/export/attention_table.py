@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from acenode.compare.spreadsheet import name_as_text
+from acenode.compare.metrics import name_as_text
 from acenode.errors import UserError
 from acenode.files import replacing
 from acenode.player import attention, snapshots

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from acenode.compare.comparison import ComparedGroups, comparison_table
+from acenode.compare.verdict import ComparedGroups, comparison_table
 from acenode.export.csv_tables import to_csv as write_csv
 from acenode.export.table_formats import PACKAGES, latex_table, markdown_table
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from acenode.compare import metric_records, result_charts
-from acenode.compare.metric_records import MetricRecord
+from acenode.compare import result_charts
+from acenode.compare.metrics import MetricRecord, as_text, read_records, record_columns
 from acenode.compare.result_charts import SeriesRecord
-from acenode.compare.spreadsheet import as_text
 from acenode.files import write_atomic
 from acenode.player.snapshots import WORDS
 from acenode.runs.store import Run
@@ -24,7 +23,7 @@ PRIVATE = frozenset({"process", "heartbeat"})  # keys of status.json that are on
 
 def write(run: Run, out: Path) -> Path:
     """Write steps.csv, epochs.csv and summary.csv into the folder `out`, and records.csv if the result has records."""
-    metrics, records = metric_records.read(run), result_charts.read_series(run.result()).records
+    metrics, records = read_records(run), result_charts.read_series(run.result()).records
     frames = {"steps.csv": metrics_frame(metrics.steps), "epochs.csv": metrics_frame(metrics.epochs),
               "summary.csv": summary_frame(run)}
     if records:
@@ -37,7 +36,7 @@ def write(run: Run, out: Path) -> Path:
 
 def metrics_frame(records: list[MetricRecord]) -> pd.DataFrame:
     """Return one row for each record, with "" where it lacks a column and None where a metric is not finite."""
-    names = metric_records.columns(records)
+    names = record_columns(records)
     return pd.DataFrame([[record.get(name, "") for name in names] for record in records], columns=names, dtype=object)
 
 

@@ -7,8 +7,15 @@ import io
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from acenode.compare import cell_text
-from acenode.compare.cells import Measured
+from acenode.compare.cells import (
+    Measured,
+    difference_text,
+    mark_legend,
+    mark_text,
+    mean_text,
+    printed_text,
+    repeats_text,
+)
 from acenode.compare.paper import TABLES, PaperCell, PaperTable
 from acenode.export.table_formats import PACKAGES, latex_table, markdown_table
 
@@ -43,13 +50,13 @@ def to_markdown(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.va
     for table in tables:
         heads, rows = _grid(table, measured)
         parts.append("\n".join([f"## {table.title}", "", table.caption, "", markdown_table(heads, rows)]))
-    return "\n\n".join([*parts, cell_text.legend()]) + "\n"
+    return "\n\n".join([*parts, mark_legend()]) + "\n"
 
 
 def to_latex(measured: Values, tables: Iterable[PaperTable] = tuple(TABLES.values())) -> str:
     """Write each table as a LaTeX table; needs the packages booktabs and amssymb."""
     parts = [PACKAGES, *(latex_table(table.caption, *_grid(table, measured)) for table in tables)]
-    return "\n\n".join([*parts, "% " + cell_text.legend()]) + "\n"
+    return "\n\n".join([*parts, "% " + mark_legend()]) + "\n"
 
 
 def _grid(table: PaperTable, measured: Values) -> tuple[list[str], list[list[str]]]:
@@ -59,7 +66,7 @@ def _grid(table: PaperTable, measured: Values) -> tuple[list[str], list[list[str
     for row in table.rows:
         texts = [row.title]
         for cell in row.cells:
-            texts += ["", ""] if cell is None else [cell_text.printed(cell),
+            texts += ["", ""] if cell is None else [printed_text(cell),
                                                     _ours(cell, measured.get(cell.key, Measured()))]
         rows.append(texts)
     return heads, rows
@@ -67,9 +74,9 @@ def _grid(table: PaperTable, measured: Values) -> tuple[list[str], list[list[str
 
 def _ours(cell: PaperCell, found: Measured) -> str:
     if not found.n:
-        return cell_text.mark(found)
-    words = [cell_text.repeats(found), cell_text.difference(cell, found), cell_text.mark(found)]
-    return f"{cell_text.ours(cell, found)} ({', '.join(filter(None, words))})"
+        return mark_text(found)
+    words = [repeats_text(found), difference_text(cell, found), mark_text(found)]
+    return f"{mean_text(cell, found)} ({', '.join(filter(None, words))})"
 
 
 FORMATS: dict[str, Callable[[Values], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}

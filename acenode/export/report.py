@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from acenode.compare import metric_records, result_charts, training_curves
-from acenode.compare.metric_format import error_title
+from acenode.compare import result_charts, training_curves
+from acenode.compare.metrics import error_title, read_records
 from acenode.compare.result_charts import SeriesCharts
 from acenode.data.variables import SUBJECTS
 from acenode.export import run_summary
@@ -36,7 +36,7 @@ def render(run: Run) -> str:
     """Return the report as HTML."""
     from plotly.offline import get_plotlyjs
 
-    found = metric_records.read(run)
+    found = read_records(run)
     about = run_summary.read(run, found)
     result = result_charts.read(run.result(), about.state)
     snapshots = player_data.embed(run)

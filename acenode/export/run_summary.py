@@ -9,9 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from acenode import experiments
-from acenode.compare import metric_format
-from acenode.compare.metric_format import MetricFormat
-from acenode.compare.metric_records import MetricRecords, to_float
+from acenode.compare.metrics import MetricFormat, MetricRecords, metric_format, to_float
 from acenode.config import KEYS
 from acenode.errors import UserError
 from acenode.export.csv_tables import flat
@@ -54,7 +52,7 @@ def read(run: Run, found: MetricRecords) -> RunSummary:
         recorded=run.recorded,
         error=str(status["error"]) if status.get("error") else None,
         metric=metric,
-        measure=metric_format.of(metric, str(config.get("experiment"))),
+        measure=metric_format(metric, str(config.get("experiment"))),
         tiles=list(_tiles(description, status, result, metric)),
         settings=[(key, _text(value), _help(key)) for key, value in config.items() if key != "format"],
         environment=[(name.removeprefix("environment."), _text(value)) for key, part in description.items()
@@ -108,11 +106,11 @@ def _tiles(description: dict[str, Any], status: dict[str, Any], result: dict[str
     experiment = str(description["config"].get("experiment"))
     if result is not None and isinstance(result.get("test"), dict):
         for key, value in sorted(result["test"].items(), key=lambda item: item[0] != metric):  # the metric first
-            yield f"Test {metric_format.of(key).title}", metric_text(key, value, experiment)
+            yield f"Test {metric_format(key).title}", metric_text(key, value, experiment)
         yield "Best epoch", str(result.get("best_epoch", "?"))
     elif status.get("best") is not None:
         best = metric_text(metric, status["best"], experiment)
-        yield f"Best validation {metric_format.of(metric).title} so far", best
+        yield f"Best validation {metric_format(metric).title} so far", best
     if status.get("state") != "finished" and status.get("progress") is not None:
         yield "Progress", metric_text("progress", status["progress"])
     params = to_float(description.get("params"))
@@ -129,7 +127,7 @@ def metric_text(key: str, value: Any, experiment: str = "") -> str:
     number = to_float(value)
     if number is None or not math.isfinite(number):
         return "not a number"
-    return metric_format.of("accuracy" if key == "progress" else key, experiment).text(number)
+    return metric_format("accuracy" if key == "progress" else key, experiment).text(number)
 
 
 def duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from acenode.compare import metric_records
+from acenode.compare.metrics import read_records
 from acenode.compare.study_answer import StudyReport
 from acenode.errors import UserError
 from acenode.export import report, run_summary, study_page
@@ -33,7 +33,7 @@ def write(studies: Sequence[StudyReport], runs: Sequence[Run], out: Path) -> Pat
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is not a folder: choose another place with --out")
     entries = [e for found in studies for row in found.grid.rows for e in row.entries if e.state == "finished"]
-    chosen = {run.id: run for run in (*runs, *(entry.run for entry in entries)) if metric_records.read(run)}
+    chosen = {run.id: run for run in (*runs, *(entry.run for entry in entries)) if read_records(run)}
     if not chosen:
         raise UserError("there is nothing to export: no run has metrics yet")
     links = {name: f"{FOLDER}/{name}.html" for name in chosen}
@@ -52,7 +52,7 @@ def render_index(studies: Sequence[StudyReport], runs: Sequence[Run]) -> str:
                       found.answer.text) for found in studies]
     reports = []
     for run in runs:
-        about = run_summary.read(run, metric_records.read(run))
+        about = run_summary.read(run, read_records(run))
         tiles = [f"{label} {value}" for label, value in about.tiles if label.startswith("Test ") or label == "Seed"]
         reports.append(SiteLink(f"{FOLDER}/{run.id}.html", about.title, ", ".join([about.state, *tiles])))
     return Template(asset("index.html")).substitute(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import mean
 
-from acenode.compare import metric_records
+from acenode.compare.metrics import axis_index, read_records, to_float
 from acenode.compare.study_answer import StudyReport
 from acenode.compare.study_grid import GridRow
 from acenode.export import svg_parts
@@ -119,8 +119,8 @@ def _stamps(run: Run) -> tuple[Stamp | None, ...]:
 def _by_epoch(run: Run, key: str, stamps: tuple[Stamp | None, ...]) -> dict[int, float]:
     """Return the finite values of a key by epoch; `stamps` change whenever the metrics do."""
     found = {}
-    for record in metric_records.read(run).epochs:
-        epoch, value = metric_records.axis_index(record, "epoch"), metric_records.to_float(record.get(key))
+    for record in read_records(run).epochs:
+        epoch, value = axis_index(record, "epoch"), to_float(record.get(key))
         if epoch is not None and value is not None and math.isfinite(value):
             found[epoch] = value
     return found

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acenode.compare import metric_records
-from acenode.compare.metric_records import MetricRecord
+from acenode.compare.metrics import MetricRecord, axis_index, read_records, to_float
 from acenode.errors import UserError
 from acenode.files import write_atomic
 from acenode.runs.store import Run
@@ -29,7 +28,7 @@ def write(run: Run, out: Path) -> Path:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:
         raise UserError("the tensorboard package is not installed: run `pip install 'acenode[tensorboard]'`") from None
-    created = metric_records.to_float(run.description().get("created")) or 0.0
+    created = to_float(run.description().get("created")) or 0.0
     start = created if math.isfinite(created) else 0.0
     buffer = io.BytesIO()
     writer = RecordWriter(buffer)
@@ -43,16 +42,16 @@ def write(run: Run, out: Path) -> Path:
 
 def events(run: Run, start: float) -> Iterator[dict[str, Any]]:
     """Yield the events: train/… over steps, epoch/… over epochs, test/… at the end. Times count training only."""
-    found = metric_records.read(run)
+    found = read_records(run)
     now, last = start, 0
     for record in found.steps:
         now += _finite(record.get("seconds", 0.0))
-        step = metric_records.axis_index(record, "step")
+        step = axis_index(record, "step")
         if step is not None:
             yield from scalars(now, step, "train", record)
             last = max(last, step + 1)
     for record in found.epochs:
-        epoch = metric_records.axis_index(record, "epoch")
+        epoch = axis_index(record, "epoch")
         if epoch is not None:
             yield from scalars(start + _finite(record.get("elapsed", 0.0)), epoch, "epoch", record)
     test = (run.result() or {}).get("test")
@@ -64,14 +63,14 @@ def scalars(wall_time: float, step: int, family: str, record: MetricRecord) -> I
     """Yield one event with all numbers of a record, if it has any."""
     values = [{"tag": f"{family}/{key}".encode("utf-8", "replace").decode(), "simple_value": _float32(number)}
               for key, given in record.items()
-              if key not in AXES and (number := metric_records.to_float(given)) is not None]
+              if key not in AXES and (number := to_float(given)) is not None]
     if values:
         yield {"wall_time": wall_time, "step": step, "summary": {"value": values}}
 
 
 def _finite(value: Any) -> float:
     """Return a number of seconds, or 0 for what is not finite."""
-    number = metric_records.to_float(value)
+    number = to_float(value)
     return number if number is not None and math.isfinite(number) else 0.0
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acenode.compare import metric_format
-from acenode.compare.metric_format import MetricFormat
+from acenode.compare.metrics import MetricFormat, metric_format, metric_name
 from acenode.config.ranges import SearchRange
 from acenode.runs.questions import Search, SearchStatus, SearchStore
 from acenode.search.journal import SearchJournal, TrialRecord
@@ -32,7 +31,7 @@ class SearchReport:
     @property
     def measure(self) -> MetricFormat:
         """The validation metric."""
-        return metric_format.of(metric_format.name_of(self.search.experiment), self.search.experiment)
+        return metric_format(metric_name(self.search.experiment), self.search.experiment)
 
     @functools.cached_property
     def counts(self) -> Mapping[str, int]:

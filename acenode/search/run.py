@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from acenode import experiments
-from acenode.compare import metric_format
+from acenode.compare.metrics import metric_format
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
@@ -82,7 +82,7 @@ class SearchRun:
         self.store, self.search, self.launcher = store, check_search(search), launcher
         self.workers, self.on_event = workers, on_event
         self.metric = experiments.get(search.experiment).metric
-        self.measure = metric_format.of(self.metric.name, search.experiment)
+        self.measure = metric_format(self.metric.name, search.experiment)
         self.open: dict[int, _OpenTrial] = {}
         self.failed_first: list[str] = []
         self.succeeded = False

@@ -7,8 +7,8 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.compare import groups
-from acenode.compare.comparison import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
 from acenode.compare.groups import differing
+from acenode.compare.verdict import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
 from acenode.export.comparison_tables import FORMATS
 from acenode.runs.entry import Entry
 

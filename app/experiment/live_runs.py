@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from acenode.compare import metric_format
+from acenode.compare.metrics import metric_format
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.experiments import Experiment
@@ -85,7 +85,7 @@ def show_results(experiment: Experiment, shown: list[Entry]) -> None:
                 run_details.warn_if_changed(entry)
     shown_runs.show_choice(experiment, entries)
     if shown:
-        metric = metric_format.of(experiment.metric.name, experiment.name)
+        metric = metric_format(experiment.metric.name, experiment.name)
         components.curves("curves", for_charts(shown), metric)
         result_tabs.show(shown, "watch")
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from acenode.compare import metric_format
 from acenode.compare.groups import method_title
+from acenode.compare.metrics import metric_format
 from acenode.compare.paper import HOSTS
-from acenode.compare.study_presets import WITHOUT
+from acenode.compare.study_grid import WITHOUT
 from acenode.experiments import EXAMPLES, EXPERIMENTS, get
 from acenode.runs.entry import Entry
 
@@ -85,7 +85,7 @@ def show(found: list[Example]) -> Example:
     with st.container(key=HEIGHT_KEY):
         components.player("home-player-runs", labels.for_charts([entry]), start_at=START)
     with st.container(horizontal=True, gap="medium", vertical_alignment="center", key="home-run"):
-        measure = metric_format.of(entry.metric, entry.experiment)
+        measure = metric_format(entry.metric, entry.experiment)
         st.caption(messages.escape(f"{method_title(entry.experiment, entry.method)} on {example.title}, test "
                                    f"{measure.title} {measure.text(entry.value)}, {_seed(example, entry)}, recorded: "
                                    f"{labels.provenance(entry)}"), width="content")

@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare import cell_text
-from acenode.compare.cells import Measured, measure
+from acenode.compare.cells import Measured, mean_text, measure, printed_text, repeats_text
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.runs.entry import Entry
 
@@ -51,7 +50,7 @@ def _repeats(rows: list[tuple[PaperCell, Measured]]) -> str:
     found: dict[str, list[str]] = {}
     for cell, measured in rows:
         if measured.n:
-            found.setdefault(cell_text.repeats(measured), []).append(cell.title)
+            found.setdefault(repeats_text(measured), []).append(cell.title)
     return next(iter(found)) if len(found) == 1 else "; ".join(
         f"{', '.join(titles)}: {repeats}" for repeats, titles in found.items())
 
@@ -59,8 +58,8 @@ def _repeats(rows: list[tuple[PaperCell, Measured]]) -> str:
 def _row(cell: PaperCell, found: Measured) -> str:
     """Return a row: method, our mean ± standard deviation as a link to its runs, the printed value."""
     link = escape(f"paper?{urlencode({'cell': cell.key})}")
-    printed = "not compared" if found.mark == "partial" else escape(cell_text.printed(cell))
-    ours = escape(cell_text.ours(cell, found))
-    ours = f'<a href="{link}" target="_self" title="{escape(cell_text.repeats(found))}">{ours}</a>' if found.n else ours
+    printed = "not compared" if found.mark == "partial" else escape(printed_text(cell))
+    ours = escape(mean_text(cell, found))
+    ours = f'<a href="{link}" target="_self" title="{escape(repeats_text(found))}">{ours}</a>' if found.n else ours
     partial = " (part of the data)" * (found.mark == "partial")
     return f"<tr><td>{escape(cell.title)}</td><td>{ours}{partial}</td><td>{printed}</td></tr>"

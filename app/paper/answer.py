@@ -8,10 +8,8 @@ from urllib.parse import urlencode
 import pandas as pd
 import streamlit as st
 
-from acenode.compare import cell_text
 from acenode.compare.against_host import compared_cells, contests, prediction_note, summary, table
-from acenode.compare.cell_text import CellLength, count_sentence, length_sentence
-from acenode.compare.cells import Measured
+from acenode.compare.cells import CellLength, Measured, count_sentence, length_sentence, shown_mark
 from acenode.compare.paper import CELLS, PaperCell
 from acenode.compare.verdict import Finding, judge
 
@@ -24,7 +22,7 @@ COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "
 def show(measured: dict[str, Measured]) -> None:
     """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
     findings = [judge(contest) for contest in contests(measured)]
-    marks = {key: cell_text.shown_mark(found) for key, found in measured.items()}
+    marks = {key: shown_mark(found) for key, found in measured.items()}
     lengths = [CellLength(labels.experiment_title(CELLS[key].experiment), marks[key], found.epochs, found.paper_epochs)
                for key, found in measured.items() if found.epochs is not None and found.paper_epochs is not None]
     rest = [prediction_note(findings), count_sentence(marks.values()), length_sentence(lengths)]

@@ -7,8 +7,18 @@ import time
 import pandas as pd
 import streamlit as st
 
-from acenode.compare import cell_text
-from acenode.compare.cells import Measured, counts, measure, with_other_settings
+from acenode.compare.cells import (
+    Measured,
+    cell_digits,
+    counts,
+    difference_text,
+    mark_text,
+    mean_text,
+    measure,
+    printed_text,
+    repeats_text,
+    with_other_settings,
+)
 from acenode.compare.paper import PaperCell, PaperTable
 from acenode.runs.entry import Entry
 
@@ -75,12 +85,12 @@ def _title(table: PaperTable, cell: PaperCell) -> str:
 def _summary(cell: PaperCell, measured: Measured) -> str:
     """Say in one line what the paper prints, what was measured and how they compare."""
     unit = cell.format.unit
-    words = [f"Paper {cell_text.printed(cell)}{unit}"]
+    words = [f"Paper {printed_text(cell)}{unit}"]
     if measured.n:
-        words += [f"ours {cell_text.ours(cell, measured)}{unit}", cell_text.difference(cell, measured),
-                  cell_text.mark(measured), cell_text.repeats(measured).partition(",")[0]]
+        words += [f"ours {mean_text(cell, measured)}{unit}", difference_text(cell, measured),
+                  mark_text(measured), repeats_text(measured).partition(",")[0]]
     else:
-        words.append(cell_text.mark(measured))
+        words.append(mark_text(measured))
     text = " · ".join(filter(None, words))
     return f"{text}. {_capital(measured.note)}." if measured.n and measured.note else f"{text}."
 
@@ -109,7 +119,7 @@ def _row(cell: PaperCell, entry: Entry) -> dict[str, object]:
     value = measure(cell, [entry]).mean
     return {
         "Open": f"/{entry.experiment}?runs={entry.id}",
-        _capital(cell.format.title): "–" if value is None else f"{value:.{cell_text.digits(cell)}f}{cell.format.unit}",
+        _capital(cell.format.title): "–" if value is None else f"{value:.{cell_digits(cell)}f}{cell.format.unit}",
         "Seed": entry.seed, "Fold": entry.config.get("fold"), "Epochs": entry.epochs,
         "Snapshots": len(entry.run.snapshots()),
         "Source": "◆ recorded" if entry.recorded else "own",

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from acenode.compare import cell_text
-from acenode.compare.cells import Measured, measure_all
+from acenode.compare.cells import Measured, mark_legend, measure_all
 from acenode.compare.paper import CELLS, TABLES
 from acenode.export import paper_tables as export
 from acenode.runs.entry import Entry
@@ -82,7 +81,7 @@ def show() -> None:
     measured = measure_all(entries)
     st.caption(f"Every table of results in {PAPER}, with the values measured here beside the printed ones")
     paper_answer.show(measured)
-    st.caption(messages.escape(cell_text.legend()) + " Values are mean ± sample standard deviation. Click one to see "
+    st.caption(messages.escape(mark_legend()) + " Values are mean ± sample standard deviation. Click one to see "
                "its runs.")
     _show_downloads(measured)
     paper_queue.show_all(entries)

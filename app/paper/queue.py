@@ -10,8 +10,7 @@ from acenode import experiments
 from acenode.compare import reproduction
 from acenode.compare.cells import CAMPAIGN_EPOCHS
 from acenode.compare.paper import CELLS, TABLES, PaperCell, PaperTable
-from acenode.compare.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data
-from acenode.compare.run_times import time_of
+from acenode.compare.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data, time_of
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.runs.entry import Entry

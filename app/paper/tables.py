@@ -6,8 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acenode.compare import cell_text
-from acenode.compare.cells import Measured
+from acenode.compare.cells import (
+    Measured,
+    difference_text,
+    mark_text,
+    mean_text,
+    params_text,
+    printed_text,
+    repeats_text,
+    shown_mark,
+)
 from acenode.compare.paper import PaperCell, PaperRow, PaperTable
 
 
@@ -47,7 +55,7 @@ def _row(row: PaperRow, best: list[str | None], measured: Mapping[str, Measured]
 
 
 def _cell(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
-    details = filter(None, (cell_text.difference(cell, found), cell_text.repeats(found), cell_text.params(cell, found)))
-    return {"key": cell.key, "printed": cell_text.printed(cell), "params": cell.printed.params or "", "best": best,
-            "ours": cell_text.ours(cell, found), "mark": cell_text.shown_mark(found), "sign": cell_text.mark(found),
+    details = filter(None, (difference_text(cell, found), repeats_text(found), params_text(cell, found)))
+    return {"key": cell.key, "printed": printed_text(cell), "params": cell.printed.params or "", "best": best,
+            "ours": mean_text(cell, found), "mark": shown_mark(found), "sign": mark_text(found),
             "details": " · ".join(details), "hint": found.note or "Show the runs of this cell"}

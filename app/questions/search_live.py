@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acenode.compare.metric_format import MetricFormat
+from acenode.compare.metrics import MetricFormat
 from acenode.config.ranges import SearchRange
 from acenode.runs.questions import SearchStore
 from acenode.search.journal import SearchJournal, TrialRecord

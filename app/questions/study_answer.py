@@ -7,9 +7,8 @@ from html import escape
 import streamlit as st
 
 from acenode.compare.fairness import equal_study, fairness
-from acenode.compare.study_answer import StudyReport, report, study_table
+from acenode.compare.study_answer import StudyReport, report, study_references, study_table
 from acenode.compare.study_grid import StudyGrid
-from acenode.compare.study_references import study_references
 from acenode.export.study_figures import figures
 from acenode.runs.questions import Study, StudyStore
 

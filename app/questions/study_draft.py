@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from acenode.compare.study_grid import check_study, group_config, group_names
-from acenode.compare.study_presets import kind_of, presets
+from acenode.compare.study_grid import check_study, group_config, group_names, kind_of, presets
 from acenode.config import SETTINGS, parse, read_seeds
 from acenode.config.groups import Training
 from acenode.errors import UserError

@@ -6,7 +6,7 @@ import contextlib
 
 import streamlit as st
 
-from acenode.compare.study_presets import kind_of, presets
+from acenode.compare.study_grid import kind_of, presets
 from acenode.errors import UserError
 from acenode.experiments import EXAMPLES, EXPERIMENTS, Experiment, get, imported_names
 

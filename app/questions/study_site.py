@@ -10,9 +10,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from acenode.compare.study_answer import StudyReport, report
+from acenode.compare.study_answer import StudyReport, report, study_references
 from acenode.compare.study_grid import make_grid
-from acenode.compare.study_references import study_references
 from acenode.export import site
 from acenode.runs.questions import Study
 

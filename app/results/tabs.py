@@ -8,8 +8,9 @@ from functools import partial
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare import metric_format, result_charts
-from acenode.compare.cell_text import paper_value_note
+from acenode.compare import result_charts
+from acenode.compare.cells import paper_value_note
+from acenode.compare.metrics import metric_format
 from acenode.compare.result_charts import ResultCharts
 from acenode.errors import UserError
 from acenode.experiments import Experiment
@@ -36,7 +37,7 @@ def show_numbers(entry: Entry) -> None:
         if not entry.search:
             st.metric(messages.escape(f"Test {metric.title}"), metric.text(entry.value))
         for name in experiment.other_metrics if experiment and not entry.search else ():
-            other = metric_format.of(name, entry.experiment)
+            other = metric_format(name, entry.experiment)
             st.metric(messages.escape(f"Test {other.title}"), other.text(entry.test.get(name)))
         best = f"best epoch ({entry.best_epoch})" if entry.best_epoch else "best epoch"
         st.metric(messages.escape(f"Validation {metric.title}, {best}"), metric.text(entry.best),
@@ -65,9 +66,9 @@ def best_epoch_help(experiment: Experiment | None) -> str | None:
     metric = experiment.metric if experiment else None
     if metric is None or not (metric.selection or metric.tie_breaker):
         return None
-    rule = f"The epoch with the best validation {metric_format.of(metric.selection or metric.name).title}"
+    rule = f"The epoch with the best validation {metric_format(metric.selection or metric.name).title}"
     if metric.tie_breaker:
-        rule += f"; of equal ones, that with the lowest {metric_format.of(metric.tie_breaker).title}"
+        rule += f"; of equal ones, that with the lowest {metric_format(metric.tie_breaker).title}"
     return messages.escape(rule)
 
 

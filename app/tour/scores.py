@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acenode.compare import cell_text
 from acenode.compare.against_host import contests
-from acenode.compare.cells import Measured, measure_all
+from acenode.compare.cells import Measured, mean_text, measure_all, repeats_text
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.statistics import MIN_RUNS
 from acenode.compare.verdict import Finding, judge
@@ -56,7 +55,7 @@ def _score(ace: PaperCell, kind: str, measured: dict[str, Measured]) -> Attentio
     cell = _cell(ace, kind, measured)
     if cell is None:
         return AttentionScore(KINDS[kind], "–", "not recorded")
-    return AttentionScore(KINDS[kind], cell_text.ours(cell, measured[cell.key]), cell_text.repeats(measured[cell.key]))
+    return AttentionScore(KINDS[kind], mean_text(cell, measured[cell.key]), repeats_text(measured[cell.key]))
 
 
 def _metric(cell: PaperCell) -> str:

@@ -9,19 +9,16 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
+from acenode.compare.influence import FoundCoupling, coupling_text, found_coupling, is_uniform
 from acenode.compare.study_answer import (
-    FoundCoupling,
     coupling_caution,
-    coupling_text,
-    found_coupling,
-    is_uniform,
     own_unit_errors,
     report,
     ridge_words,
+    study_references,
     study_table,
 )
 from acenode.compare.study_grid import StudyGrid
-from acenode.compare.study_references import study_references
 from acenode.data.named_set import NamedSet
 from acenode.runs.questions import StudyStore
 

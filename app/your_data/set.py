@@ -6,8 +6,7 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.compare.fairness import parameter_counts
-from acenode.compare.study_grid import StudyGrid, make_grid
-from acenode.compare.study_presets import ACE, set_study
+from acenode.compare.study_grid import ACE, StudyGrid, make_grid, set_study
 from acenode.errors import UserError
 from acenode.execution.study_run import queue_study
 from acenode.runs.entry import Entry

@@ -6,7 +6,7 @@ import re
 
 import streamlit as st
 
-from acenode.compare.study_presets import reserved_names
+from acenode.compare.study_grid import reserved_names
 from acenode.data.importing.store import ImportedSets
 from acenode.data.named_set import NamedSet
 from acenode.errors import UserError

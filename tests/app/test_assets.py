@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from acenode_app import asset_files
 
-from acenode.compare import metric_format
+from acenode.compare.metrics import metric_format
 from acenode.player import assets as player_assets
 
 
@@ -186,7 +186,7 @@ def test_the_player_says_how_attention_begins_and_ends(measure: dict[str, Any], 
 
 
 def test_a_metric_is_written_as_on_the_pages(run: Any) -> None:
-    formats = [metric_format.of("accuracy"), metric_format.of("mse", "physionet-vitals"), metric_format.of("score")]
+    formats = [metric_format("accuracy"), metric_format("mse", "physionet-vitals"), metric_format("score")]
     cases = [(0.2822, formats[0]), (0.0020254, formats[1]), (1.23456, formats[2])]
     given = json.dumps([[value, {"scale": f.scale, "digits": f.digits, "unit": f.unit}] for value, f in cases])
     found = run(f"""import {{ metricText }} from "./curves.js";

@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 
 from acenode import experiments
-from acenode.compare.comparison import DIFFERENCE
+from acenode.compare.verdict import DIFFERENCE
 from acenode.files import write_json
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry

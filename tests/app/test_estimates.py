@@ -13,7 +13,7 @@ from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
 
 from acenode import experiments
-from acenode.compare.run_times import RunTime
+from acenode.compare.reproduction import RunTime
 from acenode.config import Config
 from acenode.execution.estimate import Estimate
 

@@ -17,7 +17,7 @@ from test_pages import field, no_exception, page_text
 
 from acenode import experiments
 from acenode.bench.synthetic import finished_runs
-from acenode.compare.run_times import RunTime
+from acenode.compare.reproduction import RunTime
 from acenode.config import SETTINGS, Config
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS

@@ -19,9 +19,9 @@ from acenode_app.services import Services
 from recorded_part import recorded_part
 from streamlit.testing.v1 import AppTest
 
-from acenode.compare import run_times
 from acenode.compare.cells import Measured, measure, measure_all
 from acenode.compare.paper import CELLS, TABLES
+from acenode.compare.reproduction import time_of
 from acenode.experiments import EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
 
@@ -203,7 +203,7 @@ def test_an_unfinished_run_is_continued(one_rknet: Services, monkeypatch: pytest
 def test_time_of_recorded_runs(services: Services) -> None:
     entries = services.catalogue.entries()
     config = CELLS["ushcn/ace/mse"].config(0)
-    time = run_times.time_of(config, [entry for entry in entries if entry.device == "NVIDIA H200"])
+    time = time_of(config, [entry for entry in entries if entry.device == "NVIDIA H200"])
     assert time is not None
     assert paper_queue.recorded_time([config], entries).startswith(
         f"{labels.duration(time.seconds(config))} on NVIDIA H200")

@@ -10,8 +10,7 @@ from acenode_app.questions import study_draft
 from acenode_app.questions.study_draft import StudyDraft, Varied
 
 from acenode import experiments
-from acenode.compare.study_grid import check_study, group_names
-from acenode.compare.study_presets import preset
+from acenode.compare.study_grid import check_study, group_names, preset
 from acenode.errors import UserError
 from acenode.runs.questions import StudyGroup, StudyStore
 from acenode.runs.store import RunStore

@@ -19,8 +19,7 @@ from study_entries import attention_study, finished, one
 from test_pages import no_exception, page_text
 from test_routes import get
 
-from acenode.compare.study_grid import make_grid
-from acenode.compare.study_presets import preset
+from acenode.compare.study_grid import make_grid, preset
 from acenode.files import write_json
 from acenode.runs.entry import Entry
 from acenode.runs.process import identity

@@ -15,8 +15,8 @@ from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
 
-from acenode.compare.study_answer import FoundCoupling
-from acenode.compare.study_references import TrivialReference
+from acenode.compare.influence import FoundCoupling
+from acenode.compare.study_answer import TrivialReference
 from acenode.data.importing.store import ImportedSets
 from acenode.runs.questions import StudyStore
 

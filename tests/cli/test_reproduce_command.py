@@ -14,7 +14,8 @@ from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.cli import main
-from acenode.compare import cell_text, reproduction
+from acenode.compare import reproduction
+from acenode.compare.cells import terminal_legend
 from acenode.compare.paper import CELLS
 from acenode.compare.reproduction import PlannedRun
 from acenode.files import write_json
@@ -43,7 +44,7 @@ def test_every_cell_is_listed_with_what_is_measured_and_missing(tmp_path: Path,
     assert any("2 of 79 cells measured" in x for x in lines)
     assert "the data of svhn is missing: acenode data get svhn" in lines
     assert any(x.startswith("first seeds of the main methods: ") for x in lines)
-    assert lines[-1] == cell_text.terminal_legend()
+    assert lines[-1] == terminal_legend()
     shown = {"within", "better", "worse", "single", "partial", "missing"}
     assert all(f" {name}: " in lines[-1] for name in shown)
 

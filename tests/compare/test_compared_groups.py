@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from catalogue_entries import entry
 
-from acenode.compare.comparison import ComparedGroups, compare_groups, comparison_table
 from acenode.compare.groups import grouped_frame
+from acenode.compare.verdict import ComparedGroups, compare_groups, comparison_table
 from acenode.runs.entry import Entry
 
 HOST = (0.90, 0.91, 0.92)

@@ -8,9 +8,22 @@ from typing import Any
 import pytest
 from catalogue_entries import entry
 
-from acenode.compare import cell_text
 from acenode.compare.against_host import contests
-from acenode.compare.cells import Measured, mark, measure_all
+from acenode.compare.cells import (
+    MARKS,
+    Measured,
+    difference_text,
+    mark,
+    mark_legend,
+    mark_text,
+    mean_text,
+    measure_all,
+    params_text,
+    printed_text,
+    repeats_text,
+    shown_mark,
+    terminal_legend,
+)
 from acenode.compare.paper import CELLS
 from acenode.compare.verdict import judge
 from acenode.runs.catalogue import Entry
@@ -58,26 +71,26 @@ def test_different_lengths_are_not_compared() -> None:
 def test_texts_of_a_cell() -> None:
     cell = CELLS["mnist/ace/accuracy"]  # 99.68 ± 0.03 in the paper
     measured = measure_all([full("ace", v, seed=s, epochs=40) for s, v in enumerate((0.9950, 0.9960))])[cell.key]
-    assert cell_text.printed(cell) == "99.68 ± 0.03"
-    assert cell_text.ours(cell, measured) == "99.55 ± 0.07"
-    assert cell_text.difference(cell, measured) == "−0.13"
-    assert cell_text.repeats(measured) == "2 seeds, 40 of 160 epochs"
-    assert cell_text.mark(measured) == "▼ worse"
+    assert printed_text(cell) == "99.68 ± 0.03"
+    assert mean_text(cell, measured) == "99.55 ± 0.07"
+    assert difference_text(cell, measured) == "−0.13"
+    assert repeats_text(measured) == "2 seeds, 40 of 160 epochs"
+    assert mark_text(measured) == "▼ worse"
     sized = dataclasses.replace(measured, entries=(dataclasses.replace(measured.entries[0], params=283_338),))
-    assert (cell.printed.params, cell_text.params(cell, sized)) == ("0.28M", "0.28M")
-    assert cell_text.params(CELLS["ushcn/ace/mse"], sized) == ""  # the paper prints none
-    assert cell_text.ours(cell, Measured()) == "–"
-    assert (cell_text.difference(cell, Measured()), cell_text.repeats(Measured())) == ("", "")
+    assert (cell.printed.params, params_text(cell, sized)) == ("0.28M", "0.28M")
+    assert params_text(CELLS["ushcn/ace/mse"], sized) == ""  # the paper prints none
+    assert mean_text(cell, Measured()) == "–"
+    assert (difference_text(cell, Measured()), repeats_text(Measured())) == ("", "")
     single = measure_all([full("ace", 0.9, epochs=40)])[cell.key]
-    assert (single.mark, cell_text.shown_mark(single), cell_text.mark(single)) == ("worse", "single", "◇ one run")
-    assert cell_text.mark(Measured()) == "○ not measured"
+    assert (single.mark, shown_mark(single), mark_text(single)) == ("worse", "single", "◇ one run")
+    assert mark_text(Measured()) == "○ not measured"
     near = dataclasses.replace(measured, difference=-0.001)
-    assert cell_text.difference(cell, near) == "0.00"
+    assert difference_text(cell, near) == "0.00"
 
 
 def test_marks_are_told_apart_without_colours() -> None:
-    assert len({m.symbol for m in cell_text.MARKS.values()}) == len({m.word for m in cell_text.MARKS.values()}) == 6
-    assert all(f"{m.symbol} {m.word}" in cell_text.legend() for m in cell_text.MARKS.values())
+    assert len({m.symbol for m in MARKS.values()}) == len({m.word for m in MARKS.values()}) == 6
+    assert all(f"{m.symbol} {m.word}" in mark_legend() for m in MARKS.values())
 
 
 def test_the_legend_states_the_whole_rule_of_the_marks() -> None:
@@ -87,6 +100,6 @@ def test_the_legend_states_the_whole_rule_of_the_marks() -> None:
     outside = cell.printed.mean + 2 * cell.printed.std
     assert mark(cell, outside, 10 * cell.printed.std, 3) == "within"
     assert mark(cell, outside, cell.printed.std, 3) == "better"
-    for legend in (cell_text.legend(), cell_text.terminal_legend()):
+    for legend in (mark_legend(), terminal_legend()):
         assert "the larger of two numbers: the paper's standard deviation, and the standard error" in legend
         assert "our own runs" in legend

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from acenode.compare.coupling_score import incoming_shares, score
+from acenode.compare.influence import incoming_shares, score
 
 KNOWN = np.array([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0.0]])
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from acenode.compare.against_host import prediction_note, summary, table
-from acenode.compare.cell_text import CellLength, count_sentence, length_sentence
+from acenode.compare.cells import CellLength, count_sentence, length_sentence
 from acenode.compare.verdict import Contest, judge
 
 

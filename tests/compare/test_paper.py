@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from acenode import experiments
-from acenode.compare import metric_format, paper
+from acenode.compare import paper
+from acenode.compare.metrics import metric_format, metric_name
 from acenode.compare.table import measured, render, to_records
 from acenode.config import Config
 from acenode.config.groups import LatentAttention, Settings, Training
@@ -70,29 +71,29 @@ def test_only_the_whole_full_data_is_compared_with_it() -> None:
 
 
 def test_units_and_digits() -> None:
-    assert metric_format.of("accuracy", "mnist").text(0.98765, 0.0012) == "98.77 ± 0.12%"
-    assert metric_format.of("auc", "physionet").text(0.8534) == "0.853"
-    assert metric_format.of("mse", "physionet-vitals").text(0.0020251) == "2.025 ×10⁻³"
-    assert metric_format.of("mse", "elsewhere").text(0.38) == "0.38"
-    assert metric_format.of("score").text(float("nan")) == "–"
-    assert metric_format.of("auc").title == "AUC"
+    assert metric_format("accuracy", "mnist").text(0.98765, 0.0012) == "98.77 ± 0.12%"
+    assert metric_format("auc", "physionet").text(0.8534) == "0.853"
+    assert metric_format("mse", "physionet-vitals").text(0.0020251) == "2.025 ×10⁻³"
+    assert metric_format("mse", "elsewhere").text(0.38) == "0.38"
+    assert metric_format("score").text(float("nan")) == "–"
+    assert metric_format("auc").title == "AUC"
 
 
 def test_the_experiment_decides_the_direction_of_its_metric(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert metric_format.of("accuracy", "mnist").higher_is_better
-    assert not metric_format.of("mse", "nobody-knows").higher_is_better  # by its name
+    assert metric_format("accuracy", "mnist").higher_is_better
+    assert not metric_format("mse", "nobody-knows").higher_is_better  # by its name
     monkeypatch.setitem(experiments.EXPERIMENTS, "series", fake("series", Metric("auc", False)))
-    assert not metric_format.of("auc", "series").higher_is_better
-    assert metric_format.name_of("series") == "auc"
-    assert metric_format.name_of("nobody-knows") == ""
+    assert not metric_format("auc", "series").higher_is_better
+    assert metric_name("series") == "auc"
+    assert metric_name("nobody-knows") == ""
 
 
 def test_a_difference_says_better_or_worse_if_lower_is_better() -> None:
-    unit = metric_format.of("mse", "physionet-vitals")
+    unit = metric_format("mse", "physionet-vitals")
     assert unit.gap(-0.0001) == "−0.100 better"
     assert unit.gap(0.0001) == "+0.100 worse"
     assert unit.gap(0.0) == "+0.000"
-    assert metric_format.of("accuracy").gap(-0.05) == "−5.00"
+    assert metric_format("accuracy").gap(-0.05) == "−5.00"
 
 
 # The table ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 from catalogue_entries import entry
 
-from acenode.compare.cell_text import paper_value_note
+from acenode.compare.cells import paper_value_note
 from acenode.runs.catalogue import Entry
 
 

@@ -16,12 +16,13 @@ from acenode.compare.reproduction import (
     PlannedRun,
     Wanted,
     cell_plans,
+    measured_seconds,
     missing_data,
     partial_data,
     queue,
     select,
+    time_of,
 )
-from acenode.compare.run_times import measured_seconds, time_of
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.runs.catalogue import Entry

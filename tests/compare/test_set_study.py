@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 from trained_sets import import_set, tiny, trained
 
+from acenode.compare.influence import FoundCoupling, coupling_text, found_coupling, is_uniform
 from acenode.compare.study_answer import (
-    FoundCoupling,
+    TrivialReference,
     caption,
     coupling_caution,
-    coupling_text,
-    found_coupling,
-    is_uniform,
     own_unit_errors,
     report,
     ridge_words,
+    study_references,
 )
-from acenode.compare.study_grid import make_grid
-from acenode.compare.study_presets import reserved_names, set_study
-from acenode.compare.study_references import TrivialReference, study_references
+from acenode.compare.study_grid import make_grid, reserved_names, set_study
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.questions import Study, StudyGroup
 from acenode.runs.store import RunStore

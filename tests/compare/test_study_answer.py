@@ -8,9 +8,8 @@ import pytest
 from study_entries import attention_study, finished
 
 from acenode.compare.statistics import paired_interval, pairs_needed, quantile
-from acenode.compare.study_answer import answer, best_group
+from acenode.compare.study_answer import TrivialReference, answer, best_group
 from acenode.compare.study_grid import StudyGrid, make_grid
-from acenode.compare.study_references import TrivialReference
 from acenode.compare.verdict import against
 from acenode.runs.questions import Study, StudyGroup
 

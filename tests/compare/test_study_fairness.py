@@ -7,8 +7,7 @@ from dataclasses import replace
 from study_entries import attention_study, one
 
 from acenode.compare.fairness import count, fairness, parameter_counts
-from acenode.compare.study_grid import make_grid
-from acenode.compare.study_presets import preset
+from acenode.compare.study_grid import make_grid, preset
 from acenode.runs.questions import Study, StudyGroup
 
 

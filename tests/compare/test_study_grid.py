@@ -8,8 +8,16 @@ import pytest
 from catalogue_entries import entry
 from study_entries import attention_study, finished, one
 
-from acenode.compare.study_grid import check_study, group_config, group_names, make_grid, repeat_title
-from acenode.compare.study_presets import kind_of, preset, presets
+from acenode.compare.study_grid import (
+    check_study,
+    group_config,
+    group_names,
+    kind_of,
+    make_grid,
+    preset,
+    presets,
+    repeat_title,
+)
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
 from acenode.runs.questions import Study, StudyGroup

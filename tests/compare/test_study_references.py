@@ -11,16 +11,16 @@ import torch
 from study_entries import attention_study, one
 
 from acenode import experiments
-from acenode.compare.study_answer import report, study_table
-from acenode.compare.study_grid import make_grid
-from acenode.compare.study_presets import preset
-from acenode.compare.study_references import (
+from acenode.compare.study_answer import (
     TrivialReference,
     _all_references,
     last_values,
     references,
+    report,
     study_references,
+    study_table,
 )
+from acenode.compare.study_grid import make_grid, preset
 from acenode.data.images import digits
 from acenode.data.points import Points
 from acenode.files import write_json
@@ -120,7 +120,7 @@ def test_a_study_is_answered_if_no_reference_can_be_computed(monkeypatch: pytest
     def fail(task: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("acenode.compare.study_references.image_references", fail)
+    monkeypatch.setattr("acenode.compare.study_answer.image_references", fail)
     _all_references.cache_clear()
     study = attention_study()
     grid = make_grid(study, [one(study, group, 0, 0.9) for group in (0, 2)])

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from study_entries import attention_study, finished, one
 
-from acenode.compare.study_grid import make_grid
-from acenode.compare.study_presets import preset
+from acenode.compare.study_grid import make_grid, preset
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.study_run import StudyTime, check_data, plan, queue_study, time_left

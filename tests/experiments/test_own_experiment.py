@@ -10,8 +10,8 @@ import pytest
 
 from acenode import experiments
 from acenode.cli import main
-from acenode.compare.study_presets import kind_of, preset, presets
-from acenode.compare.study_references import references
+from acenode.compare.study_answer import references
+from acenode.compare.study_grid import kind_of, preset, presets
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 

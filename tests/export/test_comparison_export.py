@@ -8,8 +8,8 @@ import io
 import pytest
 from catalogue_entries import entry
 
-from acenode.compare.comparison import ComparedGroups, compare_groups
 from acenode.compare.groups import grouped_frame
+from acenode.compare.verdict import ComparedGroups, compare_groups
 from acenode.export.comparison_tables import FORMATS
 
 

@@ -12,7 +12,8 @@ import pytest
 from export_runs import metrics, result, snapshot, step
 
 from acenode.cli import main
-from acenode.compare import metric_records, training_curves
+from acenode.compare import training_curves
+from acenode.compare.metrics import read_records
 from acenode.errors import UserError
 from acenode.export import record_parts
 from acenode.export.record import record
@@ -83,7 +84,7 @@ def test_a_copy_is_listed_exported_and_has_the_exact_result(make: Make, kept: Pa
     assert (entry.recorded, entry.state, entry.test) == (True, "finished", run.result()["test"])  # type: ignore[index]
     assert entry.data_note == "rebuilt from the station files"
     assert entry.code.endswith("abc1234")
-    assert metric_records.read(copy).epochs == metric_records.read(run).epochs
+    assert read_records(copy).epochs == read_records(run).epochs
     (run.path / "config.json").write_text(json.dumps(run.description() | {"partial": True}))
     again = record(run, kept).run  # without the options: those of the earlier copy stay
     assert again.description()["data_note"] == "rebuilt from the station files"
@@ -98,8 +99,8 @@ def test_long_curves_keep_epochs_ends_and_extremes(make: Make, kept: Path) -> No
     epochs = [{"kind": "epoch", "epoch": n, "step": 1000 * n, "validation_accuracy": 1 / 3} for n in range(1, 6)]
     records = sorted(steps + epochs, key=lambda r: r["step"])
     run = make(records=records, outcome=result())
-    found = metric_records.read(record(run, kept).run)
-    assert found.epochs == metric_records.read(run).epochs
+    found = read_records(record(run, kept).run)
+    assert found.epochs == read_records(run).epochs
     assert 900 < len(found.steps) <= 1000
     assert (found.steps[0]["step"], found.steps[-1]["step"]) == (0, 4999)
     assert found.steps[-1]["elapsed"] == 2500.0

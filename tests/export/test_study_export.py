@@ -16,9 +16,8 @@ from page_reader import read
 from study_entries import attention_study, finished
 
 from acenode.cli import main
-from acenode.compare.study_answer import StudyReport, report
+from acenode.compare.study_answer import StudyReport, TrivialReference, report
 from acenode.compare.study_grid import make_grid
-from acenode.compare.study_references import TrivialReference
 from acenode.errors import UserError
 from acenode.execution import estimate
 from acenode.export import site, study_page

@@ -1,11 +1,14 @@
-"""How a metric is written: its title, unit and digits, and whether higher is better."""
+"""How metrics and durations are written, and the records of metrics.jsonl."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+from acenode.data.importing.cells import plain_float
+from acenode.runs.store import Run
 from acenode.training.task import Metric
 
 VALUES = {"ushcn": "standardised values", "physionet-vitals": "scaled values"}  # that errors are measured on
@@ -59,7 +62,7 @@ class MetricFormat:
 
 
 @lru_cache(maxsize=1024)
-def of(metric: str, experiment: str = "") -> MetricFormat:
+def metric_format(metric: str, experiment: str = "") -> MetricFormat:
     """Return the format of a metric, with the direction that the experiment registers for it."""
     word = metric.partition("_")[0]
     higher = _higher_is_better(metric, experiment)
@@ -83,7 +86,7 @@ def error_title(short: str, experiments: set[str], scale: float = 1.0) -> str:
     return short + f" of {of}" * bool(of) + " ×10⁻³" * (scale == 1e3)
 
 
-def name_of(experiment: str) -> str:
+def metric_name(experiment: str) -> str:
     """Return the name of an experiment's metric; empty if the experiment is not registered."""
     known = _registered(experiment)
     return known.name if known else ""
@@ -105,3 +108,74 @@ def _registered(experiment: str) -> Metric | None:
     except UserError:  # an imported set that is damaged
         return None
     return found.metric if found else None
+
+
+MetricRecord = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MetricRecords:
+    """The records of steps and epochs in order, without their key `kind`."""
+
+    steps: list[MetricRecord]
+    epochs: list[MetricRecord]
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.epochs)
+
+
+def read_records(run: Run) -> MetricRecords:
+    """Read the records of a run; records of other kinds are left out."""
+    found: dict[str, list[MetricRecord]] = {"step": [], "epoch": []}
+    for record in run.metrics()[0]:
+        kind = record.pop("kind", None)
+        if isinstance(kind, str) and kind in found:
+            found[kind].append(record)
+    return MetricRecords(found["step"], found["epoch"])
+
+
+def record_columns(records: list[MetricRecord]) -> list[str]:
+    """List all keys of the records, in order of first appearance."""
+    return list(dict.fromkeys(key for record in records for key in record))
+
+
+def to_float(value: Any) -> float | None:
+    """Return a number as a float, None (null in JSON, for a value that is not finite) as NaN, else None."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond the range of floats
+        return math.inf
+
+
+def axis_index(record: MetricRecord, key: str) -> int | None:
+    """Return a record's position on an axis (`step` or `epoch`), or None."""
+    value = record.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet computes texts that start so
+
+
+def as_text(text: str) -> str:
+    """Return a text for a cell of a CSV file, after an apostrophe if it looks like a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def name_as_text(name: str) -> str:
+    """Return a name from a user's data for a cell; numbers such as the id -5 stay as they are."""
+    try:
+        plain_float(name)
+    except ValueError:
+        return as_text(name)
+    return name
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as `45 s`, `12 min` or `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
