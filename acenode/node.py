@@ -6,23 +6,28 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from acenode.attention import Attend, Pairwise
 from acenode.errors import SolveError, UserError
-from acenode.ode.dense_output import SampledSolution, solve_at
-from acenode.ode.runge_kutta import Evaluations, State
-from acenode.ode.solve import Solution, Solver, checked_times, has_batch, solve, transforms_explained
+from acenode.ode.dense_output import SampledSolution, check_rows, solve_at
+from acenode.ode.runge_kutta import Evaluations, State, VectorField
+from acenode.ode.solve import Solution, Solver, checked_state, checked_times, has_batch, integrate, transforms_explained
 from acenode.ode.stepping import Attempt
-from acenode.ode.time_per_sample import ALONE, TimeUse, like_block, solve_at_each, solve_each, time_use
 
 Attention = Literal["evolving", "fixed", "none"]
 Times = Tensor | Sequence[float]
 LayerEvent = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # (t, h, a) -> one number
+TimeUse = Literal["batch", "alone", "shared"]
 RecordSteps = Callable[[nn.Module, State, Solver], tuple[State, Attempt | None]]  # start, what computes steps
+
+NAMES = {0: ("f", "h"), 1: ("g", "a")}  # what computes the slope of each block, and the block
+TOLERANCE = 0.02  # of slopes that should be equal, relative to the largest: far above rounding, also in half precision
+ALONE = ("f, g or q does not compute with one time per sample, so every sample is solved alone, which is slow: let it "
+         "broadcast t, of shape (B, 1, ...), or use Solver(per_sample=False)")
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,6 @@ class Trajectory:
     event_t: Tensor | None = None
 
 
-def _check_rate(name: str, rate: Tensor, state_name: str, state: Tensor) -> Tensor:
-    """Return the derivative if it has its state's shape; broadcasting would hide a mistake."""
-    if rate.shape != state.shape:
-        raise UserError(f"{name} gave {tuple(rate.shape)} where {state_name} is {tuple(state.shape)}: they must be "
-                        "equal")
-    return rate
-
-
 def _check_solver(solver: Solver | None) -> Solver:
     if not isinstance(solver, Solver | None):
         raise UserError(f"solver must be a Solver, such as Solver('dopri5'), not {solver!r}")
@@ -73,12 +70,14 @@ def _check_solver(solver: Solver | None) -> Solver:
 class _PlainField(nn.Module):
     """The vector field of (h,): dh/dt = f(h, t)."""
 
+    names = NAMES
+
     def __init__(self, f: nn.Module) -> None:
         super().__init__()
         self.f = f
 
     def forward(self, t: Tensor, state: State) -> State:
-        return (_check_rate("f", self.f(state[0], t), "h", state[0]),)
+        return (self.f(state[0], t),)
 
 
 class ODELayer(nn.Module):
@@ -99,24 +98,62 @@ class ODELayer(nn.Module):
             field, state = self.system(h0, detach_attention)
             use = self._use_of_time(field, state, span)
             if use == "alone":
-                return solve_at_each(field, state, span, times, self.solver)
+                check_rows(times, len(h0))
+                found = [solve_at(field, tuple(b[i:i + 1] for b in state), span, times[i:i + 1], self.solver)
+                         for i in range(len(h0))]
+                end = tuple(torch.cat(block) for block in zip(*(s.end for s in found), strict=True))
+                return SampledSolution(torch.cat([s.h for s in found]), end, _total([s.evaluations for s in found]))
             attempt = None
             if self.record_steps is not None and self.training:
                 state, attempt = self.record_steps(field, state, self.solver)
             return solve_at(field, state, span, times, self.solver, per_sample=use == "batch", attempt=attempt)
+
+    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False,
+                event: LayerEvent | None = None) -> Trajectory:
+        """Integrate from h0, and from a(0) = q(h0) if attention evolves.
+
+        Args:
+            h0: (B, ...), h at t[0]; (B, d) for pairwise attention.
+            t: (T,), the times at which h and a are returned, t[0] first.
+            detach_attention: treat a(t) as a constant in the gradient, as Eq. 7 reads if a is held fixed. It has no
+                effect on layers without attention.
+            event: called as event(t, h, a), with a None unless attention is evolving, returns one number; the solve
+                ends where it crosses zero.
+
+        Returns:
+            A `Trajectory`; its a is computed without gradients for fixed attention, and None without attention.
+
+        Raises:
+            UserError: f, g or q returns a tensor of another shape than it should, or the times are not monotone.
+            SolveError: the solve failed.
+        """
+        solution = self._solve(h0, t, detach_attention, event)
+        times = t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64)
+        if event is not None and solution.t is not None:
+            times = solution.t.detach()  # up to the event
+        return Trajectory(times, solution.states[0], self._attention(solution, times), solution.evaluations,
+                          solution.event_t)
+
+    def _attention(self, solution: Solution, t: Tensor) -> Tensor | None:
+        """Return a at the times of a solution."""
+        return None
 
     def _solve(self, h0: Tensor, t: Times, detach_attention: bool, event: LayerEvent | None) -> Solution:
         """Integrate; in evaluation every sample has its own steps where the solver allows it."""
         times = checked_times(t)
         with self._checked(h0):
             field, state = self.system(h0, detach_attention)
+            state = checked_state(state)
             if event is not None:
-                return solve(field, state, times, self.solver,
-                             event=lambda t, y: event(t, y[0], y[1] if len(y) > 1 else None))
+                return integrate(field, state, times, self.solver,
+                                 event=lambda t, y: event(t, y[0], y[1] if len(y) > 1 else None))
             use = self._use_of_time(field, state, (times[0], times[-1]))
-            if use == "alone":
-                return solve_each(field, state, times, self.solver)
-            return solve(field, state, times, self.solver, per_sample=use == "batch")
+            if use != "alone":
+                return integrate(field, state, times, self.solver, per_sample=use == "batch")
+            found = [integrate(field, tuple(b[i:i + 1] for b in state), times, self.solver) for i in range(len(h0))]
+            blocks = zip(*(s.states for s in found), strict=True)
+            return Solution(tuple(torch.cat(b, dim=1) for b in blocks), _total([s.evaluations for s in found]),
+                            found[0].t)
 
     @contextmanager
     def _checked(self, h0: Tensor) -> Iterator[None]:
@@ -139,8 +176,8 @@ class ODELayer(nn.Module):
             raise UserError(f"h(0) is {h0.dtype} and the layer's parameters are {', '.join(map(str, types))}: convert "
                             "one of them, such as by h.to(dtype) or layer.to(dtype)") from error
 
-    def _use_of_time(self, field: Any, state: State, span: tuple[float, float]) -> TimeUse:
-        """Return how the batch is solved, and set which shape of t the field passes to its g or q.
+    def _use_of_time(self, field: nn.Module, state: State, span: tuple[float, float]) -> TimeUse:
+        """Return how the batch is solved, and let the field choose which shape of t it passes to its g or q.
 
         It is found out at every evaluation, on a few samples: f, g and q may have changed since the last one.
         """
@@ -189,27 +226,6 @@ class NODE(ODELayer):
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         return _PlainField(self.f), (h0,)
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False,
-                event: LayerEvent | None = None) -> Trajectory:
-        """Integrate from h0.
-
-        Args:
-            h0: (B, ...), h at t[0].
-            t: (T,), the times at which h is returned, t[0] first.
-            detach_attention: has no effect: all layers are called alike.
-            event: called as event(t, h, None), returns one number; the solve ends where it crosses zero.
-
-        Returns:
-            A `Trajectory` whose a is None.
-
-        Raises:
-            UserError: f returns another shape than h's, or the times are not monotone.
-            SolveError: the solve failed.
-        """
-        solution = self._solve(h0, t, detach_attention, event)
-        times = _times(t) if event is None else _reached(solution)
-        return Trajectory(times, solution.states[0], None, solution.evaluations, solution.event_t)
-
 
 class AugmentedNODE(NODE):
     """An augmented neural ODE: `NODE` on h(0) with zeros appended, so that trajectories need not cross.
@@ -252,7 +268,7 @@ class CoEvolving(nn.Module):
     f's t, for a g that combines t with h'.
     """
 
-    time_like_output = True
+    names, time_like_output = NAMES, True
 
     def __init__(self, layer: ACENODE, detach_attention: bool) -> None:
         super().__init__()
@@ -266,7 +282,7 @@ class CoEvolving(nn.Module):
         attended = self.attend(h, a.detach() if self.detach_attention else a)
         t_g = like_block(t, a) if self.time_like_output else t
         rate = self.g(attended, t_g, a) if self.g_reads_attention else self.g(attended, t_g)
-        return _check_rate("f", self.f(attended, t), "h", h), _check_rate("g", rate, "a", a)
+        return self.f(attended, t), rate
 
 
 class _FixedAttentionField(nn.Module):
@@ -275,7 +291,7 @@ class _FixedAttentionField(nn.Module):
     With one time per sample, t broadcasts against h in f, and against a in q if `time_like_output`.
     """
 
-    time_like_output = True
+    names, time_like_output = NAMES, True
 
     def __init__(self, layer: ACENODE) -> None:
         super().__init__()
@@ -285,7 +301,7 @@ class _FixedAttentionField(nn.Module):
     def forward(self, t: Tensor, state: State) -> State:
         (h,) = state
         t_q = t.unsqueeze(-1) if t.dim() and self.time_like_output and self.attend.name == "pairwise" else t
-        return (_check_rate("f", self.f(self.attend(h, self.q(h, t_q)), t), "h", h),)
+        return (self.f(self.attend(h, self.q(h, t_q)), t),)
 
 
 class ACENODE(ODELayer):
@@ -347,38 +363,73 @@ class ACENODE(ODELayer):
         self.attend.check(h0, a0)
         return CoEvolving(self, detach_attention), (h0, a0)
 
-    def forward(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False,
-                event: LayerEvent | None = None) -> Trajectory:
-        """Integrate from h0 and a(0) = q(h0).
-
-        Args:
-            h0: (B, ...), h at t[0]; (B, d) for pairwise attention.
-            t: (T,), the times at which h and a are returned, t[0] first.
-            detach_attention: treat a(t) as a constant in the gradient, as Eq. 7 reads if a is held fixed.
-            event: called as event(t, h, a), with a None unless attention is evolving, returns one number; the solve
-                ends where it crosses zero.
-
-        Returns:
-            A `Trajectory`; its a is computed without gradients for fixed attention, and None without attention.
-
-        Raises:
-            UserError: f, g or q returns a tensor of another shape than it should, or the times are not monotone.
-            SolveError: the solve failed.
-        """
-        solution = self._solve(h0, t, detach_attention, event)
-        times, h = _times(t) if event is None else _reached(solution), solution.states[0]
-        a = solution.states[1] if self.attention == "evolving" else None
-        if self.attention == "fixed":
-            assert self.q is not None
-            with torch.no_grad():  # for display only: the solve already used it
-                a = torch.stack([self.q(x, s) for x, s in zip(h, times, strict=True)])
-        return Trajectory(times, h, a, solution.evaluations, solution.event_t)
+    def _attention(self, solution: Solution, t: Tensor) -> Tensor | None:
+        if self.attention != "fixed":
+            return solution.states[1] if self.attention == "evolving" else None
+        assert self.q is not None
+        with torch.no_grad():  # for display only: the solve already used it
+            return torch.stack([self.q(x, s) for x, s in zip(solution.states[0], t, strict=True)])
 
 
-def _reached(solution: Solution) -> Tensor:
-    assert solution.t is not None
-    return solution.t.detach()
+# One time per sample ------------------------------------------------------------------------------------------------
+# In training t is a scalar. With steps per sample t is (B, 1, ...), which is right only for a field that broadcasts it.
 
 
-def _times(t: Times) -> Tensor:
-    return t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64)
+def like_block(t: Tensor, block: Tensor) -> Tensor:
+    """Shape per-sample times (B, 1, ...) to broadcast against a block (B, ...); a scalar stays a scalar."""
+    return t if t.dim() in (0, block.dim()) else t.reshape(-1, *[1] * (block.dim() - 1))
+
+
+@torch.no_grad()
+def time_use(field: VectorField, state: State, span: tuple[float, float]) -> TimeUse:
+    """Find out how a field can be solved with steps per sample.
+
+    Args:
+        field: takes t as a scalar or as (B, 1, ...).
+        state: blocks (B, ...) of which a few samples are tried.
+        span: the first and the last time of the solve.
+
+    Returns:
+        "batch" if samples at different times give the slopes that each of them gives alone; "alone" if they do not,
+        and each has to be solved by itself; "shared" if the slope of a sample depends on the rest of its batch.
+    """
+    sizes = {size for block in state for size in block.shape[1:]}
+    n = next(n for n in range(2, len(sizes) + 3) if n not in sizes)  # so that no other axis can pass for the batch
+    index = torch.arange(n, device=state[0].device) % len(state[0])
+    rows = tuple(block[index] for block in state)
+    times = torch.linspace(*span, n, dtype=torch.float64).to(rows[0])
+    try:
+        alone = _slopes_alone(field, rows, times)
+    except Exception:  # the field needs the whole batch, or is wrong for every t, which the solve will report
+        return "shared"
+    try:
+        same = _equal(tuple(field(like_block(times[:, None], rows[0]), rows)), alone)
+    except Exception as error:
+        if str(error).startswith("vmap:"):  # values cannot be read here, nor in the solve
+            raise
+        same = False
+    if same:
+        return "batch"
+    common = times[:1].expand(n)
+    try:
+        return "alone" if _equal(tuple(field(common[0], rows)), _slopes_alone(field, rows, common)) else "shared"
+    except Exception:
+        return "alone"
+
+
+def _slopes_alone(field: VectorField, rows: State, times: Tensor) -> State:
+    each = [tuple(field(t, tuple(b[i:i + 1] for b in rows))) for i, t in enumerate(times)]
+    return tuple(torch.cat(block) for block in zip(*each, strict=True))
+
+
+def _equal(x: State, y: State) -> bool:
+    """Return whether two slopes are equal up to rounding; NaN equals NaN."""
+    return all(a.shape == b.shape and bool(torch.isclose(
+        a, b, rtol=0.0, atol=TOLERANCE * float(b.nan_to_num(0.0, 0.0, 0.0).abs().max()) + 1e-12, equal_nan=True).all())
+        for a, b in zip(x, y, strict=True))
+
+
+def _total(costs: Sequence[Evaluations]) -> Evaluations:
+    """Add up what solves of single samples cost."""
+    return Evaluations(sum(c.forward for c in costs), 0, sum(c.rejected for c in costs),
+                       [size for c in costs for size in c.step_sizes])

@@ -15,9 +15,9 @@ from torch import Tensor
 from acenode.device.transfer import send
 from acenode.errors import UserError
 from acenode.ode.options import Solver
-from acenode.ode.per_sample import OutputPerSample, solve_per_sample
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, dense_weights, with_end_slope
-from acenode.ode.solve import checked_state, solve, transforms_explained
+from acenode.ode.runge_kutta_solve import OutputPerSample, solve_per_sample
+from acenode.ode.solve import checked_state, integrate, transforms_explained
 from acenode.ode.stepping import Attempt, CountedField, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
@@ -73,10 +73,17 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
             return SampledSolution(output.states, tuple(b[-1] for b in blocks), cost)
         if solver.native and (solver.gradient == "backprop" or not torch.is_grad_enabled()):
             tableau, F = TABLEAUS[solver.method], CountedField(field, y, cost)
-            grid = _step_times(start, end, times, solver)
-            steps = [with_end_slope(F, tableau, s) for s in steps_of(F, tableau, y, grid, solver, attempt)]
+            chosen = solver.step_size is not None or tableau.adaptive  # others step from one time to the next
+            grid = [start, end] if chosen else _distinct_times(start, end, times)
+            steps = [with_end_slope(F, tableau, s) for s in steps_of(F, y, grid, solver, attempt)]
             return SampledSolution(_interpolate(steps, tableau, times), steps[-1].y1, cost)
-        return _solve_at_distinct_times(field, y, start, end, times, solver)
+        distinct = _distinct_times(start, end, times)
+        solution = integrate(field, y, distinct, solver)
+        ends = torch.tensor(distinct, dtype=torch.float64, device=times.device)
+        index = torch.searchsorted(ends, times.double().contiguous()).clamp(max=len(distinct) - 1)
+        states = solution.states[0].transpose(0, 1)  # (B, T_distinct, ...)
+        picked = states[torch.arange(len(states), device=times.device)[:, None], index]
+        return SampledSolution(picked, tuple(b[-1] for b in solution.states), solution.evaluations)
 
 
 def interpolate_between(grid: Sequence[float], h: Tensor, slopes: Tensor, times: Tensor) -> Tensor:
@@ -123,13 +130,6 @@ def _check_within(times: Tensor, start: float, end: float) -> None:
                         f"span=({min(start, first):g}, {max(end, last):g})")
 
 
-def _step_times(start: float, end: float, times: Tensor, solver: Solver) -> list[float]:
-    """Return where steps must end: a fixed-step method without a step size steps from one distinct time to the next."""
-    if solver.step_size is not None or TABLEAUS[solver.method].adaptive:
-        return [start, end]
-    return _distinct_times(start, end, times)
-
-
 def _interpolate(steps: list[Step], tableau: Tableau, times: Tensor) -> Tensor:
     """Return y0 + Σ dt w_i(x) k_i of the step that contains each time, (B, T, ...)."""
     h, parts = steps[0].y0[0], []
@@ -173,15 +173,3 @@ def _polynomials(tableau: Tableau, stages: int) -> Tensor:
 def _distinct_times(start: float, end: float, times: Tensor) -> list[float]:
     inner = torch.unique(times.double()).tolist()
     return [start, *(t for t in inner if start < t < end), end]
-
-
-def _solve_at_distinct_times(field: VectorField, y: State, start: float, end: float, times: Tensor,
-                             solver: Solver) -> SampledSolution:
-    """Solve for all distinct times of the batch, then pick each sample's."""
-    distinct = _distinct_times(start, end, times)
-    solution = solve(field, y, distinct, solver)
-    grid = torch.tensor(distinct, dtype=torch.float64, device=times.device)
-    index = torch.searchsorted(grid, times.double().contiguous()).clamp(max=len(distinct) - 1)
-    states = solution.states[0].transpose(0, 1)  # (B, T_distinct, ...)
-    picked = states[torch.arange(len(states), device=times.device)[:, None], index]
-    return SampledSolution(picked, tuple(b[-1] for b in solution.states), solution.evaluations)

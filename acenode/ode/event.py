@@ -51,7 +51,7 @@ def solve_until(field: VectorField, y: State, times: list[float], event: Event, 
     F, tableau = CountedField(field, y, cost), TABLEAUS[solver.method]
     sign = math.copysign(1.0, times[-1] - times[0])
     reached, rows, before = [times[0]], [y], _value(event, F, times[0], y)
-    for taken in steps_of(F, tableau, y, times, solver):
+    for taken in steps_of(F, y, times, solver):
         step = with_end_slope(F, tableau, taken) if len(taken.ks) == len(tableau.b) else taken
         end = step.t + step.dt
         after = _value(event, F, end, step.y1)

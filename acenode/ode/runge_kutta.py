@@ -7,7 +7,7 @@ be taken again from its start to be differentiated later (gradient "checkpointed
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from acenode.ode.tableaus import Tableau
 
 State = tuple[Tensor, ...]  # the blocks that are integrated together, such as (h, a)
 VectorField = Callable[[Tensor, State], State]  # (t, state) -> d(state)/dt, t a scalar tensor
-Slope = Callable[[float, State], State]  # the same with t as a Python number
+Slope = Callable[[Any, State], State]  # the same with t as a Python number, or (B,)
 
 
 @dataclass
@@ -55,8 +55,10 @@ def slopes_of(field: VectorField, t: Tensor, y: State) -> State:
         raise UserError(f"the field gave {len(slopes)} slopes for a state of {len(y)} blocks: return one per block")
     for i, (slope, block) in enumerate(zip(slopes, y, strict=True)):
         if slope.shape != block.shape:
-            raise UserError(f"the field gave a slope of {tuple(slope.shape)} for block {i} of {tuple(block.shape)}: "
-                            "they must be equal")
+            source, target = getattr(field, "names", {}).get(i, ("the field", ""))
+            wrong = (f"{source} gave {tuple(slope.shape)} where {target} is {tuple(block.shape)}" if target else
+                     f"{source} gave a slope of {tuple(slope.shape)} for block {i} of {tuple(block.shape)}")
+            raise UserError(f"{wrong}: they must be equal")
         if slope.dtype != block.dtype and torch.promote_types(slope.dtype, block.dtype) != block.dtype:
             raise UserError(f"the field gave a slope of {slope.dtype} for block {i} of {block.dtype}: convert the "
                             "state or the field")
@@ -98,6 +100,24 @@ def combine(y: State, weights: Sequence[float], ks: Sequence[State]) -> State:
     return tuple(_Combine.apply(chosen, y[n], *(ks[i][n] for i in used)) for n in range(len(y)))
 
 
+def rows(v: Tensor, like: Tensor) -> Tensor:
+    """Shape one number per sample, (B,), to broadcast against a block (B, ...)."""
+    return v.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
+
+
+def move(y: State, dt: Any, weights: Sequence[Any], ks: Sequence[State]) -> State:
+    """Return y + dt Σ w_i k_i. dt is a number, or (B,); then the weights may be (B,) too."""
+    if not isinstance(dt, Tensor):
+        return combine(y, [dt * w for w in weights], ks)
+    total = tuple(torch.zeros_like(b) for b in y)
+    if isinstance(weights[0], Tensor):
+        for w, k in zip(weights, ks, strict=True):
+            total = tuple(b + rows(w, b) * s for b, s in zip(total, k, strict=True))
+    else:
+        total = combine(total, weights, ks)
+    return tuple(b + rows(dt, b) * s for b, s in zip(y, total, strict=True))
+
+
 def dense_weights(x: Any, tableau: Tableau, stages: int) -> list[Any]:
     """Return the weight of each stage in the interpolated state y0 + dt Σ w_i(x) k_i.
 
@@ -122,28 +142,34 @@ def dense_weights(x: Any, tableau: Tableau, stages: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a method from (t, y0) to (t + dt, y1), with its stages k_i."""
+    """One step of a method from (t, y0) to (t + dt, y1), with its stages k_i.
 
-    t: float
-    dt: float
+    t and dt are numbers, or (B,) where every sample takes a step of its own.
+    """
+
+    t: Any
+    dt: Any
     y0: State
     ks: list[State]
     y1: State
 
     def dense(self, t: float, tableau: Tableau) -> State:
         """Interpolate the state at a time inside the step."""
-        weights = dense_weights((t - self.t) / self.dt, tableau, len(self.ks))
-        return combine(self.y0, [self.dt * w for w in weights], self.ks)
+        return self.inside((t - self.t) / self.dt, tableau)
+
+    def inside(self, x: Any, tableau: Tableau) -> State:
+        """Interpolate the state after a fraction x of the step."""
+        return move(self.y0, self.dt, dense_weights(x, tableau, len(self.ks)), self.ks)
 
 
-def take_step(F: Slope, tableau: Tableau, t: float, dt: float, y: State, k1: State | None = None) -> Step:
+def take_step(F: Slope, tableau: Tableau, t: Any, dt: Any, y: State, k1: State | None = None) -> Step:
     """Take one Runge–Kutta step; pass F(t, y) as `k1` if it is known already."""
     ks = [F(t, y) if k1 is None else k1]
     yi = y
     for c, row in zip(tableau.c, tableau.a, strict=True):
-        yi = combine(y, [dt * w for w in row], ks)
+        yi = move(y, dt, row, ks)
         ks.append(F(t + c * dt, yi))
-    y1 = yi if tableau.fsal else combine(y, [dt * w for w in tableau.b], ks)
+    y1 = yi if tableau.fsal else move(y, dt, tableau.b, ks)
     return Step(t, dt, y, ks, y1)
 
 
@@ -151,4 +177,4 @@ def with_end_slope(F: Slope, tableau: Tableau, step: Step) -> Step:
     """Append the slope at the step's end as the last stage: dense output needs it, and not every method has it."""
     if tableau.fsal:
         return step
-    return Step(step.t, step.dt, step.y0, [*step.ks, F(step.t + step.dt, step.y1)], step.y1)
+    return replace(step, ks=[*step.ks, F(step.t + step.dt, step.y1)])

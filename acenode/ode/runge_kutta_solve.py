@@ -1,4 +1,4 @@
-"""Solve by our own Runge–Kutta steps, which the whole batch shares.
+"""Solve by our own Runge–Kutta steps, shared by the batch or chosen by every sample.
 
 Gradient "backprop": autograd records every step. Gradient "checkpointed": only the start of every step is kept, and
 the backward pass takes each step again to differentiate it.
@@ -7,12 +7,15 @@ the backward pass takes each step again to differentiate it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from acenode.ode.gradient_limits import (
     check_has_input,
@@ -21,22 +24,86 @@ from acenode.ode.gradient_limits import (
     refuse_second_derivatives,
 )
 from acenode.ode.options import Solver
-from acenode.ode.replay import FieldMemory, FieldState, Slopes
-from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, parameters_of, take_step, with_end_slope
-from acenode.ode.stepping import CountedField, steps_of
+from acenode.ode.runge_kutta import (
+    Evaluations,
+    State,
+    Step,
+    VectorField,
+    dense_weights,
+    parameters_of,
+    take_step,
+    with_end_slope,
+)
+from acenode.ode.stepping import CountedField, OwnSteps, adaptive_steps, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
+
+LIMIT = 4e9  # bytes that autograd may save in a solve
+LARGE = 200  # numbers saved for each number of the state in one evaluation, more than any of our fields
 
 
 def solve_runge_kutta(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations) -> State:
     """Return every block (T, ...) at the times; the last step ends exactly at the last time."""
-    F = CountedField(field, y, cost)
     if solver.gradient == "checkpointed" and torch.is_grad_enabled():
         check_has_input("checkpointed", field, y, torch.tensor(times[0]).to(y[0]), parameters_of(field))
-        F.memory = FieldMemory(field, F.device)
+        F = RepeatableField(field, y, cost)
         flat = _Checkpointed.apply(F, times, solver, len(y), *y, *parameters_of(field))
         return tuple(torch.stack(flat[n::len(y)]) for n in range(len(y)))
-    rows, _ = _integrate(F, y, times, solver)
+    rows, _ = _integrate(CountedField(field, y, cost), y, times, solver)
     return tuple(torch.stack(block) for block in zip(*rows, strict=True))
+
+
+# A step size for every sample -------------------------------------------------------------------------------------
+
+
+class OutputPerSample:
+    """Collect the first block at output times (B, T) of every sample's own, from each step as it is accepted."""
+
+    def __init__(self, times: Tensor, h: Tensor) -> None:
+        self.times = times.double()
+        self.states = h.unsqueeze(1).expand(-1, times.shape[1], *h.shape[1:])  # h(t_0) until a step covers the time
+
+    def add_step(self, step: Step, accepted: Tensor, last: Tensor, tableau: Tableau) -> None:
+        """Interpolate at the times that a step covers; the last step also covers the times after its end.
+
+        Args:
+            step: of all samples.
+            accepted: (B,) which samples took the step.
+            last: (B,) which samples reach the end with it.
+            tableau: the method.
+        """
+        t, dt, h = step.t[:, None], step.dt[:, None], step.y0[0]
+        end = (step.t + step.dt)[:, None]  # the next step starts at exactly this end, so no time is missed
+        covered = accepted[:, None] & (self.times > t) & ((self.times <= end) | last[:, None])  # (B, T)
+        x = torch.where(covered, (self.times - t) / dt, 0.0)
+        weights = [w * dt for w in dense_weights(x, tableau, len(step.ks))]
+        W = torch.stack([torch.ones_like(x), *weights], dim=-1).to(h.dtype)  # (B, T, 1+stages)
+        stages = torch.stack([h, *(k[0] for k in step.ks)], dim=1).flatten(2)  # (B, 1+stages, d)
+        inside = torch.bmm(W, stages).unflatten(-1, h.shape[1:])
+        self.states = torch.where(covered.view(*covered.shape, *[1] * (h.dim() - 1)), inside, self.states)
+
+
+def solve_per_sample(field: VectorField, y: State, times: list[float], solver: Solver, cost: Evaluations,
+                     output: OutputPerSample | None = None) -> State:
+    """Return every block (T, B, ...) at the times, with adaptive steps of every sample's own.
+
+    The field gets t as (B, 1, ...). `output` collects states at further times of every sample's own.
+    """
+    tableau, sign = TABLEAUS[solver.method], math.copysign(1.0, times[-1] - times[0])
+    inner = torch.tensor(times[1:-1], dtype=torch.float64, device=y[0].device)[:, None]  # (T-2, 1)
+    control, end = OwnSteps(y[0], inner, sign), y
+    rows = [y] + [tuple(torch.zeros_like(b) for b in y) for _ in times[1:-1]]
+    for step in adaptive_steps(CountedField(field, y, cost), y, times, solver, control):
+        for n, s in enumerate(times[1:-1]):
+            if control.any_covered[n]:
+                inside = step.inside(torch.where(control.covered[n], (s - step.t) / step.dt, 0), tableau)
+                rows[n + 1] = control.choose(control.covered[n], inside, rows[n + 1])
+        if output is not None:
+            output.add_step(step, control.accepted, control.last, tableau)
+        end = control.choose(control.accepted, step.y1, step.y0)
+    return tuple(torch.stack(block) for block in zip(*rows, end, strict=True))
+
+
+# Shared steps -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -61,7 +128,7 @@ def _integrate(F: CountedField, y: State, times: list[float], solver: Solver) ->
     tableau = TABLEAUS[solver.method]
     sign = math.copysign(1.0, times[-1] - times[0])
     rows, records, reached = [y], [], 1
-    for step in steps_of(F, tableau, y, times, solver):
+    for step in steps_of(F, y, times, solver):
         end = step.t + step.dt
         near = 4 * math.ulp(max(abs(step.t), abs(end)))  # rounding of t + dt
         inside: list[float] = []
@@ -100,9 +167,9 @@ class _Checkpointed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, F: CountedField, times: list[float], solver: Solver, blocks: int, *tensors: Tensor) -> State:
+    def forward(ctx: Any, F: RepeatableField, times: list[float], solver: Solver, blocks: int,
+                *tensors: Tensor) -> State:
         start = tuple(b.clone() for b in tensors[:blocks])  # kept until the backward pass: must not change in place
-        assert F.memory is not None
         with torch.set_grad_enabled(bool(F.memory.buffers)):  # some averages are updated with gradients enabled only
             rows, records = _integrate(F, start, times, solver)
         ctx.F, ctx.records, ctx.tableau, ctx.blocks = F, records, TABLEAUS[solver.method], blocks
@@ -140,14 +207,13 @@ class _Checkpointed(torch.autograd.Function):
             return [torch.zeros_like(x) if g is None else g
                     for x, g in zip(inputs, found[:len(inputs)], strict=True)]
 
-        def leaf(y: State | None) -> State | None:
-            return None if y is None else tuple(b.detach().requires_grad_() for b in y)
+        def leaf(y: State) -> State:
+            return tuple(b.detach().requires_grad_() for b in y)
 
         for record in reversed(ctx.records):
             F.memory.queue.extend(record.before)
             with torch.enable_grad():
-                y0, k1 = leaf(record.y0), leaf(record.k1)
-                assert y0 is not None
+                y0, k1 = leaf(record.y0), None if record.k1 is None else leaf(record.k1)
                 step = take_step(F, tableau, record.t, record.dt, y0, k1)
                 step = _with_dense_output(F, tableau, step, record.inside)
                 targets = _outputs(tableau, step, record.inside, record.at_end)
@@ -165,7 +231,121 @@ class _Checkpointed(torch.autograd.Function):
             F.memory.queue.append(ctx.records[0].k1.before)
             with torch.enable_grad():
                 y0 = leaf(ctx.records[0].y0)
-                assert y0 is not None
                 first = F(ctx.records[0].t, y0)
             grad_y = [a + b for a, b in zip(grad_y, pull_back(list(first), grad_k, y0), strict=True)]
         return [*(a + b for a, b in zip(grad_y, rows.pop(), strict=True)), *total]
+
+
+# The field, evaluated a second time exactly as the first time --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FieldState:
+    """What an evaluation starts from, besides its arguments."""
+
+    random: list[Tensor] | None  # of the generators; None if the evaluation draws no random numbers
+    buffers: list[Tensor]
+
+
+class Slopes(tuple[Tensor, ...]):
+    """The slopes of a state, with the state of the field before they were computed."""
+
+    before: FieldState
+
+
+class FieldMemory:
+    """Records the state of a field before each evaluation, and restores it in the backward pass."""
+
+    def __init__(self, field: VectorField, device: torch.device) -> None:
+        self.buffers = list(field.buffers()) if isinstance(field, nn.Module) else []
+        self.device = device
+        self.copies = [b.clone() for b in self.buffers]
+        self.queue: deque[FieldState] = deque()
+        self.rewound = False
+
+    def record(self, evaluate: Callable[[], State]) -> Slopes:
+        """Evaluate the field, detached, and keep the state it started from."""
+        random, copies = self._random(), self.copies
+        slopes = Slopes(b.detach() for b in evaluate())
+        drew = any(not torch.equal(a, b) for a, b in zip(random, self._random(), strict=True))
+        slopes.before = FieldState(random if drew else None, copies)
+        self.copies = [c if torch.equal(b, c) else b.clone() for b, c in zip(self.buffers, copies, strict=True)]
+        return slopes
+
+    def replay(self, evaluate: Callable[[], State]) -> State:
+        """Evaluate the field from the next of the queued states."""
+        self._restore(self.queue.popleft())
+        return evaluate()
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Undo at the end what replayed evaluations do to the generators and buffers."""
+        random, buffers, self.rewound = self._random(), [b.clone() for b in self.buffers], False
+        try:
+            yield
+        finally:
+            self.queue.clear()
+            self._restore(FieldState(random if self.rewound else None, buffers))
+
+    def _random(self) -> list[Tensor]:
+        states = [torch.get_rng_state()]
+        return [*states, torch.cuda.get_rng_state(self.device)] if self.device.type == "cuda" else states
+
+    def _restore(self, state: FieldState) -> None:
+        if state.random is not None:
+            self.rewound = True
+            torch.set_rng_state(state.random[0])
+            if len(state.random) > 1:
+                torch.cuda.set_rng_state(state.random[1], self.device)
+        for buffer, value in zip(self.buffers, state.buffers, strict=True):
+            if not torch.equal(buffer, value):
+                buffer.data.copy_(value)  # .data: the graph of this step does not need the buffer's earlier value
+
+
+class RepeatableField(CountedField):
+    """A counted field whose evaluations in the backward pass are those of the forward pass.
+
+    A field with dropout must draw the same masks in both, and one with running averages, such as batch normalisation,
+    must update them in the first pass only.
+    """
+
+    def __init__(self, field: VectorField, like: State, cost: Evaluations) -> None:
+        super().__init__(field, like, cost)
+        self.memory = FieldMemory(field, self.device)
+
+    def __call__(self, t: Any, y: State) -> State:
+        take = self.memory.replay if self.in_backward else self.memory.record
+        return take(lambda: CountedField.__call__(self, t, y))
+
+
+# Memory of the backward pass ------------------------------------------------------------------------------------------
+
+
+def within_memory(solver: Solver, field: VectorField, state: State, steps: int) -> Solver:
+    """Return the solver, with gradient "checkpointed" if "backprop" would save more than `LIMIT` bytes.
+
+    Args:
+        solver: how to integrate.
+        field: the vector field; it is evaluated once if there might be too much to save.
+        state: the blocks at the start.
+        steps: how many steps will be taken.
+    """
+    if not (torch.is_grad_enabled() and solver.native and solver.gradient == "backprop"):
+        return solver
+    evaluations = steps * len(TABLEAUS[solver.method].b)
+    if evaluations * LARGE * sum(block.nbytes for block in state) <= LIMIT:
+        return solver
+    return replace(solver, gradient="checkpointed") if evaluations * saved_bytes(field, state) > LIMIT else solver
+
+
+def saved_bytes(field: VectorField, state: State) -> int:
+    """Return how many bytes autograd saves in one evaluation of the field, its parameters included."""
+    saved: dict[int, Tensor] = {}  # by storage; kept, so that no address is used twice
+
+    def pack(x: Tensor) -> Tensor:
+        saved[x.untyped_storage().data_ptr()] = x
+        return x
+
+    with saved_tensors_hooks(pack, lambda x: x):
+        field(torch.zeros((), dtype=state[0].dtype, device=state[0].device), state)
+    return sum(x.untyped_storage().nbytes() for x in saved.values())

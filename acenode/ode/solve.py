@@ -1,7 +1,7 @@
 """`solve`: the one entry to all solvers.
 
-    runge_kutta_solve   our own explicit Runge–Kutta steps, gradient "backprop" or "checkpointed"
-    per_sample          our own adaptive steps, different ones for every sample, for evaluation
+    runge_kutta_solve   our own explicit Runge–Kutta steps, gradient "backprop" or "checkpointed", or for evaluation
+                        adaptive steps of every sample's own
     torchdiffeq_solve   its multistep and SciPy methods, gradient "adjoint", and everything with engine "reference"
 
 Our own steps and torchdiffeq's are the same: the error norm is the largest of the blocks' root mean squares in both.
@@ -21,9 +21,8 @@ from torch import Tensor
 from acenode.errors import UserError
 from acenode.ode.event import Event, solve_until
 from acenode.ode.options import Solver
-from acenode.ode.per_sample import solve_per_sample
 from acenode.ode.runge_kutta import Evaluations, State, VectorField
-from acenode.ode.runge_kutta_solve import solve_runge_kutta
+from acenode.ode.runge_kutta_solve import solve_per_sample, solve_runge_kutta
 from acenode.ode.torchdiffeq_solve import solve_torchdiffeq
 
 __all__ = ["Solution", "Solver", "solve"]
@@ -144,9 +143,13 @@ def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[floa
         >>> round(float(landing.event_t), 4)
         0.6386
     """
-    solver = solver or Solver()
-    times = checked_times(t)
-    y, cost = checked_state(state), Evaluations()
+    return integrate(field, checked_state(state), checked_times(t), solver or Solver(), per_sample, event)
+
+
+def integrate(field: VectorField, y: State, times: list[float], solver: Solver, per_sample: bool = False,
+              event: Event | None = None) -> Solution:
+    """Do the same for a state and times that have been checked."""
+    cost = Evaluations()
     with transforms_explained(solver, event is not None):
         if event is not None:
             ended = solve_until(field, y, times, event, solver, cost)

@@ -28,7 +28,7 @@ def trial_step_size(state_norm: Number, slope_norm: Number) -> Number:
         slope_norm: norm of F(t_0, y(t_0)), in units of the tolerance.
     """
     tiny = _smaller(state_norm, slope_norm) < 1e-5
-    return _where(tiny, 1e-6, 0.01 * state_norm / _at_least(slope_norm, 1e-5))
+    return where(tiny, 1e-6, 0.01 * state_norm / _at_least(slope_norm, 1e-5))
 
 
 def first_step_size(h0: Number, slope_norm: Number, change_norm: Number, order: int) -> Number:
@@ -42,8 +42,8 @@ def first_step_size(h0: Number, slope_norm: Number, change_norm: Number, order: 
     """
     steepest = _larger(slope_norm, change_norm / h0)
     flat = steepest <= 1e-15
-    h1 = _where(flat, _at_least(h0 * 1e-3, 1e-6), (0.01 / _at_least(steepest, 1e-15)) ** (1 / order))
-    return _where((h0 > 0) & (h0 < math.inf), _smaller(100 * h0, h1), math.nan)
+    h1 = where(flat, _at_least(h0 * 1e-3, 1e-6), (0.01 / _at_least(steepest, 1e-15)) ** (1 / order))
+    return where((h0 > 0) & (h0 < math.inf), _smaller(100 * h0, h1), math.nan)
 
 
 def next_step_size(dt: Number, ratio: Number, accepted: bool | Tensor, order: int) -> Number:
@@ -52,14 +52,14 @@ def next_step_size(dt: Number, ratio: Number, accepted: bool | Tensor, order: in
     The size shrinks after a rejected step only. A ratio that is NaN or infinite shrinks it as far as allowed.
     """
     factor = SAFETY * _at_least(ratio, 1e-30) ** (-1 / order)  # below 1e-30 the factor is GROW for every order
-    factor = _at_most(_larger(factor, _where(accepted, 1.0, SHRINK)), GROW)
-    return abs(dt) * _where(_finite(ratio), factor, SHRINK)
+    factor = _at_most(_larger(factor, where(accepted, 1.0, SHRINK)), GROW)
+    return abs(dt) * where(finite(ratio), factor, SHRINK)
 
 
 # The same operation on a Python number and on a tensor -----------------------------------------------------------
 
 
-def _where(condition: Any, yes: Any, no: Any) -> Any:
+def where(condition: Any, yes: Any, no: Any) -> Any:
     if isinstance(condition, Tensor):
         return torch.where(condition, yes, no)
     return yes if condition else no
@@ -81,5 +81,5 @@ def _at_most(x: Any, bound: float) -> Any:
     return x.clamp(max=bound) if isinstance(x, Tensor) else min(x, bound)
 
 
-def _finite(x: Any) -> Any:
+def finite(x: Any) -> Any:
     return torch.isfinite(x) if isinstance(x, Tensor) else math.isfinite(x)

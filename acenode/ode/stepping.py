@@ -1,74 +1,76 @@
-"""Accepted Runge–Kutta steps from one time to another: adaptive or on a fixed grid, shared by the whole batch."""
+"""Accepted Runge–Kutta steps from one time to another: adaptive or on a fixed grid.
+
+The batch shares adaptive steps, or every sample has its own; it is stepped at once in either case. In one loop,
+times, step sizes and error ratios are Python numbers in the first case, and tensors (B,) in the second.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from acenode.errors import RAISE_LIMIT, SMALLER_STEPS, SolveError
-from acenode.ode.diagnosis import share_of_tolerance, step_failure
+from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
 from acenode.ode.options import Solver
-from acenode.ode.replay import FieldMemory
 from acenode.ode.runge_kutta import (
     Evaluations,
     Slope,
     State,
     Step,
     VectorField,
-    combine,
+    move,
+    rows,
     slopes_of,
     take_step,
     with_end_slope,
 )
-from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
-from acenode.ode.tableaus import Tableau
+from acenode.ode.step_size import finite, first_step_size, next_step_size, trial_step_size, where
+from acenode.ode.tableaus import TABLEAUS, Tableau
+
+NAMES = "ha"  # of the blocks of an ODE layer
 
 
 class CountedField:
-    """A vector field that takes t as a Python number and counts its evaluations.
+    """A vector field that takes t as a Python number, or as (B,), and counts its evaluations.
 
-    Set `in_backward` while steps are taken again in the backward pass: they are counted apart, and with a `memory`
-    they start from the random numbers and buffers of the forward pass.
+    Set `in_backward` while steps are taken again in the backward pass, whose evaluations are counted apart.
     """
 
-    memory: FieldMemory | None = None
-
     def __init__(self, field: VectorField, like: State, cost: Evaluations) -> None:
-        self.field, self.cost, self.in_backward = field, cost, False
+        self.field, self.cost, self.in_backward, self.like = field, cost, False, like[0]
         self.dtype, self.device = like[0].dtype, like[0].device
 
-    def __call__(self, t: float, y: State) -> State:
+    def __call__(self, t: Any, y: State) -> State:
         if self.in_backward:
             self.cost.backward += 1
         else:
             self.cost.forward += 1
-
-        def evaluate() -> State:
-            return slopes_of(self.field, torch.full((), t, dtype=self.dtype, device=self.device), y)
-
-        if self.memory is None:
-            return evaluate()
-        return self.memory.replay(evaluate) if self.in_backward else self.memory.record(evaluate)
+        if isinstance(t, Tensor):
+            return slopes_of(self.field, rows(t, self.like), y)
+        return slopes_of(self.field, torch.full((), t, dtype=self.dtype, device=self.device), y)
 
 
 Attempt = Callable[[CountedField, float, float, State, State], tuple[Step, float]]  # (F, t, dt, y, k1)
 
 
-def steps_of(F: CountedField, tableau: Tableau, y: State, times: list[float], solver: Solver,
+def steps_of(F: CountedField, y: State, times: list[float], solver: Solver,
              attempt: Attempt | None = None) -> Iterator[Step]:
-    """Yield the accepted steps from the first of the times to the last.
+    """Yield the accepted steps, which the batch shares, from the first of the times to the last.
 
     An `attempt` computes the adaptive steps instead of `take_step`: it returns a step, and its error in units of the
     tolerance.
     """
+    tableau = TABLEAUS[solver.method]
     if not tableau.adaptive:
         return fixed_steps(F, tableau, y, fixed_grid(times, solver.step_size, solver.max_steps), F.cost)
-    return adaptive_steps(F, tableau, y, times[0], times[-1], rtol=solver.rtol, atol=solver.atol,
-                          max_steps=solver.max_steps, attempt=attempt)
+    return adaptive_steps(F, y, times, solver, SharedSteps(), attempt)
+
+
+# Adaptive steps ---------------------------------------------------------------------------------------------------
 
 
 def rms(x: Tensor) -> Tensor:
@@ -76,72 +78,160 @@ def rms(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x) / math.sqrt(max(x.numel(), 1))
 
 
-@torch.no_grad()
-def scaled_norm(error: State, y0: State, y1: State, rtol: float, atol: float) -> float:
-    """Return the error in units of the tolerance: the largest of the blocks' root mean squares."""
-    ratios = [rms(e / torch.maximum(u.abs(), v.abs()).mul_(rtol).add_(atol))
-              for e, u, v in zip(error, y0, y1, strict=True)]
-    return float(torch.stack(ratios).max())  # the only wait for the device in a step
-
-
-@torch.no_grad()
-def choose_first_step(F: Slope, t: float, y: State, k1: State, order: int, rtol: float, atol: float,
-                      sign: float) -> float:
-    """Return the size of the first step from (t, y), where the slope is k1; NaN if that slope is not finite."""
-    slope_norm = scaled_norm(k1, y, y, rtol, atol)
-    h0 = trial_step_size(scaled_norm(y, y, y, rtol, atol), slope_norm)
-    if not 0 < h0 < math.inf:  # 0 where the slope is infinite
-        return math.nan
-    k2 = F(t + sign * h0, combine(y, [sign * h0], [k1]))
-    change_norm = scaled_norm(tuple(b - a for a, b in zip(k1, k2, strict=True)), y, y, rtol, atol)
-    return first_step_size(h0, slope_norm, change_norm, order)
+def in_tolerances(error: State, y0: State, y1: State, solver: Solver) -> list[Tensor]:
+    """Return the blocks of an error in units of the tolerance."""
+    return [e / torch.maximum(u.abs(), v.abs()).mul_(solver.rtol).add_(solver.atol)
+            for e, u, v in zip(error, y0, y1, strict=True)]
 
 
 def error_of(step: Step, tableau: Tableau) -> State:
     """Return the embedded estimate of a step's error."""
     assert tableau.error is not None
-    return combine(tuple(torch.zeros_like(b) for b in step.y0), [step.dt * w for w in tableau.error],
-                   [tuple(b.detach() for b in k) for k in step.ks])
+    return move(tuple(torch.zeros_like(b) for b in step.y0), step.dt, tableau.error,
+                [tuple(b.detach() for b in k) for k in step.ks])
 
 
-def adaptive_steps(F: CountedField, tableau: Tableau, y: State, t0: float, t1: float, *, rtol: float, atol: float,
-                   max_steps: int, attempt: Attempt | None = None) -> Iterator[Step]:
-    """Yield accepted steps from t0 to exactly t1; the embedded error estimate controls their size.
+class SharedSteps:
+    """One step size for the whole batch: the case in which all samples agree.
+
+    `read` sets what the host knows of an attempted step: `finished`, the mean `size` of the step over the samples that
+    took it, 0 if none did, and whether the next step is `stuck`, too small to change t.
+    """
+
+    stuck: bool
+    finished: bool
+    size: float
+
+    def time(self, t: float) -> Any:
+        return t
+
+    @torch.no_grad()
+    def norm(self, error: State, y0: State, y1: State, solver: Solver) -> Any:
+        """Return an error in units of the tolerance: the largest of the blocks' root mean squares."""
+        return float(torch.stack([rms(x) for x in in_tolerances(error, y0, y1, solver)]).max())  # waits for the device
+
+    def choose(self, accepted: Any, new: State, old: State) -> State:
+        return new if accepted else old
+
+    def read(self, stuck: Any, step: Step | None = None, accepted: Any = False, left: Any = False) -> None:
+        """Read a step, after which the samples in `left` have not reached the end."""
+        self.stuck, self.finished = stuck, accepted and not left
+        self.size = step.dt if step is not None and accepted else 0.0
+
+    def place(self, samples: Any, t: Any, size: Any) -> tuple[float, float, int | None]:
+        """Return the time and the step size of the first of some samples, and which it is, if they have their own."""
+        return t, size, None
+
+
+class OwnSteps(SharedSteps):
+    """A step size for every sample, whose result then does not depend on the rest of the batch.
+
+    A sample whose step is rejected, or that has reached the end, keeps its state. Each step waits for the device once,
+    to read also which of the `times` (T, 1), where states are wanted, it covers.
+    """
+
+    def __init__(self, like: Tensor, times: Tensor, sign: float) -> None:
+        self.like, self.times, self.sign = like, times, sign
+
+    def time(self, t: float) -> Any:
+        return torch.full((self.like.shape[0],), t, dtype=torch.float64, device=self.like.device)
+
+    @torch.no_grad()
+    def norm(self, error: State, y0: State, y1: State, solver: Solver) -> Any:
+        ratios = [x.flatten(1).square().mean(1).sqrt() for x in in_tolerances(error, y0, y1, solver)]
+        return torch.stack(ratios).amax(0).double()
+
+    def choose(self, accepted: Any, new: State, old: State) -> State:
+        return tuple(torch.where(accepted.view(-1, *[1] * (x.dim() - 1)), x, y) for x, y in zip(new, old, strict=True))
+
+    def read(self, stuck: Any, step: Step | None = None, accepted: Any = False, left: Any = False) -> None:
+        flags = [stuck.any().double()]
+        if step is not None:
+            self.accepted, self.last = accepted, accepted & ~left
+            reached = (self.sign * (self.times - (step.t + step.dt)) <= 0) | self.last
+            self.covered = accepted & (self.sign * (self.times - step.t) > 0) & reached  # (T, B)
+            mean = torch.where(accepted, step.dt, 0).sum() / accepted.sum().clamp(min=1)
+            flags += [(~left.any()).double(), mean, *self.covered.any(1).double().unbind()]
+        any_stuck, *rest = torch.stack(flags).tolist()
+        finished, self.size, *self.any_covered = rest or (0.0, 0.0)
+        self.stuck, self.finished = bool(any_stuck), bool(finished)
+
+    def place(self, samples: Any, t: Any, size: Any) -> tuple[float, float, int | None]:
+        i = int(samples.nonzero()[0])
+        return float(t[i]), float(size[i]), i
+
+
+def first_step(F: CountedField, control: SharedSteps, t: Any, y: State, k1: State, sign: float, solver: Solver) -> Any:
+    """Return the size of the first step from (t, y), where the slope is k1; NaN if that slope is not finite."""
+    slope_norm = control.norm(k1, y, y, solver)
+    h0 = trial_step_size(control.norm(y, y, y, solver), slope_norm)
+    if not isinstance(h0, Tensor) and not 0 < h0 < math.inf:  # 0 where the slope is infinite
+        return math.nan
+    k2 = F(t + sign * h0, move(y, sign * h0, (1.0,), [k1]))
+    change_norm = control.norm(tuple(b - a for a, b in zip(k1, k2, strict=True)), y, y, solver)
+    return first_step_size(h0, slope_norm, change_norm, TABLEAUS[solver.method].order)
+
+
+def adaptive_steps(F: CountedField, y: State, times: Sequence[float], solver: Solver, control: SharedSteps,
+                   attempt: Attempt | None = None) -> Iterator[Step]:
+    """Yield steps that were accepted, by any sample, from the first of the times to exactly the last.
 
     Raises:
         SolveError: the state or its slope is not finite, the step size underflows, or `max_steps` are not enough.
     """
-    def attempt_step(F: CountedField, t: float, dt: float, y: State, k1: State) -> tuple[Step, float]:
-        step = take_step(F, tableau, t, dt, y, k1)
-        return step, scaled_norm(error_of(step, tableau), y, step.y1, rtol, atol)
+    tableau = TABLEAUS[solver.method]
 
-    sign, t, attempt = math.copysign(1.0, t1 - t0), t0, attempt or attempt_step
-    if not all(bool(torch.isfinite(b).all()) for b in y):
-        raise SolveError("the initial state is NaN or infinite", t, 0.0, "check what the ODE is started from")
+    def attempt_step(F: CountedField, t: Any, dt: Any, y: State, k1: State) -> tuple[Step, Any]:
+        step = take_step(F, tableau, t, dt, y, k1)
+        return step, control.norm(error_of(step, tableau), y, step.y1, solver)
+
+    def plan(t: Any, size: Any) -> tuple[Any, Any, Any, Any]:
+        """Return of the next step who still moves, for whom it is the last, its size, and for whom it is too small."""
+        rest = sign * (end - t)
+        last = where(size < rest, False, True)
+        dt = sign * where(last, rest, size)
+        return rest > 0, last, dt, (rest > 0) & where(finite(size), t + dt == t, True)
+
+    sign, end, attempt = math.copysign(1.0, times[-1] - times[0]), times[-1], attempt or attempt_step
+    if not bool(torch.stack([torch.isfinite(b).all() for b in y]).all()):
+        raise SolveError("the initial state is NaN or infinite", times[0], 0.0, "check what the ODE is started from")
+    t = control.time(times[0])
     k1 = F(t, y)
-    size = choose_first_step(F, t, y, k1, tableau.order, rtol, atol, sign)
-    ratio, blamed = 0.0, (k1, y)  # the slope, or the error of a rejected step, and the state there
-    for _ in range(max_steps):
-        rest = abs(t1 - t)
-        last = not size < rest
-        dt = sign * (rest if last else size)
-        if not math.isfinite(size) or t + dt == t:
-            broken = not math.isfinite(size) or not math.isfinite(ratio)
-            raise step_failure(broken, t, dt, share_of_tolerance(*blamed, rtol, atol), F.cost)
+    size = first_step(F, control, t, y, k1, sign, solver)
+    active, last, dt, stuck = plan(t, size)
+    control.read(stuck)
+    ratio, start, rejected = 0.0 * t, (k1, y), None
+    for _ in range(solver.max_steps):
+        if control.stuck:
+            time, tried, sample = control.place(stuck, t, dt)
+            one = slice(None) if sample is None else slice(sample, sample + 1)
+            error, at = start if rejected is None else (error_of(rejected, tableau), rejected.y0)
+            share = tuple(b[one] for b in share_of_tolerance(error, at, solver))
+            broken = where(finite(size), where(finite(ratio), False, True), True) & stuck
+            raise step_failure(bool(broken if sample is None else broken.any()), time, tried, share, F.cost, sample)
         step, ratio = attempt(F, t, dt, y, k1)
-        accepted = ratio <= 1  # False for NaN
-        if accepted:
-            F.cost.step_sizes.append(dt)
+        accepted = active & (ratio <= 1)  # False for NaN
+        if accepted is not False:
             step = with_end_slope(F, tableau, step)
+        if accepted is not True:
+            rejected = step
+        size = next_step_size(dt, ratio, accepted, tableau.order)
+        t = where(accepted, where(last, end, t + dt), t)
+        y, k1 = control.choose(accepted, step.y1, y), control.choose(accepted, step.ks[-1], k1)
+        active, last, dt, stuck = plan(t, size)
+        control.read(stuck, step, accepted, active)
+        if control.size:
+            F.cost.step_sizes.append(control.size)
             yield step
-            if last:
-                return
-            t, y, k1 = t + dt, step.y1, step.ks[-1]
         else:
             F.cost.rejected += 1
-            blamed = error_of(step, tableau), y
-        size = next_step_size(dt, ratio, accepted, tableau.order)
-    raise SolveError(f"the step limit of {max_steps} was reached", t, sign * size, RAISE_LIMIT)
+        if control.finished:
+            return
+    time, tried, _ = control.place(active, t, size)
+    raise SolveError(f"the step limit of {solver.max_steps} was reached", time, sign * tried, RAISE_LIMIT)
+
+
+# Fixed steps ------------------------------------------------------------------------------------------------------
 
 
 def fixed_grid(times: list[float], step_size: float | None, max_steps: int) -> list[float]:
@@ -179,3 +269,36 @@ def fixed_steps(F: Slope, tableau: Tableau, y: State, grid: Sequence[float], cos
         cost.step_sizes.append(step.dt)
         yield step
         y = step.y1
+
+
+# Failures ---------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def step_failure(broken: bool, t: float, dt: float, share: State, cost: Evaluations,
+                 sample: int | None = None) -> SolveError:
+    """Return the error of a solve whose step size became too small.
+
+    Args:
+        broken: whether the field gave NaN or infinity, rather than a finite slope that changes too fast.
+        t: the time that was reached.
+        dt: the step size.
+        share: what made the step too long, entry by entry: the error of the last step, or the slope at its start.
+        cost: what the solve has cost so far.
+        sample: its index in the batch, if `share` has one sample only.
+    """
+    reason = "the field gave NaN or infinity" if broken else "underflow in dt"
+    largest = [torch.where(x.isfinite(), x.abs().double(), torch.inf).flatten() for x in share]
+    block = int(torch.stack([x.max() for x in largest]).argmax())
+    index = [int(i) for i in torch.unravel_index(largest[block].argmax(), share[block].shape)]
+    if share[block].dim() > 1:
+        own, *index = index
+        sample = own if sample is None else sample
+    name = NAMES[block] if block < len(NAMES) else f"block {block}"
+    return SolveError(reason, t, dt, LOOSEN, sample=sample, variable=f"{name}{index}" if index else name,
+                      evaluations=cost.forward)
+
+
+def share_of_tolerance(error: State, y: State, solver: Solver) -> State:
+    """Return every entry of an error, or of a slope, in units of its tolerance at y."""
+    return tuple(e.detach() / (solver.atol + solver.rtol * b.detach().abs()) for e, b in zip(error, y, strict=True))

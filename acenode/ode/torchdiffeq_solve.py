@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
-from acenode.ode.diagnosis import share_of_tolerance, step_failure
 from acenode.ode.gradient_limits import (
     check_has_input,
     check_outside_tensors,
@@ -19,6 +18,7 @@ from acenode.ode.gradient_limits import (
 )
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of, slopes_of
+from acenode.ode.stepping import share_of_tolerance, step_failure
 from acenode.ode.tableaus import TABLEAUS, TSIT5
 
 ADAMS = ("explicit_adams", "implicit_adams", "fixed_adams")
@@ -73,8 +73,7 @@ class _MonitoredField(nn.Module):
             return SolveError(reason, time, size, LOOSEN, evaluations=self.cost.forward + self.cost.backward)
         with torch.no_grad():
             slopes = slopes_of(self.field, t, y)
-        share = share_of_tolerance(slopes, y, self.solver.rtol, self.solver.atol)
-        return step_failure(broken, time, size, share, self.cost)
+        return step_failure(broken, time, size, share_of_tolerance(slopes, y, self.solver), self.cost)
 
     def count_accepted(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.cost.step_sizes.append(float(dt.detach()))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from acenode import ACENODE, NODE, Dense, Elementwise, Pairwise, Solver
-from acenode.ode.time_per_sample import time_use
+from acenode.node import time_use
 
 SOLVER = Solver(rtol=1e-4, atol=1e-4)
 

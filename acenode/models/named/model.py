@@ -26,9 +26,9 @@ from acenode.errors import SMALLER_STEPS, SolveError, UserError
 from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers
 from acenode.models.recurrent import MaskedGRU
 from acenode.node import Trajectory
-from acenode.ode.backprop_memory import within_memory
 from acenode.ode.dense_output import interpolate_between, solve_at
 from acenode.ode.runge_kutta import Evaluations, State
+from acenode.ode.runge_kutta_solve import within_memory
 from acenode.ode.solve import Solver, solve
 from acenode.ode.stepping import fixed_grid
 

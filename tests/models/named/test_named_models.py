@@ -12,7 +12,7 @@ from acenode.errors import UserError
 from acenode.models.influence import influence
 from acenode.models.named.field import WRITTEN_OUT, Control, Embedding, NamedField, products
 from acenode.models.named.model import InitialAttention, NamedODE, step_ends
-from acenode.ode import backprop_memory
+from acenode.ode import runge_kutta_solve
 from acenode.ode.solve import Solver, solve
 
 # The mathematics ----------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_adjoint_gradients_reach_the_initial_attention():
 def test_steps_that_would_fill_the_memory_are_taken_again(method, monkeypatch):
     """A regular forecast of many points would save more than fits; its gradient does not change."""
     kept = gradients_of("forecast", "backprop", method=method)
-    monkeypatch.setattr(backprop_memory, "LIMIT", 10_000)
+    monkeypatch.setattr(runge_kutta_solve, "LIMIT", 10_000)
     model, batch = build(method), batch_of(gaps=False)
     predicted = model(batch)
     (predicted.x * batch.target.m).square().sum().backward()
