@@ -24,7 +24,6 @@ LayerEvent = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # (t, h, a) -> o
 TimeUse = Literal["batch", "alone", "shared"]
 RecordSteps = Callable[[nn.Module, State, Solver], tuple[State, Attempt | None]]  # start, what computes steps
 
-NAMES = {0: ("f", "h"), 1: ("g", "a")}  # what computes the slope of each block, and the block
 TOLERANCE = 0.02  # of slopes that should be equal, relative to the largest: far above rounding, also in half precision
 ALONE = ("f, g or q does not compute with one time per sample, so every sample is solved alone, which is slow: let it "
          "broadcast t, of shape (B, 1, ...), or use Solver(per_sample=False)")
@@ -67,10 +66,15 @@ def _check_solver(solver: Solver | None) -> Solver:
     return solver or Solver()
 
 
-class _PlainField(nn.Module):
-    """The vector field of (h,): dh/dt = f(h, t)."""
+class LayerField(nn.Module):
+    """Base of the vector fields of (h, a) and (h,)."""
 
-    names = NAMES
+    names = {0: ("f", "h"), 1: ("g", "a")}  # noqa: RUF012: what computes the slope of each block, and the block
+    time_like_output = True  # with one time per sample, g and q get it to broadcast against a; if False, against h
+
+
+class _PlainField(LayerField):
+    """The vector field of (h,): dh/dt = f(h, t)."""
 
     def __init__(self, f: nn.Module) -> None:
         super().__init__()
@@ -184,7 +188,8 @@ class ODELayer(nn.Module):
         if self.training or not self.solver.steps_per_sample or not has_batch(state):
             return "shared"
         for like_output in (True, False):
-            field.time_like_output = like_output
+            if isinstance(field, LayerField):
+                field.time_like_output = like_output
             with transforms_explained(self.solver):
                 use = time_use(field, state, span)
             if use == "batch":
@@ -261,14 +266,12 @@ class AugmentedNODE(NODE):
         return _PlainField(self.f), (torch.cat((h0, h0.new_zeros(shape)), dim=self.dim),)
 
 
-class CoEvolving(nn.Module):
+class CoEvolving(LayerField):
     """The vector field of (h, a) (Eq. 3): dh/dt = f(h', t), da/dt = g(h', t), h' the attended h (Eq. 4 or 5).
 
     With one time per sample, f gets t to broadcast against h, and g against a; with `time_like_output` False, g gets
     f's t, for a g that combines t with h'.
     """
-
-    names, time_like_output = NAMES, True
 
     def __init__(self, layer: ACENODE, detach_attention: bool) -> None:
         super().__init__()
@@ -285,13 +288,11 @@ class CoEvolving(nn.Module):
         return self.f(attended, t), rate
 
 
-class _FixedAttentionField(nn.Module):
+class _FixedAttentionField(LayerField):
     """The vector field of (h,) with fixed attention: dh/dt = f(h', t), where a(t) = q(h(t), t) is not integrated.
 
     With one time per sample, t broadcasts against h in f, and against a in q if `time_like_output`.
     """
-
-    names, time_like_output = NAMES, True
 
     def __init__(self, layer: ACENODE) -> None:
         super().__init__()

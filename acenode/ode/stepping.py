@@ -130,6 +130,8 @@ class OwnSteps(SharedSteps):
     to read also which of the `times` (T, 1), where states are wanted, it covers.
     """
 
+    any_covered: list[float]  # one for each of the times
+
     def __init__(self, like: Tensor, times: Tensor, sign: float) -> None:
         self.like, self.times, self.sign = like, times, sign
 
