@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +69,7 @@ def _check_solver(solver: Solver | None) -> Solver:
 class LayerField(nn.Module):
     """Base of the vector fields of (h, a) and (h,)."""
 
-    names = {0: ("f", "h"), 1: ("g", "a")}  # noqa: RUF012: what computes the slope of each block, and the block
+    names: ClassVar = {0: ("f", "h"), 1: ("g", "a")}  # what computes the slope of each block, and the block
     time_like_output = True  # with one time per sample, g and q get it to broadcast against a; if False, against h
 
 
