@@ -1,7 +1,7 @@
 """Run Triton kernels on a CPU, program by program, in torch operations: to test their mathematics without a GPU.
 
-Covers what the kernels of convolutional layers and of recurrent cells use. Nothing is compiled, so it says nothing
-about speed, registers or the precision of products.
+Covers what the kernels of convolutional layers, recurrent cells and GRU-ODE-Bayes use. Nothing is compiled, so it says
+nothing about speed, registers or the precision of products.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 # modules that import Triton
 KERNELS = ("triton", "acenode.accelerate.cuda_graph.kernels", "acenode.accelerate.recurrence.kernels",
-           "acenode.accelerate.triton_math")
+           "acenode.accelerate.gru_ode_bayes.kernels", "acenode.accelerate.triton_math")
 program: list[int] = [0, 0, 0]  # the indices of the running program
 
 
@@ -63,7 +63,7 @@ def _pointer(x: Tensor) -> Pointer:
 def load(pointer: Pointer, mask: Tensor | None = None, other: float = 0.0) -> Tensor:
     at = torch.as_tensor(pointer.at)
     if mask is None:
-        return pointer.memory[at]
+        return pointer.memory[at].clone()
     at, mask = torch.broadcast_tensors(at, mask)
     found = torch.full(at.shape, other, dtype=pointer.memory.dtype)
     found[mask] = pointer.memory[at[mask]]
@@ -75,12 +75,14 @@ def store(pointer: Pointer, value: Tensor, mask: Tensor | None = None) -> None:
     value = value.expand(at.shape)
     known = torch.ones((), dtype=torch.bool) if mask is None else mask
     known = known.expand(at.shape)
-    pointer.memory[at[known]] = value[known]
+    pointer.memory[at[known]] = value[known].to(pointer.memory.dtype)
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Any:
     """Do what `triton.language.where` does, also for pointers with a condition of one value."""
-    return (x if condition else y) if isinstance(x, Pointer) else torch.where(condition, x, y)
+    if isinstance(x, Pointer):
+        return x if condition else y
+    return torch.where(torch.as_tensor(condition), x, y)
 
 
 def jit(function: Callable[..., Any] | None = None, **_: Any) -> Any:
@@ -91,15 +93,16 @@ def jit(function: Callable[..., Any] | None = None, **_: Any) -> Any:
 def language() -> ModuleType:
     made = ModuleType("triton.language")
     functions = {
-        "constexpr": int, "int64": torch.int64, "float32": torch.float32,
+        "constexpr": lambda x: x, "int64": torch.int64, "int32": torch.int32, "float32": torch.float64,
         "PropagateNan": SimpleNamespace(ALL=True), "program_id": lambda axis: torch.tensor(program[axis]),
         "arange": torch.arange, "static_range": range, "minimum": min,
         "load": load, "store": store, "where": where, "sqrt": torch.sqrt,
         "sigmoid": torch.sigmoid, "exp": torch.exp, "reshape": torch.reshape,
+        "max": lambda x, axis: x.amax(axis), "trans": torch.t, "abs": torch.abs,
         "broadcast_to": lambda x, shape: x.expand(shape),
         "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype), "sum": lambda x, axis: x.sum(axis),
-        "maximum": lambda x, least, propagate_nan: torch.clamp(x, min=least), "debug_barrier": lambda: None,
-        "dot": lambda a, b, acc, input_precision: torch.addmm(acc, a, b)}
+        "maximum": lambda x, least, propagate_nan=None: torch.clamp(torch.as_tensor(x), min=least),
+        "debug_barrier": lambda: None, "dot": lambda a, b, acc=0, input_precision=None: a @ b + acc}
     for name, value in functions.items():
         setattr(made, name, value)
     return made

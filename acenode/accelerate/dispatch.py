@@ -16,8 +16,7 @@ from acenode.backend import TORCH_OPERATIONS, Backend
 if TYPE_CHECKING:  # type checking only: avoids importing torch
     from torch import Tensor, nn
 
-    from acenode.data.gru_ode_bayes_pass import PassInputs, PassOutputs
-    from acenode.data.named_midpoint import MidpointInputs, MidpointStates
+    from acenode.data.passes import MidpointInputs, MidpointStates, PassInputs, PassOutputs
 
 ARM = platform.machine().lower() in ("aarch64", "arm64")
 SMALL = 512  # rows of a product for which ARM's library is slow
@@ -198,8 +197,10 @@ def gru_ode_bayes(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     """Return the states and predictions of GRU-ODE-Bayes, or of ACE on it, along a schedule."""
     if not backend.accelerated:
         return None
-    from acenode.accelerate.gru_ode_bayes.integrate import integrate
-
+    if inputs.h0.is_cuda:
+        from acenode.accelerate.gru_ode_bayes.cuda import integrate
+    else:
+        from acenode.accelerate.gru_ode_bayes.compiled import integrate
     return integrate(backend, inputs)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.accelerate.c_compiler import Kernel
-from acenode.accelerate.gru_ode_bayes.packed import PackedWeights, PassPlan
-from acenode.backend import Backend
+from acenode.backend import COMPILED_C, Backend
+from acenode.data.passes import PassInputs, PassOutputs
 from acenode.data.schedule import ScheduledPoints
 
 WEIGHTS, WEIGHTS_WITH_ATTENTION = 11, 15  # number of packed weights
@@ -45,24 +46,102 @@ class CPass(ctypes.Structure):
 KERNEL = Kernel(Path(__file__).parent / "kernel" / "jump.c", CPass, ("pass_forward", "pass_backward"))
 
 
+class PackedWeights(NamedTuple):
+    """All as (inputs, outputs). Update gates are negated: σ of their product is o = 1 − z."""
+
+    f_reset: Tensor  # (H, H)
+    f_open: Tensor
+    f_new: Tensor
+    hidden: Tensor  # (H, Q) of p
+    hidden_bias: Tensor
+    out: Tensor  # (Q, 4D): −log σ²/2, μ, log σ², −μ
+    out_bias: Tensor
+    features: Tensor  # (4D, D·P) of x, μ, log σ², e = (x − μ)/σ
+    features_bias: Tensor
+    cell: Tensor  # (D·P + H, 4H): gates r and z, the input's term of n, and h's term of n
+    cell_bias: Tensor
+    g_gates: Tensor | None = None  # (H, 2H) of the rows of a
+    g_new: Tensor | None = None
+    g_gates_in: Tensor | None = None  # (H, 2H) of the mean of h'
+    g_new_in: Tensor | None = None
+
+
 def available(backend: Backend) -> bool:
     """Return True if the compiled pass can be used; compiles it the first time."""
     return backend.accelerated and backend.compile_c and KERNEL.load() is not None
 
 
-def supports(plan: PassPlan, h0: Tensor, a0: Tensor | None, weights: tuple[Tensor | None, ...]) -> bool:
-    """Return True if the C pass can be used for these inputs: float32 on a CPU, and a g on the rows of a."""
-    tensors = [v for v in (h0, plan.x, plan.m, plan.schedule.dt, *weights, a0, plan.dropout) if v is not None]
-    return (len(weights) == (WEIGHTS if a0 is None else WEIGHTS_WITH_ATTENTION) and plan.x.shape[1] > 0
-            and all(v.device.type == "cpu" and v.dtype == torch.float32 for v in tensors)
-            and available(plan.backend))
+def supports(inputs: PassInputs) -> bool:
+    """Return True if the C pass can be used for these inputs: float32 on a CPU."""
+    attention = inputs.attention
+    tensors = [inputs.h0, inputs.x, inputs.m, inputs.schedule.dt, *inputs.weights, inputs.dropout]
+    tensors += [] if attention is None else [attention.a0, *attention.weights]
+    return inputs.x.shape[1] > 0 and all(v.device.type == "cpu" and v.dtype == torch.float32
+                                         for v in tensors if v is not None)
+
+
+def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
+    """Integrate one batch in C; None if that does not support the inputs, or there is no C compiler."""
+    if not supports(inputs) or not available(backend):
+        return None
+    backend.report_series_by(COMPILED_C)
+    a0 = None if inputs.attention is None else inputs.attention.a0
+    return PassOutputs(*FusedPass.apply(inputs, torch.is_grad_enabled(), inputs.h0, a0, *pack(inputs)))
+
+
+class FusedPass(torch.autograd.Function):
+    """The whole pass as one node of the graph.
+
+    `FusedPass.apply(inputs, save, h0, a0, *weights)` returns the predictions before the observations (N, 2D), h after
+    them (N, H) and h at the read points (R, H).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: PassInputs, save: bool, h0: Tensor, a0: Tensor | None,
+                *weights: Tensor | None) -> tuple[Tensor, ...]:
+        packed: Any = PackedWeights(*(None if w is None else w.detach().contiguous() for w in weights))  # type: ignore[arg-type]
+        ctx.run = CompiledPass(inputs, save, packed)
+        return ctx.run.run(h0.detach(), None if a0 is None else a0.detach().contiguous())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        return None, None, *ctx.run.backward(grads, ctx.needs_input_grad[4:])
+
+
+def pack(inputs: PassInputs) -> list[Tensor | None]:
+    """Return the packed weights, differentiable in the model's, in the order of `PackedWeights`."""
+    w, H, D = inputs.weights, inputs.h0.shape[1], inputs.x.shape[1]
+    out, bias = w.p_out.t(), w.p_out_bias
+    read, own = w.gru_input.t(), w.gru_hidden.t()
+    zeros = own.new_zeros
+    packed: list[Tensor | None] = [
+        w.f_reset.t(), -w.f_update.t(), w.f_new.t(), w.p_hidden.t(), w.p_hidden_bias,
+        torch.cat((-0.5 * out[:, D:], out, -out[:, :D]), 1), torch.cat((-0.5 * bias[D:], bias, -bias[:D])),
+        block_diagonal(w.features), w.features_bias.flatten(),
+        torch.cat((torch.cat((read, zeros(len(read), H)), 1),
+                   torch.cat((own[:, :2 * H], zeros(H, H), own[:, 2 * H:]), 1))),
+        torch.cat((w.gru_input_bias + F.pad(w.gru_hidden_bias[:2 * H], (0, H)), w.gru_hidden_bias[2 * H:]))]
+    if inputs.attention is not None:
+        g = inputs.attention.weights
+        sign = inputs.h0.new_ones(2 * H, 1)
+        sign[H:] = -1
+        packed += [(g.gates * sign).t(), g.new.t(), (g.gates_in * sign).t(), g.new_in.t()]
+    return packed
+
+
+def block_diagonal(features: Tensor) -> Tensor:
+    """Return (D, 4, P) as one matrix (4D, D·P), zero between different variables."""
+    D, four, P = features.shape
+    same = torch.eye(D, dtype=features.dtype, device=features.device).view(1, D, D, 1)
+    return (features.transpose(0, 1).unsqueeze(2) * same).reshape(four * D, D * P)
 
 
 class CompiledPass:
     """One pass over a schedule, with the values that its backward pass needs."""
 
-    def __init__(self, plan: PassPlan, w: PackedWeights) -> None:
-        self.plan, self.w = plan, w
+    def __init__(self, plan: PassInputs, save: bool, w: PackedWeights) -> None:
+        self.plan, self.save, self.w = plan, save, w
 
     def run(self, h0: Tensor, a0: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the predictions before the observations, h after them and h at the read points."""
@@ -70,12 +149,14 @@ class CompiledPass:
         (N, D), (B, H), S = plan.x.shape, h0.shape, schedule.rows
         block, every, span = BLOCK, WINDOW, 1
         if a0 is not None:
-            block, every = BLOCK_WITH_ATTENTION, plan.every
+            assert plan.attention is not None
+            block, every = BLOCK_WITH_ATTENTION, plan.attention.every
             span = math.ceil(math.sqrt((S - 1) / every)) or 1  # as many windows between saved states as saved states
         self.sizes = {"B": B, "H": H, "D": D, "Q": w.hidden.shape[1], "F": w.features.shape[1], "S": S, "block": block,
                       "every": every, "span": span, "own_steps": int(schedule.dt.shape[1] == B),
-                      "attention": int(a0 is not None), "own_feedback": int(plan.own_feedback),
-                      "detach": int(plan.detach)}
+                      "attention": int(a0 is not None)}
+        if plan.attention is not None:
+            self.sizes |= {"own_feedback": plan.attention.own_feedback, "detach": plan.attention.detach}
         new, saved = h0.new_empty, math.ceil((S - 1) / (every * span))
         after = new(N, H)
         tensors = {"dt": schedule.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "dropout": plan.dropout}
@@ -84,7 +165,7 @@ class CompiledPass:
         if a0 is not None:
             self.tensors["a_saved"] = new(saved, B, H, H)
             gates = max(S - 2, 0) // every * B * 3 * H * math.ceil(H / MAX_LANES) * MAX_LANES
-            if plan.save and 4 * gates <= SAVE_LIMIT:
+            if self.save and 4 * gates <= SAVE_LIMIT:
                 self.tensors["g_gates"] = new(gates)
         self.points = [_by_block(points, B, block) for points in (schedule.observations, schedule.reads)]
         predicted, read = new(N, 2 * D), new(len(schedule.reads), H)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from acenode.accelerate.c_compiler import Kernel
 from acenode.backend import COMPILED_C, Backend
-from acenode.data.named_midpoint import MidpointInputs, MidpointStates
+from acenode.data.passes import MidpointInputs, MidpointStates
 from acenode.device.torch_private import transforms_active
 
 WEIGHTS = 14

@@ -21,8 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from acenode.attention import Correlation, Pairwise
-from acenode.data.gru_ode_bayes_pass import MIN_WINDOW, GWeights, MatrixGWeights
+from acenode.data.passes import GWeights
 from acenode.models.forecast.gaussian import Affine
+
+MIN_WINDOW = 1e-12  # a mean over a window divides by at least this much time
 
 
 class GRUODE(nn.Module):
@@ -78,7 +80,7 @@ class RowGRU(nn.Module):
         r, z = torch.sigmoid(self.gates(a) + self.gates_in(attended).unsqueeze(-2)).chunk(2, -1)
         return 1 - z, torch.tanh(self.new(r * a) + self.new_in(attended).unsqueeze(-2))
 
-    def weights(self, horizon: float) -> GWeights:
+    def weights(self) -> GWeights:
         """Return the weights as tensors for faster versions."""
         return GWeights(self.gates.weight, self.new.weight, self.gates_in.weight, self.new_in.weight)
 
@@ -105,12 +107,6 @@ class MatrixGRU(nn.Module):
     def step(self, attended: Tensor, a: Tensor, tau: Tensor, horizon: float = 1.0) -> Tensor:
         """Return a after a step of length τ, (B, 1, 1), which is exact for a constant h'."""
         return a + tau * self(attended, horizon)
-
-    def weights(self, horizon: float) -> MatrixGWeights:
-        """Return the weights as tensors for faster versions."""
-        assert self.cell.reset is not None
-        return MatrixGWeights(self.cell.reset.weight, self.cell.update.weight, self.cell.new.weight,
-                              self.out.weight / horizon, self.out.bias / horizon)
 
 
 class GRUAttention(nn.Module):

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, TORCH_OPERATIONS, Backend
-from acenode.data.gru_ode_bayes_pass import AttentionInputs, CellWeights, PassInputs, PassOutputs
+from acenode.data.passes import AttentionInputs, CellWeights, PassInputs, PassOutputs
 from acenode.data.points import Points
 from acenode.data.schedule import NoiseSource, ScheduledPoints, SporadicBatch, StepSchedule, make_schedule
 from acenode.models.forecast.gaussian import Affine, Forecast, Gaussian
-from acenode.models.forecast.gru_ode import GRUODE, AttentionState, GRUAttention
+from acenode.models.forecast.gru_ode import GRUODE, AttentionState, GRUAttention, RowGRU
 from acenode.models.recurrent import GRUCell
 from acenode.ode.runge_kutta import Evaluations
 
@@ -173,7 +173,7 @@ class GRUODEBayes(nn.Module):
         """Integrate by the fastest version the backend has for this model; see `integrate_plain`."""
         with_attention = with_attention and self.attention is not None
         followed = schedule.read_everywhere(len(h0)) if with_attention else schedule
-        inputs = self._pass_inputs(followed, h0, a0, x, m, horizon, dropout, detach)
+        inputs = self._pass_inputs(followed, h0, a0, x, m, dropout, detach)
         out = None if inputs is None else dispatch.gru_ode_bayes(self.backend, inputs)
         if out is None:
             return self.integrate_plain(schedule, h0, a0, x, m, horizon, dropout=dropout, noise=noise, detach=detach,
@@ -187,20 +187,20 @@ class GRUODEBayes(nn.Module):
         return PassOutputs(out.predicted, out.updated, h[reads.row, reads.series], a)
 
     def _pass_inputs(self, schedule: StepSchedule, h0: Tensor, a0: Tensor | None, x: Tensor, m: Tensor,
-                     horizon: float, dropout: Tensor | None, detach: bool) -> PassInputs | None:
+                     dropout: Tensor | None, detach: bool) -> PassInputs | None:
         """Return this model as tensors for the dispatcher.
 
-        None for models without a faster version: the minimal cell, imputed inputs, fixed or recomputed attention.
+        None for models without a faster version: the minimal cell, imputed inputs, fixed or recomputed attention, and a
+        g that gives the whole matrix.
         """
         f, p, gru, attention = self.f, self.p, self.jump.cell, self.attention
         if f.reset is None or f.given is not None:
             return None
         evolving = None
         if attention is not None:
-            if attention.g is None or a0 is None or attention.at_jump != "keep":
+            if not isinstance(attention.g, RowGRU) or a0 is None or attention.at_jump != "keep":
                 return None
-            g = attention.g.weights(horizon)
-            evolving = AttentionInputs(a0, g, attention.every, attention.own_feedback, detach)
+            evolving = AttentionInputs(a0, attention.g.weights(), attention.every, attention.own_feedback, detach)
         return PassInputs(schedule, h0, x, m, dropout, CellWeights(
             f.reset.weight, f.update.weight, f.new.weight, p.hidden.weight, p.hidden.bias, p.out.weight, p.out.bias,
             self.jump.weight, self.jump.bias, gru.input.weight, gru.input.bias, gru.hidden.weight, gru.hidden.bias),

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from acenode.accelerate import dispatch
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.named_batches import SAME, NamedBatch
-from acenode.data.named_midpoint import MidpointInputs
+from acenode.data.passes import MidpointInputs
 from acenode.data.points import Points
 from acenode.errors import SMALLER_STEPS, SolveError, UserError
 from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers

@@ -8,16 +8,12 @@ from itertools import pairwise
 
 import pytest
 import torch
-from gru_ode_bayes_steps import by_rows, events_of, weights_of
 from problems import FailingKernel, relative
 from torch import Tensor
 
 from acenode.accelerate import triton_support
 from acenode.accelerate.encoder import cuda as scan_cuda
 from acenode.accelerate.encoder.scan import EncoderScan
-from acenode.accelerate.gru_ode_bayes import cuda as gru_ode_bayes_cuda
-from acenode.accelerate.gru_ode_bayes.cuda import KernelPass
-from acenode.accelerate.gru_ode_bayes.events import KernelEvents, KernelWeights
 from acenode.backend import ACCELERATED, Backend
 from acenode.bench.workloads import latent_task
 
@@ -158,59 +154,3 @@ def test_a_batch_is_copied_to_the_gpu_unchanged() -> None:
         assert b.is_cuda
         assert a.dtype == b.dtype
         assert torch.equal(a, b.cpu())
-
-
-# GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------
-
-
-def jumps(h0: Tensor, dt: Tensor, events: KernelEvents, weights: KernelWeights, kernel: bool) -> list[Tensor]:
-    leaves = [x.detach().clone().requires_grad_() for x in (h0, *weights)]
-    found = (KernelPass.apply(leaves[0], dt, events, *leaves[1:]) if kernel
-             else by_rows(leaves[0], dt, events, KernelWeights(*leaves[1:])))
-    weighing = torch.linspace(-1, 1, found[0].numel(), dtype=h0.dtype, device=h0.device).view_as(found[0])
-    loss = (found[0] * weighing).sum() + (found[1] * weighing.flip(0)).sum()
-    return [*(x.detach() for x in found), *torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)]
-
-
-@pytest.mark.parametrize(("S", "counts", "sizes", "drops", "looks"), [
-    (200, (30, 0, 200, 1, 7), (50, 25, 5, 10), True, False), (40, (3,), (50, 25, 5, 10), False, True),
-    (17, (5, 17, 0), (7, 5, 3, 4), True, True), (30, (0, 9), (64, 64, 2, 32), False, False)])
-def test_the_gru_ode_bayes_kernel_follows_its_equations(
-        S: int, counts: tuple[int, ...], sizes: tuple[int, int, int, int], drops: bool, looks: bool) -> None:
-    weights, events = weights_of(*sizes, device="cuda"), events_of(S, counts, *sizes, drops, looks, device="cuda")
-    generator = torch.Generator().manual_seed(3)
-    h0 = torch.randn(len(counts), sizes[0], generator=generator, dtype=torch.float64).cuda()
-    dt = torch.full((), 0.05, dtype=torch.float64).cuda().expand(S, len(counts)) if drops else (
-        0.1 * torch.rand(S, len(counts), generator=generator, dtype=torch.float64).cuda())
-    small = KernelWeights(*(w.float() for w in weights))
-    assert gru_ode_bayes_cuda.supports(ACCELERATED, h0.float(), dt.float(), single(events), small)
-    close(jumps(h0.float(), dt.float(), single(events), small, True), jumps(h0, dt, events, weights, False), 2)
-
-
-def single(events: KernelEvents) -> KernelEvents:
-    return KernelEvents(events.offsets, events.row, events.x.float(), events.m.float(),
-                  None if events.dropout is None else events.dropout.float(), events.observed)
-
-
-def test_the_gru_ode_bayes_kernel_is_deterministic_in_concurrent_threads() -> None:
-    sizes, counts = (50, 25, 5, 10), (20, 60, 3) * 8
-    weights = KernelWeights(*(w.float() for w in weights_of(*sizes, device="cuda")))
-    events = single(events_of(60, counts, *sizes, True, False, device="cuda"))
-    h0 = torch.zeros(len(counts), 50, device="cuda")
-    dt = torch.full((), 0.05, device="cuda").expand(60, len(counts))
-    torch.cuda.synchronize()
-    first = jumps(h0, dt, events, weights, True)
-    for each in at_once(lambda: jumps(h0, dt, events, weights, True)):
-        assert all(torch.equal(a, b) for a, b in zip(first[:3], each[:3], strict=True))
-        close(each, first, 2)
-
-
-def test_series_without_events_give_empty_states_and_zero_gradients() -> None:
-    sizes = (50, 25, 5, 10)
-    weights = KernelWeights(*(w.float() for w in weights_of(*sizes, device="cuda")))
-    events = single(events_of(9, (0, 0), *sizes, False, False, device="cuda"))
-    pre, post, saved = gru_ode_bayes_cuda.forward(torch.ones(2, 50, device="cuda"),
-                                                  torch.full((9, 2), 0.1, device="cuda"), events, weights)
-    assert pre.shape == post.shape == (0, 50)
-    d_start, found = gru_ode_bayes_cuda.backward(pre, post, saved)
-    assert all(not d.any() for d in (d_start, *found))

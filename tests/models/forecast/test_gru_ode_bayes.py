@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from irregular_batches import filled, padded_more
-from problems import relative
 from sporadic_batches import (
     END,
     STEP,
@@ -28,7 +27,6 @@ from torch import Tensor, nn
 
 from acenode import experiments
 from acenode.accelerate import dispatch
-from acenode.accelerate.gru_ode_bayes import torch_forward
 from acenode.attention import correlation
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.data.points import TimeSeries
@@ -107,29 +105,6 @@ def test_attention_in_windows_converges_at_first_order() -> None:
         assert 1.7 < middle / fine < 2.4
         assert 1.7 < coarse / middle < 2.4
     assert of_a[2] < 0.1 * float(found[1][:-1].norm())
-
-
-@pytest.mark.parametrize("detach", [False, True])
-@pytest.mark.parametrize("kind", [*KINDS, "dense"])
-@pytest.mark.parametrize("limit", [6e9, 0], ids=["saved", "recomputed"])
-def test_the_fused_pass_has_the_gradients_of_the_plain_loop(kind: str, detach: bool, limit: float,
-                                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_forward, "SAVE_LIMIT", limit)
-    attention = evolving(every=3, initial="dense") if kind == "dense" else KINDS[kind]()
-    model = model_of(attention, dropout=0.3).train()
-    found = []
-    for model.backend in (ACCELERATED, PLAIN):
-        model.zero_grad()
-        loss = objective(model, batch(several()), detach_attention=detach)
-        loss.backward()
-        found.append((loss.detach(), {k: p.grad for k, p in model.named_parameters()}))
-    assert torch.allclose(found[0][0], found[1][0], rtol=1e-12)
-    for name, exact in found[1][1].items():
-        mine = found[0][1][name]
-        if exact is None or not exact.any():
-            assert mine is None or not mine.any(), name
-        else:
-            assert relative(mine, exact) < 1e-9, name
 
 
 @pytest.mark.parametrize("kind", ["plain", "ace", "matrix"])

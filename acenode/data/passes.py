@@ -1,15 +1,16 @@
-"""Inputs and outputs of one integration of GRU-ODE-Bayes, as tensors: what the model and its faster versions share."""
+"""Inputs and results of integrations, as tensors: what models and their faster versions share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
 from acenode.data.schedule import StepSchedule
+from acenode.ode.runge_kutta import Evaluations
 
-MIN_WINDOW = 1e-12  # a mean over a window divides by at least this much time
+# GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------
 
 
 class CellWeights(NamedTuple):
@@ -19,8 +20,8 @@ class CellWeights(NamedTuple):
     """
 
     f_reset: Tensor  # (H, H)
-    f_update: Tensor  # (H, H)
-    f_new: Tensor  # (H, H)
+    f_update: Tensor
+    f_new: Tensor
     p_hidden: Tensor  # (Q, H)
     p_hidden_bias: Tensor
     p_out: Tensor  # (2D, Q)
@@ -42,29 +43,17 @@ class GWeights(NamedTuple):
     new_in: Tensor  # (H, H)
 
 
-class MatrixGWeights(NamedTuple):
-    """Weights of g if it maps h' to the whole matrix; matrices are (outputs, inputs)."""
-
-    reset: Tensor  # (H, H)
-    update: Tensor  # (H, H)
-    new: Tensor  # (H, H)
-    out: Tensor  # (H², H), divided by the horizon
-    out_bias: Tensor  # (H²,), divided by the horizon
-
-
-@dataclass(frozen=True)
-class AttentionInputs:
+class AttentionInputs(NamedTuple):
     """Evolving attention that keeps its value at observations."""
 
     a0: Tensor  # (B, H, H)
-    weights: GWeights | MatrixGWeights
+    weights: GWeights
     every: int  # Euler steps of a window
     own_feedback: bool  # dh/dt = (1 − z)(u − h) instead of (1 − z)(u − h')
     detach: bool  # treat a as a constant in the gradient
 
 
-@dataclass(frozen=True)
-class PassInputs:
+class PassInputs(NamedTuple):
     """B series with N observations in the order of the schedule."""
 
     schedule: StepSchedule
@@ -76,11 +65,42 @@ class PassInputs:
     attention: AttentionInputs | None = None
 
 
-@dataclass(frozen=True)
-class PassOutputs:
+class PassOutputs(NamedTuple):
     """States and predictions along the schedule."""
 
     predicted: Tensor  # (N, 2D), μ and log σ² before each observation
     updated: Tensor  # (N, H), h after each observation
     read: Tensor  # (R, H), h at the read points
     attention: Tensor | None = None  # (R, H, H), a at the read points, if asked for
+
+
+# Named variables ------------------------------------------------------------------------------------------------------
+
+Layer = tuple[Tensor, Tensor]  # weight (outputs, inputs) and bias
+
+
+class MidpointInputs(NamedTuple):
+    """A solve of named variables by steps of the midpoint rule. V variables with k numbers each, B series, N steps."""
+
+    h0: Tensor  # (B, V, k)
+    a0: Tensor | None  # (V, V), or None without attention
+    e: Tensor  # (V, E), the embeddings
+    f: Sequence[Layer]  # inputs: h, m with attention, the controls, t, e
+    g: Layer | None  # gives [u, w]; inputs: m, t, e. None if attention does not evolve
+    rank: int  # numbers of u and of w
+    speed: float  # factor of f and, over the rank, of g
+    pull: float
+    detach: bool  # True if the attention that f reads has no gradient
+    control: Tensor | None  # (2N + 1, B, V, ·), at the ends and the middle of steps
+    grid: Sequence[float]  # N + 1 times, at which steps end
+    slopes: bool  # True if dh/dt is returned too
+    save: bool  # False if the backward pass recomputes the hidden layers
+    cost: Evaluations  # counts evaluations of the backward pass
+
+
+class MidpointStates(NamedTuple):
+    """States at the ends of steps."""
+
+    h: Tensor  # (N + 1, B, V, k)
+    slopes: Tensor | None  # the same shape: dh/dt
+    failed: int  # the first step whose end is not finite; N if there is none
