@@ -207,7 +207,8 @@ def _launch(kernel: Any, first: tuple[Tensor, ...], plan: KernelPlan, w: KernelW
              for part in (rz[:, :H], rz[:, H:], u)]
     padding = constants["P"] - H
     matrices = F.pad(torch.stack(parts), (0, padding, 0, padding)).contiguous()
-    flat = torch.cat([x.flatten() for x in w[OF_JUMP] if x is not None])
+    jump_weights: Any = w[OF_JUMP]
+    flat = torch.cat([x.flatten() for x in jump_weights])
     with torch.cuda.device(plan.dt.device):
         kernel[(B,)](*first, plan.dt, *plan.dt.stride(), *given, flat, matrices, matrices.mT.contiguous(), *last,
                      len(plan.dt), B, plan.windows, plan.every, M=min(STRIP, constants["P"]), PRECISION=PRECISION,
@@ -281,9 +282,9 @@ def jump_gradients(pre: Tensor, events: KernelEvents, weights: KernelWeights, d_
     if not any(needed):
         return [None] * len(needed)
     with torch.enable_grad():
-        own: list[Any] = [w.detach().requires_grad_(wanted) for w, wanted in zip(weights[OF_JUMP], needed, strict=True)
-                          if w is not None]
-        after = jump(pre.detach(), events, KernelWeights(*weights[OF_F], *own))  # type: ignore[arg-type]
+        given: Any = weights
+        own = [w.detach().requires_grad_(wanted) for w, wanted in zip(given[OF_JUMP], needed, strict=True)]
+        after = jump(pre.detach(), events, KernelWeights(*given[OF_F], *own))
         found = iter(torch.autograd.grad(after, [w for w in own if w.requires_grad], d_post))
     return [next(found) if wanted else None for wanted in needed]
 
