@@ -129,7 +129,7 @@ def imported_sets(root: Path) -> ImportedSets:
 
 
 def _columns(table: TableFile, options: Namespace) -> Columns:
-    from acenode.data.importing.corrections import corrected_columns
+    from acenode.data.importing.columns import corrected_columns
 
     return corrected_columns(table.head(), time=options.time, id=options.id, label=options.label,
                              variables=options.variables or (), long=options.long, form=options.dates)

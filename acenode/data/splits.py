@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ def _quotas(sizes: np.ndarray, count: int) -> np.ndarray:
     return quotas
 
 
-@dataclass(frozen=True, eq=False)
-class Parts:
+class Parts(NamedTuple):
     """The indices of the records for training, validation and test; sorted unless the split says otherwise."""
 
     train: np.ndarray

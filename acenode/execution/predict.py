@@ -15,9 +15,8 @@ import numpy as np
 from acenode import experiments
 from acenode.data.folder import data_dir
 from acenode.data.importing.build import read_series
-from acenode.data.importing.columns import Columns
-from acenode.data.importing.corrections import corrected_columns
-from acenode.data.importing.cutting import Piece
+from acenode.data.importing.columns import Columns, corrected_columns
+from acenode.data.importing.observations import Piece
 from acenode.data.importing.store import ImportedSets
 from acenode.data.importing.table import TableFile
 from acenode.data.named_set import NamedSet, Record

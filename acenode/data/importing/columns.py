@@ -1,29 +1,30 @@
 """What the columns of a table mean: which one is the time, which name series, labels and variables.
 
 A wide table has a column for each variable. A long table has a row for each value, with one column for the name of the
-variable and one for the value.
+variable and one for the value. Roles are guessed from names and first rows, and corrected by those that a user names.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from acenode.data.importing import cells, times
+from acenode.data.importing import cells
+from acenode.data.importing.cells import TimeForm
 from acenode.data.importing.table import TableHead
-from acenode.data.importing.times import TimeForm
 from acenode.errors import UserError
 
-TIMES = {"time", "t", "date", "datetime", "timestamp", "when", "ds", *times.UNIT_WORDS, "month", "period"}
+TIMES = {"time", "t", "date", "datetime", "timestamp", "when", "ds", *cells.UNIT_WORDS, "month", "period"}
 IDS = {"id", "series", "seriesid", "sid", "patient", "patientid", "subject", "subjectid", "station", "case", "record",
        "recordid", "uniqueid", "trajectory", "unit", "run", "group", "key"}
 LABELS = {"label", "class", "target", "outcome", "died", "death", "diagnosis", "category", "y"}
 VARIABLES = {"variable", "var", "parameter", "channel", "sensor", "measure", "measurement", "feature", "signal",
              "metric", "item", "name", "quantity"}
 VALUES = {"value", "val", "values", "reading", "result", "measurement", "amount", "x"}
-_UNIT = re.compile(r"(.+?)\s*[\(\[]([^()\[\]]{1,20})[\)\]]")
+NONE = "none"  # instead of a column: there is no such column
 MAX_NAMES = 200  # variables of a long table, when columns are guessed
+_UNIT = re.compile(r"(.+?)\s*[\(\[]([^()\[\]]{1,20})[\)\]]")
 
 
 @dataclass(frozen=True)
@@ -79,19 +80,22 @@ def guess_columns(head: TableHead) -> Columns:
     """Guess what the columns mean from their names and first rows. What cannot be guessed is left empty."""
     kinds = {column: _kind(head.cells(column)) for column in head.columns}
     free = [column for column in head.columns if kinds[column] != "blank"]
-    time = _guess_time(head, free, kinds)
+
+    def named(names: set[str], *taken: str | None, number: bool = False) -> str | None:
+        return next((c for c in free if c not in taken and _plain(c) in names
+                     and (not number or kinds[c] == "number")), None)
+
+    time = _guess_time(free, kinds)
     free = [column for column in free if column != time]
-    variable, value = _named(free, VARIABLES), _named(free, VALUES, kinds, "number")
+    variable, value = named(VARIABLES), named(VALUES, number=True)
     if variable == value:
-        value = _named([c for c in free if c != variable], VALUES, kinds, "number")
-    id = _named([c for c in free if c not in (variable, value)], IDS) or next(
+        value = named(VALUES, variable, number=True)
+    id = named(IDS, variable, value) or next(
         (c for c in free if _plain(c).endswith("id") and c not in (variable, value)), None)
-    label = _named([c for c in free if c not in (variable, value, id)], LABELS)
-    numbers = [c for c in free if kinds[c] == "number" and c not in (id, label)]
-    texts = [c for c in free if kinds[c] == "text" and c not in (id, label)]
+    label = named(LABELS, variable, value, id)
+    numbers, texts = ([c for c in free if kinds[c] == kind and c not in (id, label)] for kind in ("number", "text"))
     if variable is None and len(numbers) == 1 and texts and _is_repeated(head.cells(texts[-1])):
-        variable, value = texts[-1], numbers[0]  # a wide table would have one variable only
-        texts = texts[:-1]
+        variable, value = texts.pop(), numbers[0]  # a wide table would have one variable only
     if variable is not None and (value or len(numbers) == 1):
         id = id or next((c for c in texts if c != variable), None)
         return Columns(time, (), id, label, variable, value or numbers[0])
@@ -99,6 +103,42 @@ def guess_columns(head: TableHead) -> Columns:
     counters = [c for c in numbers if c.startswith("column ") and _is_counter(head.cells(c))]
     variables = tuple(c for c in numbers if c not in counters and len(set(head.cells(c))) > 1)
     return Columns(time or next(iter(counters), ""), variables, id, label)
+
+
+def corrected_columns(head: TableHead, *, time: str | None = None, id: str | None = None, label: str | None = None,
+                      variables: Sequence[str] = (), long: tuple[str, str] | None = None,
+                      form: TimeForm | None = None) -> Columns:
+    """Guess what columns mean, except for those that are given.
+
+    Args:
+        head: the beginning of the table.
+        time, id, label: names of columns; `none` for id or label: the table has none.
+        variables: columns of a wide table, or variables of a long one.
+        long: the columns of variables' names and of values, of a long table.
+        form: how times are written.
+    """
+    names = head.columns
+    given_time = find_column(names, time) if time else None
+    given_id, given_label = (find_column(names, name) if name and name != NONE else None for name in (id, label))
+    pair = tuple(find_column(names, name) for name in long or ())
+    guess = guess_columns(head)
+    wide = not pair and (not guess.is_long or (bool(variables) and _are_columns(names, variables)))
+    if wide:
+        guess = replace(guess, variable=None, value=None)
+    if pair:
+        guess = replace(guess, variable=pair[0], value=pair[1], variables=())
+    chosen = tuple(find_column(names, name) for name in variables) if wide else tuple(variables)
+    taken = {given_time, given_id, given_label, *(chosen if wide else pair)} - {None}
+    if {guess.variable, guess.value} & (taken - set(pair)):
+        raise UserError("columns of a long table are chosen for something else: say which column has the names of the "
+                        "variables and which the values (--long VARIABLE VALUE)")
+    if wide and not variables:
+        chosen = tuple(c for c in guess.variables if c not in taken)
+    return Columns(
+        time=given_time or (guess.time if guess.time not in taken else ""), variables=chosen,
+        id=given_id or (None if id == NONE or guess.id in taken else guess.id),
+        label=given_label or (None if label == NONE or guess.label in taken else guess.label),
+        variable=guess.variable, value=guess.value, form=form)
 
 
 def checked_columns(columns: Columns, head: TableHead) -> Columns:
@@ -113,11 +153,10 @@ def checked_columns(columns: Columns, head: TableHead) -> Columns:
     if (variable is None) != (value is None):
         raise UserError("a long table needs the column of the variables' names and that of the values: choose both")
     kept = columns.variables if variable else tuple(find_column(all_columns, name) for name in columns.variables)
-    roles = [("time", time), ("id", id), ("label", label), ("variable", variable), ("value", value),
-             *(("variable", name) for name in kept if not variable)]
     used: dict[str, str] = {}
-    for role, column in roles:
-        if column is not None and column in used:
+    for role, column in (("time", time), ("id", id), ("label", label), ("variable", variable), ("value", value),
+                         *(("variable", name) for name in kept if not variable)):
+        if column in used:
             raise UserError(f"column {column!r} is chosen as {used[column]} and as {role}: choose another one")
         if column is not None:
             used[column] = role
@@ -126,6 +165,13 @@ def checked_columns(columns: Columns, head: TableHead) -> Columns:
         raise UserError(f"attention needs two variables or more, and {found} was chosen or found: choose columns with "
                         f"numbers (--variables){_text_among_numbers(head, used)}")
     return Columns(time, kept, id, label, variable, value, columns.form or _form(head, time))
+
+
+def _are_columns(names: Sequence[str], wanted: Sequence[str]) -> bool:
+    try:
+        return all(find_column(names, name) for name in wanted)
+    except UserError:
+        return False
 
 
 def _text_among_numbers(head: TableHead, used: Container[str]) -> str:
@@ -142,26 +188,21 @@ def _text_among_numbers(head: TableHead, used: Container[str]) -> str:
 def _form(head: TableHead, time: str) -> TimeForm:
     """Return the form of the times, from the first rows that have one."""
     texts = [text for text in head.cells(time) if not cells.is_gap(text)]
-    form = times.guess_form(texts)
-    if form is None:  # one of them is wrong: the form of the first finds it when all rows are read
-        form = times.guess_form(texts[:1]) if texts else "number"
+    # if one of them is wrong, the form of the first finds it when all rows are read
+    form = cells.guess_form(texts) or (cells.guess_form(texts[:1]) if texts else "number")
     if form is None:
-        i, (row, _) = head.columns.index(time), head.rows[0]
-        raise UserError(f"row {row}, column {time!r}: {cells.shown(head.rows[0][1][i])} is neither a number nor a "
-                        "date: choose another time column (--time), or write dates as 2024-01-31")
+        i, (row, line) = head.columns.index(time), head.rows[0]
+        raise UserError(f"row {row}, column {time!r}: {cells.shown(line[i])} is neither a number nor a date: choose "
+                        "another time column (--time), or write dates as 2024-01-31")
     return form
 
 
-def _guess_time(head: TableHead, free: Sequence[str], kinds: dict[str, str]) -> str:
+def _guess_time(free: Sequence[str], kinds: dict[str, str]) -> str:
     timed = [c for c in free if kinds[c] in ("number", "date")]
-    named = [c for c in timed if _plain(c) in TIMES or times.unit_in(split_unit(c)[1])]
+    named = [c for c in timed if _plain(c) in TIMES or cells.unit_in(split_unit(c)[1])]
     dates = [c for c in timed if kinds[c] == "date"]
     begins = [c for c in timed if _plain(c).startswith(("time", "date"))]
     return next(iter([*(c for c in named if c in dates), *named, *dates, *begins]), "")
-
-
-def _named(columns: Sequence[str], names: set[str], kinds: dict[str, str] | None = None, kind: str = "") -> str | None:
-    return next((c for c in columns if _plain(c) in names and (kinds is None or kinds[c] == kind)), None)
 
 
 def _plain(column: str) -> str:
@@ -174,15 +215,13 @@ def _kind(texts: list[str]) -> str:
     sample = [text for text in texts if not cells.is_gap(text)][:200]
     if not sample:
         return "blank"
-    for kind in ("number", "date"):
-        if sum(_fits(text, kind) for text in sample) > 0.8 * len(sample):
-            return kind
-    return "text"
+    return next((kind for kind in ("number", "date")
+                 if sum(_fits(text, kind) for text in sample) > 0.8 * len(sample)), "text")
 
 
 def _fits(text: str, kind: str) -> bool:
     try:
-        return times.guess_form([text]) in (("number",) if kind == "number" else times.FORMS[1:])
+        return cells.guess_form([text]) in (("number",) if kind == "number" else cells.FORMS[1:])
     except UserError:  # a date of which day and month cannot be told apart
         return kind == "date"
 

@@ -1,25 +1,42 @@
-"""Read all rows of a table as observations: the series, time and values of each row, with errors that name the cell."""
+"""Read all rows of a table as observations, with errors that name the cell, and cut series into windows.
+
+Many series are split into training, validation and test by series. Few long ones are split by time: the first 64% of
+the times are for training, the next 16% for validation and the rest for test, and no window reaches into two of them,
+so that the future never leaks.
+"""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acenode.data.importing import cells
-from acenode.data.importing.cells import MAX_CELLS
+from acenode.data.importing.cells import TimeReader
 from acenode.data.importing.columns import Columns, split_unit
-from acenode.data.importing.table import TableFile
-from acenode.data.importing.times import TimeReader
+from acenode.data.importing.table import MAX_CELLS, Row, TableFile
+from acenode.data.splits import Parts, record_split, stratified_holdout
 from acenode.errors import UserError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 MAX_VARIABLES = 200
 ONE_SERIES = "series"  # the id if there is no id column
+_ROWS = 20_000  # that are read at a time
 
-Value = TypeVar("Value")
+MIN_SERIES = 20  # series or windows of a set
+POINTS = 24  # times of a window, if its length is not given
+OVERLAP = 4  # a window begins every quarter of its length, unless given otherwise,
+ENOUGH, PLENTY = 200, 5000  # or more or less often, if that makes fewer or more windows than these
+MAX_WINDOWS = 200_000
+SHARES = (0.64, 0.8)  # of the times: where validation and test begin
+SEED = 42  # of the split by series
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +64,20 @@ class Observations:
     names: tuple[str, ...]
     labels: tuple[str, ...] = ()
 
+    def pieces(self) -> list[Piece]:
+        """Return the series."""
+        bounds = pairwise(np.searchsorted(self.series, np.arange(len(self.ids) + 1)))
+        return [Piece(self.ids[i], i, self.t[a:b], self.x[a:b]) for i, (a, b) in enumerate(bounds)]
 
-@dataclass
-class _Rows:
-    """What is collected while a table is read."""
 
-    ids: dict[str, int] = field(default_factory=dict)
-    labels: dict[int, tuple[str, int]] = field(default_factory=dict)  # of a series: its class, and the row that says it
-    series: array = field(default_factory=lambda: array("q"))
-    t: array = field(default_factory=lambda: array("d"))
-    values: array = field(default_factory=lambda: array("d"))
-    rows: array = field(default_factory=lambda: array("q"))
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A series, or a window of one: t (n,) and x (n, V) with NaN in gaps."""
+
+    id: str
+    source: int  # the index of its series
+    t: np.ndarray
+    x: np.ndarray
 
 
 def read_observations(table: TableFile, columns: Columns) -> Observations:
@@ -72,142 +92,209 @@ def read_observations(table: TableFile, columns: Columns) -> Observations:
     """
     assert columns.form is not None
     time = TimeReader(columns.form)
-    names, found, which = _read(table, columns, time)
-    if not found.t:
-        raise UserError(f"{table.name} has no rows with values")
-    _check_labels(found, columns)
-    series, t, rows = (np.frombuffer(part, kind) for part, kind in
-                       ((found.series, np.int64), (found.t, np.float64), (found.rows, np.int64)))
-    values = np.frombuffer(found.values, np.float64)
-    if which is None:
-        series, t, x = _sorted_wide(series, t, rows, values.reshape(len(t), -1), columns)
-    else:
-        series, t, x = _sorted_long(series, t, rows, values, np.frombuffer(which, np.int64), names, columns)
-    labels = tuple(found.labels[i][0] for i in range(len(found.ids))) if columns.label else ()
-    split = [split_unit(name) for name in names]
-    if len({name for name, _ in split}) < len(split):  # equal without their units
-        split = [(name, "") for name in names]
-    return Observations(tuple(found.ids), tuple(name for name, _ in split), tuple(unit for _, unit in split), series, t,
-                        x, time.is_date, tuple(names), labels)
-
-
-def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[list[str], _Rows, array | None]:
-    """Return the variables, the rows, and for a long table the variable of each row."""
-    place = {column: i for i, column in enumerate(table.columns)}
-    found, names = _Rows(), {name: i for i, name in enumerate(columns.variables)}
-    wide = [(place[name], name) for name in columns.variables] if not columns.is_long else []
-    which = array("q") if columns.is_long else None
-    most = MAX_CELLS // max(1, len(wide))
-    for count, (row, line) in enumerate(table.rows(), 1):
-        if count > most:
-            raise UserError(f"{table.name} has more than {most:,} rows: import at most {MAX_CELLS:,} values, for "
-                            "example fewer rows or columns")
-        if which is not None:
-            assert columns.variable is not None
-            assert columns.value is not None
-            name = _at(row, columns.variable, _required, line[place[columns.variable]])
-            if columns.variables and name not in names:
-                continue
-            which.append(names.setdefault(name, len(names)))
-            if len(names) > MAX_VARIABLES:
-                raise UserError(f"column {columns.variable!r} has more than {MAX_VARIABLES} variables: is it the right "
-                                "column? Or choose some of them (--variables)")
-            found.values.append(_at(row, columns.value, cells.number, line[place[columns.value]]))
-        else:
-            found.values.extend(_numbers(row, line, wide))
-        found.t.append(_at(row, columns.time, time, line[place[columns.time]]))
-        series = 0
-        if columns.id is None:
-            found.ids.setdefault(ONE_SERIES, 0)
-        else:
-            id = _at(row, columns.id, _required, line[place[columns.id]])
-            series = found.ids.setdefault(id, len(found.ids))
-        found.series.append(series)
-        found.rows.append(row)
-        if columns.label is not None:
-            _add_label(found, row, columns.label, line[place[columns.label]], series)
-    for name in columns.variables if columns.is_long else ():
-        if names[name] not in (which or ()):
-            raise UserError(f"column {columns.variable!r} has no variable {name!r}: choose others (--variables)")
-    return list(names), found, which
-
-
-def _numbers(row: int, line: list[str], wide: list[tuple[int, str]]) -> list[float]:
-    """Return the values of a wide row; a row without gaps takes the short way."""
-    try:
-        values = [cells.plain_float(line[i]) for i, _ in wide]
-        if all(-cells.LARGEST < value < cells.LARGEST for value in values):
-            return values
-    except ValueError:
-        pass
-    return [_at(row, name, cells.number, line[i]) for i, name in wide]
-
-
-def _at(row: int, column: str, read: Callable[[str], Value], cell: str) -> Value:
-    try:
-        return read(cell)
-    except ValueError as error:
-        raise UserError(f"row {row}, column {column!r}: {error}") from None
-
-
-def _required(cell: str) -> str:
-    if not cell:
-        raise ValueError("the cell is blank: fill it in, or remove the row")
-    return cells.text(cell)
-
-
-def _add_label(found: _Rows, row: int, column: str, cell: str, series: int) -> None:
-    if cells.is_gap(cell):
-        return
-    label = _at(row, column, cells.text, cell)
-    before = found.labels.setdefault(series, (label, row))
-    if before[0] != label:
-        raise UserError(f"row {row}, column {column!r}: the label is {cells.shown(label)}, but "
-                        f"{cells.shown(before[0])} in row {before[1]} of the same series: give every series one label")
-
-
-def _check_labels(found: _Rows, columns: Columns) -> None:
-    if columns.label is None:
-        return
-    for id, series in found.ids.items():
-        if series not in found.labels:
-            row = found.rows[found.series.index(series)]
-            raise UserError(f"row {row}, column {columns.label!r}: series {cells.shown(id)} has no label: fill it in, "
-                            "or remove the series")
-
-
-def _sorted_wide(series: np.ndarray, t: np.ndarray, rows: np.ndarray, x: np.ndarray,
-                 columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    if x.size > MAX_CELLS:
-        raise UserError(f"the table has {x.size:,} values: import at most {MAX_CELLS:,}, for example fewer columns")
-    order = np.lexsort((rows, t, series))
-    series, t, rows = series[order], t[order], rows[order]
-    _refuse_twice((series[1:] == series[:-1]) & (t[1:] == t[:-1]), rows, columns, "time")
-    return series, t, x[order]
-
-
-def _sorted_long(series: np.ndarray, t: np.ndarray, rows: np.ndarray, values: np.ndarray, which: np.ndarray,
-                 names: list[str], columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Collect the values of one series and time in one row."""
+    rows, x, names = _read(table, columns, time)
+    rows["series"], ids = rows.id.factorize()
+    labels = _labels(rows, tuple(ids), columns.label) if columns.label else ()
     if len(names) < 2:
         raise UserError(f"attention needs two variables or more, and column {columns.variable!r} has only "
                         f"{names[0]!r}: choose another column")
-    order = np.lexsort((rows, which, t, series))
-    series, t, rows, values, which = (part[order] for part in (series, t, rows, values, which))
+    series, t, x = _sorted(rows, x, names, columns)
+    split = [split_unit(name) for name in names]
+    if len({name for name, _ in split}) < len(split):  # equal without their units
+        split = [(name, "") for name in names]
+    return Observations(tuple(ids), tuple(name for name, _ in split), tuple(unit for _, unit in split), series, t, x,
+                        time.is_date, names, labels)
+
+
+def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[DataFrame, np.ndarray, tuple[str, ...]]:
+    """Return the number, variable, time, id and label of each row, its values, and the names of the variables."""
+    import pandas as pd
+
+    wanted = [columns.value] if columns.is_long else columns.variables
+    most = MAX_CELLS // len(wanted)
+    required, label = (lru_cache(1000)(read) for read in (cells.required, _label))
+    frames, values, seen, count = [], [], dict[str, None](), 0
+    source = table.rows()
+    if columns.is_long and columns.variables:
+        source = _with_variables(source, table.columns.index(columns.variable), columns)
+    while chunk := list(islice(source, _ROWS)):
+        count += len(chunk)
+        if count > most:
+            raise UserError(f"{table.name} has more than {most:,} rows: import at most {MAX_CELLS:,} values, for "
+                            "example fewer rows or columns")
+        numbers, lines = zip(*chunk, strict=True)
+        read = _Reader(numbers, dict(zip(table.columns, zip(*lines, strict=True), strict=True)))
+        variable = read(columns.variable, required)
+        values.append(np.stack([read(name, cells.number) for name in wanted], 1))
+        frames.append(pd.DataFrame({
+            "row": numbers, "variable": variable, "t": read(columns.time, time),
+            "id": read(columns.id, required, ONE_SERIES), "label": read(columns.label, label)}))
+        if read.faults:
+            raise UserError(read.faults[min(read.faults)])
+        seen.update(dict.fromkeys(variable))
+        if len(seen) > MAX_VARIABLES:
+            raise UserError(f"column {columns.variable!r} has more than {MAX_VARIABLES} variables: is it the right "
+                            "column? Or choose some of them (--variables)")
+    for name in columns.variables if columns.is_long else ():
+        if name not in seen:
+            raise UserError(f"column {columns.variable!r} has no variable {name!r}: choose others (--variables)")
+    if not frames:
+        raise UserError(f"{table.name} has no rows with values")
+    return pd.concat(frames, ignore_index=True), np.concatenate(values), columns.variables or tuple(seen)
+
+
+class _Reader:
+    """Reads columns of some rows, and remembers by row the first cell that is wrong."""
+
+    def __init__(self, rows: Sequence[int], columns: Mapping[str, Sequence[str]]) -> None:
+        self.rows, self.columns, self.faults = rows, columns, dict[int, str]()
+
+    def __call__(self, name: str | None, read: Callable[[str], Any], default: str = "") -> Any:
+        """Return what is in the cells of a column, the default if there is no such column."""
+        if name is None:
+            return [default] * len(self.rows)
+        if read is cells.number and (quick := _plain_numbers(self.columns[name])) is not None:
+            return quick
+        found = []
+        for row, cell in zip(self.rows, self.columns[name], strict=True):
+            try:
+                found.append(read(cell))
+            except ValueError as error:
+                self.faults.setdefault(row, f"row {row}, column {name!r}: {error}")
+                return [math.nan] * len(self.rows)
+        return found
+
+
+def _plain_numbers(texts: Sequence[str]) -> np.ndarray | None:
+    """Return numbers and blanks, many at once; None if other cells are among them."""
+    everything = "".join(texts)
+    if "_" in everything or not everything.isascii():
+        return None
+    try:
+        found = np.array([float(text or "nan") for text in texts])
+    except ValueError:
+        return None
+    return None if (np.abs(found) >= cells.LARGEST).any() else found
+
+
+def _label(cell: str) -> str:
+    return "" if cells.is_gap(cell) else cells.text(cell)
+
+
+def _with_variables(source: Iterator[Row], place: int, columns: Columns) -> Iterator[Row]:
+    """Iterate over the rows of the chosen variables; in the others, only the name of the variable is checked."""
+    for row, line in source:
+        read = _Reader([row], {str(columns.variable): [line[place]]})
+        if read(columns.variable, cells.required)[0] in columns.variables or read.faults:
+            yield row, line
+
+
+def _labels(rows: DataFrame, ids: tuple[str, ...], column: str) -> tuple[str, ...]:
+    """Return the one label of each series."""
+    named = rows[rows.label != ""]
+    first = named.drop_duplicates("series").set_index("series")
+    wrong = named[named.label != named.series.map(first.label)]
+    if len(wrong):
+        row, label, before = wrong.row.iat[0], wrong.label.iat[0], first.loc[wrong.series.iat[0]]
+        raise UserError(f"row {row}, column {column!r}: the label is {cells.shown(label)}, but "
+                        f"{cells.shown(before.label)} in row {before.row} of the same series: give every series one "
+                        "label")
+    for series, id in enumerate(ids):
+        if series not in first.index:
+            row = rows.row[rows.series == series].iat[0]
+            raise UserError(f"row {row}, column {column!r}: series {cells.shown(id)} has no label: fill it in, or "
+                            "remove the series")
+    return tuple(first.label.sort_index())
+
+
+def _sorted(rows: DataFrame, x: np.ndarray, names: Sequence[str],
+            columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort by series and time; collect the values of a long table's rows at one time in one row."""
+    which = rows.variable.map({name: i for i, name in enumerate(names)}).fillna(0).to_numpy(int)  # 0 in a wide table
+    order = np.lexsort((rows.row, which, rows.t, rows.series))
+    series, t, row, which, x = (part[order] for part in (
+        rows.series.to_numpy(), rows.t.to_numpy(), rows.row.to_numpy(), which, x))
     same = (series[1:] == series[:-1]) & (t[1:] == t[:-1])
-    _refuse_twice(same & (which[1:] == which[:-1]), rows, columns, "time and variable")
-    point = np.concatenate([[0], np.cumsum(~same)])
-    if (int(point[-1]) + 1) * len(names) > MAX_CELLS:
-        raise UserError(f"the table has {point[-1] + 1:,} times of {len(names)} variables: import fewer")
-    x = np.full((int(point[-1]) + 1, len(names)), np.nan)
-    x[point, which] = values
-    first = np.concatenate([[True], ~same])
-    return series[first], t[first], x
-
-
-def _refuse_twice(twice: np.ndarray, rows: np.ndarray, columns: Columns, what: str) -> None:
+    twice = same & (which[1:] == which[:-1])
     if twice.any():
         i = int(np.argmax(twice))
         where = "in the same series" if columns.id else "of the same series (--id names the column of the series)"
-        raise UserError(f"row {rows[i + 1]}, column {columns.time!r}: row {rows[i]} {where} has the same {what}: keep "
-                        "one of the two")
+        raise UserError(f"row {row[i + 1]}, column {columns.time!r}: row {row[i]} {where} has the same "
+                        f"{'time and variable' if columns.is_long else 'time'}: keep one of the two")
+    if not columns.is_long:
+        return series, t, x
+    point = np.concatenate([[0], np.cumsum(~same)])
+    if (int(point[-1]) + 1) * len(names) > MAX_CELLS:
+        raise UserError(f"the table has {point[-1] + 1:,} times of {len(names)} variables: import fewer")
+    wide = np.full((int(point[-1]) + 1, len(names)), np.nan)
+    wide[point, which] = x[:, 0]
+    first = np.concatenate([[True], ~same])
+    return series[first], t[first], wide
+
+
+def typical_step(pieces: Sequence[Piece]) -> float:
+    """Return the median time between two rows of a series."""
+    return float(np.median(np.concatenate([np.diff(piece.t) for piece in pieces])))
+
+
+def default_window(pieces: Sequence[Piece]) -> float:
+    """Return the length of a window: 24 typical steps, less if the series are short."""
+    rows = sum(len(piece.t) for piece in pieces)
+    return typical_step(pieces) * min(POINTS, max(4, rows // 12))
+
+
+def cut_windows(pieces: Sequence[Piece], length: float, stride: float | None = None) -> tuple[list[Piece], Parts]:
+    """Cut series into windows and split them: by time if there are fewer than 20 series, else by series.
+
+    Args:
+        pieces: the series.
+        length: of a window; it has the times from its start up to, not including, start + length.
+        stride: between the starts of two windows; if None, a quarter of the length, less for 200 windows, more for at
+            most about 5,000, and at least the typical step.
+    """
+    if not 0 < length < math.inf:
+        raise UserError(f"a window must be longer than 0, not {length:g} (--window)")
+    step = typical_step(pieces)
+    if length < 2 * step:
+        raise UserError(f"a window of {length:g} has fewer than two times, which are {step:g} apart: use a longer one "
+                        "(--window)")
+    duration = sum(float(piece.t[-1] - piece.t[0]) for piece in pieces)
+    if stride is None:
+        stride = max(min(length / OVERLAP, duration / ENOUGH), duration / PLENTY, step)
+    if not 0 < stride < math.inf:
+        raise UserError(f"windows must start more than 0 apart, not {stride:g} (--stride)")
+    if duration / stride > MAX_WINDOWS:
+        raise UserError(f"that makes {duration / stride:,.0f} windows: use longer windows or strides (--window, "
+                        "--stride)")
+    if len(pieces) >= MIN_SERIES:
+        windows = [window for piece in pieces for window in _windows(piece, piece.t[0], piece.t[-1], length, stride)]
+        owner = np.array([window.source for window in windows])
+        return windows, Parts(*(np.flatnonzero(np.isin(owner, part))
+                                for part in split_series([piece.id for piece in pieces], None)))
+    t = np.sort(np.concatenate([piece.t for piece in pieces]))
+    bounds = [float(t[0]), *(float(t[int(share * len(t))]) for share in SHARES), float(t[-1])]
+    found = [[window for piece in pieces for window in _windows(piece, start, end, length, stride, end == bounds[-1])]
+             for start, end in pairwise(bounds)]
+    cuts = np.cumsum([len(part) for part in found])
+    return [window for part in found for window in part], Parts(*np.split(np.arange(cuts[-1]), cuts[:-1]))
+
+
+def _windows(piece: Piece, start: float, end: float, length: float, stride: float, last: bool = True) -> list[Piece]:
+    """Return the windows between two times; the end itself belongs to the last part only."""
+    found, slack = [], 1e-9 * stride
+    stop = end + typical_step([piece]) if last else end  # the last row stands for one more step
+    for k in range(int((stop - start - length) / stride + 1e-9) + 1 if stop - start >= length - slack else 0):
+        begin = start + k * stride
+        rows = slice(*np.searchsorted(piece.t, [begin - slack, begin + length - slack]))
+        if rows.stop - rows.start >= 2:
+            found.append(Piece(f"{piece.id}/{k}", piece.source, piece.t[rows], piece.x[rows]))
+    return found
+
+
+def split_series(ids: Sequence[str], labels: np.ndarray | None) -> Parts:
+    """Split by series, in proportion to the classes if there are labels: 64%, 16% and 20%."""
+    if labels is None:
+        return record_split(list(ids), SEED)
+    rest, test = stratified_holdout(labels, round(len(ids) / 5), SEED)
+    train, validation = stratified_holdout(labels[rest], round(len(rest) / 5), SEED)
+    return Parts(rest[train], rest[validation], test)

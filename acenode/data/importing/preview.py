@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acenode.data.importing.times import SECONDS, TimeReader, date_text
+from acenode.data.importing.cells import SECONDS, TimeReader, date_text
 from acenode.data.named_set import PARTS, NamedSet, Record
 
 EXAMPLES = 6  # series to draw

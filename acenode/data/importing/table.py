@@ -1,7 +1,7 @@
-"""Open a table: refuse what is not one, in words that say what to do, and iterate over its rows.
+"""Open a table: refuse what is not one, in words that say what to do, and iterate over its rows as texts.
 
 A CSV file is separated by commas, semicolons, tabs or bars, is encoded in UTF-8 and begins with the names of its
-columns. Rows are numbered as a spreadsheet numbers them: the names are in row 1.
+columns. Rows are numbered as a spreadsheet numbers them: the names are in row 1. A Parquet file needs pyarrow.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from acenode.data.importing import parquet
 from acenode.errors import UserError
 from acenode.files import open_regular
 
 MAX_BYTES = 200_000_000
+MAX_CELLS = 60_000_000
 MAX_COLUMNS = 1000
 MAX_NAME = 100  # characters of a column's name
 SAMPLE = 1000  # rows that are read to guess what columns mean
 DELIMITERS = ",;\t|"
-_CHUNK = 1 << 20
+_PARQUET = b"PAR1"
+_LONGEST = 1 << 20  # bytes of the line that has the names
+_BATCH = 10_000  # rows
 
 _SAVE_AS_CSV = "save the table as CSV"
 _KINDS = {
@@ -82,11 +86,17 @@ class TableFile:
         self.source = source
         self.name = name or (source.name if isinstance(source, Path) else "the file")
         with self.open() as file:
-            self.is_parquet = parquet.is_parquet(file)
-            _check_bytes(file, self.name, self.is_parquet)
+            self.is_parquet = file.read(len(_PARQUET)) == _PARQUET
+            size = file.seek(0, io.SEEK_END)
+            if size > MAX_BYTES:
+                raise UserError(f"{self.name} has {size / 1e6:.0f} MB: import at most {MAX_BYTES / 1e6:.0f} MB, for "
+                                "example fewer rows or columns")
+            if size == 0:
+                raise UserError(f"{self.name} is empty")
             if self.is_parquet:
-                self.columns = _checked_names(parquet.column_names(file, self.name))
+                self.columns = _checked_names(self._parquet_names(file))
             else:
+                _check_text(file, self.name)
                 self.delimiter = _delimiter(file)
                 self.columns = _checked_names(next(self._records(file))[1])
         if len(self.columns) < 2:
@@ -113,11 +123,9 @@ class TableFile:
         """Iterate over the rows that are not blank; each has one cell for every column."""
         with self.open() as file:
             if self.is_parquet:
-                yield from parquet.rows(file, self.name)
+                yield from self._parquet_rows(file)
                 return
-            records = self._records(file)
-            next(records)
-            for number, cells in records:
+            for number, cells in islice(self._records(file), 1, None):
                 if len(cells) != len(self.columns):
                     raise UserError(f"row {number} has {_count(len(cells), 'cell')}, but the first row names "
                                     f"{_count(len(self.columns), 'column')}: correct that row")
@@ -126,39 +134,78 @@ class TableFile:
 
     def head(self) -> TableHead:
         """Read the first rows."""
-        rows = []
-        for row in self.rows():
-            rows.append(row)
-            if len(rows) == SAMPLE:
-                break
+        rows = tuple(islice(self.rows(), SAMPLE))
         if not rows:
             raise UserError(f"{self.name} has no rows below the names of its columns")
-        return TableHead(self.columns, tuple(rows))
+        return TableHead(self.columns, rows)
 
     def _records(self, file: BinaryIO) -> Iterator[Row]:
         """Iterate over all rows that have cells, the names included."""
-        file.seek(len(codecs.BOM_UTF8) if _starts_with(file, codecs.BOM_UTF8) else 0)
+        file.seek(0)
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
         number = 0
         try:
-            for cells in csv.reader((line.decode() for line in file), delimiter=self.delimiter, strict=True):
-                number += 1
+            records = csv.reader((line.decode() for line in file), delimiter=self.delimiter, strict=True)
+            for number, cells in enumerate(records, 1):
                 if cells:
                     yield number, [cell.strip() for cell in cells]
         except csv.Error as error:
             raise UserError(f"row {number + 1} cannot be read ({error}): look for a quotation mark that is not "
                             "closed") from None
 
+    def _parquet_names(self, file: BinaryIO) -> list[str]:
+        """Return the names of the columns; nested columns and too many rows are errors.
 
-def _check_bytes(file: BinaryIO, name: str, is_parquet: bool) -> None:
-    """Raise an error if a file is too large, empty, of another kind, or not text in UTF-8."""
-    size = file.seek(0, io.SEEK_END)
-    if size > MAX_BYTES:
-        raise UserError(f"{name} has {size / 1e6:.0f} MB: import at most {MAX_BYTES / 1e6:.0f} MB, for example fewer "
-                        "rows or columns")
-    if size == 0:
-        raise UserError(f"{name} is empty")
-    if is_parquet:
-        return
+        Equal values take almost no space in Parquet, so the size of the file does not bound the number of rows.
+        """
+        with self._parquet(file) as opened:
+            schema, rows, columns = opened.schema_arrow, opened.metadata.num_rows, opened.metadata.num_columns
+        if rows * columns > MAX_CELLS:
+            raise UserError(f"{self.name} has {rows:,} rows of {columns} columns: import at most {MAX_CELLS:,} values, "
+                            "for example fewer rows or columns")
+        import pyarrow.types as kinds
+
+        for field in schema:
+            if kinds.is_nested(field.type) or kinds.is_binary(field.type):
+                raise UserError(f"column {field.name!r} of {self.name} has the type {field.type}: leave it out of the "
+                                "file")
+        return [str(column) for column in schema.names]
+
+    def _parquet_rows(self, file: BinaryIO) -> Iterator[Row]:
+        """Iterate over the rows; the first is row 2, as in a CSV file with the names in row 1."""
+        with self._parquet(file) as opened:
+            batches = (zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                       for batch in opened.iter_batches(_BATCH))
+            for number, values in enumerate(chain.from_iterable(batches), 2):
+                yield number, [_text(value) for value in values]
+
+    @contextmanager
+    def _parquet(self, file: BinaryIO) -> Iterator[Any]:
+        """Open a Parquet file; whatever pyarrow says about a damaged one becomes one sentence."""
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            raise UserError("reading Parquet needs pyarrow: run `pip install pyarrow`, or save the table as CSV") \
+                from None
+        file.seek(0)
+        try:
+            yield pyarrow.parquet.ParquetFile(file)
+        except (OSError, ValueError, OverflowError, MemoryError, pyarrow.ArrowException) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(f"{self.name} cannot be read as Parquet ({reason}): write it again") from None
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(int(value)) if isinstance(value, bool) else str(value).strip()
+
+
+def _check_text(file: BinaryIO, name: str) -> None:
+    """Raise an error if a file is of another kind, or not text in UTF-8."""
     file.seek(0)
     start = file.read(16).removeprefix(codecs.BOM_UTF8).lstrip()
     for magic, kind in _KINDS.items():
@@ -167,21 +214,13 @@ def _check_bytes(file: BinaryIO, name: str, is_parquet: bool) -> None:
     if not start:
         raise UserError(f"{name} is blank")
     file.seek(0)
-    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-    while chunk := file.read(_CHUNK):
-        if b"\0" in chunk:
-            line += chunk[:chunk.index(b"\0")].count(b"\n")
-            raise UserError(f"line {line} of {name} has a NUL byte: it is not a text file, {_SAVE_AS_CSV}")
+    for number, line in enumerate(file, 1):
+        if b"\0" in line:
+            raise UserError(f"line {number} of {name} has a NUL byte: it is not a text file, {_SAVE_AS_CSV}")
         try:
-            decoder.decode(chunk)
-        except UnicodeDecodeError as error:
-            line += error.object[:error.start].count(b"\n")
-            raise UserError(f"line {line} of {name} is not UTF-8: save the file with the encoding UTF-8") from None
-        line += chunk.count(b"\n")
-    try:
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        raise UserError(f"line {line} of {name} is not UTF-8: save the file with the encoding UTF-8") from None
+            line.decode()
+        except UnicodeDecodeError:
+            raise UserError(f"line {number} of {name} is not UTF-8: save the file with the encoding UTF-8") from None
 
 
 def _delimiter(file: BinaryIO) -> str:
@@ -189,18 +228,17 @@ def _delimiter(file: BinaryIO) -> str:
     file.seek(0)
     first = b""
     while not first.strip(b"\r\n\t ;,|" + codecs.BOM_UTF8):
-        line = file.readline(_CHUNK)
-        if not line:
+        first = file.readline(_LONGEST)
+        if not first:
             raise UserError("the first row has no names: give every column a name")
-        first = line
     outside = "".join(first.decode("utf-8", "replace").split('"')[::2])
     return max(DELIMITERS, key=outside.count)
 
 
 def _checked_names(names: list[str]) -> tuple[str, ...]:
     """Return the names of the columns; a column without a name is called by its number."""
-    while names and not names[-1]:  # delimiters at the end of the line
-        names = names[:-1] if len(names) > MAX_COLUMNS else [*names[:-1], f"column {len(names)}"]
+    while len(names) > MAX_COLUMNS and not names[-1]:  # delimiters at the end of the line
+        names = names[:-1]
     if len(names) > MAX_COLUMNS:
         raise UserError(f"the file has {len(names)} columns: import at most {MAX_COLUMNS}")
     found = [name or f"column {i}" for i, name in enumerate(names, 1)]
@@ -213,23 +251,18 @@ def _checked_names(names: list[str]) -> tuple[str, ...]:
             raise UserError(f"row 1, column {i}: {name[:40]!r} is a formula: rename the column")
         if found.index(name) < i - 1:
             raise UserError(f"row 1: columns {found.index(name) + 1} and {i} are both called {name!r}: rename one")
-    if sum(_is_number(name) for name in found) > len(found) / 2:
-        raise UserError(f"row 1 has numbers such as {next(n for n in found if _is_number(n))} where the names of the "
-                        "columns belong: add a row with names")
+    numbers = [name for name in found if _is_number(name)]
+    if len(numbers) > len(found) / 2:
+        raise UserError(f"row 1 has numbers such as {numbers[0]} where the names of the columns belong: add a row with "
+                        "names")
     return tuple(found)
-
-
-def _starts_with(file: BinaryIO, start: bytes) -> bool:
-    file.seek(0)
-    return file.read(len(start)) == start
 
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return isinstance(float(text), float)
     except ValueError:
         return False
-    return True
 
 
 def _count(number: int, word: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from importing_tables import csv, labelled, long, table, wide
 
 from acenode.cli import main
-from acenode.data.importing import cells, observations
+from acenode.data.importing import observations
 from acenode.data.importing import table as table_module
 from acenode.data.importing.build import ImportRequest, import_table
 from acenode.errors import UserError
@@ -168,7 +168,7 @@ def parquet(rows: int) -> bytes:
 
 
 def test_equal_rows_of_parquet_are_counted_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = parquet(cells.MAX_CELLS // 3 + 1)
+    content = parquet(observations.MAX_CELLS // 3 + 1)
     assert len(content) < 1_000_000
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", lambda *a: pytest.fail("rows were read"))
     with pytest.raises(UserError, match="20,000,001 rows of 3 columns: import at most 60,000,000 values"):

@@ -10,9 +10,9 @@ import pytest
 from importing_tables import csv, labelled, long, table, wide
 
 from acenode.data.importing.build import ImportedTable, ImportRequest, import_table, read_series
+from acenode.data.importing.cells import TimeReader, fitting_unit, guess_form
 from acenode.data.importing.columns import Columns
 from acenode.data.importing.preview import plain_times, summarise, summary_text
-from acenode.data.importing.times import TimeReader, fitting_unit, guess_form
 from acenode.errors import UserError
 
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 from importing_tables import csv, labelled, long, table, wide
 
-from acenode.data.importing.columns import Columns, checked_columns, find_column, guess_columns, split_unit
-from acenode.data.importing.corrections import corrected_columns
+from acenode.data.importing.columns import (
+    Columns,
+    checked_columns,
+    corrected_columns,
+    find_column,
+    guess_columns,
+    split_unit,
+)
 from acenode.data.importing.table import TableFile
 from acenode.errors import UserError
 
