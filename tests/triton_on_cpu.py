@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 # modules that import Triton
-KERNELS = ("triton", "acenode.accelerate.cuda_graph.kernels", "acenode.accelerate.recurrence.kernels",
-           "acenode.accelerate.gru_ode_bayes.kernels", "acenode.accelerate.triton_math")
+KERNELS = ("triton", "acenode.accelerate.cuda_graph.field_kernels", "acenode.accelerate.cuda_graph.step_kernels",
+           "acenode.accelerate.gru_ode_bayes.kernels", "acenode.accelerate.recurrence.kernels",
+           "acenode.accelerate.triton_math")
 program: list[int] = [0, 0, 0]  # the indices of the running program
 
 

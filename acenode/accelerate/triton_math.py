@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-from acenode.accelerate.triton_support import Serialised
-
 
 @triton.jit
 def matrix(w, stride, rows, columns, P: tl.constexpr, Q: tl.constexpr):
@@ -37,7 +35,6 @@ def put(target, x, size, P: tl.constexpr):
     tl.store(target + j, x, mask=j < size)
 
 
-@Serialised
 @triton.jit
 def copy(source, target):
     """Copy one number, to find out whether kernels compile and run here."""

@@ -78,6 +78,6 @@ def _copy_one_number(device_index: int) -> None:
 
     with torch.cuda.device(device_index):
         target = torch.zeros(1, device=f"cuda:{device_index}")
-        copy[(1,)](torch.ones_like(target), target)
+        Serialised(copy)[(1,)](torch.ones_like(target), target)
         if target.item() != 1:
             raise RuntimeError("the probe kernel did not copy its number")

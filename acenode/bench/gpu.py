@@ -20,7 +20,8 @@ from typing import Any
 
 import torch
 
-from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
+from acenode.accelerate.triton_support import kernels_available
+from acenode.backend import ACCELERATED
 from acenode.bench.measure import Report, duration, error_line, progress, size, table
 from acenode.bench.workloads import FAMILIES, convolution_precision, iterate, trainer_for
 from acenode.errors import UserError
@@ -55,7 +56,7 @@ def gpu(options: Namespace) -> Report:
         progress(f"{i}/{len(workloads)} {family}, {method} with {engine}, after {time.perf_counter() - begun:.0f} s")
         rows.append(measure_row(family, method, engine, device, options.repeats, options.full))
         progress("  ".join(cells(rows[-1])))
-    result = {"environment": describe(device), "threads": THREADS, "kernels": triton_runs(device),
+    result = {"environment": describe(device), "threads": THREADS, "kernels": kernels_available(ACCELERATED, device),
               "seconds": time.perf_counter() - begun, "rows": rows}
     return Report(result, render(result))
 

@@ -72,7 +72,7 @@ def _recorded_steps(task: Task, device: torch.device, backend: Backend) -> RunEn
     """Let a series model on a GPU replay its steps; return None if it cannot."""
     if device.type != "cuda" or isinstance(task, PiecewiseTask):
         return None
-    from acenode.accelerate.cuda_graph.step_recordings import make_recordings
+    from acenode.accelerate.cuda_graph.series import make_recordings
 
     return make_recordings(task.model, device, backend)
 

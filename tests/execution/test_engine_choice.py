@@ -12,7 +12,7 @@ from eager_recorder import ImmediateRecorder
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.engine import GraphEngine, unsupported_reason
-from acenode.accelerate.cuda_graph.step_recordings import StepRecordings, make_recordings
+from acenode.accelerate.cuda_graph.series import StepRecordings, make_recordings
 from acenode.backend import Backend
 from acenode.device.streams import STREAMS_PER_DEVICE, StreamPool
 from acenode.execution.engine_choice import choose_engine
@@ -49,7 +49,7 @@ def test_an_engine_that_cannot_be_made_releases_its_stream(monkeypatch: pytest.M
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", short)
+        patch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", short)
         for _ in range(STREAMS_PER_DEVICE + 1):
             with pytest.raises(torch.OutOfMemoryError):
                 choose_engine(task, CPU, "auto")
@@ -105,7 +105,7 @@ def test_methods_without_a_solver_are_recorded_on_a_gpu(monkeypatch: pytest.Monk
     assert task.config.get("engine") is None
     assert choose_engine(task, CPU, None).name is None
     monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.torch.zeros", lambda *_, device: torch.tensor(0.0))
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", lambda *_: False)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", lambda *_: False)
     choice = choose_engine(task, torch.device("cuda"), None)
     assert (choice.name, type(choice.engine)) == ("graph", GraphEngine)
 

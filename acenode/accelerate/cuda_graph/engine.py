@@ -9,16 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.accelerate.cuda_graph import adjoint_steps, sgd_update
-from acenode.accelerate.cuda_graph.device_steps import CAPACITY
-from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
-from acenode.accelerate.cuda_graph.recorded_pass import RecordedPass, running_averages
-from acenode.accelerate.cuda_graph.recorder import GraphRecorder, with_recorder
-from acenode.accelerate.cuda_graph.recording import Recording, RecordingError
-from acenode.accelerate.cuda_graph.whole_pass import AdjointPass, StackPass
+from acenode.accelerate.cuda_graph.passes import AdjointPass, RecordedPass, StepPass, recordable, running_averages
+from acenode.accelerate.cuda_graph.recorder import GraphRecorder, RecordingError, with_recorder
+from acenode.accelerate.cuda_graph.steps import CAPACITY, can_record_adjoint
+from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, Backend
 from acenode.errors import SolveError, UserError, is_out_of_memory
-from acenode.models.image.layers import ResidualStack
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import PassResult, PassSpec
@@ -35,11 +31,9 @@ def unsupported_reason(task: Task, device: torch.device) -> str | None:
         return "it needs a CUDA device"
     if not isinstance(task, PiecewiseTask):
         return "series models have GPU kernels or recorded steps of their own"
-    if isinstance(layer, ResidualStack):
-        return None
     if not hasattr(layer, "system"):
-        return "this method has no ODE layer between an encoder and a read-out"
-    if not isinstance(solver, Solver) or not (solver.native or adjoint_steps.can_record(solver)):
+        return None  # no ODE layer: every operation is known beforehand
+    if not isinstance(solver, Solver) or not (solver.native or can_record_adjoint(solver)):
         return "CUDA graphs need a native Runge–Kutta method, with adjoint gradients a fixed-step one of few steps"
     if running_averages(layer) and not solver.native:
         return "recorded adjoint solves would average correlations that native ones do not"
@@ -51,12 +45,12 @@ def unsupported_reason(task: Task, device: torch.device) -> str | None:
     return None
 
 
-def kind_of(task: PiecewiseTask) -> type[Recording]:
+def kind_of(task: PiecewiseTask) -> type[RecordedPass]:
     """Return how the passes of a supported task are recorded."""
     layer: Any = task.layer
-    if isinstance(layer, ResidualStack):
-        return StackPass
-    return RecordedPass if layer.solver.native else AdjointPass
+    if not hasattr(layer, "system"):
+        return RecordedPass
+    return StepPass if layer.solver.native else AdjointPass
 
 
 def make_engine(task: PiecewiseTask, device: torch.device, backend: Backend, compiles: bool) -> GraphEngine | None:
@@ -71,24 +65,17 @@ class GraphEngine:
     def __init__(self, task: PiecewiseTask, recorder: GraphRecorder, rate: Tensor, backend: Backend = ACCELERATED,
                  compiles: bool = True) -> None:
         self.task, self.recorder, self.backend, self.compiles = task, recorder, backend, compiles
-        self.passes: dict[str, Recording] = {}
+        self.passes: dict[str, RecordedPass] = {}
         self.capacities: dict[str, int] = {}  # of passes whose solves took more than CAPACITY steps
         self.rate, self.rate_now = rate, 0.0  # the learning rate where the optimisers read it, and its value
-        self.kernels = triton_runs(rate.device, backend)
+        self.kernels = kernels_available(backend, rate.device)
         self.logged: set[str] = set()
         self.disabled = False
         self.on_fallback: Callable[[str], None] = lambda line: None  # called with the log line when disabled
 
     def run(self, spec: PassSpec, batch: Any) -> PassResult | None:
-        """Do a pass; return None if it must be done without recordings."""
-        recorded = self.begin(spec, batch)
-        return None if recorded is None else self.end(recorded)
-
-    def begin(self, spec: PassSpec, batch: Any) -> Recording | None:
-        """Start a pass, which `end` finishes; return None if it must be done without recordings."""
-        if self.disabled:
-            return None
-        recorded = self._recorded(spec, batch)
+        """Do a pass; return None, with nothing changed, if it must be done without recordings."""
+        recorded = None if self.disabled else self._recorded(spec, batch)
         if recorded is None:
             return None
         if not recorded.supports(batch):
@@ -98,18 +85,13 @@ class GraphEngine:
         if rate != self.rate_now:
             self.rate.fill_(rate)
             self.rate_now = rate
-        recorded.begin(batch)
-        return recorded
-
-    def end(self, recorded: Recording) -> PassResult | None:
-        """Finish a pass; return None, with nothing changed, if it must be done without recordings."""
         try:
-            result = recorded.end()
+            result = recorded.run(batch)
         except RecordingError as reason:
             self._disable(str(reason))
             return None
         if result is None:
-            self._grow(recorded.spec.name, recorded.capacity)
+            self._grow(spec.name, recorded.capacity)
         return result
 
     def _grow(self, name: str, capacity: int) -> None:
@@ -122,12 +104,12 @@ class GraphEngine:
         self._free()
         self._log_once(f"{took}: the pass is recorded for {self.capacities[name]}")
 
-    def _recorded(self, spec: PassSpec, batch: Any) -> Recording | None:
+    def _recorded(self, spec: PassSpec, batch: Any) -> RecordedPass | None:
         """Return the recordings of a pass, made now if there are none or they are out of date."""
         if spec.name in self.passes and not self.passes[spec.name].is_current():
             self._free()
         if spec.name not in self.passes:
-            if not all(sgd_update.recordable(group.optimiser) for group in spec.groups):
+            if not all(recordable(group.optimiser) for group in spec.groups):
                 self._disable("the optimiser is not plain SGD")
                 return None
             found = self._try_to_record(spec, batch)
@@ -136,31 +118,28 @@ class GraphEngine:
             self.passes[spec.name] = found
         return self.passes[spec.name]
 
-    def _try_to_record(self, spec: PassSpec, batch: Any) -> Recording | None:
+    def _try_to_record(self, spec: PassSpec, batch: Any) -> RecordedPass | None:
         """Record a pass with kernels or, where they fail, without; disable the engine if both fail."""
         while True:
             try:
                 return self._record(spec, batch)
             except (SolveError, UserError):
                 raise
-            except RecordingError as error:
-                self._disable(str(error))
-                return None
             except Exception as error:
-                reason = f"{type(error).__name__}: {error}".splitlines()[0]
-                if not self.kernels or is_out_of_memory(error):
+                refused = isinstance(error, RecordingError)
+                reason = str(error) if refused else f"{type(error).__name__}: {error}".splitlines()[0]
+                if refused or not self.kernels or is_out_of_memory(error):
                     self._disable(reason)
                     return None
                 self.kernels = False
                 self._free()
             self._log_once(f"kernels do not run here ({reason}): torch's operations are recorded")
 
-    def _record(self, spec: PassSpec, batch: Any) -> Recording:
+    def _record(self, spec: PassSpec, batch: Any) -> RecordedPass:
         start = time.perf_counter()
-        kind = kind_of(self.task)
-        room = {"capacity": self.capacities.get(spec.name, CAPACITY)} if kind is RecordedPass else {}
-        recorded = kind(self.task, spec, batch, self.recorder, self.rate, kernels=self.kernels, compiles=self.compiles,
-                        backend=self.backend, **room)
+        recorded = kind_of(self.task)(
+            self.task, spec, batch, self.recorder, self.rate, kernels=self.kernels, compiles=self.compiles,
+            backend=self.backend, capacity=self.capacities.get(spec.name, CAPACITY))
         held = self.recorder.trim() / 1e6
         self.backend.log(f"graph engine: pass {spec.name} recorded in {time.perf_counter() - start:.1f} s, "
                          f"{recorded.summary}; this process holds {held:.0f} MB of GPU memory")

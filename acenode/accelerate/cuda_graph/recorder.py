@@ -25,6 +25,10 @@ Replay = Callable[[], None]
 Made = TypeVar("Made")
 
 
+class RecordingError(RuntimeError):
+    """The work cannot be done by recordings; the message says why."""
+
+
 class GraphRecorder:
     """Records a run's work on a stream of its own, into one memory pool."""
 

@@ -1,6 +1,8 @@
-"""Step-size control on the device, so that no step waits for the host; the rules are those of `ode.step_size`.
+"""The operations of a Runge–Kutta step and the control of its size, on the device, so that no step waits for the host.
 
-Its state is in three tensors of fixed address, so that it can be recorded:
+These are plain tensor operations, for any device; `step_kernels` does the same in few Triton kernels. The rules for
+step sizes are those of `ode.step_size`. The state of the control is in three tensors of fixed address, so that it can
+be recorded:
 
     values  double precision: the named values below, then three tables with an entry for every accepted step: its
             size, the time it started at, and the number of its attempt
@@ -11,12 +13,15 @@ Its state is in three tensors of fixed address, so that it can be recorded:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
+from acenode.ode.runge_kutta import State
 from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
 
 # Named values: t, the next step's size |dt|, dt, the last error ratio, whether the step is the last one, the status,
@@ -70,25 +75,17 @@ class SolveStatus:
 
 
 class StepControl:
-    """Adaptive step-size control in plain tensor operations, for any device."""
+    """Adaptive step sizes for states of the shapes of `like`, by a method with the stage times c."""
 
-    def __init__(self, span: SolveSpan, c: tuple[float, ...], numels: tuple[int, ...], dtype: torch.dtype,
-                 device: torch.device) -> None:
-        self.span, self.numels = span, numels
+    def __init__(self, span: SolveSpan, c: tuple[float, ...], like: State) -> None:
+        self.span, self.numels, device = span, tuple(b.numel() for b in like), like[0].device
         self.values = torch.zeros(TABLES + 3 * span.capacity, dtype=torch.float64, device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)
-        self.times = torch.zeros(len(c) + 1, dtype=dtype, device=device)
+        self.times = torch.zeros(len(c) + 1, dtype=like[0].dtype, device=device)
         self.c = torch.tensor((0.0, *c), dtype=torch.float64, device=device)
         self.one = torch.ones((), dtype=torch.float64, device=device)
-        pinned = device.type == "cuda"
-        self.host_values = torch.zeros(self.values.shape, dtype=torch.float64, pin_memory=pinned)
-        self.host_counts = torch.zeros(2, dtype=torch.int64, pin_memory=pinned)
-
-    @property
-    def dt(self) -> Tensor:
-        return self.values[DT]
-
-    # On the device ----------------------------------------------------------------------------------------------
+        self.dt = self.values[DT]
+        self.host = [torch.zeros(x.shape, dtype=x.dtype, pin_memory=x.is_cuda) for x in (self.values, self.counts)]
 
     def start(self) -> None:
         """Reset to the start of the span, before any attempt."""
@@ -96,6 +93,9 @@ class StepControl:
         self.values[T].fill_(self.span.start)
         self.counts.zero_()
         self.times.fill_(self.span.start)
+
+    def running(self) -> Tensor:
+        return self.values[STATUS] == RUNNING
 
     def trial_step(self, state: Tensor, slope: Tensor) -> None:
         """Set `dt` and `times` to the trial step of `ode.step_size`, from sums of squares of state and slope."""
@@ -111,7 +111,7 @@ class StepControl:
         """Choose and plan the first step, from the sums of squares of the slope's change over the trial step."""
         h0, d1 = self.values[H0], self.values[D1]
         self._set(SIZE, first_step_size(h0, d1, self._norm(change), self.span.order))
-        self._plan(self.running())
+        self._plan()
 
     def accept_or_reject(self, error: Tensor) -> None:
         """Accept or reject the step by the sums of squares of its error, then choose and plan the next step."""
@@ -133,11 +133,7 @@ class StepControl:
         full = torch.where(n[0] >= span.capacity, STORE_FULL, RUNNING)
         after = torch.where(finished, FINISHED, torch.where(self.values[ATTEMPTS] >= span.max_steps, STEP_LIMIT, full))
         self._set(STATUS, torch.where(running, after, self.values[STATUS]))
-        self._plan(self.running())
-
-    def running(self) -> Tensor:
-        """Return, as a tensor, whether the solve goes on."""
-        return self.values[STATUS] == RUNNING
+        self._plan()
 
     def begin_backward(self) -> None:
         """Let the backward pass visit all accepted steps."""
@@ -153,10 +149,10 @@ class StepControl:
         """Set `times` to the start of the span, for the very first stage."""
         self.times.fill_(self.span.start)
 
-    def _plan(self, running: Tensor) -> None:
+    def _plan(self) -> None:
         """Set `dt` and `times` of the next step, which ends at the end of the span at the latest."""
-        t, size, end = self.values[T], self.values[SIZE], self.span.end
-        rest = (end - t).abs()
+        t, size, running = self.values[T], self.values[SIZE], self.running()
+        rest = (self.span.end - t).abs()
         last = ~(size < rest)
         dt = self.span.sign * torch.where(last, rest, size)
         underflow = ~torch.isfinite(size) | (t + dt == t)
@@ -176,17 +172,123 @@ class StepControl:
     def _set(self, name: int, value: Tensor) -> None:
         self.values[name].copy_(value)
 
-    # On the host ------------------------------------------------------------------------------------------------
+    # On the host --------------------------------------------------------------------------------------------------
 
     def send_to_host(self) -> None:
         """Copy the state to the host without waiting; `read` may be called once the device has got this far."""
-        self.host_values.copy_(self.values, non_blocking=True)
-        self.host_counts.copy_(self.counts, non_blocking=True)
+        for target, source in zip(self.host, (self.values, self.counts), strict=True):
+            target.copy_(source, non_blocking=True)
 
     def read(self) -> SolveStatus:
         """Return the state that was sent to the host."""
-        values, n = self.host_values.tolist(), int(self.host_counts[0])
+        values, n = self.host[0].tolist(), int(self.host[1][0])
         attempts = TABLES + 2 * self.span.capacity
         return SolveStatus(int(values[STATUS]), int(values[ATTEMPTS]), values[TABLES:TABLES + n],
                            [int(x) for x in values[attempts:attempts + n]], values[T], values[SIZE], values[DT],
                            values[RATIO])
+
+
+class FixedStepControl(StepControl):
+    """Takes the steps of a grid, which are in tables from the beginning; accepts a step that ends in a finite state."""
+
+    def __init__(self, grid: list[float], c: tuple[float, ...], like: State) -> None:
+        n, device = len(grid) - 1, like[0].device
+        super().__init__(SolveSpan(grid[0], grid[-1], order=0, max_steps=n, capacity=n), c, like)
+        starts = torch.tensor(grid[:-1], dtype=torch.float64, device=device)
+        sizes = torch.tensor([end - t for t, end in pairwise(grid)], dtype=torch.float64, device=device)
+        attempts = torch.arange(n, dtype=torch.float64, device=device)
+        self.initial_values = torch.cat((self.values[:TABLES], sizes, starts, attempts))
+        self.plans = torch.stack((starts, sizes.abs(), sizes), dim=1)  # T, SIZE and DT of every step
+        self.stage_times = (starts[:, None] + self.c * sizes[:, None]).to(self.times.dtype)
+        self.status_after = torch.tensor([RUNNING] * n + [FINISHED], device=device)  # by the number of steps taken
+
+    def start(self) -> None:
+        self.values.copy_(self.initial_values)
+        self.counts.zero_()
+        self._plan()
+
+    def accept_or_reject(self, squares: Tensor) -> None:
+        """Accept the step if `squares`, sums of squares of the state after it, are finite; plan the next step."""
+        running = self.running()
+        accepted = running & torch.isfinite(squares.sum())
+        self.counts[:1].add_(accepted)
+        self.values[ATTEMPTS].add_(running)
+        after = torch.where(accepted, self.status_after[self.counts[:1]][0], DIVERGED)
+        self._set(STATUS, torch.where(running, after, self.values[STATUS]))
+        self._plan()
+
+    def _plan(self) -> None:
+        """Plan the step after those taken; after the last one plan it again, without effect."""
+        row = self.counts[:1].clamp(max=self.span.capacity - 1)
+        self.values[T:DT + 1].copy_(self.plans[row][0])
+        self.times.copy_(self.stage_times[row][0])
+
+
+class StateStore:
+    """States and their slopes in numbered rows; the row number is a tensor on the device."""
+
+    def __init__(self, like: State, rows: int) -> None:
+        self.like = like
+        self.blocks = [b.new_zeros(rows, *b.shape) for b in like * 2]
+
+    def write_after(self, row: Tensor, y: State, k: State) -> None:
+        """Write a state and its slope to the row after the given one."""
+        for stored, block in zip(self.blocks, y + k, strict=True):
+            stored.index_copy_(0, row.reshape(1) + 1, block.unsqueeze(0))
+
+    def read(self, row: Tensor) -> tuple[State, State]:
+        found = tuple(stored.index_select(0, row.reshape(1))[0] for stored in self.blocks)
+        return found[:len(self.like)], found[len(self.like):]
+
+
+class StepOperations:
+    """Combinations of stages and their norms; a coefficient is dt w_i with dt read on the device."""
+
+    name = "torch"
+    control: type[StepControl] = StepControl
+    store: type[StateStore] = StateStore
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.tables: dict[tuple[float, ...], Tensor] = {}
+
+    def table(self, weights: tuple[float, ...]) -> Tensor:
+        """Return weights as a tensor on the device; made once, before anything is recorded."""
+        if weights not in self.tables:
+            self.tables[weights] = torch.tensor(weights, dtype=torch.float64, device=self.device)
+        return self.tables[weights]
+
+    def arrange(self, y: State) -> State:
+        """Return the blocks in the memory layout that all other operations expect."""
+        return tuple(b.contiguous() for b in y)
+
+    def combine(self, base: State | None, dt: Tensor, weights: Sequence[float], ks: Sequence[State],
+                out: State | None = None) -> State:
+        """Return base + Σ dt w_i k_i without the zero weights; `out` may be any of the operands."""
+        used, chosen = nonzero_terms(weights, ks)
+        coefficients = (dt * self.table(chosen)).to(used[0][0].dtype)
+        found = []
+        for n in range(len(used[0])):
+            total = torch.zeros_like(used[0][n]) if base is None else base[n]
+            for i, k in enumerate(used):
+                total = torch.addcmul(total, k[n], coefficients[i])
+            found.append(total)
+        if out is None:
+            return tuple(found)
+        for a, b in zip(out, found, strict=True):
+            a.copy_(b)
+        return out
+
+    def scaled_squares(self, dt: Tensor, weights: Sequence[float], ks: Sequence[State], y0: State, y1: State,
+                       rtol: float, atol: float) -> Tensor:
+        """Return sums of squares of Σ dt w_i k_i in units of the tolerance, (blocks, parts)."""
+        error = self.combine(None, dt, weights, ks)
+        scaled = [e / torch.maximum(u.abs(), v.abs()).mul_(rtol).add_(atol)
+                  for e, u, v in zip(error, y0, y1, strict=True)]
+        return torch.stack([torch.linalg.vector_norm(s).square().reshape(1) for s in scaled])
+
+
+def nonzero_terms(weights: Sequence[float], ks: Sequence[State]) -> tuple[list[State], tuple[float, ...]]:
+    """Return the stages whose weights are not zero, and these weights."""
+    pairs = [(k, float(w)) for k, w in zip(ks, weights, strict=False) if w != 0]
+    return [k for k, _ in pairs], tuple(w for _, w in pairs)

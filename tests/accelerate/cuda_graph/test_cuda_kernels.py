@@ -9,8 +9,9 @@ import torch
 from graph_training import CUDA, apart, close, iterate, parameters, trainer
 from problems import relative
 
-from acenode.accelerate.cuda_graph.compiled_field import CompiledField
-from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
+from acenode.accelerate.cuda_graph.fields import CompiledField
+from acenode.accelerate.triton_support import kernels_available
+from acenode.backend import ACCELERATED
 from acenode.models.image.layers import ConvField
 from acenode.models.layers import initialise
 
@@ -20,9 +21,9 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 @pytest.mark.parametrize(("channels", "convolutions", "side"), [(64, 2, 6), (24, 1, 4), (128, 1, 8),
                                                                 (69, 2, 6), (69, 2, 8), (29, 2, 4)])
 def test_kernels_equal_the_modules(channels: int, convolutions: int, side: int) -> None:
-    if not triton_runs(CUDA):
+    if not kernels_available(ACCELERATED, CUDA):
         pytest.skip("no Triton")
-    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField
+    from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
     field = ConvField(channels, convolutions)
     initialise(field, 0)
@@ -34,33 +35,33 @@ def test_kernels_equal_the_modules(channels: int, convolutions: int, side: int) 
     x.requires_grad_()
     expected = field(x, t)
     gradients = torch.autograd.grad(expected, (x, *field.parameters()), grad)
-    fused = FusedField(field, x.detach(), "tf32x3")
-    for layer in fused.layers:
+    fused = FusedField.of(field, x.detach(), "tf32x3")
+    for layer in fused.networks[0]:
         layer.load_parameters()
         layer.begin_step(1)
     found = fused(x, t)
     assert relative(found, expected) < 1e-5
     assert relative(torch.autograd.grad(found, x, grad)[0], gradients[0]) < 1e-4
-    for layer in fused.layers:
+    for layer in fused.networks[0]:
         layer.end_step()
-    own = {p: g for layer in fused.layers for p, g in layer.gradients().items()}
+    own = {p: g for layer in fused.networks[0] for p, g in layer.gradients().items()}
     for p, exact in zip(field.parameters(), gradients[1:], strict=True):
         assert relative(own[p], exact) < 1e-4
 
 
 def test_kernels_propagate_nan() -> None:
     """As torch does: a maximum that drops NaN would let training go on silently."""
-    if not triton_runs(CUDA):
+    if not kernels_available(ACCELERATED, CUDA):
         pytest.skip("no Triton")
-    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField
+    from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
     field = ConvField(64, 1)
     initialise(field, 0)
     field.to(CUDA)
     x = torch.randn(4, 64, 6, 6, device=CUDA, generator=torch.Generator(CUDA).manual_seed(0))
     x[1, 3, 2, 2] = torch.nan
-    fused = FusedField(field, x, "tf32x3")
-    for layer in fused.layers:
+    fused = FusedField.of(field, x, "tf32x3")
+    for layer in fused.networks[0]:
         layer.load_parameters()
         layer.begin_step(1)
     with torch.no_grad():
@@ -83,7 +84,7 @@ def test_tf32_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_triton_torch_operations_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.layer_kernels.kernels_available", lambda *_: False)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.fields.kernels_available", lambda *_: False)
     log: list[str] = []
     plain, graphed = trainer(False), trainer(True, log=log)
     start = parameters(plain)
@@ -96,9 +97,9 @@ def test_without_triton_torch_operations_are_recorded(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not triton_runs(CUDA):
+    if not kernels_available(ACCELERATED, CUDA):
         pytest.skip("no Triton")
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.kernels.fused_field.MAX_MAP_SIZE", 0)  # no map fits a kernel
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.field_kernels.MAX_MAP_SIZE", 0)  # no map fits a kernel
     monkeypatch.setattr("acenode.accelerate.triton_support._failures", {})  # forget earlier tests
     if refuses:
         def refuse(self: CompiledField, *_: Any) -> None:
@@ -115,9 +116,9 @@ def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch
 
 
 def test_kernels_that_fail_are_replaced_by_torch_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not triton_runs(CUDA):
+    if not kernels_available(ACCELERATED, CUDA):
         pytest.skip("no Triton")
-    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedLayer
+    from acenode.accelerate.cuda_graph.field_kernels import FusedLayer
 
     def refuses(self: FusedLayer) -> None:
         raise RuntimeError("no such kernel")

@@ -10,10 +10,10 @@ from graph_training import CUDA
 from problems import relative
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.device_steps import DeviceSteps
-from acenode.accelerate.cuda_graph.layer_kernels import triton_runs
-from acenode.accelerate.cuda_graph.step_control import RUNNING
-from acenode.accelerate.cuda_graph.step_operations import StepOperations
+from acenode.accelerate.cuda_graph.step_control import RUNNING, StepOperations
+from acenode.accelerate.cuda_graph.steps import DeviceSteps
+from acenode.accelerate.triton_support import kernels_available
+from acenode.backend import ACCELERATED
 from acenode.models.image.layers import ConvField
 from acenode.models.layers import initialise
 from acenode.ode.options import Solver
@@ -23,12 +23,12 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
 
 @pytest.fixture(autouse=True)
 def triton() -> None:
-    if not triton_runs(CUDA):
+    if not kernels_available(ACCELERATED, CUDA):
         pytest.skip("no Triton")
 
 
 def both() -> tuple[StepOperations, StepOperations]:
-    from acenode.accelerate.cuda_graph.kernels.step_operations import KernelStepOperations
+    from acenode.accelerate.cuda_graph.step_kernels import KernelStepOperations
 
     return StepOperations(CUDA), KernelStepOperations(CUDA)
 
@@ -63,7 +63,7 @@ def test_stored_states() -> None:
     generator = torch.Generator(CUDA).manual_seed(0)
     first, second, slope = states(3, 2, generator)
     for o in both():
-        store = o.state_store(first, 4)
+        store = o.store(first, 4)
         row = torch.tensor(1, device=CUDA)
         store.write_after(row, first, slope)
         store.write_after(row + 1, second, first)
@@ -116,7 +116,7 @@ def test_step_control_makes_the_same_decisions(method: str) -> None:
 @pytest.mark.parametrize(("channels", "f_convolutions", "g_convolutions", "detach"), [
     (64, 1, 2, False), (64, 2, 1, True), (128, 2, 1, False)])
 def test_f_and_g_in_one_kernel(channels: int, f_convolutions: int, g_convolutions: int, detach: bool) -> None:
-    from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField, FusedPair
+    from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
     fields = [ConvField(channels, n) for n in (f_convolutions, g_convolutions)]
     for i, field in enumerate(fields):
@@ -134,13 +134,13 @@ def test_f_and_g_in_one_kernel(channels: int, f_convolutions: int, g_convolution
     expected = [field(attended, t) for field in fields]
     everything = [h, a, *(p for field in fields for p in field.parameters())]
     exact = gradients(expected, everything)
-    fused = [FusedField(field, h.detach(), "tf32x3") for field in fields]
-    assert FusedPair.supports(*fused)
-    layers = [layer for field in fused for layer in field.layers]
+    fused = [FusedField.of(field, h.detach(), "tf32x3") for field in fields]
+    assert FusedField.can_pair(*fused)
+    layers = [layer for field in fused for layer in field.networks[0]]
     for layer in layers:
         layer.load_parameters()
         layer.begin_step(1)
-    found = FusedPair(*fused)(t, h, a, detach)
+    found = FusedField([field.networks[0] for field in fused]).of_attended(t, h, a, detach)
     dh, da = gradients(found, [h, a])
     for layer in layers:
         layer.end_step()

@@ -12,7 +12,7 @@ from graph_training import CUDA, iterate, parameters, reserved_bytes
 from problems import relative
 
 from acenode import experiments
-from acenode.accelerate.cuda_graph.step_recordings import StepRecordings
+from acenode.accelerate.cuda_graph.series import StepRecordings
 from acenode.backend import Backend
 from acenode.device.streams import own_stream, stream_pool
 from acenode.execution.engine_choice import choose_engine

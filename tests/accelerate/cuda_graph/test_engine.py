@@ -12,8 +12,7 @@ from eager_recorder import ImmediateRecorder, train
 from problems import relative
 
 from acenode.accelerate.cuda_graph.engine import GraphEngine
-from acenode.accelerate.cuda_graph.recorded_pass import RecordedPass
-from acenode.accelerate.cuda_graph.recording import Recording
+from acenode.accelerate.cuda_graph.passes import RecordedPass, StepPass
 from acenode.training.passes import PassSpec
 
 
@@ -81,10 +80,10 @@ def test_no_pass_is_replayed_after_another_one_was_freed(fails: bool, monkeypatc
     if not fails:
         small_capacity(monkeypatch, most=64)
     monkeypatch.setattr("eager_recorder.ImmediateRecorder", OneStream)
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", lambda *_: True)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", lambda *_: True)
     record, tries = GraphEngine._record, list[str]()
 
-    def record_with_trouble(self: GraphEngine, spec: PassSpec, batch: Any) -> Recording:
+    def record_with_trouble(self: GraphEngine, spec: PassSpec, batch: Any) -> RecordedPass:
         tries.append(spec.name)
         self.capacities["two"] = 64  # so that it stays while pass one grows
         if fails and len(tries) == 2:
@@ -109,16 +108,16 @@ def test_no_pass_is_replayed_after_another_one_was_freed(fails: bool, monkeypatc
     (True, "graph engine not used: OutOfMemoryError: CUDA out of memory; training without it")])
 def test_kernels_that_fail_are_replaced_by_torch_operations(short: bool, line: str,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.triton_runs", lambda *_: True)
-    encode = RecordedPass._encode
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", lambda *_: True)
+    encode = StepPass._encode
 
-    def refuses(self: RecordedPass) -> None:
+    def refuses(self: StepPass) -> None:
         if self.kernels:
             refusal = torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("no such kernel\nwith details")
             raise refusal[0 if short else 1]
         encode(self)
 
-    monkeypatch.setattr(RecordedPass, "_encode", refuses)
+    monkeypatch.setattr(StepPass, "_encode", refuses)
     log: list[str] = []
     (plain, _), (made, _) = train(False), train(True, log=log)
     assert [x for x in log if "recorded in" not in x] == [line]
@@ -143,10 +142,10 @@ def test_a_batch_of_another_shape_is_trained_without_recordings() -> None:
 
 
 def test_a_pass_that_cannot_be_recorded_disables_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(self: RecordedPass) -> None:
+    def refuses(self: StepPass) -> None:
         raise RuntimeError("no such operation\nwith details")
 
-    monkeypatch.setattr(RecordedPass, "_encode", refuses)
+    monkeypatch.setattr(StepPass, "_encode", refuses)
     log: list[str] = []
     (plain, _), (made, _) = train(False, 1), train(True, 0, log=log)
     assert isinstance(made.engine, GraphEngine)

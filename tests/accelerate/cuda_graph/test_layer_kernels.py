@@ -32,18 +32,18 @@ def test_kernels_equal_the_modules(channels: int, convolutions: int, trains: boo
     expected = [field(h, t) for h, t in zip(inputs, times, strict=True)]
     exact = torch.autograd.grad(expected, (*inputs, *parameters), grads)
     with triton_on_cpu():
-        from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField
+        from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
-        fused = FusedField(field, x, "ieee")
-        for layer in fused.layers:
+        fused = FusedField.of(field, x, "ieee")
+        for layer in fused.networks[0]:
             layer.reserve(2)
             layer.load_parameters()
             layer.begin_step(2)
         mine = [fused(h, t) for h, t in zip(inputs, times, strict=True)]
         found = torch.autograd.grad(mine, inputs, grads)
-        for layer in fused.layers:
+        for layer in fused.networks[0]:
             layer.end_step()
-        of_kernels = {p: g for layer in fused.layers if layer.trains for p, g in layer.gradients().items()}
+        of_kernels = {p: g for layer in fused.networks[0] if layer.trains for p, g in layer.gradients().items()}
     for a, b in zip((*mine, *found), (*expected, *exact[:2]), strict=True):
         assert relative(a, b) < 1e-5
     assert len(of_kernels) == len(parameters)
@@ -53,7 +53,7 @@ def test_kernels_equal_the_modules(channels: int, convolutions: int, trains: boo
 
 def test_slots_of_augmented_ode_net() -> None:
     with triton_on_cpu():
-        from acenode.accelerate.cuda_graph.kernels.fused_field import ChannelSlots, FusedField
+        from acenode.accelerate.cuda_graph.field_kernels import ChannelSlots, FusedField
 
         slots = ChannelSlots.of(ConvField(69).norms[0])
         assert (slots.group, slots.slot, slots.count) == (3, 4, 92)
@@ -79,14 +79,15 @@ def test_f_and_g_in_one_launch_equal_the_modules(channels: int) -> None:
     expected = f(h * torch.sigmoid(a), t), g(h * torch.sigmoid(a), t)
     exact = torch.autograd.grad(expected, (h, a), (d_f, d_g))
     with triton_on_cpu():
-        from acenode.accelerate.cuda_graph.kernels.fused_field import FusedField, FusedPair
+        from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
-        pair = FusedPair(*(FusedField(field, h.detach(), "ieee") for field in (f, g)))
-        assert FusedPair.supports(pair.f, pair.g)
-        for layer in (*pair.f.layers, *pair.g.layers):
+        fused = [FusedField.of(field, h.detach(), "ieee") for field in (f, g)]
+        assert FusedField.can_pair(*fused)
+        pair = FusedField([field.networks[0] for field in fused])
+        for layer in (*pair.networks[0], *pair.networks[1]):
             layer.load_parameters()
             layer.begin_step(1)
-        found = pair(t, h, a, False)
+        found = pair.of_attended(t, h, a, False)
         gradients = torch.autograd.grad(found, (h, a), (d_f, d_g))
     for mine, theirs in zip((*found, *gradients), (*expected, *exact), strict=True):
         assert relative(mine, theirs) < 1e-5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +15,11 @@ from problems import co_evolving, hasten, relative
 from torch import Tensor, nn
 
 from acenode import ACENODE, Elementwise, SolveError, Solver, solve
-from acenode.accelerate.cuda_graph.compiled_field import CompiledField, field_function
-from acenode.accelerate.cuda_graph.device_steps import DeviceSteps
 from acenode.accelerate.cuda_graph.engine import GraphEngine
-from acenode.accelerate.cuda_graph.layer_kernels import LayerKernels
-from acenode.accelerate.cuda_graph.recorded_pass import MAX_KEPT
-from acenode.accelerate.cuda_graph.step_control import RUNNING, SolveStatus
-from acenode.accelerate.cuda_graph.step_operations import StepOperations
+from acenode.accelerate.cuda_graph.fields import CompiledField, LayerKernels, field_function
+from acenode.accelerate.cuda_graph.passes import MAX_KEPT
+from acenode.accelerate.cuda_graph.step_control import RUNNING, SolveStatus, StepOperations
+from acenode.accelerate.cuda_graph.steps import DeviceSteps
 from acenode.device.torch_private import add_all
 from acenode.models.image.layers import ConvAttention, ConvField
 from acenode.models.layers import initialise
@@ -131,7 +130,8 @@ def test_kernels_replace_the_fields_of_a_system_and_not_of_the_layer() -> None:
 
 def _with_pair(kernels: LayerKernels) -> LayerKernels:
     kernels.implementations = {}
-    kernels.pair = lambda t, h, a, detach_attention: (torch.full_like(h, 2.0), torch.full_like(a, 3.0))
+    kernels.pair = SimpleNamespace(
+        of_attended=lambda t, h, a, detach: (torch.full_like(h, 2.0), torch.full_like(a, 3.0)))
     return kernels
 
 

@@ -13,9 +13,8 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
 from acenode import NODE, Solver, experiments
-from acenode.accelerate.cuda_graph.recorded_step import RecordedStep
-from acenode.accelerate.cuda_graph.step_operations import StepOperations
-from acenode.accelerate.cuda_graph.step_recordings import StepRecordings, can_record, has_one_precision
+from acenode.accelerate.cuda_graph.series import RecordedStep, StepRecordings, can_record, has_one_precision
+from acenode.accelerate.cuda_graph.step_control import StepOperations
 from acenode.backend import Backend
 from acenode.errors import UserError
 from acenode.node import ODELayer

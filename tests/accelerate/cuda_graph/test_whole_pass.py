@@ -11,8 +11,8 @@ from graph_training import gradients
 from problems import co_evolving, relative
 
 from acenode import Solver, solve
-from acenode.accelerate.cuda_graph.adjoint_steps import AdjointSteps, can_record
-from acenode.accelerate.cuda_graph.step_operations import StepOperations
+from acenode.accelerate.cuda_graph.step_control import StepOperations
+from acenode.accelerate.cuda_graph.steps import AdjointSteps, can_record_adjoint
 from acenode.device.torch_private import add_all
 
 
@@ -20,7 +20,7 @@ from acenode.device.torch_private import add_all
     Solver("rk4", gradient="adjoint"), Solver("rk4", step_size=0.3, gradient="adjoint"),
     Solver("euler", step_size=0.125, gradient="adjoint"), Solver("heun2", step_size=0.5, gradient="adjoint")], ids=str)
 def test_adjoint_steps_equal_those_of_torchdiffeq(solver: Solver) -> None:
-    assert can_record(solver)
+    assert can_record_adjoint(solver)
     layer = co_evolving("elementwise", solver, d=3)
     h0 = 2 * torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     field, state = layer.system(h0, False)
@@ -50,7 +50,7 @@ def test_adjoint_steps_equal_those_of_torchdiffeq(solver: Solver) -> None:
     (Solver("midpoint", gradient="adjoint"), False),  # its first stage has no weight
     (Solver("rk4", step_size=1.0, gradient="adjoint", engine="reference"), False)], ids=str)
 def test_which_adjoint_solves_are_recorded(solver: Solver, recorded: bool) -> None:
-    assert can_record(solver) == recorded
+    assert can_record_adjoint(solver) == recorded
 
 
 @pytest.mark.parametrize(("method", "settings"), [

@@ -14,31 +14,28 @@ Gradients of a repeated step are those of the first only if both do the same. Th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.recorder import RECORDING, Replay
-from acenode.accelerate.cuda_graph.recording import RecordingError
-from acenode.accelerate.cuda_graph.stages import StageEvaluator, StageGraphs, detached
-from acenode.accelerate.cuda_graph.step_operations import StepOperations
+from acenode.accelerate.cuda_graph.fields import step_operations
+from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder, RecordingError, with_recorder
+from acenode.accelerate.cuda_graph.step_control import StepOperations
+from acenode.accelerate.cuda_graph.steps import StageEvaluator, StageGraphs, detached
+from acenode.backend import Backend
 from acenode.device import torch_private
+from acenode.errors import SolveError, UserError
 from acenode.garbage import collector_paused
+from acenode.node import ODELayer
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, Step, parameters_of
-from acenode.ode.stepping import CountedField
+from acenode.ode.stepping import Attempt, CountedField
 from acenode.ode.tableaus import TABLEAUS
-
-
-class Recorder(Protocol):
-    """What records work and replays it: `recorder.GraphRecorder`."""
-
-    def on_stream(self) -> Any: ...
-    def record(self, work: Any) -> Replay: ...
-    def all_or_none(self) -> Any: ...
+from acenode.training.passes import PassResult, PassSpec
 
 
 class RecordedStep:
@@ -48,7 +45,7 @@ class RecordedStep:
         RecordingError: the field does something else when a step is repeated.
     """
 
-    def __init__(self, field: nn.Module, like: State, solver: Solver, recorder: Recorder,
+    def __init__(self, field: nn.Module, like: State, solver: Solver, recorder: GraphRecorder,
                  operations: StepOperations) -> None:
         self.field, self.solver, self.parameters = field, solver, parameters_of(field)
         self.buffers = list(field.buffers())  # such as running averages, which every forward evaluation updates
@@ -90,8 +87,6 @@ class RecordedStep:
         ratio, blocks, n = found[0], found[1:], len(y)
         y1, *ks = (blocks[i:i + n] for i in range(0, len(blocks), n))
         return Step(t, dt, y, [k1, *ks], y1), float(ratio)
-
-    # Replays ------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Set the sums of the parameters' gradients to zero."""
@@ -229,3 +224,105 @@ class _SolveStart(torch.autograd.Function):
         sums = [total.clone() if i in step.with_gradient else None for i, total in enumerate(step.sums)]
         step.clear()  # another solve may follow
         return None, None, *gradients, *sums
+
+
+# The recorded steps of a run ------------------------------------------------------------------------------------------
+
+
+def can_record(solver: Solver) -> bool:
+    """Return True for adaptive steps whose last stage is at their end, differentiated step by step."""
+    if not solver.native or solver.gradient != "backprop":
+        return False
+    return TABLEAUS[solver.method].adaptive and TABLEAUS[solver.method].fsal
+
+
+def has_one_precision(state: State) -> bool:
+    """Return True if all blocks have one type and autocast does not change it."""
+    return len({b.dtype for b in state}) == 1 and not torch.is_autocast_enabled(state[0].device.type)
+
+
+def make_recordings(model: nn.Module, device: torch.device, backend: Backend) -> StepRecordings | None:
+    """Let the ODE layers of a model replay their steps; return None if they cannot, or if no stream is unused."""
+    layers = [m for m in model.modules() if isinstance(m, ODELayer) and can_record(m.solver)]
+    if not layers:
+        return None
+    made = with_recorder(device, lambda recorder: StepRecordings(layers, recorder, backend))
+    if made is None:
+        backend.log(fallback_line("other runs use all CUDA streams"))
+    return made
+
+
+def fallback_line(reason: str) -> str:
+    """Return the line of the log that says why the steps of a run are not recorded."""
+    return f"steps are not recorded: {reason}; training with ordinary steps"
+
+
+class StepRecordings:
+    """Makes a `RecordedStep` for each shape of the state and each set of trained parameters; `close` frees them.
+
+    As the engine of a run it leaves the passes to the trainer: only their steps are replayed.
+    """
+
+    def __init__(self, layers: list[ODELayer], recorder: GraphRecorder, backend: Backend) -> None:
+        self.layers, self.recorder, self.backend = layers, recorder, backend
+        self.steps: dict[Any, RecordedStep] = {}
+        self.on_fallback: Callable[[str], None] = lambda line: None
+        for layer in layers:
+            layer.record_steps = self
+
+    def run(self, spec: PassSpec, batch: Any) -> PassResult | None:
+        """Return None: the trainer does the pass."""
+        return None
+
+    def __call__(self, field: nn.Module, state: State, solver: Solver) -> tuple[State, Attempt | None]:
+        """Return the state that a solve starts from, and the function that computes its steps.
+
+        The function is None where steps are not recorded, and the solver computes them itself.
+        """
+        if (not torch.is_grad_enabled() or torch_private.transforms_active() or not can_record(solver)
+                or not has_one_precision(state)):
+            return state, None
+        modules = list(field.modules())[1:]  # the field itself is made for every solve
+        key = (type(field), solver, getattr(field, "detach_attention", None),
+               tuple((b.shape, b.dtype) for b in state), tuple((id(m), m.training) for m in modules),
+               tuple((p.data_ptr(), p.requires_grad) for p in field.parameters()),
+               tuple(b.data_ptr() for b in field.buffers()))
+        if key not in self.steps:
+            try:
+                self.steps[key] = self._record(field, state, solver)
+            except (SolveError, UserError):
+                raise
+            except Exception as error:
+                self._disable(str(error) if isinstance(error, RecordingError) else
+                              f"{type(error).__name__}: {error}".splitlines()[0])
+                return state, None
+        step = self.steps[key]
+        return step.start(state), step.attempt
+
+    def _record(self, field: nn.Module, state: State, solver: Solver) -> RecordedStep:
+        start = time.perf_counter()
+        operations = step_operations(state, True, self.backend)
+        step = RecordedStep(field, state, solver, self.recorder, operations)
+        shapes = " and ".join(str(tuple(b.shape)) for b in state)
+        trained, held = sum(p.numel() for p in step.parameters), self.recorder.trim() / 1e6
+        self.backend.log(f"steps of {solver.method} recorded in {time.perf_counter() - start:.1f} s for a state of "
+                         f"{shapes} and {trained:,} trained parameters, combined by {operations.name}; this process "
+                         f"holds {held:.0f} MB of GPU memory")
+        return step
+
+    def _disable(self, reason: str) -> None:
+        """Record and replay nothing any more, and say why; a solve before this one may still need its recording."""
+        self._detach()
+        line = fallback_line(reason)
+        self.backend.log(line)
+        self.on_fallback(line)
+
+    def close(self) -> None:
+        """Free the recordings with their memory, and release the stream."""
+        self._detach()
+        self.steps.clear()
+        self.recorder.close()
+
+    def _detach(self) -> None:
+        for layer in self.layers:
+            layer.record_steps = None

@@ -1,1 +1,0 @@
-"""Triton kernels for the steps of image models."""
