@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
 from collections import defaultdict
+from functools import cache
+from pathlib import Path
 
-from import_graph import ROOT, circles, imported_names, imports, modules, parsed, part_of
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {"acenode": ROOT / "acenode", "acenode_app": ROOT / "app", "acenode_app.pages": ROOT / "pages"}
 
 # From the bottom up. A part imports parts of its own and of lower layers.
 LAYERS = (
@@ -29,6 +33,59 @@ RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 DEVICE_WORDS = re.compile(r"cuda|triton|ctypes|compile|\bgpu", re.IGNORECASE)
 NOT_NEEDED = ("streamlit", "pandas", "plotly", "sklearn", "tqdm", "safetensors", "torchvision", "tensorboard",
               "optuna", "ray", "playwright", "acenode_app")
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return every module by its name, with its file; app/ is installed as acenode_app."""
+    found = {}
+    for package, folder in PACKAGES.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = [package, *path.relative_to(folder).with_suffix("").parts]
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def parsed(name: str) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+@cache
+def imported_names(name: str) -> frozenset[str]:
+    """Return all modules that a module imports anywhere: at the top, in functions and under TYPE_CHECKING.
+
+    `from a.b import c` yields "a.b.c" if that is a module of the project, else "a.b".
+    """
+    package = name if modules()[name].name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(parsed(name)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*package.split(".")[:len(package.split(".")) - node.level + 1], *filter(None, [base])])
+            for alias in node.names:
+                found.add(f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules() else base)
+    return frozenset(found)
+
+
+@cache
+def imports(name: str) -> frozenset[str]:
+    """Return the modules of the project that a module imports, itself excluded."""
+    return frozenset(n for n in imported_names(name) if n in modules() and n != name)
+
+
+def part_of(name: str) -> str:
+    """Return the part of the project a module belongs to: "node", "ode", "accelerate.dispatch", "app", ..."""
+    top, *rest = name.split(".")
+    if top == "acenode_app":
+        return "pages" if rest[:1] == ["pages"] else "app"
+    if rest[:2] == ["accelerate", "dispatch"]:
+        return "accelerate.dispatch"
+    return rest[0] if rest else "acenode"
 
 
 def module_edges() -> dict[str, set[str]]:
@@ -52,11 +109,11 @@ def forbidden(importer: str, *imported: str) -> list[str]:
 
 
 def test_no_import_circles() -> None:
-    assert circles(module_edges()) == []
+    tuple(graphlib.TopologicalSorter(module_edges()).static_order())  # a CycleError names the circle
 
 
 def test_no_circles_between_parts() -> None:
-    assert circles(part_edges()) == []
+    tuple(graphlib.TopologicalSorter(part_edges()).static_order())
 
 
 def test_every_part_has_a_layer() -> None:
@@ -86,10 +143,6 @@ def test_the_library_never_imports_streamlit_or_the_app() -> None:
                   if other.split(".")[0] in ("streamlit", "app", "acenode_app", "pages")) == []
 
 
-def test_at_most_eight_modules_at_the_root() -> None:
-    assert len(list((ROOT / "acenode").glob("*.py"))) <= 8
-
-
 def test_models_do_not_mention_devices() -> None:
     """CUDA, Triton and compiled C belong to accelerate/."""
     found = []
@@ -107,11 +160,11 @@ def test_the_test_tree_mirrors_the_source_tree() -> None:
     assert [str(f) for f in folders if not (ROOT / "acenode" / f).is_dir() and not (ROOT / f).is_dir()] == []
 
 
-def test_no_two_classes_of_one_name() -> None:
+def test_no_two_public_classes_of_one_name() -> None:
     homes = defaultdict(list)
     for name in modules():
         for node in ast.walk(parsed(name)):
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(name)
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
