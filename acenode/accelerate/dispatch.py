@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from acenode.backend import TORCH_OPERATIONS, Backend
 
 if TYPE_CHECKING:  # type checking only: avoids importing torch
     from torch import Tensor, nn
 
-    from acenode.data.passes import MidpointInputs, MidpointStates, PassInputs, PassOutputs
+    from acenode.data.passes import (
+        EncoderRows,
+        EulerDrift,
+        GateLayers,
+        Layers,
+        MidpointInputs,
+        MidpointStates,
+        PassInputs,
+        PassOutputs,
+    )
 
 ARM = platform.machine().lower() in ("aarch64", "arm64")
 SMALL = 512  # rows of a product for which ARM's library is slow
 
-Layer = tuple["Tensor", "Tensor"]  # weight (outputs, inputs) and bias
-Layers = Sequence[Layer]  # of an MLP with tanh
 
 
 def _transformed() -> bool:
@@ -82,112 +89,36 @@ class TimeConvField(Protocol):
 # ODE-RNN --------------------------------------------------------------------------------------------------------------
 
 
-class EncoderRows(NamedTuple):
-    """What an ODE-RNN reads, row by row: S rows, B series."""
-
-    x: Tensor  # (B, T, inputs) at the points of each series
-    point: Tensor  # (S, B), the point of a row
-    dt: Tensor  # (S, B, 1), length of the Euler step before it
-    read: Tensor  # (S, B, 1), whether the point is read
-
-
-class GateLayers(NamedTuple):
-    """The three networks of a Gaussian GRU, each with one hidden layer."""
-
-    update: Layers
-    reset: Layers
-    state: Layers
-
-
-class EulerDrift(Protocol):
-    """Euler steps of μ (B, r) and its attention a, if it has one."""
-
-    def initial_attention(self, mu: Tensor) -> Tensor | None: ...
-    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor, detach: bool) -> tuple[Tensor, Tensor | None]: ...
-
-
 def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | None, drift: EulerDrift,
             detach_attention: bool) -> Tensor | None:
     """Return [μ, s] of an ODE-RNN after every row, (S, B, 2r). `f` is the drift if that is an MLP of μ alone."""
     if not backend.accelerated:
         backend.report_series_by(TORCH_OPERATIONS)
         return None
-    from acenode.accelerate.encoder.packing import pack
+    from acenode.accelerate.recurrence.ode_rnn import integrate
 
-    packed = pack(rows.x, rows.point, *cell)
-    if f is None:
-        from acenode.accelerate.encoder.autograd_rows import integrate
-
-        backend.report_series_by(TORCH_OPERATIONS)
-        return integrate(packed, rows.dt, rows.read, drift.initial_attention, drift.step, detach_attention)
-    from acenode.accelerate.encoder.scan import EncoderScan
-
-    f_weights = [p for weight, bias in f for p in (weight.t(), bias)]
-    return EncoderScan.apply(backend, packed.projected, rows.dt, rows.read, *packed.weights, *f_weights)
+    return integrate(backend, rows, cell, f, drift, detach_attention)
 
 
 # Recurrent cells over the points of series ----------------------------------------------------------------------------
 
 
-def gru(backend: Backend, projected: Tensor, decay: Tensor | None, mask: Tensor, start: Tensor, weight: Tensor,
-        bias: Tensor) -> Tensor | None:
-    """Return h after every point, (B, T, h), of a GRU that multiplies h by `decay` before each update.
+def recurrence(backend: Backend, cell: str, mask: Tensor, start: Tensor, rows: tuple[Tensor, Tensor | None],
+               weights: Sequence[Tensor], **options: float) -> Tensor | None:
+    """Return the states of a recurrent cell after every point, (B, T, ·).
 
     Args:
-        projected: (B, T, 3h), the products with the inputs.
-        decay: (B, T, 1 or h), or None for no decay.
-        mask: (B, T). At a point where it is False, h stays as it was.
-        start: (B, h).
-        weight: (3h, h), of h.
-        bias: (3h,).
-    """
-    if not backend.accelerated:
-        return None
-    from acenode.accelerate.recurrence.gru import DecayGRU
-    from acenode.accelerate.recurrence.scan import scan
-
-    return scan(backend, DecayGRU(), mask, start, (projected, decay), (weight, bias))
-
-
-def time_lstm(backend: Backend, projected: Tensor, lost: Tensor, mask: Tensor, start: Tensor, hidden: Layer,
-              short: Layer) -> Tensor | None:
-    """Return [h, C] after every point, (B, T, 2h), of a T-LSTM.
-
-    Args:
-        projected: (B, T, 4h), the products with the inputs.
-        lost: (B, T, 1), g(Δ) − 1, without a gradient.
+        cell: "gru", "lstm" or "posterior"; the classes in `recurrence.scan` describe the rows, weights and options.
         mask: (B, T). At a point where it is False, the state stays as it was.
-        start: (B, 2h).
-        hidden: Weight (4h, h) and bias of the product with h.
-        short: Weight (h, h) and bias of the product with C.
+        start: The initial state, (B, ·).
+        rows: What is read at every point, (B, T, ·) each. Of "lstm" and "posterior" the second has no gradient.
+        weights: As (outputs, inputs), each followed by its bias.
     """
-    if not backend.accelerated or lost.requires_grad:
+    if not backend.accelerated or (cell != "gru" and rows[1] is not None and rows[1].requires_grad):
         return None
-    from acenode.accelerate.recurrence.scan import scan
-    from acenode.accelerate.recurrence.time_lstm import DecayLSTM
+    from acenode.accelerate.recurrence.scan import CELLS, scan
 
-    return scan(backend, DecayLSTM(), mask, start, (projected, lost), (*hidden, *short))
-
-
-def sampled_posterior(backend: Backend, later: Tensor, noise: Tensor, mask: Tensor, start: Tensor, own: Layer,
-                      out: Layer, least: float) -> Tensor | None:
-    """Return samples z of the deep Kalman filter's posterior after every point, (B, T, l).
-
-    Args:
-        later: (B, T, u), the states of the GRU that reads backwards.
-        noise: (B, T, l), without a gradient.
-        mask: (B, T). At a point where it is False, z stays as it was.
-        start: (B, l).
-        own: Weight (u, l) and bias of the product with z.
-        out: Weight (2l, u) and bias of mean and spread.
-        least: The least variance.
-    """
-    if not backend.accelerated or noise.requires_grad:
-        return None
-    from acenode.accelerate.recurrence.posterior import SampledPosterior
-    from acenode.accelerate.recurrence.scan import scan
-
-    return scan(backend, SampledPosterior(least), mask, start, (later, noise), (*own, *out))
+    return scan(backend, CELLS[cell](**options), mask, start, rows, weights)
 
 
 # GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from acenode.data.schedule import StepSchedule
 from acenode.ode.runge_kutta import Evaluations
+
+Layer = tuple[Tensor, Tensor]  # weight (outputs, inputs) and bias
+Layers = Sequence[Layer]  # of an MLP with tanh
+
+# ODE-RNN --------------------------------------------------------------------------------------------------------------
+
+
+class EncoderRows(NamedTuple):
+    """What an ODE-RNN reads, row by row: S rows, B series."""
+
+    x: Tensor  # (B, T, inputs) at the points of each series
+    point: Tensor  # (S, B), the point of a row
+    dt: Tensor  # (S, B, 1), length of the Euler step before it
+    read: Tensor  # (S, B, 1), whether the point is read
+
+
+class GateLayers(NamedTuple):
+    """The three networks of a Gaussian GRU, each with one hidden layer."""
+
+    update: Layers
+    reset: Layers
+    state: Layers
+
+
+class EulerDrift(Protocol):
+    """Euler steps of μ (B, r) and its attention a, if it has one."""
+
+    def initial_attention(self, mu: Tensor) -> Tensor | None: ...
+    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor, detach: bool) -> tuple[Tensor, Tensor | None]: ...
+
 
 # GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------
 
@@ -76,16 +106,13 @@ class PassOutputs(NamedTuple):
 
 # Named variables ------------------------------------------------------------------------------------------------------
 
-Layer = tuple[Tensor, Tensor]  # weight (outputs, inputs) and bias
-
-
 class MidpointInputs(NamedTuple):
     """A solve of named variables by steps of the midpoint rule. V variables with k numbers each, B series, N steps."""
 
     h0: Tensor  # (B, V, k)
     a0: Tensor | None  # (V, V), or None without attention
     e: Tensor  # (V, E), the embeddings
-    f: Sequence[Layer]  # inputs: h, m with attention, the controls, t, e
+    f: Layers  # inputs: h, m with attention, the controls, t, e
     g: Layer | None  # gives [u, w]; inputs: m, t, e. None if attention does not evolve
     rank: int  # numbers of u and of w
     speed: float  # factor of f and, over the rank, of g

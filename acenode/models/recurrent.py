@@ -47,7 +47,8 @@ class GRUCell(nn.Module):
 
         With `decay` (B, T, 1 or size), h is multiplied by it before each update.
         """
-        return dispatch.gru(self.backend, projected, decay, mask, start, self.hidden.weight, self.hidden.bias)
+        return dispatch.recurrence(self.backend, "gru", mask, start, (projected, decay),
+                                   (self.hidden.weight, self.hidden.bias))
 
 
 class MaskedGRU(nn.Module):

@@ -1,8 +1,8 @@
 """The passes of `scan` as Triton kernels: a program runs all rows of one series.
 
 The state, or its gradient, and all matrices stay in registers from row to row. Vectors and matrices are padded to P, a
-power of two. The equations are in the files of the cells; `each` and the other factors of a backward pass come from
-their `factors`.
+power of two. The equations are with the cells; `each` and the other factors of a backward pass come from their
+`factors`.
 """
 
 import triton
@@ -44,8 +44,8 @@ def gru_forward(mask, start, projected, decay, U, bias, rz, new, own, states, T,
 
 @Serialised
 @triton.jit(do_not_specialize=["T", "B"])
-def gru_backward(grad, each, keep, decay, stay, U, d_sums, d_decayed, d_start, T, B, H: tl.constexpr, G: tl.constexpr,
-                 P: tl.constexpr):
+def gru_backward(grad, each, keep, decay, stay, U, bias, d_sums, d_decayed, d_start, T, B, H: tl.constexpr,
+                 G: tl.constexpr, P: tl.constexpr):
     b = tl.program_id(0)
     U_r, U_z = matrix(U, H, H, H, P, P), matrix(U + H * H, H, H, H, P, P)
     U_n = matrix(U + 2 * H * H, H, H, H, P, P)
@@ -106,8 +106,8 @@ def lstm_forward(mask, start, projected, lost, U, bias, W, bias_short, gates, sh
 
 @Serialised
 @triton.jit(do_not_specialize=["T", "B"])
-def lstm_backward(grad, each, out, keep, slope, stay, U, W, d_sums, d_short, d_start, T, B, H: tl.constexpr,
-                  P: tl.constexpr):
+def lstm_backward(grad, each, out, keep, slope, stay, U, bias, W, bias_short, d_sums, d_short, d_start, T, B,
+                  H: tl.constexpr, P: tl.constexpr):
     b = tl.program_id(0)
     U_i, U_f = matrix(U, H, H, H, P, P), matrix(U + H * H, H, H, H, P, P)
     U_o, U_c = matrix(U + 2 * H * H, H, H, H, P, P), matrix(U + 3 * H * H, H, H, H, P, P)
@@ -159,8 +159,8 @@ def posterior_forward(mask, start, later, noise, W, bias, V, bias_out, hidden, s
 
 @Serialised
 @triton.jit(do_not_specialize=["T", "B"])
-def posterior_backward(grad, each, slope, stay, W, V, d_sums, d_mean, d_start, T, B, H: tl.constexpr, U: tl.constexpr,
-                       LEAST: tl.constexpr, P: tl.constexpr):
+def posterior_backward(grad, each, slope, stay, W, bias, V, bias_out, d_sums, d_mean, d_start, T, B, H: tl.constexpr,
+                       U: tl.constexpr, LEAST: tl.constexpr, P: tl.constexpr):
     b = tl.program_id(0)
     W_z, V_m, V_s = matrix(W, H, U, H, P, P), matrix(V, U, H, U, P, P), matrix(V + H * U, U, H, U, P, P)
     d = vector(d_start + b * H, 0, P)  # zeros
@@ -174,3 +174,154 @@ def posterior_backward(grad, each, slope, stay, W, V, d_sums, d_mean, d_start, T
         put(d_mean + at * U, d_c, U, P)
         d = tl.load(stay + at) * d + down(d_c * vector(slope + at * U, U, P), W_z)
     put(d_start + b * H, d, H, P)
+
+
+# The ODE-RNN: weights are read again at every row, from the cache. They lie in one row: Gᵀ, G', b, Nᵀ, N', b', then W
+# and b of each of f's L layers, every second W transposed, the first one too. So the products of a chain sum over the
+# columns and over the rows of a matrix in turn, and each leaves its result in the threads where the next one reads it.
+# A row that reads no point stores nothing for its update: those buffers are zero before.
+
+
+@triton.jit
+def sign(x):
+    return tl.where(x > 0, 1.0, 0.0) - tl.where(x < 0, 1.0, 0.0)
+
+
+@triton.jit
+def linear(x, w, inputs: tl.constexpr, outputs: tl.constexpr, TRANSPOSED: tl.constexpr, P: tl.constexpr):
+    """Return x W + b of one layer of f."""
+    if TRANSPOSED:
+        y = across(x, matrix(w, inputs, outputs, inputs, P, P))
+    else:
+        y = down(x, matrix(w, outputs, inputs, outputs, P, P))
+    return y + vector(w + inputs * outputs, outputs, P)
+
+
+@triton.jit
+def linear_backward(d, w, inputs: tl.constexpr, outputs: tl.constexpr, TRANSPOSED: tl.constexpr, P: tl.constexpr):
+    """Return d Wᵀ."""
+    if TRANSPOSED:
+        y = down(d, matrix(w, inputs, outputs, inputs, P, P))
+    else:
+        y = across(d, matrix(w, outputs, inputs, outputs, P, P))
+    return y
+
+
+@Serialised
+@triton.jit(do_not_specialize=["T", "B"])
+def ode_rnn_forward(read, start, projected, dt, w, y_moved, gates_hidden, gates, new_hidden, new, mixed, f_hidden,
+                    states, T, B, R: tl.constexpr, U: tl.constexpr, H: tl.constexpr, L: tl.constexpr, P: tl.constexpr):
+    b = tl.program_id(0)
+    G = w
+    G2 = G + 4 * R * U
+    gb = G2 + 4 * R * U
+    N = gb + 2 * R
+    N2 = N + 2 * R * U
+    nb = N2 + 2 * R * U
+    f = nb + 2 * R
+    last = f + R * H + H + (L - 2) * (H * H + H)
+    mu, s = vector(start + b * 2 * R, R, P), vector(start + b * 2 * R + R, R, P)
+    for i in range(T):
+        at = i * B + b
+        a = mu
+        for n in tl.static_range(L - 1):
+            if n == 0:
+                a = linear(a, f, R, H, True, P)
+            else:
+                a = linear(a, f + R * H + H + (n - 1) * (H * H + H), H, H, n % 2 == 0, P)
+            a = libdevice.tanh(a)
+            put(f_hidden + (at * (L - 1) + n) * H, a, H, P)
+        mu = mu + tl.load(dt + at) * linear(a, last, H, R, L % 2 == 1, P)
+        put(y_moved + at * 2 * R, mu, R, P)
+        put(y_moved + at * 2 * R + R, s, R, P)
+        if tl.load(read + at) != 0:
+            x = projected + at * 3 * U
+            g1 = libdevice.tanh(vector(x, U, P) + across(mu, matrix(G, 2 * R, U, R, P, P))
+                                + across(s, matrix(G + R, 2 * R, U, R, P, P)))
+            g2 = libdevice.tanh(vector(x + U, U, P) + across(mu, matrix(G + U * 2 * R, 2 * R, U, R, P, P))
+                                + across(s, matrix(G + U * 2 * R + R, 2 * R, U, R, P, P)))
+            put(gates_hidden + at * 2 * U, g1, U, P)
+            put(gates_hidden + at * 2 * U + U, g2, U, P)
+            u = tl.sigmoid(vector(gb, R, P) + down(g1, matrix(G2, 2 * R, U, R, P, P))
+                           + down(g2, matrix(G2 + U * 2 * R, 2 * R, U, R, P, P)))
+            r = tl.sigmoid(vector(gb + R, R, P) + down(g1, matrix(G2 + R, 2 * R, U, R, P, P))
+                           + down(g2, matrix(G2 + U * 2 * R + R, 2 * R, U, R, P, P)))
+            put(gates + at * 2 * R, u, R, P)
+            put(gates + at * 2 * R + R, r, R, P)
+            v = libdevice.tanh(vector(x + 2 * U, U, P) + across(mu * r, matrix(N, 2 * R, U, R, P, P))
+                               + across(s * r, matrix(N + R, 2 * R, U, R, P, P)))
+            put(new_hidden + at * U, v, U, P)
+            m = vector(nb, R, P) + down(v, matrix(N2, 2 * R, U, R, P, P))
+            c = vector(nb + R, R, P) + down(v, matrix(N2 + R, 2 * R, U, R, P, P))
+            put(new + at * 2 * R, m, R, P)
+            put(new + at * 2 * R + R, c, R, P)
+            mu = m + u * (mu - m)
+            s = tl.abs(c) + u * (s - tl.abs(c))
+            put(mixed + at * 2 * R, mu, R, P)
+            put(mixed + at * 2 * R + R, s, R, P)
+            s = tl.abs(s)
+        put(states + at * 2 * R, mu, R, P)
+        put(states + at * 2 * R + R, s, R, P)
+
+
+@Serialised
+@triton.jit(do_not_specialize=["T", "B"])
+def ode_rnn_backward(grad, read, dt, y_moved, gates_hidden, gates, new_hidden, new, mixed, f_hidden, w, d_projected,
+                     d_gates, d_new, d_rate, d_f_hidden, d_start, T, B, R: tl.constexpr, U: tl.constexpr,
+                     H: tl.constexpr, L: tl.constexpr, P: tl.constexpr):
+    b = tl.program_id(0)
+    G = w
+    G2 = G + 4 * R * U
+    N = G2 + 4 * R * U + 2 * R
+    N2 = N + 2 * R * U
+    f = N2 + 2 * R * U + 2 * R
+    last = f + R * H + H + (L - 2) * (H * H + H)
+    dmu = tl.zeros((P,), tl.float32)
+    ds = tl.zeros((P,), tl.float32)
+    for step in range(T):
+        at = (T - 1 - step) * B + b
+        dmu += vector(grad + at * 2 * R, R, P)
+        ds += vector(grad + at * 2 * R + R, R, P)
+        if tl.load(read + at) != 0:
+            mu, s = vector(y_moved + at * 2 * R, R, P), vector(y_moved + at * 2 * R + R, R, P)
+            u, r = vector(gates + at * 2 * R, R, P), vector(gates + at * 2 * R + R, R, P)
+            m, c = vector(new + at * 2 * R, R, P), vector(new + at * 2 * R + R, R, P)
+            ds = ds * sign(vector(mixed + at * 2 * R + R, R, P))
+            d_u = (dmu * (mu - m) + ds * (s - tl.abs(c))) * u * (1 - u)
+            d_m, d_c = dmu * (1 - u), ds * (1 - u) * sign(c)
+            put(d_new + at * 2 * R, d_m, R, P)
+            put(d_new + at * 2 * R + R, d_c, R, P)
+            v = vector(new_hidden + at * U, U, P)
+            d_v = (across(d_m, matrix(N2, 2 * R, U, R, P, P))
+                   + across(d_c, matrix(N2 + R, 2 * R, U, R, P, P))) * (1 - v * v)
+            put(d_projected + at * 3 * U + 2 * U, d_v, U, P)
+            d_reset_mu = down(d_v, matrix(N, 2 * R, U, R, P, P))
+            d_reset_s = down(d_v, matrix(N + R, 2 * R, U, R, P, P))
+            d_r = (d_reset_mu * mu + d_reset_s * s) * r * (1 - r)
+            put(d_gates + at * 2 * R, d_u, R, P)
+            put(d_gates + at * 2 * R + R, d_r, R, P)
+            g1, g2 = vector(gates_hidden + at * 2 * U, U, P), vector(gates_hidden + at * 2 * U + U, U, P)
+            d_g1 = (across(d_u, matrix(G2, 2 * R, U, R, P, P))
+                    + across(d_r, matrix(G2 + R, 2 * R, U, R, P, P))) * (1 - g1 * g1)
+            d_g2 = (across(d_u, matrix(G2 + U * 2 * R, 2 * R, U, R, P, P))
+                    + across(d_r, matrix(G2 + U * 2 * R + R, 2 * R, U, R, P, P))) * (1 - g2 * g2)
+            put(d_projected + at * 3 * U, d_g1, U, P)
+            put(d_projected + at * 3 * U + U, d_g2, U, P)
+            dmu = dmu * u + d_reset_mu * r + down(d_g1, matrix(G, 2 * R, U, R, P, P)) \
+                + down(d_g2, matrix(G + U * 2 * R, 2 * R, U, R, P, P))
+            ds = ds * u + d_reset_s * r + down(d_g1, matrix(G + R, 2 * R, U, R, P, P)) \
+                + down(d_g2, matrix(G + U * 2 * R + R, 2 * R, U, R, P, P))
+        d = tl.load(dt + at) * dmu
+        put(d_rate + at * R, d, R, P)
+        d = linear_backward(d, last, H, R, L % 2 == 1, P)
+        for n in tl.static_range(L - 2, -1, -1):
+            a = vector(f_hidden + (at * (L - 1) + n) * H, H, P)
+            d = d * (1 - a * a)
+            put(d_f_hidden + (at * (L - 1) + n) * H, d, H, P)
+            if n == 0:
+                d = linear_backward(d, f, R, H, True, P)
+            else:
+                d = linear_backward(d, f + R * H + H + (n - 1) * (H * H + H), H, H, n % 2 == 0, P)
+        dmu += d
+    put(d_start + b * 2 * R, dmu, R, P)
+    put(d_start + b * 2 * R + R, ds, R, P)

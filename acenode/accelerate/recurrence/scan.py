@@ -1,45 +1,99 @@
-"""A recurrent cell over all rows as one node of the autograd graph.
+"""A recurrent cell over all rows as one node of the autograd graph, and the cells that read points alone.
 
-Autograd would record some ten nodes a row, each of which adds to a weight's gradient. Here the gradient of a weight is
-one product over all rows, and a row of the backward pass is a few products. No step waits for the device.
+Autograd would record some ten to forty nodes a row, each of which adds to a weight's gradient. Here the gradient of a
+weight is one product over all rows, and a row of the backward pass is a few products. No step waits for the device. On
+a CUDA device one kernel launch each way runs all rows of a series in one program. What the kernels do not support
+(float64, wide states, no Triton or no compiler for it) is left to torch operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate.recurrence import cuda
-from acenode.accelerate.recurrence.cell import RecurrentCell, ScanInputs
-from acenode.accelerate.triton_support import kernel_works
+from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size, kernel_works, kernels_available
 from acenode.backend import GPU_KERNELS, TORCH_OPERATIONS, Backend
 
 CHECKED_ROWS = 16
 CHECK_TOLERANCE = 1e-3  # relative; both compute in float32
+CACHE_LINE = 32  # numbers
 
 
-def scan(backend: Backend, cell: RecurrentCell, mask: Tensor, start: Tensor, rows: Sequence[Tensor | None],
-         weights: Sequence[Tensor]) -> Tensor:
-    """Return the states after every point, (B, T, ·), from the mask (B, T), the start (B, ·) and inputs (B, T, ·)."""
-    by_row = [None if x is None else x.transpose(0, 1) for x in rows]
-    states: Tensor = Scan.apply(backend, cell, mask.t().unsqueeze(-1), start, *by_row, *weights)
-    return states.transpose(0, 1)
+class ScanInputs(NamedTuple):
+    """What a cell reads: T rows, B series."""
+
+    mask: Tensor  # (T, B, 1), False where no point is read
+    start: Tensor  # (B, ·), the initial state
+    rows: Sequence[Any]  # two, (T, B, ·) each; the second may be None
+    weights: Sequence[Tensor]
+
+
+class RecurrentCell:
+    """The passes of a recurrent cell over all rows.
+
+    The backward pass runs from row to row with tensors that the forward pass fixed: `factors` computes these for all
+    rows at once, the loop over rows finds the gradients that depend on the row after it, and `gradients` computes those
+    of inputs and weights, again for all rows at once.
+    """
+
+    name = ""  # of its kernels: `name`_forward and `name`_backward
+    warps: ClassVar[dict[int, int]] = {16: 1, 32: 4, 64: 8}  # by block size, of which the largest is the widest layer
+    sparse = False  # the kernels store nothing in a row that reads no point
+
+    def saved_widths(self, x: ScanInputs) -> list[int]:
+        """Return the widths of the tensors (T, B, ·) that `forward` fills for the backward pass."""
+        raise NotImplementedError
+
+    def gradient_widths(self, x: ScanInputs) -> list[int]:
+        """Return the widths of the tensors (T, B, ·) that `backward` fills."""
+        raise NotImplementedError
+
+    def constants(self, x: ScanInputs) -> dict[str, int | float]:
+        """Return the constants that the kernels are compiled with; those of type int are widths."""
+        raise NotImplementedError
+
+    def packed(self, weights: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the weights as the kernels take them."""
+        return weights
+
+    def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
+        """Fill the states after every row, (T, B, ·), and `saved`."""
+        raise NotImplementedError
+
+    def factors(self, x: ScanInputs, before: Tensor, states: Tensor, saved: Sequence[Tensor]) -> list[Tensor]:
+        """Return what the backward pass reads, (T, B, ·) each, from the states before and after every row."""
+        raise NotImplementedError
+
+    def backward(self, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
+        """Fill `found` from the gradient of the states; return the gradient of the initial state."""
+        raise NotImplementedError
+
+    def gradients(self, x: ScanInputs, before: Tensor, saved: Sequence[Tensor],
+                  found: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
+        """Return the gradients of the rows and of the weights."""
+        raise NotImplementedError
+
+    def compiled_for(self, x: ScanInputs) -> dict[str, int | float] | None:
+        """Return the constants and options of the kernels' launch; None for wider layers than they support."""
+        constants = self.constants(x)
+        P = block_size(*(width for width in constants.values() if isinstance(width, int)))
+        return {**constants, "P": P, "num_warps": self.warps[P]} if P in self.warps else None
 
 
 class Scan(torch.autograd.Function):
-    """Map the mask (T, B, 1), the start (B, ·), rows (T, B, ·) and weights to the states after every row, (T, B, ·)."""
+    """Map the mask (T, B, 1), the start (B, ·), two rows (T, B, ·) and weights to the states after every row."""
 
     @staticmethod
-    def forward(ctx: Any, backend: Backend, cell: RecurrentCell, mask: Tensor, start: Tensor,
-                *tensors: Tensor | None) -> Tensor:
-        x = _inputs(cell, mask, start, tensors)
+    def forward(ctx: Any, backend: Backend, cell: RecurrentCell, mask: Tensor, start: Tensor, *tensors: Any) -> Tensor:
+        x = ScanInputs(mask, start, tensors[:2], tensors[2:])
         trains = any(ctx.needs_input_grad)
-        ctx.by_kernel = cuda.supports(backend, cell, x) and kernel_works(
-            backend, (cell.name, start.device, trains, *cuda.compiled_for(cell, x).values()),
+        ctx.by_kernel = kernels_support(backend, cell, x) and kernel_works(
+            backend, (cell.name, start.device, trains, *(cell.compiled_for(x) or {}).values()),
             lambda: _attempt(cell, x, trains))
         if start.is_cuda:
             backend.report_series_by(GPU_KERNELS if ctx.by_kernel else TORCH_OPERATIONS)
@@ -52,25 +106,42 @@ class Scan(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         mask, start, *rest = ctx.saved_tensors
-        x = _inputs(ctx.cell, mask, start, rest[:ctx.count])
+        x = ScanInputs(mask, start, rest[:2], rest[2:ctx.count])
         states, *saved = rest[ctx.count:]
         d_start, d_rows, d_weights = _backward(ctx.cell, grads[0], x, states, saved, ctx.by_kernel)
         return None, None, None, d_start, *d_rows, *d_weights
 
 
-def _inputs(cell: RecurrentCell, mask: Tensor, start: Tensor, tensors: Sequence[Any]) -> ScanInputs:
-    return ScanInputs(mask, start, tensors[:cell.row_count], tensors[cell.row_count:])
+def scan(backend: Backend, cell: RecurrentCell, mask: Tensor, start: Tensor, rows: Sequence[Tensor | None],
+         weights: Sequence[Tensor]) -> Tensor:
+    """Return the states after every point, (B, T, ·), from the mask (B, T), the start (B, ·) and inputs (B, T, ·)."""
+    by_row = [None if x is None else x.transpose(0, 1) for x in rows]
+    states: Tensor = Scan.apply(backend, cell, mask.t().unsqueeze(-1), start, *by_row, *weights)
+    return states.transpose(0, 1)
 
 
-def _allocate(x: ScanInputs, widths: list[int]) -> list[Tensor]:
-    return [x.start.new_empty(*x.mask.shape[:2], width) for width in widths]
+def kernels_support(backend: Backend, cell: RecurrentCell, x: ScanInputs) -> bool:
+    """Return True if the kernels can run this scan."""
+    tensors = [x.start, *(row for row in x.rows if row is not None), *x.weights]
+    if not x.start.is_cuda or any(y.dtype != torch.float32 for y in tensors) or cell.compiled_for(x) is None:
+        return False
+    largest = x.mask.numel() * max(cell.saved_widths(x) + cell.gradient_widths(x))
+    return 0 < largest < MAX_ELEMENTS and kernels_available(backend, x.start.device)
+
+
+def _allocate(x: ScanInputs, widths: list[int], zero: bool) -> list[Tensor]:
+    """Return parts (T, B, width) of one storage, each of which starts at a cache line."""
+    shape, count = x.mask.shape[:2], x.mask.numel()
+    sizes = [-(-count * width // CACHE_LINE) * CACHE_LINE for width in widths]
+    whole = (x.start.new_zeros if zero else x.start.new_empty)(sum(sizes))
+    return [part[:count * width].view(*shape, width) for part, width in zip(whole.split(sizes), widths, strict=True)]
 
 
 def _forward(cell: RecurrentCell, x: ScanInputs, by_kernel: bool) -> tuple[Tensor, list[Tensor]]:
     """Return the states after every row, and what the backward pass needs."""
-    states, *saved = _allocate(x, [x.start.shape[1], *cell.saved_widths(x)])
-    run = partial(cuda.forward, cell) if by_kernel else cell.forward
-    run(x, saved, states)
+    states = x.start.new_empty(*x.mask.shape[:2], x.start.shape[1])
+    saved = _allocate(x, cell.saved_widths(x), by_kernel and cell.sparse)
+    (partial(forward_kernel, cell) if by_kernel else cell.forward)(x, saved, states)
     return states, saved
 
 
@@ -78,15 +149,41 @@ def _backward(cell: RecurrentCell, grad: Tensor, x: ScanInputs, states: Tensor, 
               by_kernel: bool) -> tuple[Tensor, list[Tensor | None], list[Tensor]]:
     """Return the gradients of the start, the rows and the weights."""
     before = torch.cat((x.start[None], states[:-1]))
-    factors, found = cell.factors(x, before, states, saved), _allocate(x, cell.gradient_widths(x))
-    run = partial(cuda.backward, cell) if by_kernel else cell.backward
-    return run(grad, x, factors, found), *cell.gradients(x, before, saved, found)
+    factors = cell.factors(x, before, states, saved)
+    found = _allocate(x, cell.gradient_widths(x), by_kernel and cell.sparse)
+    d_start = (partial(backward_kernel, cell) if by_kernel else cell.backward)(grad, x, factors, found)
+    return d_start, *cell.gradients(x, before, saved, found)
+
+
+def forward_kernel(cell: RecurrentCell, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
+    """Do what `cell.forward` does."""
+    rows = [x.mask if row is None else row for row in x.rows]  # a kernel does not read a row that is None
+    _launch(f"{cell.name}_forward", cell, x, [x.mask, x.start, *rows, *cell.packed(x.weights), *saved, states])
+
+
+def backward_kernel(cell: RecurrentCell, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor],
+                    found: Sequence[Tensor]) -> Tensor:
+    """Do what `cell.backward` does."""
+    d_start = torch.empty_like(x.start, memory_format=torch.contiguous_format)
+    _launch(f"{cell.name}_backward", cell, x, [grad, *factors, *cell.packed(x.weights), *found, d_start])
+    return d_start
+
+
+def _launch(name: str, cell: RecurrentCell, x: ScanInputs, tensors: Sequence[Tensor]) -> None:
+    """Launch a kernel with one program a series."""
+    from acenode.accelerate.recurrence import kernels
+
+    given = [y.contiguous() for y in tensors]
+    T, B, _ = x.mask.shape
+    with torch.cuda.device(x.start.device):
+        getattr(kernels, name)[(B,)](*(y.view(torch.uint8) if y.dtype == torch.bool else y for y in given), T, B,
+                                     **(cell.compiled_for(x) or {}))
 
 
 def _attempt(cell: RecurrentCell, x: ScanInputs, trains: bool) -> None:
     """Run the kernels on the first rows, forward and, in training, backward; raise if torch finds other numbers."""
-    first = ScanInputs(x.mask[:CHECKED_ROWS], x.start, [None if row is None else row[:CHECKED_ROWS] for row in x.rows],
-                       x.weights)
+    rows = [None if row is None else row[:CHECKED_ROWS] for row in x.rows]
+    first = ScanInputs(x.mask[:CHECKED_ROWS], x.start, rows, x.weights)
     found, expected = (_passes(cell, first, trains, by_kernel) for by_kernel in (True, False))
     for y, exact in zip(found, expected, strict=True):
         difference = torch.linalg.vector_norm((y - exact).nan_to_num())
@@ -102,3 +199,226 @@ def _passes(cell: RecurrentCell, x: ScanInputs, trains: bool, by_kernel: bool) -
         return [states]
     d_start, d_rows, d_weights = _backward(cell, states, x, states, saved, by_kernel)
     return [states, d_start, *(d for d in d_rows if d is not None), *d_weights]
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Return Σ aᵀ b over all rows and series."""
+    return a.reshape(-1, a.shape[-1]).t() @ b.reshape(-1, b.shape[-1])
+
+
+def total(d: Tensor) -> Tensor:
+    """Return Σ d over all rows and series: the gradient of a bias."""
+    return d.reshape(-1, d.shape[-1]).sum(0)
+
+
+def sigmoid_slope(y: Tensor) -> Tensor:
+    """Return σ' where σ = y."""
+    return torch.addcmul(y, y, y, value=-1)
+
+
+def tanh_slope(y: Tensor) -> Tensor:
+    """Return tanh' where tanh = y."""
+    return 1 - y.square()
+
+
+# Cells ----------------------------------------------------------------------------------------------------------------
+
+
+class DecayGRU(RecurrentCell):
+    """The GRU with a decay of h, γ, which may be absent, one factor a series or one a coordinate.
+
+        g = γ ⊙ h        r, z = σ(x + U g + b)        n = tanh(x' + r ⊙ (U' g + b'))        h ← (1−z) ⊙ n + z ⊙ g
+
+    Rows: the projected inputs [x, x'] (T, B, 3h) and γ (T, B, 1 or h) or None. Weights: U (3h, h), b (3h).
+    """
+
+    name = "gru"
+
+    def saved_widths(self, x: ScanInputs) -> list[int]:
+        H = x.start.shape[1]
+        return [2 * H, H, H]  # [r, z], n and U' g + b'
+
+    def gradient_widths(self, x: ScanInputs) -> list[int]:
+        H = x.start.shape[1]
+        return [4 * H, H]  # of U g + b, followed by that of x', and of g
+
+    def constants(self, x: ScanInputs) -> dict[str, int | float]:
+        return {"H": x.start.shape[1], "G": 0 if x.rows[1] is None else x.rows[1].shape[2]}
+
+    def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
+        (projected, decay), (U, b), h = x.rows, x.weights, x.start
+        H, Ut = h.shape[1], U.t().contiguous()
+        for i, (mask, row, rz, n, own) in enumerate(zip(x.mask, projected, *saved, strict=True)):
+            g = h if decay is None else decay[i] * h
+            sums = torch.addmm(b, g, Ut)
+            torch.add(row[:, :2 * H], sums[:, :2 * H], out=rz).sigmoid_()
+            own.copy_(sums[:, 2 * H:])
+            torch.addcmul(row[:, 2 * H:], rz[:, :H], own, out=n).tanh_()
+            h = torch.where(mask, torch.lerp(n, g, rz[:, H:]), h, out=states[i])
+
+    def factors(self, x: ScanInputs, before: Tensor, states: Tensor, saved: Sequence[Tensor]) -> list[Tensor]:
+        """Return the factors that give the gradients of r, z, U' g + b' and x', the share of g, γ, and 1 − mask."""
+        (rz, n, own), g, decay = saved, _decayed(x, before), x.rows[1]
+        H, m = n.shape[2], x.mask.to(n)
+        r, z = rz[..., :H], rz[..., H:]
+        slope = sigmoid_slope(rz)
+        a_n = (m - m * z) * tanh_slope(n)
+        each = torch.cat((a_n * own * slope[..., :H], m * (g - n) * slope[..., H:], a_n * r, a_n), -1)
+        return [each, m * z, m if decay is None else decay, 1 - m]
+
+    def backward(self, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
+        U, decay, (B, H) = x.weights[0], x.rows[1], x.start.shape
+        each, keep, _, stay = factors
+        d = torch.zeros_like(x.start)
+        for i in range(len(grad) - 1, -1, -1):
+            d = d + grad[i]
+            sums, d_g = found[0][i], found[1][i]
+            torch.mul(d[:, None], each[i].view(B, 4, H), out=sums.view(B, 4, H))
+            torch.addmm(d * keep[i], sums[:, :3 * H], U, out=d_g)
+            d = torch.addcmul(d_g if decay is None else decay[i] * d_g, stay[i], d)
+        return d
+
+    def gradients(self, x: ScanInputs, before: Tensor, saved: Sequence[Tensor],
+                  found: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
+        (sums, d_g), decay, H = found, x.rows[1], x.start.shape[1]
+        d_decay = None
+        if decay is not None:
+            d_decay = d_g * before
+            d_decay = d_decay.sum(-1, keepdim=True) if decay.shape[2] == 1 else d_decay
+        d_own = sums[..., :3 * H]
+        return ([torch.cat((sums[..., :2 * H], sums[..., 3 * H:]), -1), d_decay],
+                [product(d_own, _decayed(x, before)), total(d_own)])
+
+
+def _decayed(x: ScanInputs, before: Tensor) -> Tensor:
+    """Return g of every row."""
+    return before if x.rows[1] is None else x.rows[1] * before
+
+
+class DecayLSTM(RecurrentCell):
+    """T-LSTM: an LSTM whose short-term memory decays with time. The state is [h, C].
+
+        S = tanh(W_d C + b_d)        C* = C + lost S
+        i, f, o = σ(x + U h + b)     C̃ = tanh(x + U h + b)     C ← f ⊙ C* + i ⊙ C̃     h ← o ⊙ tanh(C)
+
+    Rows: the projected inputs (T, B, 4h), `lost` (T, B, 1), which gets no gradient. Weights: U (4h, h), b (4h),
+    W_d (h, h), b_d (h).
+    """
+
+    name = "lstm"
+
+    def saved_widths(self, x: ScanInputs) -> list[int]:
+        H = x.start.shape[1] // 2
+        return [4 * H, H]  # [i, f, o, C̃] and S; of the gradients those of their arguments
+
+    gradient_widths = saved_widths
+
+    def constants(self, x: ScanInputs) -> dict[str, int | float]:
+        return {"H": x.start.shape[1] // 2}
+
+    def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
+        (projected, lost), (U, b, W, b_d), state = x.rows, x.weights, x.start
+        H, Ut, Wt = len(W), U.t().contiguous(), W.t().contiguous()
+        for i, (mask, row, gates, short) in enumerate(zip(x.mask, projected, *saved, strict=True)):
+            h, C = state[:, :H], state[:, H:]
+            torch.addmm(b_d, C, Wt, out=short).tanh_()
+            torch.add(row, torch.addmm(b, h, Ut), out=gates)
+            gates[:, :3 * H].sigmoid_()
+            new = gates[:, 3 * H:].tanh_()
+            C = torch.addcmul(gates[:, H:2 * H] * torch.addcmul(C, lost[i], short), gates[:, :H], new)
+            state = torch.where(mask, torch.cat((gates[:, 2 * H:3 * H] * torch.tanh(C), C), 1), state, out=states[i])
+
+    def factors(self, x: ScanInputs, before: Tensor, states: Tensor, saved: Sequence[Tensor]) -> list[Tensor]:
+        """Return the factors of i, f, o and C̃, that of C in h, f, that of S, and 1 − mask."""
+        (gates, short), lost = saved, x.rows[1]
+        H, m = short.shape[2], x.mask.to(short)
+        i, f, o, new = gates.split(H, -1)
+        slope, tanh_C = sigmoid_slope(gates[..., :3 * H]), torch.tanh(states[..., H:])
+        decayed = torch.addcmul(before[..., H:], lost, short)
+        each = m * torch.cat((new * slope[..., :H], decayed * slope[..., H:2 * H], tanh_C * slope[..., 2 * H:],
+                              i * tanh_slope(new)), -1)
+        return [each, o * tanh_slope(tanh_C), m * f, lost * tanh_slope(short), 1 - m]
+
+    def backward(self, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
+        U, _, W, _ = x.weights
+        each, out, keep, slope, stay = factors
+        H, d = len(W), torch.zeros_like(x.start)
+        for i in range(len(grad) - 1, -1, -1):
+            d = d + grad[i]
+            d_h, sums, d_short = d[:, :H], found[0][i], found[1][i]
+            d_C = torch.addcmul(d[:, H:], d_h, out[i])
+            torch.mul(torch.cat((d_C, d_C, d_h, d_C), 1), each[i], out=sums)
+            d_decayed = d_C * keep[i]
+            torch.mul(d_decayed, slope[i], out=d_short)
+            d_before = torch.cat((sums @ U, torch.addmm(d_decayed, d_short, W)), 1)
+            d = torch.addcmul(d_before, stay[i], d)
+        return d
+
+    def gradients(self, x: ScanInputs, before: Tensor, saved: Sequence[Tensor],
+                  found: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
+        (sums, d_short), H = found, found[1].shape[2]
+        return [sums, None], [product(sums, before[..., :H]), total(sums), product(d_short, before[..., H:]),
+                              total(d_short)]
+
+
+class SampledPosterior(RecurrentCell):
+    """The posterior of the deep Kalman filter, sampled point by point; `least` is the least variance.
+
+        T = tanh(W z + b)        [m, s] = V ½(T + c) + b'        z ← m + √(softplus(s) + least) ⊙ noise
+
+    Rows: c (T, B, u), the state of a GRU that read the later points, and noise (T, B, l), which gets no gradient.
+    Weights: W (u, l), b (u), V (2l, u), b' (2l).
+    """
+
+    name = "posterior"
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+
+    def saved_widths(self, x: ScanInputs) -> list[int]:
+        return [len(x.weights[0]), x.start.shape[1]]  # T and s
+
+    def gradient_widths(self, x: ScanInputs) -> list[int]:
+        return [2 * x.start.shape[1], len(x.weights[0])]  # of [m, s] and of ½(T + c)
+
+    def constants(self, x: ScanInputs) -> dict[str, int | float]:
+        return {"H": x.start.shape[1], "U": len(x.weights[0]), "LEAST": self.least}
+
+    def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
+        (later, noise), (W, b, V, b_out), z = x.rows, x.weights, x.start
+        L, Wt, Vt = z.shape[1], W.t().contiguous(), 0.5 * V.t()
+        for i, (mask, c, T, s) in enumerate(zip(x.mask, later, *saved, strict=True)):
+            torch.addmm(b, z, Wt, out=T).tanh_()
+            y = torch.addmm(b_out, T + c, Vt)
+            s.copy_(y[:, L:])
+            sampled = torch.addcmul(y[:, :L], (F.softplus(s) + self.least).sqrt_(), noise[i])
+            z = torch.where(mask, sampled, z, out=states[i])
+
+    def factors(self, x: ScanInputs, before: Tensor, states: Tensor, saved: Sequence[Tensor]) -> list[Tensor]:
+        """Return the factors of [m, s], that of W z + b, and 1 − mask."""
+        T, s = saved
+        m = x.mask.to(s)
+        spread = m * x.rows[1] * torch.sigmoid(s) / (2 * (F.softplus(s) + self.least).sqrt())
+        return [torch.cat((m.expand_as(s), spread), -1), 0.5 * tanh_slope(T), 1 - m]
+
+    def backward(self, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
+        W, _, V, _ = x.weights
+        each, slope, stay = factors
+        (B, L), d = x.start.shape, torch.zeros_like(x.start)
+        for i in range(len(grad) - 1, -1, -1):
+            d = d + grad[i]
+            sums, d_mean = found[0][i], found[1][i]
+            torch.mul(d[:, None], each[i].view(B, 2, L), out=sums.view(B, 2, L))
+            torch.mm(sums, V, out=d_mean)
+            d = torch.addmm(stay[i] * d, d_mean * slope[i], W)
+        return d
+
+    def gradients(self, x: ScanInputs, before: Tensor, saved: Sequence[Tensor],
+                  found: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
+        (sums, d_mean), (T, _) = found, saved
+        d_tanh = 0.5 * d_mean * tanh_slope(T)
+        return [0.5 * d_mean, None], [product(d_tanh, before), total(d_tanh), product(sums, 0.5 * (T + x.rows[0])),
+                                      total(sums)]
+
+
+CELLS: dict[str, type[RecurrentCell]] = {cell.name: cell for cell in (DecayGRU, DecayLSTM, SampledPosterior)}

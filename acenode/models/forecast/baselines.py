@@ -108,8 +108,8 @@ class TimeLSTM(nn.Module):
 
     def run(self, given: tuple[Tensor, ...], mask: Tensor, start: Tensor) -> Tensor:
         projected, lost = given
-        fast = dispatch.time_lstm(self.backend, projected, lost, mask, start, (self.hidden.weight, self.hidden.bias),
-                                  (self.short.weight, self.short.bias))
+        fast = dispatch.recurrence(self.backend, "lstm", mask, start, (projected, lost), (
+            self.hidden.weight, self.hidden.bias, self.short.weight, self.short.bias))
         return run_recurrence(self.step, given, mask, start) if fast is None else fast
 
 
@@ -262,8 +262,8 @@ class SequentialVAE(Forecaster):
         start, shape = b.new_zeros(len(b), self.latent), (*b.shape[:2], self.latent)
         drawn = b.new_zeros(shape) if noise is None else noise.normal(*shape).to(b)
         own, out = self.posterior.own, self.posterior.out
-        fast = dispatch.sampled_posterior(self.backend, b, drawn, valid, start, (own.weight, own.bias),
-                                          (out.weight, out.bias), MIN_VARIANCE)
+        fast = dispatch.recurrence(self.backend, "posterior", valid, start, (b, drawn),
+                                   (own.weight, own.bias, out.weight, out.bias), least=MIN_VARIANCE)
         if fast is not None:
             return fast
         if noise is None:

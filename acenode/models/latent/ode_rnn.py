@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from acenode.accelerate import dispatch
 from acenode.attention import Pairwise
 from acenode.backend import ACCELERATED, Backend
+from acenode.data.passes import EncoderRows, GateLayers
 from acenode.data.points import Points, RecurrentSchedule
 from acenode.models.layers import MLP, MLPField
 from acenode.models.recurrent import MaskedGRU, time_to_next
@@ -68,9 +69,9 @@ class GaussianGRU(nn.Module):
         new_mu, new_s = self.state(torch.cat((mu * g, s * g, x), -1)).chunk(2, -1)
         return (1 - u) * new_mu + u * mu, ((1 - u) * new_s.abs() + u * s).abs()
 
-    def layers(self) -> dispatch.GateLayers:
+    def layers(self) -> GateLayers:
         """Return weights and biases, for an accelerated implementation."""
-        return dispatch.GateLayers(*(_weights(net) for net in (self.update, self.reset, self.state)))
+        return GateLayers(*(_weights(net) for net in (self.update, self.reset, self.state)))
 
 
 class ODERNN(nn.Module):
@@ -84,13 +85,13 @@ class ODERNN(nn.Module):
     def forward(self, points: Points, schedule: RecurrentSchedule, detach_attention: bool = False) -> Tensor:
         """Return [μ, s] after every row of the schedule, (S, B, 2r)."""
         x = torch.cat((points.x, points.m), -1)  # (B, T, 2D)
-        rows = dispatch.EncoderRows(x, schedule.point, schedule.dt.unsqueeze(-1), schedule.read.unsqueeze(-1))
+        rows = EncoderRows(x, schedule.point, schedule.dt.unsqueeze(-1), schedule.read.unsqueeze(-1))
         plain_drift = type(self.drift) is Drift and not self.drift.f.bounded
         f = _weights(self.drift.f.layers) if plain_drift else None
         fast = dispatch.ode_rnn(self.backend, rows, self.cell.layers(), f, self.drift, detach_attention)
         return self.integrate(rows, detach_attention) if fast is None else fast
 
-    def integrate(self, rows: dispatch.EncoderRows, detach_attention: bool = False) -> Tensor:
+    def integrate(self, rows: EncoderRows, detach_attention: bool = False) -> Tensor:
         """Return the same row by row, as the equations read."""
         mu = s = rows.x.new_zeros(len(rows.x), self.size)
         a, states, series = self.drift.initial_attention(mu), [], torch.arange(len(rows.x), device=rows.x.device)
