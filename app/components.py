@@ -59,7 +59,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
 @cache
 def _component(name: str) -> Callable[..., Any]:
-    sheets = [path.read_text(encoding="utf-8") for file in (player_assets.PALETTE, f"{name}.css")
+    sheets = [path.read_text(encoding="utf-8") for file in (player_assets.PALETTE, "figures.css", f"{name}.css")
               if (path := asset_files.find(file))]
     return st.components.v2.component(
         f"acenode_{name}", css="".join(sheets),
@@ -140,13 +140,13 @@ def search_charts(key: str, name: str) -> Any:
     return _mount("search_charts", key, {"name": name})
 
 
-def study_figures(key: str, figures: list[dict[str, str]]) -> Any:
+def study_figures(key: str, figures: list[dict[str, Any]]) -> Any:
     """Show figures, each with buttons that save it as SVG and as PNG.
 
     Args:
-        figures: `name` (of the files), `title` and `svg` of each.
+        figures: `name` (of the files), `title` and `figure` of each.
     """
-    return _mount("study_figures", key, {"figures": figures})
+    return _mount("figures", key, {"figures": figures})
 
 
 def active_runs(key: str, states: dict[str, str]) -> Any:

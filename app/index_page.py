@@ -29,7 +29,7 @@ from .questions import search_links
 
 EARLY = ("active_runs.js", "poll.js", "sidebar_list.js")  # besides the player's files
 PAGE = "searches"  # address of the page on which a search is shown
-EARLY_OF_SEARCH = ("search_charts.js", "load_plotly.js")
+EARLY_OF_SEARCH = ("search_charts.js", "figures.js")
 SCRIPT = """<script>
 window.__streamlit = { BACKEND_BASE_URL: new URL("./", location.href).href };
 {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -16,7 +17,7 @@ COMMIT = re.compile(r"\b([0-9a-f]{7})[0-9a-f]{1,33}\b")  # in `list`, seven digi
 
 if TYPE_CHECKING:
     from acenode.compare.study_answer import StudyReport
-    from acenode.export.attention_table import Epoch
+    from acenode.export.tables import Epoch
     from acenode.runs.catalogue import Entry
     from acenode.runs.store import Run, RunStore
 
@@ -167,9 +168,10 @@ def export(options: Namespace) -> int:
     elif options.more:
         raise UserError(f"--to {options.to} exports one run at a time; --to site exports several")
     elif studies.exists(options.run_id):
-        from acenode.export.study_formats import export_study
+        from acenode.export.study import export_study
 
-        print(export_study(_study_report(store, options.run_id), options.to, options.out))
+        print(export_study(_study_report(store, options.run_id), options.to, options.out,
+                           say=lambda text: print(text, file=sys.stderr)))
     else:
         print(_export_run(_open(store, options.run_id), options.to, options.out, options.epoch))
     return 0
@@ -197,12 +199,12 @@ def _export_run(run: Run, to: str, out: Path | None, epoch: Epoch) -> Path:
 
 
 def _export_site(studies: list[str], runs: list[str], store: RunStore, out: Path | None) -> Path:
-    from acenode.export import site
+    from acenode.export.study import write_site
 
     place = out or Path("site")
     found = [_open(store, name) for name in runs]
     try:
-        return site.write([_study_report(store, name) for name in studies], found, place)
+        return write_site([_study_report(store, name) for name in studies], found, place)
     except OSError as error:
         raise UserError(f"{place} cannot be written ({error.strerror or error}): choose another place with --out") \
             from None

@@ -5,6 +5,7 @@ They have no colours of the page, which the page adds: what is drawn is visible 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -100,6 +101,13 @@ def explain_band(figure: go.Figure, text: str, **more: Any) -> None:
     """Explain the bands around the lines in the legend."""
     figure.add_scatter(x=[None], y=[None], mode="markers", name=f"Band: {text}", hoverinfo="skip",
                        marker={"symbol": "square", "color": NEUTRAL, "size": 12, "opacity": 0.35}, **more)
+
+
+def plain_figure(figure: go.Figure) -> dict[str, Any]:
+    """Return a figure as JSON without Plotly's own theme, which the page around it has instead."""
+    found = json.loads(figure.update_layout(template="none").to_json(engine="json"))
+    del found["layout"]["template"]
+    return found
 
 
 # Classifications ----------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from acenode.compare.metrics import read_records
 from acenode.errors import UserError
-from acenode.export import attention_table, csv_tables, report, tensorboard_events
-from acenode.export.attention_table import Epoch
+from acenode.export import report, tables, tensorboard_events
+from acenode.export.tables import Epoch
 from acenode.runs.store import Run
 
 __all__ = ["FORMATS", "Format", "export"]
@@ -28,10 +28,10 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "csv": Format(csv_tables.write, "csv"),
+    "csv": Format(tables.write_run, "csv"),
     "html": Format(report.write, "report.html"),
     "tensorboard": Format(tensorboard_events.write, "tensorboard"),
-    "attention": Format(attention_table.write, "attention.csv", by_epoch=True),
+    "attention": Format(tables.write_attention, "attention.csv", by_epoch=True),
 }
 
 

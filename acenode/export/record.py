@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import shutil
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from acenode.errors import UserError
-from acenode.export import record_parts, record_snapshots
 from acenode.files import read_json, write_atomic
+from acenode.player import snapshots
+from acenode.player.snapshots import Limits, Snapshot
+from acenode.runs import compact_arrays
+from acenode.runs.compact_arrays import Arrays
 from acenode.runs.store import Run
 
 SIZE = 300_000  # bytes of a copy without its parameters, if its snapshots can be chosen so
 TOTAL = 40_000_000  # bytes of all recorded runs
 PARAMETERS = 300_000  # bytes: larger parameters are not copied
 RESULT_SHARE = 0.25  # of the size
+
+POINTS = 1000  # most steps of a curve
+DIGITS = 4  # significant digits of what is only drawn
+GRID_POINTS = (200, 120, 80)  # of a predicted curve of a record: the first that makes the result small enough
+SMALL = 2000  # bytes: what is smaller is kept exactly, which all metrics are
+NOT_DRAWN = frozenset({"steps", "rejected", "steps_a", "rejected_a", "dt_min_a", "dt_max_a"})  # of a step
+MACHINES = re.compile(r"x86_64|AMD64|aarch64|arm64|ppc64le", re.IGNORECASE)
+PATH = re.compile(r"(?<![\w.])(?:/[\w.+-]+){2,}/?|[A-Za-z]:\\[^\s:]+")
+
+MOST = 12  # snapshots of a run
+LEVELS = 255  # the player's grey levels of a map
+TOLERANCE = 1.0  # levels by which 99.9% of a map's cells may differ
+WIDEST = 64  # of an axis that is written in its principal components
+COARSEST, FINER, TRIES = 4.0, 0.7, 12  # the first step that is tried, in units of range / 255, and how it is reduced
+
+Record = dict[str, Any]
+Transform = tuple[bool, tuple[int, ...]]  # polynomials in time, axes in principal components
 
 
 @dataclass(frozen=True)
@@ -46,11 +72,8 @@ def record(run: Run, folder: Path, *, note: str | None = None, commit: str | Non
     Raises:
         UserError: if the run is not finished, its metrics are damaged, or the folder would become larger than `total`.
     """
-    if run.status()["state"] != "finished":
-        raise UserError(f"{run.id} is {run.status()['state']}: only a finished run can be recorded")
-    if run.recorded or run.path.resolve() == (folder / run.id).resolve():
-        raise UserError(f"{run.id} is a recorded run already: record it from the original")
     target = folder / run.id
+    check([run], target)
     files = _files(run, target, note, commit, size)
     used = sum(len(content) for content in files.values())
     others = folder_size(folder) - folder_size(target)
@@ -64,18 +87,18 @@ def record(run: Run, folder: Path, *, note: str | None = None, commit: str | Non
     return Recorded(Run(target, recorded=True), sum(name.startswith("snapshots/") for name in files), used)
 
 
-def check(runs: Sequence[Run]) -> None:
+def check(runs: Sequence[Run], target: Path | None = None) -> None:
     """Raise a UserError if any of the runs cannot be recorded, before the first one is."""
     for run in runs:
         state = run.status()["state"]
         if state != "finished" or run.result() is None:
             raise UserError(f"{run.id} is {state}: only a finished run can be recorded")
-        if run.recorded:
+        if run.recorded or (target is not None and run.path.resolve() == target.resolve()):
             raise UserError(f"{run.id} is a recorded run already: record it from the original")
         _metrics(run)
 
 
-def _metrics(run: Run) -> list[dict[str, Any]]:
+def _metrics(run: Run) -> list[Record]:
     """Return all metrics of a run; raise a UserError if any are missing or damaged, which readers skip."""
     try:
         with run.open_metrics() as file:
@@ -97,37 +120,257 @@ def folder_size(folder: Path) -> int:
 
 def _files(run: Run, target: Path, note: str | None, commit: str | None, size: int) -> dict[str, bytes]:
     """Return the contents of the copy by name."""
-    found = run.result()
-    if found is None:
-        raise UserError(f"{run.id} has no result: only a finished run can be recorded")
-    earlier = _earlier(target)
-    result = record_parts.result(found, int(RESULT_SHARE * size))
-    status = run.status() | {"process": {}, "result_bytes": len(result), "test": found["test"]}
-    files = {
-        "config.json": _json(record_parts.description(run.description(), earlier, note, commit), indent=2),
-        "status.json": _json(record_parts.without_paths(status)),
-        "result.json": result,
-        "metrics.jsonl.gz": record_parts.metrics(_metrics(run)),
-    }
+    found = run.result() or {}
+    try:
+        earlier = read_json(target / "config.json")
+    except (OSError, ValueError):
+        earlier = {}
+    made = result(found, int(RESULT_SHARE * size))
+    status = run.status() | {"process": {}, "result_bytes": len(made), "test": found["test"]}
+    about = description(run.description(), earlier if isinstance(earlier, dict) else {}, note, commit)
+    files = {"config.json": json.dumps(about, ensure_ascii=False, indent=2, allow_nan=False).encode(),
+             "status.json": json.dumps(without_paths(status), ensure_ascii=False, allow_nan=False).encode(),
+             "result.json": made, "metrics.jsonl.gz": metrics(_metrics(run))}
     if (run.path / "log.txt").exists():
         log = (run.path / "log.txt").read_text(encoding="utf-8", errors="replace")
-        files["log.txt"] = record_parts.without_paths(log).encode()
+        files["log.txt"] = without_paths(log).encode()
     rest = size - sum(map(len, files.values()))
-    files |= {f"snapshots/{name}": content for name, content in record_snapshots.choose(run, rest).items()}
+    files |= {f"snapshots/{name}": content for name, content in choose(run, rest).items()}
     best = run.path / "checkpoints" / "best.safetensors"
     if best.exists() and best.stat().st_size < PARAMETERS:
         files["checkpoints/best.safetensors"] = best.read_bytes()
     return files
 
 
-def _earlier(target: Path) -> dict[str, Any]:
-    """Return config.json of an earlier copy, or nothing."""
+# Its description without the machine's particulars ------------------------------------------------------------------
+
+def description(found: Record, earlier: Record, note: str | None, commit: str | None) -> Record:
+    """Return config.json without host names, paths and exact platform.
+
+    Args:
+        found: the run's config.json.
+        earlier: config.json of the copy that this one replaces. Its note and version are kept unless they are given,
+            and that it is not partial, which is known better after a data set was checked again.
+        note: what is to be known about the data.
+        commit: the commit of the code that trained the run.
+    """
+    before = earlier.get("environment") or {}
+    environment = dict(found.get("environment") or {})
+    if "platform" in environment:  # the system and the kind of processor
+        text = str(environment["platform"])
+        machine = MACHINES.search(text)
+        environment["platform"] = "-".join(filter(None, (text.split("-")[0], machine[0] if machine else "")))
+    versions = dict(environment.get("versions") or {})
+    if not versions.get("acenode"):
+        versions["acenode"] = (before.get("versions") or {}).get("acenode") or _version()
+    environment["versions"] = versions
+    commit = commit or environment.get("commit") or before.get("commit")
+    if commit:
+        environment["commit"] = commit
+    note = note or found.get("data_note") or earlier.get("data_note")
+    kept = {k: v for k, v in found.items() if k != "partial" or not earlier or earlier.get("partial")}
+    return without_paths({**kept, "environment": environment, **({"data_note": note} if note else {})})
+
+
+def _version() -> str | None:
     try:
-        value = read_json(target / "config.json")
-    except (OSError, ValueError):
+        return metadata.version("acenode")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def without_paths(value: Any) -> Any:
+    """Replace absolute paths in texts by the last part of each."""
+    if isinstance(value, str):
+        return PATH.sub(lambda found: "…/" + re.split(r"[\\/]", found[0].rstrip("/\\"))[-1], value)
+    if isinstance(value, dict):
+        return {k: without_paths(v) for k, v in value.items()}
+    return [without_paths(v) for v in value] if isinstance(value, list) else value
+
+
+# Thinned curves -----------------------------------------------------------------------------------------------------
+
+def metrics(records: list[Record], most: int = POINTS) -> bytes:
+    """Return metrics.jsonl.gz: every epoch, and at most `most` steps with the training time up to each."""
+    steps = [i for i, record in enumerate(records) if record.get("kind") == "step"]
+    kept = {steps[i] for i in chosen_steps([records[i] for i in steps], most)}
+    lines, elapsed = [], 0.0
+    for i, record in enumerate(records):
+        if record.get("kind") != "step":
+            lines.append(record)
+            continue
+        elapsed += record.get("seconds") or 0.0
+        if i in kept:
+            drawn = {k: rounded(v, DIGITS) for k, v in record.items() if k not in NOT_DRAWN}
+            lines.append(drawn | {"elapsed": round(elapsed, 2)})
+    return gzip.compress("".join(f"{_json(line)}\n" for line in lines).encode(), 9, mtime=0)
+
+
+def chosen_steps(steps: list[Record], most: int) -> list[int]:
+    """Choose steps of a long run: the first and the last, the extremes of each curve, and the smallest and largest loss
+    of each of many equal parts."""
+    if len(steps) <= most:
+        return list(range(len(steps)))
+    keys = list(dict.fromkeys(k for step in steps for k, v in step.items() if _number(v) and k not in NOT_DRAWN))
+    loss = "L_h" if "L_h" in keys else keys[0]
+    kept = {0, len(steps) - 1}
+    for key in keys:
+        kept |= _extremes(steps, key, range(len(steps)))
+    parts = max(1, (most - len(kept)) // 2)
+    for part in range(parts):
+        kept |= _extremes(steps, loss, range(part * len(steps) // parts, (part + 1) * len(steps) // parts))
+    return sorted(kept)
+
+
+def _extremes(steps: list[Record], key: str, among: range) -> set[int]:
+    """Return the indices of the smallest and the largest value of a key."""
+    valid = [i for i in among if _number(steps[i].get(key))]
+    return {choose(valid, key=lambda i: steps[i][key]) for choose in (min, max)} if valid else set()
+
+
+# A smaller result ---------------------------------------------------------------------------------------------------
+
+def result(found: Record, most: int) -> bytes:
+    """Return result.json: metrics and all that is small exact, the rest rounded.
+
+    If it has more than `most` bytes, predicted curves of its records get fewer points, then there are fewer records.
+    """
+    small = {k: v if k.startswith("test") or len(_json(v)) < SMALL else rounded(v, DIGITS) for k, v in found.items()}
+    records = small.get("records")
+    if isinstance(records, list):
+        for points in GRID_POINTS:
+            if len(_json(small)) > most:
+                small["records"] = [thin_record(record, points) for record in records]
+        while len(_json(small)) > most and len(small["records"]) > 1:
+            small["records"] = small["records"][:-1]
+    return _json(small).encode()
+
+
+def thin_record(record: Record, most: int) -> Record:
+    """Return a record with fewer points in the predicted curve of each variable."""
+    return {**record, "variables": [_thin_variable(v, most) for v in record.get("variables", [])]}
+
+
+def _thin_variable(variable: Record, most: int) -> Record:
+    grid = variable.get("grid") or []
+    every = -(-len(grid) // most)
+    if every <= 1:
+        return variable
+    kept = {*range(0, len(grid), every), len(grid) - 1}
+    jumps = {j for i in kept for j in (i - 1, i + 1) if 0 <= j < len(grid) and grid[j] == grid[i]}  # both sides
+    return {k: [v[i] for i in sorted(kept | jumps)] if k in ("grid", "mean", "low", "high") and v
+            and len(v) == len(grid) else v for k, v in variable.items()}
+
+
+def rounded(value: Any, digits: int) -> Any:
+    """Round every number to so many significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {k: rounded(v, digits) for k, v in value.items()}
+    return [rounded(v, digits) for v in value] if isinstance(value, list) else value
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+# Fewer and smaller snapshots, of which the player shows the same ----------------------------------------------------
+
+@dataclass(frozen=True)
+class Form:
+    """How the arrays of a run are stored: a transform of each, and its step in units of its range / 255."""
+
+    transforms: dict[str, Transform]
+    steps: dict[str, float]
+
+
+def choose(run: Run, bytes_left: int) -> dict[str, bytes]:
+    """Return the files of as many snapshots as fit, evenly spaced, with the last one; at least that one.
+
+    Args:
+        run: the run.
+        bytes_left: the size that they may have together.
+
+    Returns:
+        Contents by file name; empty if the run has no snapshot that can be drawn.
+    """
+    found = [(path, s) for path in run.snapshots() if isinstance(s := snapshots.load(run, path), Snapshot)]
+    if not found:
         return {}
-    return value if isinstance(value, dict) else {}
+    form = choose_form(found[-1][1].arrays)
+    last = encode(found[-1][1].arrays, form)
+    for count in range(max(1, min(MOST, len(found), bytes_left // max(len(last), 1))), 0, -1):
+        chosen = sorted({round(i) for i in np.linspace(0, len(found) - 1, count)}) if count > 1 else [len(found) - 1]
+        files = {path.name: last if path is found[-1][0] else encode(s.arrays, form)
+                 for path, s in map(found.__getitem__, chosen)}
+        if sum(map(len, files.values())) <= bytes_left:
+            break
+    return files
 
 
-def _json(value: Any, indent: int | None = None) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode()
+def choose_form(arrays: Arrays) -> Form:
+    """Choose for each array the transform with the smallest result, and a step at which the player shows the same."""
+    names: list[str] = [name for name in ("h", "a") if name in arrays]
+    steps: dict[str, float] = dict.fromkeys(names, COARSEST)
+    transforms: dict[str, Transform] = {}
+    for name in names:
+        transforms[name] = min(_transforms(arrays[name]), key=lambda t: _size(
+            compact_arrays.encode(name, arrays[name], _step(arrays[name], 1.0), *t)))
+    for _ in range(TRIES):
+        form = Form(transforms, dict(steps))
+        error = difference(arrays, decoded(arrays, form))
+        too_coarse = [name for name in names if error[name] > TOLERANCE]
+        if not too_coarse:
+            break
+        for name in too_coarse:
+            steps[name] *= FINER
+    return form
+
+
+def encode(arrays: Arrays, form: Form) -> bytes:
+    """Return the file of a snapshot; arrays other than h and a are stored as they are."""
+    return compact_arrays.pack(_members(arrays, form))
+
+
+def decoded(arrays: Arrays, form: Form) -> Arrays:
+    """Return the arrays as they will be read from the file."""
+    return compact_arrays.decode(_members(arrays, form))
+
+
+def _members(arrays: Arrays, form: Form) -> Arrays:
+    members = {name: x for name, x in arrays.items() if name not in form.steps}
+    for name, step in form.steps.items():
+        members |= compact_arrays.encode(name, arrays[name], _step(arrays[name], step), *form.transforms[name])
+    return members
+
+
+def difference(original: Arrays, copy: Arrays) -> dict[str, float]:
+    """Return for h and a by how many of the player's levels their maps differ, at the 99.9th percentile."""
+    found = {"h": 0.0, "a": 0.0}
+    maps = snapshots.pictures(copy, Limits())
+    for key, x in snapshots.pictures(original, Limits()).items():
+        name = "h" if key in ("features", "state") else "a"
+        low, high = (np.percentile(x, 0.25), np.percentile(x, 99.75)) if name == "h" else (x.min(), x.max())
+        level = max(float(high - low), 1e-6) / LEVELS
+        found[name] = max(found[name], float(np.percentile(np.abs(maps[key] - x), 99.9)) / level)
+    return found
+
+
+def _transforms(x: np.ndarray) -> list[Transform]:
+    """Return the transforms to try: smooth in time, of few layers, matrices of correlated rows and columns, none."""
+    matrices = [(False, (x.ndim - 2, x.ndim - 1))] if x.ndim == 4 and max(x.shape[-2:]) <= WIDEST else []
+    return [(True, ()), (False, (0,)), *matrices, (False, ())]
+
+
+def _step(x: np.ndarray, step: float) -> float:
+    low, high = np.percentile(x.astype(np.float32), [0.25, 99.75])
+    return max(float(high - low), 1e-6) / LEVELS * step
+
+
+def _size(members: Arrays) -> int:
+    return sum(len(zlib.compress(np.ascontiguousarray(x).tobytes(), 6)) for x in members.values())

@@ -1,135 +1,211 @@
-"""The HTML report of a run: one self-contained page with charts, player, configuration, plotly.js and the data."""
+"""The HTML report of a run: one self-contained page with figures, player, configuration, plotly.js and the data.
+
+All text passes through `escape` or `embedded`, so that none is taken for markup.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import math
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from acenode.compare import result_charts, training_curves
-from acenode.compare.metrics import error_title, read_records
-from acenode.compare.result_charts import SeriesCharts
-from acenode.data.variables import SUBJECTS
-from acenode.export import run_summary
-from acenode.export.html_parts import asset, digest, embedded, figure, script, table
-from acenode.export.run_summary import RunSummary
+from acenode import experiments
+from acenode.compare import figures, result_charts, training_curves
+from acenode.compare.colours import PALETTE
+from acenode.compare.figures import ChartedRun, plain_figure
+from acenode.compare.metrics import metric_format, read_records, to_float
+from acenode.compare.result_charts import ResultCharts
+from acenode.compare.training_curves import RunCurves, Series
+from acenode.config import KEYS
+from acenode.data.variables import subject_name
+from acenode.errors import UserError
+from acenode.export.tables import flat
 from acenode.files import write_atomic
 from acenode.player import assets as player_assets
 from acenode.player import data as player_data
 from acenode.runs.store import Run
 
-SCRIPTS = ("base.js", "curves.js", "outcome.js", "series.js", "player.js")
+LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}}
 
 
 def write(run: Run, out: Path) -> Path:
     """Write the report to `out`, or into it under the run's name if it is a folder."""
+    return write_page(render(run), out, run.id)
+
+
+def write_page(html: str, out: Path, name: str) -> Path:
+    """Write a page to `out`, or into it under this name if it is a folder."""
     if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
-        out = out / f"{run.id}.html"
-    write_atomic(out, render(run).encode("utf-8", "replace"))
+        out = out / f"{name}.html"
+    write_atomic(out, html.encode("utf-8", "replace"))
     return out
 
 
 def render(run: Run) -> str:
     """Return the report as HTML."""
+    about = RunSummary(run)
+    snapshots = player_data.embed(run)
+    drawn: dict[str, dict[str, Any]] = {}
+    curves, smoothed = _curves(run, about, drawn)
+    outcome = _outcome(run, about, drawn)
+    player = {"runs": [{"id": run.id, "label": about.title}], "embedded": {run.id: snapshots}, "always": True}
+    return page("page.html", {"figures": drawn, "smoothed": smoothed, "player": player},
+                title=escape(about.title), run=escape(run.id), header=_header(about), curves=curves, outcome=outcome,
+                player=_player(snapshots), settings=table(("Setting", "Value", "Meaning"), about.settings),
+                environment=table(("About the run", "Value"), about.environment))
+
+
+def page(template: str, data: Mapping[str, Any], **parts: str) -> str:
+    """Return a page that draws the embedded `figures` and `player` of `data`, with plotly.js and the page's script."""
     from plotly.offline import get_plotlyjs
 
-    found = read_records(run)
-    about = run_summary.read(run, found)
-    result = result_charts.read(run.result(), about.state)
-    snapshots = player_data.embed(run)
-    steps, epochs = training_curves.over_steps(found.steps), training_curves.over_epochs(found.epochs, about.metric)
-    epochs["title"] = about.measure.title
-    series = asdict(result.series)
-    if result.series.coupling:
-        series["coupling"] |= result.series.coupling.shares()
-    data = embedded({"classes": result.classes, "steps": steps, "epochs": epochs, "confusion": result.confusion,
-                     "tsne": result.tsne, "series": series, "scale": about.measure.scale,
-                     "subject": SUBJECTS.get(about.experiment, ""),
-                     "error": error_title("MSE", {about.experiment}, about.measure.scale),
-                     "player": {"runs": [{"id": run.id, "label": about.title}], "embedded": {run.id: snapshots},
-                                "always": True}})
-    plotly = script(get_plotlyjs())
-    code = script("\n".join((player_assets.script(), *(asset(name) for name in SCRIPTS))))
-    return Template(asset("page.html")).substitute(
-        title=escape(about.title), run=escape(run.id), style=asset("style.css") + player_assets.style_sheet(),
-        data=data, plotly=plotly, code=code, scripts=f"{digest(plotly)} {digest(code)}", header=_header(about),
-        curves=_curves(steps, epochs, about), player=_player(snapshots), outcome=_outcome(result, about),
-        settings=table(("Setting", "Value", "Meaning"), about.settings),
-        environment=table(("About the run", "Value"), about.environment),
-    )
+    plotly, code = script(get_plotlyjs()), script("\n".join((player_assets.script(), asset("page.js"))))
+    return Template(asset(template)).substitute(
+        style=asset("style.css") + player_assets.style_sheet(), data=embedded(data), plotly=plotly, code=code,
+        scripts=f"{digest(plotly)} {digest(code)}", **parts)
 
+
+def asset(name: str) -> str:
+    """Return the text of a file of export/assets."""
+    return (files("acenode.export") / "assets" / name).read_text(encoding="utf-8")
+
+
+def embedded(value: Any) -> str:
+    """Write JSON for a <script type="application/json">: ASCII, without characters that are special in HTML."""
+    text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that are not finite by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def script(code: str) -> str:
+    """Escape code so that it cannot end its <script>; in strings and patterns the backslash has no effect."""
+    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def digest(code: str) -> str:
+    """Return the hash by which a content security policy allows a script."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() + "'"
+
+
+def place(name: str, title: str, empty: str | None = None, *, note: str = "", kind: str = "") -> str:
+    """Return a titled place for the figure `name`, or the reason why it is empty."""
+    body = f'<p class="empty">{escape(empty)}</p>' if empty else f'<div class="plot" id="{escape(name)}"></div>'
+    note = f'<p class="note">{escape(note)}</p>' if note else ""
+    return f'<figure class="{escape(kind)}" data-figure="{escape(name)}"><h3>{escape(title)}</h3>{body}{note}</figure>'
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of texts."""
+    top = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+# The parts of a report ----------------------------------------------------------------------------------------------
 
 def _header(about: RunSummary) -> str:
-    tiles = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in about.tiles)
+    tiles = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>"
+                    for label, value in (("State", about.state + " (recorded)" * about.recorded), *about.tiles))
     error = f'<p class="error">{escape(about.error)}</p>' if about.error else ""
-    state = about.state + " (recorded)" * about.recorded
     return (f'<p class="data{" sample" if about.sample else ""}">{escape(about.data)}</p>{error}'
-            f'<dl class="tiles"><div><dt>State</dt><dd>{escape(state)}</dd></div>{tiles}</dl>')
+            f'<dl class="tiles">{tiles}</dl>')
 
 
-def _curves(steps: dict[str, Any], epochs: dict[str, Any], about: RunSummary) -> str:
-    series = steps["series"]
-    solved = any(v for key, values in series.items() if key.startswith("nfe_") for v in values)
-    no_steps = None if series else "No training step has been recorded yet."
-    no_solver = no_steps or (None if solved else "This method solves no ODE.")
-    no_sizes = no_solver or (None if any(k.startswith("dt_") for k in series) else "No step sizes were recorded.")
-    no_metric = f"The epochs recorded no {about.measure.title}." if epochs["epoch"] else "No epoch has ended yet."
-    return "".join((
-        figure("losses", "Losses L_h and L_a", no_steps if "L_h" not in series and "L_a" not in series else None,
-               note="" if "L_a" in series or no_steps else "No L_a: this run has no separate loss of attention."),
-        figure("metric", f"Training and validation {about.measure.title}",
-               None if epochs["series"] else no_metric),
-        figure("nfe", "Function evaluations per mini-batch (NFE)", no_solver),
-        figure("dt", "Solver step sizes", no_sizes),
-        figure("gradients", "Gradient norms",
-               None if "grad_h" in series or "grad_a" in series else no_steps or "No gradients were recorded."),
-        figure("seconds", "Time per iteration",
-               None if "seconds" in series else no_steps or "No times were recorded."),
-    ))
+def _curves(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> tuple[str, list[str]]:
+    """Draw the training curves; return their places, and the names of those over steps."""
+    curves, title = RunCurves(run), about.measure.title
+    curves.refresh()
+    found, series = training_curves.panels(about.metric, title), [Series(about.title, PALETTE[0], [curves])]
+    titles = {"losses": "Losses L_h and L_a", "metric": f"Training and validation {title}",
+              "nfe": "Function evaluations per mini-batch (NFE)", "dt": "Solver step sizes",
+              "gradients": "Gradient norms", "seconds": "Time per iteration"}
+    parts = []
+    for name, heading in titles.items():
+        figure, key = training_curves.figure(found[name], series, share=about.metric == "accuracy" and name == "metric")
+        empty = training_curves.empty_reason(found[name], [curves], about.state in ("running", "queued"))
+        if key := [one for one in key if not found[name].solver or curves.solves_ode()]:
+            figure.for_each_trace(lambda trace: trace.update(visible="legendonly"),
+                                  lambda trace: "while attention trains" in (trace.name or ""))
+            drawn[name] = plain_figure(figure.update_layout(showlegend=len(key) > 1, legend=LEGEND))
+        lacks = name == "losses" and key and not curves.has("steps", "L_a")
+        parts.append(place(name, heading, None if key else empty,
+                           note="No L_a: this run has no separate loss of attention." if lacks else ""))
+    return "".join(parts), [name for name in drawn if name != "metric"]
 
 
-def _outcome(result: result_charts.ResultCharts, about: RunSummary) -> str:
-    """Return the figures of a time series that have data, then those of classes."""
+def _outcome(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> str:
+    """Draw the results of a time series that has some, then those of classes; return their places."""
+    result = result_charts.read(run.result(), about.state)
+    charted = ChartedRun(run.id, about.title, PALETTE[0], about.measure, about.experiment, result.classes,
+                         result.series)
+    parts = _series(charted, drawn)
+    bare = not parts and about.metric == "accuracy"
+    if not (parts or bare or result.confusion or result.tsne):
+        parts.append(place("nothing", "Results on the test set", result.no_confusion))
+    classes = [("confusion", "Confusion matrix (test set)", figures.confusion(result), result.no_confusion),
+               ("recall", "Test accuracy by class", figures.recall(result), result.no_confusion),
+               ("tsne", "t-SNE of the features (test set)", figures.tsne(result), result.no_tsne)]
+    for name, title, figure, why in classes:
+        if figure is not None:
+            drawn[name] = plain_figure(figure)
+        if figure is not None or bare:
+            tsne = name == "tsne"
+            parts.append(place(name, title, None if figure else why, kind="last" * tsne,
+                               note=_silhouettes(result) * tsne))
+    return "".join(parts)
+
+
+def _silhouettes(result: ResultCharts) -> str:
     scores = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
                        for name, value in result.silhouettes.items())
-    bare = not result.series and about.metric == "accuracy"
-    parts = [_series(result.series)]
-    if not (result.series or bare or result.confusion or result.tsne):
-        parts.append(figure("nothing", "Results on the test set", result.no_confusion))
-    if result.confusion or bare:
-        parts += [figure("confusion", "Confusion matrix (test set)", result.no_confusion),
-                  figure("recall", "Test accuracy by class", result.no_confusion)]
-    if result.tsne or bare:
-        parts.append(figure("tsne", "t-SNE of the features (test set)", result.no_tsne, kind="last",
-                            note=f"Silhouette scores of K-means clusters: {scores}." if scores else ""))
-    return "".join(parts)
+    return f"Silhouette scores of K-means clusters: {scores}." if scores else ""
 
 
-def _series(found: SeriesCharts) -> str:
-    parts = []
+def _series(run: ChartedRun, drawn: dict[str, dict[str, Any]]) -> list[str]:
+    """Draw the results of a time series; return their places."""
+    found, parts = run.series, list[str]()
+
+    def add(name: str, title: str, figure: Any, note: str = "", kind: str = "") -> None:
+        drawn[name] = plain_figure(figure)
+        parts.append(place(name, title, note=note, kind=kind))
+
     if found.roc:
-        parts.append(figure("roc", "ROC curve (test set)", None))
+        add("roc", "ROC curve (test set)", figures.roc([run]))
     if found.calibration:
-        parts.append(figure("calibration", "Calibration (test set)", None, note="Larger markers: more cases."))
+        add("calibration", "Calibration (test set)", figures.calibration([run]), "Larger markers: more cases.")
     if found.over_time:
-        parts.append(figure("over_time", "Prediction error over time", None, kind="wide",
-                            note=result_charts.time_note(found.over_time.unit_note)))
+        add("over_time", "Prediction error over time", figures.over_time([run]),
+            result_charts.time_note(found.over_time.unit_note), "wide")
     if found.records:
-        parts.append('<div class="controls wide"><label>Record <select id="record"></select></label></div>'
-                     + figure("records", "Records of the test set", None, kind="wide",
-                              note=result_charts.caption(found.records)))
+        drawn |= {f"records/{i}": plain_figure(figures.records([(run, one)])) for i, one in enumerate(found.records)}
+        options = "".join(f'<option value="{i}">{escape(subject_name(run.subject, one.id))}</option>'
+                          for i, one in enumerate(found.records))
+        parts += [f'<div class="controls wide"><label>Record <select id="record">{options}</select></label></div>',
+                  place("records", "Records of the test set", note=result_charts.caption(found.records), kind="wide")]
     if found.bands:
-        parts.append(figure("bands", "Classes over time", None, kind="wide"))
+        add("bands", "Classes over time", figures.bands([(run, band) for band in found.bands]), kind="wide")
     if found.coupling:
-        both = [figure(f"coupling-{side}", f"{side.title()} coupling of the variables",
-                       None if getattr(found.coupling, side) else f"The result has no {side} coupling.",
-                       note=found.coupling.how if side == "learned" else "") for side in ("known", "learned")]
+        add("coupling", "Coupling of the variables", figures.coupling(found.coupling), found.coupling.how, "wide")
         words = "".join(f'<p class="note">{escape(text)}</p>' for text in found.coupling.words())
-        parts.append(f'<div class="grid wide">{"".join(both)}</div><div class="wide">{words}</div>')
-    return "".join(parts)
+        parts.append(f'<div class="wide">{words}</div>')
+    return parts
 
 
 def _player(data: dict[str, Any]) -> str:
@@ -138,4 +214,105 @@ def _player(data: dict[str, Any]) -> str:
     if description["epochs"]:
         return '<div id="player" data-figure="player"></div>'
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in description["notes"])
-    return figure("player", "Trajectories", description["why"], kind="wide") + notes
+    return place("player", "Trajectories", description["why"], kind="wide") + notes
+
+
+# What a report says of its run --------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class _Names:
+    experiment: str
+    method: str
+    about_sample: str = ""
+    sample: str = ""  # what the sample is, in a few words
+    metric: str | None = None
+
+
+class RunSummary:
+    """The texts of a report, not yet escaped for HTML: title, data, state, main numbers and configuration."""
+
+    def __init__(self, run: Run) -> None:
+        self.description, self.status, self.result = run.description(), run.status(), run.result()
+        config: dict[str, Any] = self.description["config"]
+        self.experiment, self.state = str(config.get("experiment")), str(self.status["state"])
+        self.recorded = run.recorded
+        names = _names(config)
+        sample, partial = config.get("data") != "full", bool(self.description.get("partial"))
+        own = sample and experiments.is_imported(self.experiment)
+        kind = names.sample if own or not names.sample else f"sample: {names.sample}"
+        self.title = f"{names.method} on {names.experiment}" + f" ({kind})" * (sample and bool(kind))
+        about = f" ({names.about_sample})" if names.about_sample else ""
+        note = f", {self.description['data_note']}" if self.description.get("data_note") else ""
+        self.data = f"Data: {experiments.YOUR_DATA}{about}." if own else "Data: " + (
+            f"the bundled sample{about}. Not comparable with the paper." if sample else
+            f"a part of the full {names.experiment} set. Not comparable with the paper." if partial else
+            f"the full {names.experiment} set{note}.")
+        self.sample = (sample or partial) and not own  # not comparable with the paper
+        self.error = str(self.status["error"]) if self.status.get("error") else None
+        keys = (key.removeprefix("validation_") for record in read_records(run).epochs for key in record
+                if key.startswith("validation_"))
+        self.metric = str((self.result or {}).get("metric") or names.metric or next(keys, "accuracy"))
+        self.measure = metric_format(self.metric, self.experiment)
+        self.tiles = list(self._tiles())
+        self.settings = [(key, _text(value), KEYS[key].help if key in KEYS else "") for key, value in config.items()
+                         if key != "format"]
+        self.environment = [(name.removeprefix("environment."), _text(value)) for key, part in self.description.items()
+                            if key not in ("config", "format") for name, value in flat(key, _readable(key, part))]
+
+    def _tiles(self) -> Iterator[tuple[str, str]]:
+        test = (self.result or {}).get("test")
+        if isinstance(test, dict):
+            for key, value in sorted(test.items(), key=lambda item: item[0] != self.metric):  # the metric first
+                yield f"Test {metric_format(key).title}", metric_text(key, value, self.experiment)
+            yield "Best epoch", str((self.result or {}).get("best_epoch", "?"))
+        elif self.status.get("best") is not None:
+            best = metric_text(self.metric, self.status["best"], self.experiment)
+            yield f"Best validation {metric_format(self.metric).title} so far", best
+        if self.state != "finished" and self.status.get("progress") is not None:
+            yield "Progress", metric_text("accuracy", self.status["progress"])
+        params = to_float(self.description.get("params"))
+        if params is not None and math.isfinite(params):
+            yield "Parameters", f"{int(params):,}"
+        seconds = to_float((self.result or self.status).get("seconds"))
+        if seconds is not None and math.isfinite(seconds):
+            yield "Training time", duration(seconds)
+        yield "Seed", str(self.description["config"].get("seed", "?"))
+
+
+def _names(config: dict[str, Any]) -> _Names:
+    """Return titles, or bare names if this version does not know the experiment or method."""
+    name, method = str(config.get("experiment")), str(config.get("method"))
+    try:
+        found = experiments.get(name)
+        return _Names(found.title, found.method(method).title, found.about_sample, found.sample_title,
+                      found.metric.name)
+    except UserError:
+        return _Names(name, method)
+
+
+def metric_text(key: str, value: Any, experiment: str = "") -> str:
+    """Write a metric with its unit."""
+    number = to_float(value)
+    if number is None or not math.isfinite(number):
+        return "not a number"
+    return metric_format(key, experiment).text(number)
+
+
+def duration(seconds: float) -> str:
+    """Write a duration: `12.3 s`, `5 min 20 s` or `2 h 3 min`."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _readable(key: str, value: Any) -> Any:
+    """Write `created` as a date; return other values unchanged."""
+    when = to_float(value) if key == "created" else None
+    if when is None or not 0 <= when < 253_402_300_800:  # the year 10000
+        return value
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "js"
 PALETTE = "palette.css"
+ALL = 'return { ...modules["theme.js"], ...modules["player.js"] }'
 
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w.]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
@@ -21,11 +22,11 @@ def style_sheet() -> str:
 
 
 def script(name: str = "AcePlayer") -> str:
-    """Return one classic script that defines `name` with the player's mount(element, data)."""
+    """Return one classic script that defines `name` with what player.js and theme.js export."""
     order: list[str] = []
     _visit("player.js", order)
     parts = "\n".join(f'modules["{file}"] = {_as_function(file)};' for file in order)
-    return f'const {name} = (() => {{\nconst modules = {{}};\n{parts}\nreturn modules["player.js"];\n}})();'
+    return f'const {name} = (() => {{\nconst modules = {{}};\n{parts}\n{ALL};\n}})();'
 
 
 def _source(file: str) -> str:

@@ -9,7 +9,7 @@ from acenode import experiments
 from acenode.compare import groups
 from acenode.compare.groups import differing
 from acenode.compare.verdict import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
-from acenode.export.comparison_tables import FORMATS
+from acenode.export.tables import COMPARISON
 from acenode.runs.entry import Entry
 
 from .. import components, filters, labels, messages, navigation, run_tables
@@ -174,7 +174,7 @@ def _show_table(found: ComparedGroups) -> None:
                                                 "forward pass")}, placeholder="")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         for kind, (title, mime) in DOWNLOADS.items():
-            st.download_button(title, FORMATS[kind](found), f"comparison.{kind}", mime, on_click="ignore",
+            st.download_button(title, COMPARISON[kind](found), f"comparison.{kind}", mime, on_click="ignore",
                                key=f"compare/download/{kind}", icon=":material/download:",
                                help=f"The table with its answer as {title}")
         st.caption(messages.escape(table.caption) + " The paper's results are shown beside runs on the full data only."

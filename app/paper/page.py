@@ -8,7 +8,7 @@ import streamlit as st
 
 from acenode.compare.cells import Measured, mark_legend, measure_all
 from acenode.compare.paper import CELLS, TABLES
-from acenode.export import paper_tables as export
+from acenode.export.tables import PAPER_TABLES
 from acenode.runs.entry import Entry
 
 from .. import components, messages
@@ -132,6 +132,6 @@ def _opened() -> OpenedCell | None:
 def _show_downloads(measured: dict[str, Measured]) -> None:
     with st.container(horizontal=True):
         for kind, (title, mime) in DOWNLOADS.items():
-            st.download_button(f"Tables as {title}", export.FORMATS[kind](measured), f"paper-tables.{kind}", mime,
+            st.download_button(f"Tables as {title}", PAPER_TABLES[kind](measured), f"paper-tables.{kind}", mime,
                                key=f"paper/download/{kind}", icon=":material/download:", on_click="ignore",
                                help="Printed and measured values of all tables")

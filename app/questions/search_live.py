@@ -1,9 +1,8 @@
-"""The trials of a search for the browser: all of them at first, then those that have changed."""
+"""The trials of a search for the browser: texts, the best ones, and charts if they have changed."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from acenode.search.journal import SearchJournal, TrialRecord
 from acenode.search.results import FEW, SearchReport, importance, params_text, read_report, value_text
 
 from .. import labels
+from ..results.search_figures import MOST, SearchFigures
 from ..services import services
 
-BEST = 10  # trials in the table
+BEST, NOW = 10, 4  # trials in the table, and running ones that are named
 AGAIN = 1.1  # importance is computed again when there are so many times the finished trials
 
 
@@ -50,27 +50,30 @@ def view(name: str, since: str = "") -> dict[str, Any]:
 
     Args:
         name: the search; a UserError says why there is none.
-        since: the `revision` of an earlier answer; the trials that have changed since are returned, or all.
+        since: the `revision` of an earlier answer; there are no charts if they have not changed since.
     """
     journal = _journal(SearchStore(services().store), name)
     found = report(name)
-    generation, _, revision = since.partition(".")
-    known = int(revision) if generation == str(journal.generation) and revision.isdecimal() else -1
-    measure, keys = found.measure, [one.key for one in found.search.ranges]
-    shares = _shares(journal.path, found)
-    return {
-        "state": found.status.state, "error": found.status.error, "has_best": found.best is not None,
-        "metric": measure.heading, "higher": measure.higher_is_better,
-        "ranges": [_range(one) for one in found.search.ranges],
-        "revision": f"{journal.generation}.{journal.revision}", "all": known < 0,
-        "trials": [_row(found.search.ranges, trial, measure) for trial in found.trials if trial.revision > known],
-        "summary": found.counts_text, "best": found.best_text,
-        "progress": sum(found.counts.get(state, 0) for state in ("finished", "pruned", "failed")) / found.search.trials,
-        "importance": [[labels.plain(key), share] for key, share in shares.items()], "few": FEW,
-        "top": [_best(trial, measure, keys, found.search.experiment) for trial in found.ranked()[:BEST]],
-        "now": [_now(trial, measure) for trial in found.trials if found.state_of(trial) == "running"],
-        "nothing": _nothing(found.status.state),
-    }
+    measure, state = found.measure, found.status.state
+    ranges, shares = found.search.ranges, _shares(journal.path, found)
+    revision = f"{journal.generation}.{journal.revision}.{state}.{len(shares)}"
+    now = [_now(trial, measure) for trial in found.trials if found.state_of(trial) == "running"]
+    more = f"; and {len(now) - NOW} more" * (len(now) > NOW)
+    count = len(found.trials)
+    answer = {
+        "state": state, "has_best": found.best is not None, "trials": count, "revision": revision,
+        "summary": found.counts_text, "best": found.best_text[:1].upper() + found.best_text[1:],
+        "progress": sum(found.counts.get(ended, 0) for ended in ("finished", "pruned", "failed")) / found.search.trials,
+        "now": f"Training: {'; '.join(now[:NOW])}{more}" if now else "",
+        "note": (f"The charts show {MOST} of {count:,} trials: the best, and evenly spaced ones" * (count > MOST)),
+        "table": {
+            "heads": ["Trial", f"Validation {measure.heading}", *(_title(one) for one in ranges), "Run"],
+            "rows": [_best(trial, measure, [one.key for one in ranges], found.search.experiment)
+                     for trial in found.ranked()[:BEST]]}}
+    if revision != since:
+        drawn = SearchFigures(found)
+        answer |= {"words": drawn.words(), "figures": drawn.all(shares, FEW, _nothing(state))}
+    return answer
 
 
 def _nothing(state: str) -> str:
@@ -93,22 +96,15 @@ def _shares(path: Path, found: SearchReport) -> dict[str, float]:
     return shares
 
 
-def _range(one: SearchRange) -> dict[str, Any]:
-    return {"title": labels.plain(one.key), "low": one.low, "high": one.high, "log": one.log,
-            "whole": not one.values and one.whole, "choices": [value_text(value) for value in one.values]}
-
-
-def _row(ranges: Sequence[SearchRange], trial: TrialRecord, measure: MetricFormat) -> list[Any]:
-    """Return number, state, value and settings of a trial; a listed value is its index."""
-    settings = [None if one.key not in trial.params else one.values.index(trial.params[one.key]) if one.values
-                else trial.params[one.key] for one in ranges]
-    return [trial.number, trial.state, None if trial.value is None else trial.value * measure.scale, settings]
+def _title(one: SearchRange) -> str:
+    title = labels.plain(one.key)
+    return title[:1].upper() + title[1:]
 
 
 def _best(trial: TrialRecord, measure: MetricFormat, keys: list[str], experiment: str) -> dict[str, Any]:
-    return {"number": trial.number, "value": measure.text(trial.value), "default": trial.default,
-            "settings": [value_text(trial.params[key]) if key in trial.params else "–" for key in keys],
-            "link": f"{experiment}?runs={trial.run}" if trial.run else ""}
+    settings = [value_text(trial.params[key]) if key in trial.params else "–" for key in keys]
+    return {"cells": [f"{trial.number} (defaults)" if trial.default else str(trial.number), measure.text(trial.value),
+                      *settings], "link": f"{experiment}?runs={trial.run}" if trial.run else ""}
 
 
 def _now(trial: TrialRecord, measure: MetricFormat) -> str:

@@ -7,9 +7,10 @@ from html import escape
 import streamlit as st
 
 from acenode.compare.fairness import equal_study, fairness
+from acenode.compare.figures import plain_figure
 from acenode.compare.study_answer import StudyReport, report, study_references, study_table
+from acenode.compare.study_figures import study_figures
 from acenode.compare.study_grid import StudyGrid
-from acenode.export.study_figures import figures
 from acenode.runs.questions import Study, StudyStore
 
 from .. import components, messages
@@ -77,8 +78,8 @@ def show_table(found: StudyReport) -> None:
 
 def show_figures(found: StudyReport) -> None:
     """Show the figures, to be saved as SVG or PNG."""
-    drawn = [{"name": f"{found.grid.study.name}-{figure.name}", "title": figure.title, "svg": figure.svg}
-             for figure in figures(found)]
+    drawn = [{"name": f"{found.grid.study.name}-{figure.name}", "title": figure.title,
+              "figure": plain_figure(figure.figure)} for figure in study_figures(found)]
     if drawn:
         st.header("Figures", anchor=False)
         components.study_figures("study-figures", drawn)

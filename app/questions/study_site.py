@@ -12,7 +12,7 @@ import streamlit as st
 
 from acenode.compare.study_answer import StudyReport, report, study_references
 from acenode.compare.study_grid import make_grid
-from acenode.export import site
+from acenode.export.study import write_site
 from acenode.runs.questions import Study
 
 from ..services import services
@@ -39,7 +39,7 @@ def pack_reports(found: Sequence[StudyReport]) -> bytes:
     """Write the site of studies that are evaluated already, as a zip file."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        site.write(found, [], root)
+        write_site(found, [], root)
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in sorted(path for path in root.rglob("*") if path.is_file()):

@@ -7,15 +7,14 @@ from typing import Any
 import streamlit as st
 
 from acenode.compare.study_answer import StudyReport
-from acenode.export import study_code, study_page
-from acenode.export.study_formats import TEXTS
+from acenode.export.study import TEXTS, render, to_commands, to_python
 from acenode.runs.questions import Study
 
 from .. import commands
 from . import study_site
 
 TABLES = {"tex": ("LaTeX", "text/plain"), "md": ("Markdown", "text/markdown"), "csv": ("CSV", "text/csv")}
-CODES = {"Commands": lambda study: commands.here(study_code.to_commands(study)), "Python": study_code.to_python}
+CODES = {"Commands": lambda study: commands.here(to_commands(study)), "Python": to_python}
 
 
 def show(study: Study, found: StudyReport | None) -> None:
@@ -43,7 +42,7 @@ def _show_downloads(study: Study, found: StudyReport) -> None:
         for kind, (title, mime) in TABLES.items():
             st.download_button(f"Table as {title}", TEXTS[kind](found), f"{study.name}.{kind}", mime,
                                key=f"study/take/{kind}", icon=":material/table:", on_click="ignore")
-        st.download_button("HTML page", lambda: study_page.render(found), f"{study.name}.html", "text/html",
+        st.download_button("HTML page", lambda: render(found), f"{study.name}.html", "text/html",
                            key="study/take/html", icon=":material/html:", on_click="ignore",
                            help="One self-contained file with answer, figures, table, players and code")
         st.download_button("Static site", lambda: study_site.pack_reports([found]), f"{study.name}.zip",

@@ -10,7 +10,7 @@ import synthetic_results as synthetic
 from export_runs import epoch, metrics, result, step
 
 from acenode.compare import result_charts
-from acenode.export import csv_tables, export
+from acenode.export import export, tables
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -67,7 +67,7 @@ def test_texts_are_never_formulas(make, text: str) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(-1e-07, "-1e-07"), (3, "3"), (True, "true"), ("plain", "plain")])
 def test_numbers_stay_numbers(value: object, text: str) -> None:
-    assert csv_tables.cell(value) == text
+    assert tables.cell(value) == text
 
 
 def test_records_of_a_time_series_with_both_sides_of_a_jump(make) -> None:

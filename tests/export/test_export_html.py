@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from export_runs import metrics, result, snapshot, step
 from page_reader import Page, read
 
 from acenode.errors import UserError
-from acenode.export import export, html_parts
+from acenode.export import export, report as html_parts
 from acenode.runs.store import Run
 
 CURVES = ["losses", "metric", "nfe", "dt", "gradients", "seconds"]
@@ -41,8 +42,8 @@ def test_finished_run_has_every_figure(ace) -> None:
     for text in ("ACE-ODE-Net on MNIST", "finished", "75.00%", "1,234", "features 0.432", "dopri5",
                  "Not comparable with the paper"):
         assert text in found.text
-    assert found.data["steps"]["series"]["L_h"][:2] == [2.0, 1.0]
-    assert found.data["confusion"]["accuracy"] == [1.0, 0.75, 0.5]
+    assert found.data["figures"]["losses"]["data"][0]["y"][:2] == [2.0, 1.0]
+    assert found.data["figures"]["recall"]["data"][0]["x"] == [1.0, 0.75, 0.5]
     assert described(found)["epochs"] == [0, 1, 2]
     assert list(found.data["player"]["embedded"]["ace"]["blocks"]) == ["0", "1", "2"]
 
@@ -91,7 +92,7 @@ def test_failed_run_says_why(make) -> None:
     run = make(status={"state": "failed", "error": "the loss L_h became nan"}, records=[{**step(0), "L_h": None}])
     found = report(run)
     assert "the loss L_h became nan" in found.text
-    assert found.data["steps"]["series"]["L_h"] == [None]
+    assert found.reasons()[0] == "Not recorded in this run"
 
 
 def test_a_forecast_that_failed_shows_no_classes(make) -> None:
@@ -144,8 +145,7 @@ def test_injection_is_inert(ace, make) -> None:
         assert len(found.all(tag)) == len(clean.all(tag)), tag
     assert len(found.all("script")) == 3
     assert not [e for e in found.elements if any(k.startswith("on") for k in e.attributes)]
-    assert found.data["classes"] == [HOSTILE, "<b>one</b>", "%{x}"]
-    assert found.data["epochs"]["metric"] == HOSTILE
+    assert found.data["figures"]["recall"]["data"][0]["y"] == [escape(text) for text in (HOSTILE, "<b>one</b>", "%{x}")]
     assert found.text.count(HOSTILE) >= 5  # shown verbatim
 
 

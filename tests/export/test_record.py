@@ -12,10 +12,9 @@ import pytest
 from export_runs import metrics, result, snapshot, step
 
 from acenode.cli import main
-from acenode.compare import training_curves
 from acenode.compare.metrics import read_records
 from acenode.errors import UserError
-from acenode.export import record_parts
+from acenode.export import record as record_parts
 from acenode.export.record import record
 from acenode.player import data as player_data
 from acenode.runs.catalogue import Catalogue
@@ -107,7 +106,7 @@ def test_long_curves_keep_epochs_ends_and_extremes(make: Make, kept: Path) -> No
     losses = [s["L_h"] for s in steps]
     assert (min(s["L_h"] for s in found.steps), max(s["L_h"] for s in found.steps)) == pytest.approx(
         (min(losses), max(losses)), rel=1e-3)
-    assert {"L_h", "dt_mean", "grad_h", "nfe_forward"} <= set(training_curves.over_steps(found.steps)["series"])
+    assert {"L_h", "dt_mean", "grad_h", "nfe_forward"} <= set(found.steps[0])
 
 
 def test_a_large_result_gets_fewer_points_and_records_but_keeps_its_metrics() -> None:

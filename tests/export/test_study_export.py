@@ -11,6 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from acenode.export.study_code import to_commands, to_python
+from acenode.export.study_figure import to_svg
+from acenode.export.study_formats import TEXTS, export_study
+from acenode.export.study_tables import to_csv, to_latex, to_markdown
+from acenode.export.svg_parts import ticks
 from export_runs import metrics, result, snapshot
 from page_reader import read
 from study_entries import attention_study, finished
@@ -21,11 +26,6 @@ from acenode.compare.study_grid import make_grid
 from acenode.errors import UserError
 from acenode.execution import estimate
 from acenode.export import site, study_page
-from acenode.export.study_code import to_commands, to_python
-from acenode.export.study_figure import to_svg
-from acenode.export.study_formats import TEXTS, export_study
-from acenode.export.study_tables import to_csv, to_latex, to_markdown
-from acenode.export.svg_parts import ticks
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.questions import Study, StudyGroup, StudyStore
 from acenode.runs.store import Run, RunStore

@@ -8,7 +8,7 @@
 // The snapshots of a run come from `embedded`, or else from the server: `${base}film/${id}` describes them and
 // `${base}film/${id}/${epoch}` has the arrays of one epoch (acenode/player/data.py makes both). The position
 // (t, epoch, probe) is kept in the page's address.
-import { classColour, readTheme } from "./colours.js";
+import { readTheme } from "./colours.js";
 import { Bar } from "./player_bar.js";
 import { embeddedIn, RunData, Scales, servedBy } from "./player_run.js";
 import { PANELS, Tip, View } from "./player_view.js";
@@ -278,8 +278,6 @@ export function mount(element, data) {
     destroy: () => { player.destroy(); delete element.__player; },
   };
 }
-
-export function colourOfClass(k) { return classColour(k); }
 
 // The player's position in the page's address, so that it survives a reload and can be shared as a link.
 

@@ -14,6 +14,29 @@ export function theme(element) {
   return Object.fromEntries(Object.keys(NAMES).map((key, i) => [key, values[i] || FALLBACK[key]]));
 }
 
+// The colours that Python leaves to the page, at an element, and its letters.
+const COLOURS = ["ink", "panel", "line", "accent", "warm", "cool", "grape"];
+export function coloursOf(element) {
+  const values = properties(element, COLOURS.map((name) => `--${name}`));
+  return { ...Object.fromEntries(COLOURS.map((name, i) => [name, values[i]])), font: getComputedStyle(element).fontFamily };
+}
+
+// A figure with the page's colours and letters: "var(--ink)" stands for one.
+export function dressed({ data, layout }, colours) {
+  const fill = (value) => {
+    if (typeof value === "string") return value.startsWith("var(--") ? colours[value.slice(6, -1)] : value;
+    if (!value || typeof value !== "object") return value;
+    if (Array.isArray(value)) return value[0] && typeof value[0] === "object" ? value.map(fill) : value;
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, fill(inner)]));
+  };
+  const { ink, panel, line, font } = colours, axis = { color: ink, gridcolor: line, linecolor: line, zeroline: false, ticks: "",
+    tickfont: { size: 11 }, title: { font: { size: 11 }, standoff: 5 }, automargin: true };
+  const template = { layout: { font: { family: font, size: 12, color: ink }, paper_bgcolor: panel, plot_bgcolor: panel, hovermode: "closest",
+    margin: { l: 58, r: 16, t: 8, b: 40 }, modebar: { orientation: "h", bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: ink },
+    hoverlabel: { bgcolor: panel, bordercolor: line, font: { color: ink, size: 12 }, namelength: -1 }, xaxis: axis, yaxis: axis } };
+  return { data: data.map(fill), layout: { autosize: true, uirevision: "kept", ...fill(layout), template } };
+}
+
 // Make an element with a class, or with properties, attributes and listeners ({ on }). String children are text, never markup.
 export function make(tag, given, ...children) {
   const node = document.createElement(tag);

@@ -1,0 +1,148 @@
+// Charts that Python makes: Plotly, loaded once for a page, the page's colours, and cards that keep their charts.
+//
+//   mount(element, { figures: [{ name, title, figure }], base }) shows figures with buttons that save them as SVG and as PNG.
+import { at, coloursOf, dressed, make, setText, setTextOrHide } from "./theme.js";
+
+const THEME_INTERVAL = 500;  // milliseconds between checks of the page's colours
+const RETRY = 2000;  // milliseconds before Plotly is loaded again
+const ENLARGED = 3;  // a PNG is so many times as large as the chart
+const PAPER = { ink: "#1b2433", panel: "#ffffff", line: "#d9dfe9", font: "system-ui, sans-serif" };  // of a saved figure
+const CONFIG = { displaylogo: false, responsive: true, scrollZoom: false, doubleClick: "autosize", showTips: false,
+  displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d"]] };
+
+export function plotly(base) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  return window.__plotlyLoading ??= new Promise((resolve) => {
+    const script = make("script", { src: at(`${base}plotly.js`) });
+    script.onload = () => window.Plotly ? resolve(window.Plotly) : script.onerror();
+    script.onerror = () => {
+      script.remove();
+      window.__plotlyLoading = undefined;
+      setTimeout(() => plotly(base).then(resolve), RETRY);
+    };
+    document.head.append(script);
+  });
+}
+
+// The page's colours at an element, and whether they are new.
+export class Theme {
+  constructor(root, changed) {
+    this.root = root;
+    this.read();
+    this.timer = setInterval(() => { if (!document.hidden && this.read()) changed(); }, THEME_INTERVAL);
+  }
+
+  read() {
+    const before = JSON.stringify(this.colours);
+    this.colours = coloursOf(this.root);
+    return JSON.stringify(this.colours) !== before;
+  }
+
+  end() { clearInterval(this.timer); }
+}
+
+export class Card {
+  constructor({ title = "", hint = "", wide = false } = {}, ...more) {
+    [this.plot, this.empty, this.figure, this.dirty] = [make("div", "plot"), make("p", "empty", "Loading…"), null, false];
+    [this.title, this.hint] = [make("span", "title", title), make("span", "key", hint)];
+    this.head = make("figcaption", "", this.title, this.hint, ...more);
+    this.body = make("div", "body", this.plot, this.empty);
+    this.node = make("figure", { className: wide ? "card wide" : "card", "aria-label": title }, this.head, this.body);
+  }
+
+  get drawn() { return Boolean(this.plot._fullLayout); }
+
+  // Shows a figure, or says why there is none; `any` is false if all of its curves are hidden.
+  draw(Plotly, figure, colours, reason = "", any = figure !== null) {
+    setTextOrHide(this.empty, any ? "" : reason);
+    this.plot.classList.toggle("empty-plot", !any);
+    if (!figure) return;
+    const { data, layout } = dressed(figure, colours);
+    Plotly.react(this.plot, data, layout, CONFIG);
+  }
+}
+
+// Calls draw(card) for cards that have changed, one after the other so that the page answers in between, and only while they
+// can be seen or nearly.
+export class Drawing {
+  constructor(draw, canDraw = () => true) {
+    Object.assign(this, { draw, canDraw, cards: new Map(), seen: new Set(), timer: 0 });
+    this.observer = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) this.seen[isIntersecting ? "add" : "delete"](this.cards.get(target));
+      this.next();
+    }, { rootMargin: "200px" });
+    this.look = () => this.next();
+    document.addEventListener("visibilitychange", this.look);
+  }
+
+  add(card) {
+    card.dirty = true;
+    if (!this.cards.has(card.node)) {
+      this.cards.set(card.node, card);
+      this.observer.observe(card.node);
+    }
+    this.next();
+  }
+
+  ready() { return document.hidden ? [] : [...this.seen].filter((card) => card?.dirty && this.canDraw(card)); }
+
+  next() {
+    if (!this.timer && this.ready().length) this.timer = setTimeout(() => {
+      this.timer = 0;
+      const [card] = this.ready();
+      if (!card) return;
+      card.dirty = false;
+      this.draw(card);
+      this.next();
+    });
+  }
+
+  forget(card) {
+    this.seen.delete(card);
+    this.cards.delete(card.node);
+    this.observer.unobserve(card.node);
+    if (card.drawn) window.Plotly.purge(card.plot);
+    card.node.remove();
+  }
+
+  get done() { return !this.timer && !this.ready().length; }
+
+  end() {
+    clearTimeout(this.timer);
+    for (const card of [...this.cards.values()]) this.forget(card);
+    this.observer.disconnect();
+    document.removeEventListener("visibilitychange", this.look);
+  }
+}
+
+async function save({ name, figure }, format) {
+  const { width, height = 360 } = figure.layout, size = { format, width: width ?? 900, height, scale: format === "png" ? ENLARGED : 1 };
+  make("a", { href: await window.Plotly.toImage(dressed(figure, PAPER), size), download: `${name}.${format}` }).click();
+}
+
+export function mount(element, first) {
+  let cards = [], drawn = "", data = first;
+  element.className = "ace-figures study-figures";
+  const paint = () => plotly(data.base).then((Plotly) => { for (const card of cards) card.draw(Plotly, card.given.figure, theme.colours); });
+  const theme = new Theme(element, paint);
+  function update(next) {
+    data = next;
+    const text = JSON.stringify(data.figures);
+    if (text === drawn) return;
+    drawn = text;
+    while (cards.length > data.figures.length) cards.pop().node.remove();
+    data.figures.forEach((given, i) => {
+      const button = (kind) => make("button", { type: "button", "data-kind": kind, on: { click: () => save(cards[i].given, kind) } }, kind.toUpperCase());
+      cards[i] ??= new Card({}, button("svg"), button("png"));
+      cards[i].given = given;
+      setText(cards[i].title, given.title);
+      cards[i].node.setAttribute("aria-label", given.title);
+      for (const one of cards[i].head.querySelectorAll("button")) one.setAttribute("aria-label", `${given.title} as ${one.textContent}`);
+      cards[i].plot.style.height = `${given.figure.layout.height ?? 360}px`;
+    });
+    element.replaceChildren(...cards.map((card) => card.node));
+    paint();
+  }
+  update(first);
+  return { update, destroy() { theme.end(); for (const card of cards) if (card.drawn) window.Plotly.purge(card.plot); } };
+}
