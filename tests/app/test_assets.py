@@ -99,59 +99,6 @@ def test_components_share_one_palette() -> None:
     assert "--ink:" in player_assets.style_sheet()  # of reports
 
 
-TRIALS = """import { bestSoFar, lines, MOST, parallelFigure, position, ranked, sampled, sliceFigure }
-      from "./search_charts.js";
-    const view = { higher: true, metric: "accuracy (%)", ranges: [
-      { title: "learning rate", low: 0.001, high: 1, log: true, choices: [] },
-      { title: "attention", low: null, high: null, log: false, choices: ["evolving", "none", "fixed"] }] };
-    const trial = (number, value, state = "finished", settings = [0.1, 0]) => ({ number, state, value, settings });
-    const theme = { text: "#000", panel: "#fff", line: "#ccc", warm: "#f60", accent: "#00f", muted: "#888", font: "x" };
-"""
-
-
-def test_the_best_trial_so_far_leaves_out_pruned_ones(run: Any) -> None:
-    found = run(TRIALS + """const trials = [trial(0, 90), trial(1, 99, "pruned"), trial(2, 80), trial(3, 95),
-          trial(4, null, "running")];
-        console.log(JSON.stringify([bestSoFar(trials, view), bestSoFar(trials, { ...view, higher: false }).y,
-          ranked(trials, view).map((t) => t.number)]));""")
-    assert found == [{"x": [0, 2, 3], "y": [90, 90, 95]}, [90, 80, 80], [3, 0, 2]]
-
-
-def test_many_trials_are_sampled_with_the_best_among_them(run: Any) -> None:
-    found = run(TRIALS + """const trials = Array.from({ length: 10000 }, (_, n) => trial(n, (n * 7919) % 10007));
-        const few = sampled(trials, view), best = ranked(trials, view).slice(0, 50);
-        console.log(JSON.stringify([few.length <= MOST, few.length > 400, best.every((t) => few.includes(t)),
-          few.every((t, i) => i === 0 || t.number > few[i - 1].number)]));""")
-    assert found == [True, True, True, True]
-
-
-def test_settings_have_a_place_on_their_axis(run: Any) -> None:
-    found = run(TRIALS + """const [rate, attention] = view.ranges;
-        console.log(JSON.stringify([position(rate, 0.001), position(rate, 1),
-          Math.round(1e6 * position(rate, Math.sqrt(0.001))),
-          position(attention, 1), position(attention, null), lines("weight of the penalty <b>", 12)]));""")
-    assert found == [0, 1, 500000, 0.5, None, "weight of<br>the penalty<br>&lt;b&gt;"]
-
-
-def test_whole_numbers_have_whole_ticks(run: Any) -> None:
-    found = run(TRIALS + """
-        const range = (low, high, log = false) => ({ title: "layers", low, high, log, whole: true, choices: [] });
-        const axis = (one) => sliceFigure([trial(0, 90, "finished", [one.low])], { ...view, ranges: [one] }, theme,
-          0).layout.xaxis;
-        console.log(JSON.stringify([axis(range(1, 2)).tickvals, axis(range(2, 8, true)).tickvals,
-          axis(range(1, 64)).tickvals ?? null, axis({ ...range(0, 1), whole: false }).tickvals ?? null]));""")
-    assert found == [[1, 2], [2, 3, 4, 5, 6, 7, 8], None, None]
-
-
-def test_parallel_coordinates_have_a_labelled_axis_for_each_setting_and_the_value(run: Any) -> None:
-    found = run(TRIALS + """const trials = [trial(0, 90), trial(1, 95, "finished", [0.5, null])];
-        const { data, layout } = parallelFigure(trials, view, theme);
-        console.log(JSON.stringify([layout.xaxis.ticktext, layout.annotations.map((a) => a.text), data.at(-1).x,
-          data.length]));""")
-    assert found == [["Learning rate", "Attention", "Validation<br>accuracy (%)"],
-                     ["0.001", "1", "evolving", "none", "fixed", "90", "95"], [2, 2], 4]
-
-
 def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -> None:
     found = run("""import { Poller, Run } from "./curves_data.js";
         const told = [];

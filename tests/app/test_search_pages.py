@@ -189,7 +189,7 @@ def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: Se
 
 
 def test_the_page_of_a_search_does_not_load_torch() -> None:
-    code = "import sys; from acenode_app import search_pages, search_view; sys.exit('torch' in sys.modules)"
+    code = "import sys; from acenode_app.questions import search_pages, search_view; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -247,25 +247,25 @@ def test_the_page_links_the_study_of_the_best_settings(page: Page, store: Search
     assert "these are the best settings so far" in page_text(page("searches", search="done"))
 
 
-def test_the_charts_read_what_is_new(store: SearchStore) -> None:
+def test_the_charts_follow_what_is_new(store: SearchStore) -> None:
     synthetic_search(store, "now", 30, running=2)
     first = get("/lab/search/now").json()
-    assert first["all"]
-    assert len(first["trials"]) == 30
-    assert [one["title"] for one in first["ranges"]] == [
-        "learning rate", "weight of the penalty", "convolutions in the derivative of the state"]
+    assert first["trials"] == 30
+    assert [one["title"] for one in first["figures"][3:]] == [
+        "Learning rate", "Weight of the penalty", "Convolutions in the derivative of the state"]
     assert first["state"] == "running"
-    assert len(first["top"]) == 10
-    assert len(first["now"]) == 2
-    assert sum(share for _, share in first["importance"]) == pytest.approx(1)
-    assert get(f"/lab/search/now?since={first['revision']}").json()["trials"] == []
+    assert len(first["table"]["rows"]) == 10
+    assert first["now"].count("trial ") == 2
+    assert sum(first["figures"][1]["figure"]["data"][0]["x"]) == pytest.approx(100)
+    assert "figures" not in get(f"/lab/search/now?since={first['revision']}").json()
     with open(store.journal("now"), "ab") as file:
         file.write(b'{"op_code":6,"worker_id":"x","trial_id":29,"state":1,"values":[0.99],"datetime_complete":null}\n')
     again = get(f"/lab/search/now?since={first['revision']}").json()
-    assert not again["all"]
-    assert [(number, state, value) for number, state, value, _ in again["trials"]] == [(29, "finished", 99.0)]
-    assert again["best"].startswith("best validation accuracy 99.00% (trial 29")
-    assert get("/lab/search/now?since=nonsense").json()["all"]
+    done = again["figures"][0]["figure"]["data"][1]
+    assert (done["customdata"][-1], done["y"][-1]) == (29, 99.0)
+    assert again["words"]["29"].startswith("trial 29: 99<br>learning rate: ")
+    assert again["best"].startswith("Best validation accuracy 99.00% (trial 29")
+    assert get("/lab/search/now?since=nonsense").json()["figures"]
     assert get("/lab/search/nothing").status == 404
 
 
@@ -274,13 +274,13 @@ def test_open_trials_of_a_search_that_does_not_run_are_unfinished(state: str, pa
     synthetic_search(store, "open", 1, running=1)
     before = get("/lab/search/open").json()
     assert before["summary"] == "0 of 1 trials finished, 1 running"
-    assert len(before["now"]) == 1
-    assert before["nothing"] == "Waiting for the first finished trial…"
+    assert before["now"].count("trial ") == 1
+    assert before["figures"][0]["empty"] == "Waiting for the first finished trial…"
     store.write_status("open", state)
     after = get("/lab/search/open").json()
     assert after["summary"] == "0 of 1 trials finished, 1 unfinished"
-    assert after["now"] == []
-    assert after["nothing"] == "No trial is finished yet: press Resume"
+    assert after["now"] == ""
+    assert after["figures"][0]["empty"] == "No trial is finished yet: press Resume"
     assert "Resume" in [button.label for button in page("searches", search="open").button]
     assert "0 of 1 trials finished, 1 unfinished" in page_text(page("searches"))
 

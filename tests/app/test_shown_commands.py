@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from acenode.export.study import to_commands
 from acenode_app import commands
 from study_entries import attention_study
+
+from acenode.export.study import to_commands
 
 LINES = "acenode study run mine\nacenode study show mine\n"
 

@@ -6,11 +6,11 @@ import csv
 import io
 
 import pytest
-from acenode.export.tables import COMPARISON as FORMATS
 from catalogue_entries import entry
 
 from acenode.compare.groups import grouped_frame
 from acenode.compare.verdict import ComparedGroups, compare_groups
+from acenode.export.tables import COMPARISON as FORMATS
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import dataclasses
 import io
 import re
 
-from acenode.export.tables import PAPER_TABLES as FORMATS
-from acenode.export.tables import paper_csv as to_csv
-from acenode.export.tables import paper_latex as to_latex
-from acenode.export.tables import paper_markdown as to_markdown
 from catalogue_entries import entry
 
 from acenode.compare.cells import Measured, measure_all
 from acenode.compare.paper import CELLS, TABLES
+from acenode.export.tables import PAPER_TABLES as FORMATS
+from acenode.export.tables import paper_csv as to_csv
+from acenode.export.tables import paper_latex as to_latex
+from acenode.export.tables import paper_markdown as to_markdown
 
 RUNS = [dataclasses.replace(entry("ace", value, data="full", seed=seed, epochs=40), metric="accuracy")
         for seed, value in enumerate((0.9950, 0.9960))]
