@@ -100,7 +100,7 @@ class RunCurves:
     """The metrics of a run in columns, which `refresh` extends."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.lock, self.began = run, threading.Lock(), None
+        self.run, self.lock, self.began = run, threading.RLock(), None
         self._clear()
 
     def _clear(self) -> None:
@@ -157,9 +157,11 @@ class RunCurves:
         if of == "steps":
             frame["time"] = given.fillna(frame["seconds"].fillna(0).cumsum() if "seconds" in frame else 0.0)
         else:
-            known = self.frames["steps"][1] if "steps" in self.frames else pd.DataFrame()
-            row = np.searchsorted(known["step"], frame["step"]) - 1 if len(known) else np.full(len(frame), -1)
-            frame["time"] = np.where(row >= 0, known["time"].to_numpy()[row] if len(known) else NAN, given)
+            known = self.frame("steps")
+            if len(known):
+                row = np.searchsorted(known["step"], frame["step"]) - 1
+                given = np.where(row >= 0, known["time"].to_numpy()[row], given)
+            frame["time"] = given
         return frame
 
     def x(self, of: str, kind: str) -> np.ndarray:
@@ -285,8 +287,8 @@ def _values(one: Series, of: str, curve: Curve, kind: str, weight: float, log: b
     grid = np.unique(np.concatenate(steps))
     y, low, high = spread([_at(grid, s, v) for s, v in zip(steps, found[curve.key], strict=True)], log)
     x = common_x([_at(grid, s, v) for s, v in zip(steps, xs, strict=True)])
-    unsmoothed = raw and spread([_at(grid, s, v) for s, v in zip(steps, raw, strict=True)])[0]
-    return x, y, unsmoothed, low, high
+    before = None if raw is None else spread([_at(grid, s, v) for s, v in zip(steps, raw, strict=True)])[0]
+    return x, y, before, low, high
 
 
 def _smooth(values: pd.Series, weight: float) -> pd.Series:
