@@ -68,7 +68,7 @@ def constant(task: ForecastTask, at: ObservedTargets) -> np.ndarray:
 def last_value(task: ForecastTask, at: ObservedTargets) -> np.ndarray:
     """Forecast the station's last value of the variable before the cut; the mean if it has none."""
     data, mean = task.data, constant(task, at)
-    records = data.records(data.parts.parts.test)
+    records = data.records(data.parts.test)
     for k, (series, variable) in enumerate(zip(at.series, at.variable, strict=True)):
         r = records[series]
         seen = np.flatnonzero((r.t <= data.cut) & (r.m[:, variable] > 0))
@@ -78,7 +78,7 @@ def last_value(task: ForecastTask, at: ObservedTargets) -> np.ndarray:
 
 def climatology(task: ForecastTask, at: ObservedTargets) -> np.ndarray:
     """Forecast the training stations' mean of the variable around the same day in earlier years."""
-    train = task.data.arrays.take(task.data.parts.parts.train)
+    train = task.data.arrays.take(task.data.parts.train)
     before = train.t <= task.data.cut
     mean = constant(task, at)
     for k, (t, variable) in enumerate(zip(at.t, at.variable, strict=True)):
@@ -121,7 +121,7 @@ def drawn_stations(tasks: dict[tuple[str, int], ForecastTask], test: dict[tuple[
         folds = []
         for fold in FOLDS:
             at = test[method, fold]
-            station = tasks[method, fold].data.parts.parts.test[at.series]
+            station = tasks[method, fold].data.parts.test[at.series]
             sums, counts = np.bincount(station, at.squared, n), np.bincount(station, minlength=n)
             folds.append(weight @ sums / (weight @ counts))
         found[method] = np.mean(folds, 0)

@@ -16,7 +16,7 @@ from acenode.config import Config
 from acenode.data.images import ImageArrays
 from acenode.data.points import TimeSeries
 from acenode.data.series import SeriesArrays
-from acenode.data.splits import ForecastParts, Parts
+from acenode.data.splits import Parts
 from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
 from acenode.errors import UserError
 from acenode.execution.engine_choice import EngineChoice, choose_engine
@@ -131,7 +131,7 @@ def ushcn_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED,
         classes=(), group=np.zeros(len(made), np.int64), unit="", horizon=END)
     held = np.arange(count, count + 6)
     model = experiment.methods[method].build(len(VARIABLES), config, backend)
-    return ForecastTask(config, data, ForecastParts(Parts(np.arange(count), held, held), 0), CUT, model,
+    return ForecastTask(config, data, Parts(np.arange(count), held, held), CUT, model,
                         experiment.metric, torch.device(device))
 
 

@@ -183,7 +183,7 @@ def forecast_references(task: ForecastTask) -> dict[str, dict[str, float]]:
     """Return the errors of the mean and of the last value before the cut, each with the training data's variance."""
     from acenode.config.groups import ForecastData
 
-    train = task.data.arrays.take(task.data.parts.parts.train)
+    train = task.data.arrays.take(task.data.parts.train)
     counts = np.maximum(train.m.sum(0), 1)
     means = train.x.sum(0, dtype=np.float64) / counts
     variance = np.maximum((((train.x - means) ** 2) * train.m).sum(0) / counts, 1e-12)

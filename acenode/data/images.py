@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from acenode.data.download import Progress, RemoteFile, fetch
 from acenode.data.folder import disk_error, read_npz, write_npz
-from acenode.data.source import DataSource
+from acenode.data.source import DataSource, Progress, RemoteFile, fetch
 from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 from acenode.files import discard
@@ -49,8 +47,6 @@ class ImageSource(DataSource[ImageArrays]):
 
     Args:
         torchvision: the name of the class in torchvision.datasets.
-        files: returns where that class expects each official file under a folder, and where to download it.
-        read: returns the images N×H×W×C and labels of the part `train` or `test` from the files in a folder.
         shape: height, width, channels.
         train, test: numbers of images.
         classes: the names of the labels.
@@ -58,13 +54,20 @@ class ImageSource(DataSource[ImageArrays]):
     """
 
     torchvision: str
-    files: Callable[[Any, Path], dict[Path, RemoteFile]]
-    read: Callable[[Any, Path, str], tuple[np.ndarray, np.ndarray]]
     shape: tuple[int, int, int]
     train: int
     test: int
     classes: tuple[str, ...] = _DIGITS
     dataset: Any = None
+
+    def files(self, dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
+        """Return where torchvision's class expects each official file under a folder, and where to download it."""
+        if hasattr(dataset, "resources"):  # MNIST
+            return {folder / dataset.__name__ / "raw" / name: RemoteFile(name, tuple(m + name for m in dataset.mirrors),
+                                                                         md5) for name, md5 in dataset.resources}
+        archives = ([dataset.split_list[part] for part in ("train", "test")] if hasattr(dataset, "split_list")  # SVHN
+                    else [(dataset.url, dataset.filename, dataset.tgz_md5)])  # CIFAR10
+        return {folder / name: RemoteFile(name, (url,), md5) for url, name, md5 in archives}
 
     def _make(self, root: Path, downloads: Path, progress: Progress | None) -> None:
         dataset = self.dataset or getattr(torchvision_datasets(), self.torchvision)
@@ -74,7 +77,10 @@ class ImageSource(DataSource[ImageArrays]):
         arrays: dict[str, np.ndarray] = {}
         try:
             for part in ("train", "test"):
-                x, y = self.read(dataset, downloads, part)
+                which = {"split": part} if hasattr(dataset, "split_list") else {"train": part == "train"}
+                found = dataset(downloads, download=True, **which)
+                x, y = np.asarray(found.data), found.labels if hasattr(found, "labels") else found.targets
+                x = x[..., None] if x.ndim == 3 else x.transpose(0, 2, 3, 1) if x.shape[1] == 3 else x  # (N, H, W, C)
                 arrays |= {f"x_{part}": np.ascontiguousarray(x), f"y_{part}": np.asarray(y).astype(np.uint8)}
         except OSError as error:
             raise disk_error(error, downloads) from error
@@ -90,57 +96,24 @@ class ImageSource(DataSource[ImageArrays]):
         arrays = read_npz(path, ("x_train", "y_train", "x_test", "y_test"))
         if fault := self._fault(arrays):
             raise ValueError(fault)
-        return (ImageArrays(**arrays, classes=self.classes),
-                f"{self.train} training and {self.test} test images")
+        return ImageArrays(**arrays, classes=self.classes), f"{self.train} training and {self.test} test images"
 
     def _fault(self, arrays: dict[str, np.ndarray]) -> str | None:
         """Describe how the arrays differ from the official set, or return None."""
         for part, count in (("train", self.train), ("test", self.test)):
-            x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-            for array, name, shape in ((x, f"x_{part}", (count, *self.shape)), (y, f"y_{part}", (count,))):
+            for name, shape in ((f"x_{part}", (count, *self.shape)), (f"y_{part}", (count,))):
+                array = arrays[name]
                 if array.dtype != np.uint8 or array.shape != shape:
                     return f"{name} is {array.dtype} {array.shape}, where uint8 {shape} belongs"
-            if y.max(initial=0) >= len(self.classes):
-                return f"y_{part} has the label {y.max()}, and there are {len(self.classes)} classes"
+            if array.max(initial=0) >= len(self.classes):
+                return f"y_{part} has the label {array.max()}, and there are {len(self.classes)} classes"
         return None
 
 
-def _mnist_files(dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
-    raw = folder / dataset.__name__ / "raw"
-    return {raw / name: RemoteFile(name, tuple(mirror + name for mirror in dataset.mirrors), md5)
-            for name, md5 in dataset.resources}
-
-
-def _read_mnist(dataset: Any, folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    found = dataset(folder, train=part == "train", download=True)
-    return found.data.numpy()[..., np.newaxis], found.targets.numpy()  # one channel
-
-
-def _svhn_files(dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
-    found = (dataset.split_list[part] for part in ("train", "test"))
-    return {folder / name: RemoteFile(name, (url,), md5) for url, name, md5 in found}
-
-
-def _read_svhn(dataset: Any, folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    found = dataset(folder, split=part, download=True)
-    return found.data.transpose(0, 2, 3, 1), found.labels  # (N, C, H, W) -> (N, H, W, C)
-
-
-def _cifar10_files(dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
-    return {folder / dataset.filename: RemoteFile(dataset.filename, (dataset.url,), dataset.tgz_md5)}
-
-
-def _read_cifar10(dataset: Any, folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    found = dataset(folder, train=part == "train", download=True)
-    return found.data, found.targets
-
-
 IMAGE_SOURCES: dict[str, ImageSource] = {source.name: source for source in (
-    ImageSource("mnist", "MNIST handwritten digits", "MNIST", _mnist_files, _read_mnist, (28, 28, 1), 60_000, 10_000),
-    ImageSource("svhn", "SVHN street view house numbers, cropped digits", "SVHN", _svhn_files, _read_svhn,
-                (32, 32, 3), 73_257, 26_032),
-    ImageSource("cifar10", "CIFAR10 small photographs", "CIFAR10", _cifar10_files, _read_cifar10,
-                (32, 32, 3), 50_000, 10_000,
+    ImageSource("mnist", "MNIST handwritten digits", "MNIST", (28, 28, 1), 60_000, 10_000),
+    ImageSource("svhn", "SVHN street view house numbers, cropped digits", "SVHN", (32, 32, 3), 73_257, 26_032),
+    ImageSource("cifar10", "CIFAR10 small photographs", "CIFAR10", (32, 32, 3), 50_000, 10_000,
                 ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")),
 )}
 

@@ -8,13 +8,13 @@ import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from acenode.data.download import Progress, RemoteFile
 from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
+from acenode.data.source import Progress, RemoteFile
 from acenode.errors import UserError
 
 VARIABLES = (
@@ -40,64 +40,53 @@ OUT_OF_ORDER, EMPTY, DUPLICATE = "times out of order", "empty records", "duplica
 OUTCOMES = "malformed outcomes"
 
 
-@dataclass(frozen=True)
-class PatientRecord:
-    """One stay: the time of each row, and the row, variable and value of each reading."""
+class Readings(NamedTuple):
+    """The readings of a stay in the order of time."""
 
-    t: np.ndarray  # (R,) hours, 0 first
-    row: list[int]
+    tick: list[int]  # times in quanta
     column: list[int]  # index of the variable
     value: list[float]
 
 
-def read_record(text: str, q: float, skipped: Counter[str]) -> PatientRecord | None:
-    """Group the lines of a record into rows of equal rounded time. Return None if no line can be used.
+def read_record(text: str, q: float, skipped: Counter[str]) -> Readings | None:
+    """Read the lines of a record, with times rounded to multiples of q hours. Return None if no line can be used.
 
     Raises:
         ValueError: The text is not a record.
     """
     lines = text.splitlines()
-    if not lines or not text.strip():
+    if not text.strip():
         return None
     if lines[0].strip() != RECORD_HEADER:
         raise ValueError(f"its first line is not {RECORD_HEADER}")
-    ticks, row, column, value = [0], [], [], []  # times in quanta; row 0 always exists
+    found, last = Readings([], [], []), 0
     known: dict[str, int | None] = {}
     for line in lines[1:]:
-        fields = line.split(",")
-        if len(fields) != 3:
-            if line.strip():
-                skipped[MALFORMED] += 1
-            continue
-        clock, name, number = fields
+        clock, name, number = fields if len(fields := line.split(",")) == 3 else ("", "", "")
         if clock not in known:
             known[clock] = _quanta(clock, q)
         tick = known[clock]
         if tick is None:
-            skipped[MALFORMED] += 1
+            skipped[MALFORMED] += bool(line.strip())
         elif name == "RecordID":
             continue
         elif name not in _COLUMN:
             skipped[UNKNOWN] += 1
         elif (reading := _number(number)) is None:
             skipped[NOT_A_NUMBER] += 1
-        elif tick < ticks[-1]:
+        elif tick < last:
             skipped[OUT_OF_ORDER] += 1
         else:
-            if tick > ticks[-1]:
-                ticks.append(tick)
-            row.append(len(ticks) - 1)
-            column.append(_COLUMN[name])
-            value.append(reading)
-    return PatientRecord(np.array(ticks) * q, row, column, value) if value else None
+            last = tick
+            for values, value in zip(found, (tick, _COLUMN[name], reading), strict=True):
+                values.append(value)  # type: ignore[arg-type]
+    return found if found.value else None
 
 
 def _quanta(clock: str, q: float) -> int | None:
     """Round HH:MM to a multiple of q hours and return the factor; None if it is malformed or after the two days."""
     found = _CLOCK.fullmatch(clock.strip())
-    if found is None:
-        return None
-    hours = int(found[1]) + int(found[2]) / 60
+    hours = int(found[1]) + int(found[2]) / 60 if found else math.inf
     return round(hours / q) if hours <= HOURS else None
 
 
@@ -110,12 +99,11 @@ def _number(text: str) -> float | None:
     return number if abs(number) < np.finfo(np.float32).max else None  # False for NaN
 
 
-def read_archive(
-    path: Path, q: float = QUANTUM, skipped: Counter[str] | None = None, progress: Progress | None = None
-) -> dict[str, PatientRecord]:
+def read_archive(path: Path, q: float = QUANTUM, skipped: Counter[str] | None = None,
+                 progress: Progress | None = None) -> dict[str, Readings]:
     """Read the records of a set by id from its archive, without extracting it; members with other names are ignored."""
     skipped = Counter() if skipped is None else skipped
-    records: dict[str, PatientRecord] = {}
+    records: dict[str, Readings] = {}
     try:
         for name, text in _members(path, skipped, progress):
             if name in records:
@@ -157,9 +145,8 @@ def _members(path: Path, skipped: Counter[str], progress: Progress | None) -> It
         progress(size, size, f"reading {path.name}")
 
 
-def read_outcomes(path: Path, skipped: Counter[str] | None = None) -> dict[str, float]:
+def read_outcomes(path: Path, skipped: Counter[str]) -> dict[str, float]:
     """Read the outcome of each record by id: 1 if the patient died in hospital, else 0."""
-    skipped = Counter() if skipped is None else skipped
     try:
         lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
     except OSError as error:
@@ -176,26 +163,27 @@ def read_outcomes(path: Path, skipped: Counter[str] | None = None) -> dict[str, 
     return outcomes
 
 
-def assemble(sets: list[dict[str, PatientRecord]], outcomes: Mapping[str, float]) -> SeriesArrays:
-    """Join the sets, sorted by id. Outcomes belong to the first set; `group` is the index of each record's set."""
+def assemble(sets: list[dict[str, Readings]], outcomes: Mapping[str, float], q: float = QUANTUM) -> SeriesArrays:
+    """Join the sets, sorted by id: a row for each time, with readings of one variable at one time averaged.
+
+    Every record begins at time 0. Outcomes belong to the first set; `group` is the index of each record's set.
+    """
     found = sorted((name, number) for number, records in enumerate(sets) for name in records)
     records = [sets[number][name] for name, number in found]
-    offsets = np.concatenate([[0], np.cumsum([len(r.t) for r in records])]).astype(np.int64)
-    P, D = int(offsets[-1]), len(VARIABLES)
-    readings = [len(r.value) for r in records]
-    row = np.fromiter((i for r in records for i in r.row), np.int64, sum(readings)) + np.repeat(offsets[:-1], readings)
-    cell = row * D + np.fromiter((i for r in records for i in r.column), np.int64, sum(readings))
-    value = np.fromiter((v for r in records for v in r.value), np.float64, sum(readings))
+    each = [np.unique([0, *record.tick], return_inverse=True) for record in records]
+    lengths, readings = [len(ticks) for ticks, _ in each], [len(record.value) for record in records]
+    P, D = sum(lengths), len(VARIABLES)
+    row = np.concatenate([row[1:] for _, row in each]) + np.repeat(np.cumsum(lengths) - lengths, readings)
+    cell = row * D + np.fromiter((i for record in records for i in record.column), np.int64, sum(readings))
+    value = np.fromiter((v for record in records for v in record.value), np.float64, sum(readings))
     count = np.bincount(cell, minlength=P * D)
-    mean = np.bincount(cell, value, minlength=P * D) / np.maximum(count, 1)  # of the readings of one variable in a row
+    mean = np.bincount(cell, value, minlength=P * D) / np.maximum(count, 1)
     label = [outcomes.get(name, math.nan) if number == 0 else math.nan for name, number in found]
-    return SeriesArrays(
-        ids=np.array([name for name, _ in found]), offsets=offsets,
-        t=np.concatenate([r.t for r in records]).astype(np.float32),
-        x=mean.reshape(P, D).astype(np.float32), m=count.reshape(P, D) > 0,
-        label=np.array(label, np.float32), names=VARIABLES, classes=CLASSES,
-        group=np.array([number for _, number in found], np.int64), unit="h", horizon=HOURS,
-    )
+    return SeriesArrays.from_points(
+        [name for name, _ in found], np.repeat(np.arange(len(found)), lengths),
+        np.concatenate([ticks * q for ticks, _ in each]), mean.reshape(P, D), count.reshape(P, D) > 0, VARIABLES,
+        horizon=HOURS, unit="h", label=np.array(label, np.float32), classes=CLASSES,
+        group=np.array([number for _, number in found], np.int64))
 
 
 def read(files: Mapping[str, Path], progress: Progress | None = None, q: float = QUANTUM) -> ReadResult:
@@ -206,7 +194,7 @@ def read(files: Mapping[str, Path], progress: Progress | None = None, q: float =
     for name in sets[0].keys() & sets[1].keys():
         del sets[1][name]
         skipped[DUPLICATE] += 1
-    return ReadResult(assemble(sets, outcomes), skipped)
+    return ReadResult(assemble(sets, outcomes, q), +skipped)
 
 
 def describe(arrays: SeriesArrays) -> str:
@@ -218,26 +206,20 @@ def describe(arrays: SeriesArrays) -> str:
     return f"{len(arrays):,} records, {first.sum():,} of set a with {deaths} and {(~first).sum():,} of set b"
 
 
-def load(root: Path, sets: str = "ab", source: SeriesSource | None = None) -> SeriesArrays:
+def load(root: Path, sets: str = "ab") -> SeriesArrays:
     """Load the prepared records of set a, or of both sets."""
     if sets not in ("a", "ab"):
         raise UserError(f"there are the sets a and ab, not {sets!r}")
-    arrays = (source or PHYSIONET).load(root)
-    return arrays.take(np.flatnonzero(arrays.group == 0)) if sets == "a" else arrays
-
-
-def _file(name: str, sha256: str) -> RemoteFile:
-    return RemoteFile(name, (f"https://physionet.org/files/challenge-2012/1.0.0/{name}?download",), sha256=sha256)
+    arrays = PHYSIONET.load(root)
+    return arrays.take(arrays.group == 0) if sets == "a" else arrays
 
 
 PHYSIONET = SeriesSource(
     name="physionet2012",
     title="PhysioNet 2012 intensive care",
-    files=(
-        _file("set-a.tar.gz", "8cb250f179cd0952b4b9ebcf8954b63d70383131670fac1cfee13deaa13ca920"),
-        _file("set-b.tar.gz", "b1637a2a423a8e76f8f087896cfc5fdf28f88519e1f4e874fbda69b2a64dac30"),
-        _file("Outcomes-a.txt", "2613ea60ccda29f87571a7d6b09ad130858a8ccd66325bd073365925026883c2"),
-    ),
-    read=read,
-    describe=describe,
-)
+    files=tuple(RemoteFile(name, (f"https://physionet.org/files/challenge-2012/1.0.0/{name}?download",), sha256=sha256)
+                for name, sha256 in (
+        ("set-a.tar.gz", "8cb250f179cd0952b4b9ebcf8954b63d70383131670fac1cfee13deaa13ca920"),
+        ("set-b.tar.gz", "b1637a2a423a8e76f8f087896cfc5fdf28f88519e1f4e874fbda69b2a64dac30"),
+        ("Outcomes-a.txt", "2613ea60ccda29f87571a7d6b09ad130858a8ccd66325bd073365925026883c2"))),
+    read=read, describe=describe)

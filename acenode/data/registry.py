@@ -16,7 +16,6 @@ from acenode.data.ushcn import USHCN
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 
-Phase = Literal["idle", "running", "done", "failed"]
 DATA_SOURCES: dict[str, DataSource[Any]] = {
     **IMAGE_SOURCES, **{source.name: source for source in (PHYSIONET, ACTIVITY, USHCN)}}
 
@@ -33,7 +32,7 @@ class FetchState:
     """Progress of a download: `done` of `total` bytes of the file `label`. `data` is the state of the prepared file."""
 
     name: str
-    phase: Phase
+    phase: Literal["idle", "running", "done", "failed"]
     done: int
     total: int | None
     label: str
@@ -45,10 +44,13 @@ class FetchState:
 class _Fetch:
     """One download and the progress that its thread reports."""
 
-    phase: Phase = "idle"
+    phase: Literal["idle", "running", "done", "failed"] = "idle"
     shown: tuple[int, int | None, str] = (0, None, "")  # replaced as one, so that they belong together
     error: str | None = None
     ended: threading.Event = field(default_factory=threading.Event)
+
+    def show(self, *shown: Any) -> None:
+        self.shown = shown  # type: ignore[assignment]
 
 
 class Fetcher:
@@ -71,10 +73,14 @@ class Fetcher:
 
     def state(self, name: str) -> FetchState:
         """Return the progress; the prepared file is checked again only after it has changed."""
-        data = self._data(source_of(name, self.sources))
+        source = source_of(name, self.sources)
+        with self._checking:  # one thread reads a hundred megabytes, the others wait for its result
+            now, known = stamp(source.path(self.data_root)), self._checked.get(name)
+            if known is None or known[0] != now:
+                known = self._checked[name] = now, source.check(self.data_root)
         with self._lock:
             fetch = self._fetches.get(name) or _Fetch()
-            return FetchState(name, fetch.phase, *fetch.shown, fetch.error, data)
+            return FetchState(name, fetch.phase, *fetch.shown, fetch.error, known[1])
 
     def wait(self, name: str, timeout: float | None = None) -> bool:
         """Wait until the download has ended, successfully or not; return False on timeout."""
@@ -83,25 +89,13 @@ class Fetcher:
         return fetch is None or fetch.ended.wait(timeout)
 
     def _work(self, fetch: _Fetch, source: DataSource[Any]) -> None:
-        def show(done: int, total: int | None, label: str) -> None:
-            fetch.shown = (done, total, label)
-
+        error = None
         try:
-            source.prepare(self.data_root, show)
-            phase: Phase = "done"
-            error = None
+            source.prepare(self.data_root, fetch.show)
         except UserError as failure:
-            phase, error = "failed", str(failure)
+            error = str(failure)
         except Exception as failure:  # otherwise the download would stay `running` for ever
-            phase, error = "failed", f"{type(failure).__name__}: {failure}".splitlines()[0]
+            error = f"{type(failure).__name__}: {failure}".splitlines()[0]
         with self._lock:
-            fetch.phase, fetch.error = phase, error
+            fetch.phase, fetch.error = "failed" if error else "done", error
         fetch.ended.set()
-
-    def _data(self, source: DataSource[Any]) -> DataState:
-        with self._checking:  # one thread reads a hundred megabytes, the others wait for its result
-            now = stamp(source.path(self.data_root))
-            known = self._checked.get(source.name)
-            if known is None or known[0] != now:
-                known = self._checked[source.name] = now, source.check(self.data_root)
-            return known[1]

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from acenode.data.download import Progress, RemoteFile, fetch
 from acenode.data.folder import is_file, read_npz, write_npz
-from acenode.data.source import DataSource
+from acenode.data.source import DataSource, Progress, RemoteFile, fetch
 from acenode.errors import UserError
 
 FORMAT = 1  # of the prepared file
@@ -67,35 +66,27 @@ class SeriesArrays:
 
     def fault(self) -> str | None:
         """Describe what is wrong with the arrays, or return None."""
-        return _shape_fault(self) or _value_fault(self)
+        N, P, D = len(self.ids), len(self.t), len(self.names)
+        expected = {"ids": ("str", (N,)), "offsets": ("int64", (N + 1,)), "t": ("float32", (P,)),
+                    "x": ("float32", (P, D)), "m": ("bool", (P, D)), "group": ("int64", (N,)),
+                    "label": ("int64", (P,)) if self.pointwise else ("float32", (N,))}
+        for name, (kind, shape) in expected.items():
+            array = getattr(self, name)
+            if array.shape != shape or (array.dtype.kind != "U" if kind == "str" else array.dtype != kind):
+                return f"{name} is {array.dtype} {array.shape}, where {kind} {shape} belongs"
+        if self.coupling is not None and self.coupling.shape != (D, D):
+            return f"coupling is {self.coupling.shape}, where {(D, D)} belongs"
+        return _value_fault(self)
 
     def take(self, indices: np.ndarray) -> SeriesArrays:
         """Return the records at these indices, in this order."""
-        indices = np.asarray(indices)
-        if indices.dtype == bool:
-            indices = np.flatnonzero(indices)
-        indices = indices.astype(np.int64)
+        indices = np.arange(len(self))[indices]
         lengths = np.diff(self.offsets)[indices]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         points = np.arange(offsets[-1]) + np.repeat(self.offsets[indices] - offsets[:-1], lengths)
         return replace(self, ids=self.ids[indices], offsets=offsets, t=self.t[points], x=self.x[points],
                        m=self.m[points], label=self.label[points if self.pointwise else indices],
                        group=self.group[indices])
-
-
-def _shape_fault(a: SeriesArrays) -> str | None:
-    N, P, D = len(a.ids), len(a.t), len(a.names)
-    pointwise = a.label.dtype.kind == "i"
-    expected = {"ids": ("U", (N,)), "offsets": ("int64", (N + 1,)), "t": ("float32", (P,)), "x": ("float32", (P, D)),
-                "m": ("bool", (P, D)), "group": ("int64", (N,)),
-                "label": ("int64", (P,)) if pointwise else ("float32", (N,))}
-    for name, (kind, shape) in expected.items():
-        array = getattr(a, name)
-        if array.shape != shape or (array.dtype.kind if kind == "U" else array.dtype) != kind:
-            return f"{name} is {array.dtype} {array.shape}, where {'str' if kind == 'U' else kind} {shape} belongs"
-    if a.coupling is not None and a.coupling.shape != (D, D):
-        return f"coupling is {a.coupling.shape}, where {(D, D)} belongs"
-    return None
 
 
 def _value_fault(a: SeriesArrays) -> str | None:

@@ -1,21 +1,46 @@
-"""What all data sets that are downloaded or read from official files have in common: one prepared file, made once."""
+"""What all data sets from official files have in common: verified downloads, and one prepared file, made once.
+
+Files come from the first mirror that works, are verified while they arrive, and are saved completely or not at all.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from acenode import files
-from acenode.data.download import Progress
-from acenode.data.folder import is_file, locked
+from acenode.data.folder import is_file, locked, replacing
 from acenode.errors import UserError
 
+Progress = Callable[[int, int | None, str], None]
+"""Called with the bytes done, the total if it is known, and a label."""
+
+CHUNK = 1 << 16
 REPORT_LINES = 5000  # between two calls of progress
 Arrays = TypeVar("Arrays")
+_NETWORK = "check the network connection and any proxy, then try again"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file to download: its name, its mirrors in the order to try them, and its checksums if they are known."""
+
+    name: str
+    urls: tuple[str, ...]
+    md5: str | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,3 +142,102 @@ def lines_of(path: Path, progress: Progress | None = None) -> Iterator[str]:
                     yield line
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror or error})") from error
+
+
+class _MirrorError(Exception):
+    """Why a mirror failed, and what to do about it; the next mirror may work."""
+
+    def __init__(self, what: str, advice: str = "try again") -> None:
+        super().__init__(what)
+        self.advice = advice
+
+
+def fetch(urls: Sequence[str], target: Path, *, md5: str | None = None, sha256: str | None = None,
+          progress: Progress | None = None, timeout: float = 30.0) -> Path:
+    """Download `target` from the first of `urls` that works; a file with the right checksum is kept.
+
+    `timeout` is the time in seconds without any data after which a mirror has failed.
+    """
+    wanted = {name: digest.lower() for name, digest in (("md5", md5), ("sha256", sha256)) if digest}
+    if _has_checksums(target, wanted):
+        if progress is not None:
+            size = target.stat().st_size
+            progress(size, size, target.name)
+        return target
+    failures, advice = [], "try again"
+    for url in urls:
+        try:
+            _download(url, target, wanted, progress, timeout)
+        except _MirrorError as failure:
+            failures.append(f"{urlsplit(url).netloc} {failure}")
+            advice = failure.advice
+        else:
+            return target
+    words = f"cannot download {target.name}: {'; '.join(failures)}: {advice}"
+    raise UserError(" ".join(words.split()))  # a server's message may contain line breaks
+
+
+def _has_checksums(path: Path, wanted: dict[str, str]) -> bool:
+    """Return True if the file exists and has all the checksums; False if no checksum is known."""
+    if not wanted or not is_file(path):
+        return False
+    with suppress(OSError), open(path, "rb") as handle:
+        for name, digest in wanted.items():
+            handle.seek(0)
+            if hashlib.file_digest(handle, partial(hashlib.new, name, usedforsecurity=False)).hexdigest() != digest:
+                return False
+        return True
+    return False
+
+
+def _download(url: str, target: Path, wanted: dict[str, str], progress: Progress | None, timeout: float) -> None:
+    with _network():
+        response = urlopen(Request(url, headers={"User-Agent": "acenode"}), timeout=timeout)
+    with response, replacing(target) as part:
+        stated = response.headers.get("Content-Length", "")
+        total = int(stated) if stated.isdecimal() else None
+        digests = {name: hashlib.new(name, usedforsecurity=False) for name in wanted}
+        done = 0
+        while True:
+            with _network():
+                chunk = response.read(CHUNK)
+            if not chunk:
+                break
+            part.write(chunk)
+            for digest in digests.values():
+                digest.update(chunk)
+            done += len(chunk)
+            if progress is not None:
+                progress(done, total, target.name)
+        if total is not None and done != total:
+            raise _MirrorError(f"broke off after {done} of {total} bytes")
+        for name, digest in digests.items():
+            if digest.hexdigest() != wanted[name]:
+                raise _MirrorError(f"sent a file whose {name} is {digest.hexdigest()} and not {wanted[name]}, which "
+                                   "was discarded", "try again later")
+
+
+@contextmanager
+def _network() -> Iterator[None]:
+    """Describe errors of the network in plain words, apart from those of the disk: both are OSErrors."""
+    try:
+        yield
+    except HTTPError as error:
+        error.close()  # it holds the open response
+        raise _MirrorError(f"answered {error.code} {error.reason}", "try again later") from error
+    except (OSError, http.client.HTTPException) as error:
+        cause = error.reason if isinstance(error, URLError) else error
+        match cause:
+            case socket.gaierror():
+                failure = _MirrorError("was not found", _NETWORK)
+            case TimeoutError():
+                failure = _MirrorError("did not answer in time", _NETWORK)
+            case ConnectionRefusedError():
+                failure = _MirrorError("refused the connection", _NETWORK)
+            case ssl.SSLError():
+                failure = _MirrorError(f"could not be trusted ({cause.reason})", _NETWORK)
+            case http.client.IncompleteRead() | ConnectionError():
+                failure = _MirrorError("broke off")
+            case _:
+                failure = _MirrorError(f"could not be reached ({cause})", _NETWORK)
+        raise failure from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,24 +20,16 @@ FOLD_SEED = 432
 def stratified_holdout(labels: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return sorted (train, validation) indices with exactly `count` samples held out, in proportion to the classes."""
     if not 1 <= count < len(labels):
-        raise UserError(
-            f"cannot hold {count} of {len(labels)} samples out for validation: "
-            f"choose a number from 1 to {len(labels) - 1}"
-        )
+        raise UserError(f"cannot hold {count} of {len(labels)} samples out for validation: choose a number from 1 to "
+                        f"{len(labels) - 1}")
     rng = np.random.default_rng(seed)
     held = np.zeros(len(labels), dtype=bool)
     classes, sizes = np.unique(labels, return_counts=True)
-    for label, quota in zip(classes, _quotas(sizes, count), strict=True):
+    quotas, remainders = np.divmod(sizes * count, len(labels))  # by the largest remainder, in integer arithmetic
+    quotas[np.argsort(-remainders, kind="stable")[:count - quotas.sum()]] += 1  # ties go to the lower class
+    for label, quota in zip(classes, quotas, strict=True):
         held[rng.permutation(np.flatnonzero(labels == label))[:quota]] = True
     return np.flatnonzero(~held), np.flatnonzero(held)
-
-
-def _quotas(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Divide `count` in proportion to `sizes` by the largest-remainder method, in integer arithmetic."""
-    quotas, remainders = np.divmod(sizes * count, sizes.sum())
-    spare = count - quotas.sum()
-    quotas[np.argsort(-remainders, kind="stable")[:spare]] += 1  # ties go to the lower class
-    return quotas
 
 
 class Parts(NamedTuple):
@@ -84,30 +75,17 @@ def forecast_folds(count: int, seed: int = FOLD_SEED) -> tuple[Parts, ...]:
     if count < 3:
         raise UserError(f"{count} series are too few to split into training, validation and test")
     rng = np.random.RandomState(seed)  # the generator of the published folds
-
-    def split(indices: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
-        order = indices[rng.permutation(len(indices))]
-        held = math.ceil(share * len(indices))
-        return order[held:], order[:held]
-
-    folds = []
+    folds, tested = [], math.ceil(0.1 * count)
+    held = math.ceil(0.2 * (count - tested))
     for _ in range(FOLDS):
-        others, test = split(np.arange(count), 0.1)
-        train, validation = split(others, 0.2)
-        folds.append(Parts(train, validation, test))
+        order = rng.permutation(count)
+        others = order[tested:][rng.permutation(count - tested)]
+        folds.append(Parts(others[held:], others[:held], order[:tested]))
     return tuple(folds)
 
 
-@dataclass(frozen=True, eq=False)
-class ForecastParts:
-    """A fold, and the number of validation and test series left out because they cannot be forecast."""
-
-    parts: Parts
-    skipped: int
-
-
-def forecast_parts(arrays: SeriesArrays, fold: int, cut: float, seed: int = FOLD_SEED) -> ForecastParts:
-    """Return one fold; its validation and test series have rows on both sides of the cut."""
+def forecast_parts(arrays: SeriesArrays, fold: int, cut: float, seed: int = FOLD_SEED) -> Parts:
+    """Return one fold, without the validation and test series that lack rows on one of the sides of the cut."""
     if not 0 <= fold < FOLDS:
         raise UserError(f"there is no fold {fold}: choose 0 to {FOLDS - 1}")
     drawn, usable = forecast_folds(len(arrays), seed)[fold], two_sided(arrays, cut)
@@ -115,8 +93,7 @@ def forecast_parts(arrays: SeriesArrays, fold: int, cut: float, seed: int = FOLD
     for name, part in (("validation", validation), ("test", test)):
         if not len(part):
             raise UserError(f"no series for {name} has rows on both sides of time {cut:g}: get more series")
-    skipped = len(drawn.validation) + len(drawn.test) - len(validation) - len(test)
-    return ForecastParts(Parts(drawn.train, validation, test), skipped)
+    return Parts(drawn.train, validation, test)
 
 
 def two_sided(arrays: SeriesArrays, cut: float) -> np.ndarray:

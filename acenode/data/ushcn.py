@@ -5,14 +5,12 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from acenode.data.download import Progress, RemoteFile
 from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
-from acenode.data.source import lines_of
+from acenode.data.source import Progress, RemoteFile, lines_of
 from acenode.data.splits import two_sided
 from acenode.errors import UserError
 
@@ -30,24 +28,17 @@ MALFORMED, NOT_A_NUMBER = "malformed rows", "rows with a value that is not a num
 OUTSIDE, EMPTY = f"rows outside time 0 to {END:g}", "rows with nothing observed"
 DUPLICATE = "rows at the same time as an earlier one"
 
-_LARGEST = float(np.finfo(np.float32).max)
 _MASK = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0}
 
 
-@dataclass(frozen=True, eq=False)
-class ObservationRows:
-    """The usable rows of the file, in its order."""
+def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadResult:
+    """Read the series of the published file, or of one built from other years or stations.
 
-    number: np.ndarray  # (R,) int64, the series
-    t: np.ndarray  # (R,) float32
-    x: np.ndarray  # (R, 5) float32, 0 where unobserved
-    m: np.ndarray  # (R, 5) bool
-
-
-def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = None) -> tuple[ObservationRows, int]:
-    """Return the rows that can be used, and the number of all rows."""
+    Rows are sorted by series and time; of two rows of a series at one time, the first is kept.
+    """
     import pandas as pd
 
+    path, skipped = files[FILE], Counter[str]()
     lines = lines_of(path, progress)
     if next(lines, "") != HEADER:
         raise UserError(f"{path} does not begin with {HEADER}: delete it and get it again")
@@ -64,7 +55,7 @@ def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = Non
     reasons = {  # the first that applies counts; comparisons with NaN are False
         MALFORMED: (~((number >= 0) & (number < 2**53) & (number == np.floor(number)))
                     | np.isnan(t) | np.isnan(mask).any(axis=1)),
-        NOT_A_NUMBER: ~(np.abs(x) < _LARGEST).all(axis=1),
+        NOT_A_NUMBER: ~(np.abs(x) < np.finfo(np.float32).max).all(axis=1),
         OUTSIDE: ~((t >= 0) & (t <= END)),
         EMPTY: ~m.any(axis=1),
     }
@@ -74,35 +65,16 @@ def read_rows(path: Path, skipped: Counter[str], progress: Progress | None = Non
         usable &= ~found
     if not usable.any():
         raise UserError(f"{path} has no rows that can be used: delete it and get it again")
-    return ObservationRows(number[usable].astype(np.int64), t[usable].astype(np.float32),
-                           x[usable].astype(np.float32), m[usable]), len(rows)
-
-
-def assemble(rows: ObservationRows, skipped: Counter[str]) -> SeriesArrays:
-    """Sort the rows by series and time; of two rows of a series at one time, keep the first."""
-    order = np.lexsort((rows.t, rows.number))  # stable
-    number, t = rows.number[order], rows.t[order]
-    repeated = np.zeros(len(order), bool)
-    repeated[1:] = (np.diff(number) == 0) & (np.diff(t) == 0)
+    number, t, x, m = number[usable].astype(np.int64), t[usable].astype(np.float32), x[usable], m[usable]
+    order = np.lexsort((t, number))  # stable
+    repeated = np.concatenate([[False], (np.diff(number[order]) == 0) & (np.diff(t[order]) == 0)])
     skipped[DUPLICATE] += int(repeated.sum())
-    order, number, t = order[~repeated], number[~repeated], t[~repeated]
-    ids, lengths = np.unique(number, return_counts=True)
-    return SeriesArrays(
-        ids=ids.astype(str), offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), t=t,
-        x=rows.x[order], m=rows.m[order], label=np.full(len(ids), np.nan, np.float32), names=VARIABLES, classes=(),
-        group=np.zeros(len(ids), np.int64), unit="", horizon=END,
-    )
-
-
-def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadResult:
-    """Read the series of the published file, or of one built from other years or stations."""
-    skipped: Counter[str] = Counter()
-    rows, count = read_rows(files[FILE], skipped, progress)
-    arrays = assemble(rows, skipped)
+    order = order[~repeated]
+    ids, record = np.unique(number[order], return_inverse=True)
+    arrays = SeriesArrays.from_points(ids.astype(str), record, t[order], x[order], m[order], VARIABLES, horizon=END)
     if not two_sided(arrays, CUT).any():
-        raise UserError(f"{files[FILE]} has no series with rows on both sides of time {CUT:g}: there is nothing to "
-                        "forecast")
-    return ReadResult(arrays, +skipped, count)
+        raise UserError(f"{path} has no series with rows on both sides of time {CUT:g}: there is nothing to forecast")
+    return ReadResult(arrays, +skipped, len(rows))
 
 
 def describe(arrays: SeriesArrays) -> str:
@@ -131,11 +103,6 @@ def rebuilt_note(arrays: SeriesArrays) -> str:
     return f"rebuilt from the station files: {len(arrays):,} stations, the published file has {SERIES:,}"
 
 
-def load(root: Path, source: SeriesSource | None = None) -> SeriesArrays:
-    """Load the prepared series."""
-    return (source or USHCN).load(root)
-
-
 USHCN = SeriesSource(
     name="ushcn",
     title="USHCN daily climate",
@@ -144,6 +111,4 @@ USHCN = SeriesSource(
         (f"https://raw.githubusercontent.com/edebrouwer/gru_ode_bayes/master/gru_ode_bayes/datasets/Climate/{FILE}",),
         sha256="671eb8d121522e98891c84197742a6c9e9bb5015e42b328a93ebdf2cfd393ecf",
     ),),
-    read=read,
-    describe=describe,
-)
+    read=read, describe=describe)

@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from acenode.data.download import Progress
 from acenode.data.folder import locked, replacing
+from acenode.data.source import Progress
 from acenode.data.ushcn import CUT, DAYS, END, FILE, HEADER, USHCN, VARIABLES
 from acenode.errors import UserError
 
@@ -34,10 +34,8 @@ MALFORMED, NOT_A_NUMBER = "malformed lines", "values that are not numbers"
 NO_DAY, DUPLICATE = "values on days that do not exist", "duplicate values"
 EMPTY, ALL_MALFORMED, OTHER = "empty files", "files with only malformed lines", "files without any of the variables"
 OUT_OF_YEARS, TOO_FEW = "stations that do not span the years", "stations with too few times after the cut"
-_ONE = {MALFORMED: "malformed line", NOT_A_NUMBER: "value that is not a number",
-        NO_DAY: "value on a day that does not exist", DUPLICATE: "duplicate value", EMPTY: "empty file",
-            ALL_MALFORMED: "file with only malformed lines", OTHER: "file without any of the variables",
-        OUT_OF_YEARS: "station that does not span the years", TOO_FEW: "station with too few times after the cut"}
+_ONE = {NOT_A_NUMBER: "value that is not a number", NO_DAY: "value on a day that does not exist",
+        OUT_OF_YEARS: "station that does not span the years"}  # the others lose their first s
 
 _HEAD: dict[FileFormat, re.Pattern[bytes]] = {
     "ghcn": re.compile(rb"([A-Z]{2}[A-Z0-9_-]{9})(\d{4})(0[1-9]|1[0-2])([A-Z0-9]{4})"),
@@ -57,23 +55,22 @@ class BuildResult:
 
 
 @dataclass(frozen=True, eq=False)
-class StationSample:
-    """The observations of a station that are kept."""
+class Station:
+    """The valid observations of a station in order of element and day, or those of them that are kept."""
 
-    element: np.ndarray  # (R,) index among VARIABLES
-    day: np.ndarray  # (R,) days since the first day of the first year
-    value: np.ndarray  # (R,)
+    name: str
+    element: np.ndarray  # (R,) int64, index among the elements asked for
+    day: np.ndarray  # (R,) datetime64[D]; of those that are kept, days since the first day of the first year
+    value: np.ndarray  # (R,) int64, in the file's unit; of those that are kept, float64
 
 
-def build(
-    folder: Path, root: Path, start: int = START_YEAR, end: int = END_YEAR, seed: int = 0,
-    progress: Progress | None = None,
-) -> BuildResult:
+def build(folder: Path, root: Path, start: int = START_YEAR, end: int = END_YEAR, seed: int = 0,
+          progress: Progress | None = None) -> BuildResult:
     """Write `root/ushcn/small_chunked_sporadic.csv` from the station files in a folder.
 
     The last 200 units of time (four years) of the years `start` to `end` are kept. Existing files are not replaced.
     """
-    last = _last_day(start, end)
+    last = last_day(start, end)
     if seed < 0:
         raise UserError(f"the seed is {seed}: choose 0 or more")
     target = root / USHCN.name / FILE
@@ -81,8 +78,22 @@ def build(
         if path.exists():
             raise UserError(f"{path} exists already: move it away, or set ACENODE_DATA to another folder")
     skipped: Counter[str] = Counter()
-    samples, stations = _samples(folder, start, end, seed, skipped, progress)
-    _standardise(samples)
+    samples, names = [], set[str]()
+    for station in _stations(folder, skipped, progress):
+        if station.name in names:
+            raise UserError(f"station {station.name} is in two files of {folder}: remove one of them")
+        names.add(station.name)
+        years = station.day.astype("datetime64[Y]").astype(int) + 1970
+        if not len(years) or not (years.max() > end + 1 and years.min() < start + EARLIEST):
+            skipped[OUT_OF_YEARS] += 1
+            continue
+        sample = sample_station(station, (years >= start) & (years <= end), start, seed)
+        if len(sample.day):
+            samples.append(sample)
+        else:
+            skipped[TOO_FEW] += 1
+    samples.sort(key=lambda sample: sample.name)
+    standardise(samples)
     rows, series = 0, 0
     with locked(root / f".{USHCN.name}.lock"), replacing(target) as handle:
         handle.write(f"{HEADER}\n".encode())
@@ -91,16 +102,18 @@ def build(
             if (t > CUT).sum() <= TARGETS:
                 skipped[TOO_FEW] += 1
                 continue
-            handle.write("".join(_row(number, *one) for one in zip(t, x, m, strict=True)).encode())
+            for time, values, seen in zip(t, x, m.astype(int), strict=True):
+                handle.write(",".join(f"{v:g}" for v in (number, time, *values, *seen)).encode() + b"\n")
             rows, series = rows + len(t), series + 1
         if not series:
             raise UserError(f"no station in {folder} can be used: {counts(skipped)}; {_advice(skipped, start, end)}")
-    return BuildResult(target, stations, series, rows, +skipped)
+    return BuildResult(target, len(names), series, rows, +skipped)
 
 
 def counts(skipped: Counter[str]) -> str:
     """List how many lines, values or stations were skipped for which reason."""
-    return ", ".join(f"{count:,} {_ONE[what] if count == 1 else what}" for what, count in (+skipped).items())
+    return ", ".join(f"{count:,} {what if count > 1 else _ONE.get(what) or f'{what} '.replace('s ', ' ', 1).rstrip()}"
+                     for what, count in (+skipped).items())
 
 
 def _advice(skipped: Counter[str], start: int, end: int) -> str:
@@ -115,7 +128,7 @@ def _advice(skipped: Counter[str], start: int, end: int) -> str:
     return f"a station must {' and '.join(needs)}: use other stations, or other years with --start and --end"
 
 
-def _last_day(start: int, end: int) -> int:
+def last_day(start: int, end: int) -> int:
     """Return the last day of the year `end`, counted from the first day of the year `start`."""
     if not 1700 <= start <= end <= 2200:
         raise UserError(f"{start} to {end} is not a range of years: choose a first and a later last year")
@@ -123,28 +136,6 @@ def _last_day(start: int, end: int) -> int:
     if last < END * DAYS:
         raise UserError(f"{start} to {end} is too short: choose five years or more")
     return last
-
-
-def _samples(
-    folder: Path, start: int, end: int, seed: int, skipped: Counter[str], progress: Progress | None
-) -> tuple[list[StationSample], int]:
-    """Return the samples of all stations that span the years, sorted by name, and the number of stations read."""
-    found: dict[str, StationSample] = {}
-    names: set[str] = set()
-    for station in _stations(folder, skipped, progress):
-        if station.name in names:
-            raise UserError(f"station {station.name} is in two files of {folder}: remove one of them")
-        names.add(station.name)
-        years = station.day.astype("datetime64[Y]").astype(int) + 1970
-        if not len(years) or not (years.max() > end + 1 and years.min() < start + EARLIEST):
-            skipped[OUT_OF_YEARS] += 1
-            continue
-        sample = sample_station(station, (years >= start) & (years <= end), start, seed)
-        if len(sample.day):
-            found[station.name] = sample
-        else:
-            skipped[TOO_FEW] += 1
-    return [found[name] for name in sorted(found)], len(names)
 
 
 def _stations(folder: Path, skipped: Counter[str], progress: Progress | None) -> Iterator[Station]:
@@ -156,20 +147,20 @@ def _stations(folder: Path, skipped: Counter[str], progress: Progress | None) ->
         raise UserError(f"{folder} contains no station files (*.dly or state*.txt)")
     formats = set[FileFormat]()
     size, done = sum(path.stat().st_size for path in paths), 0
-    for path in paths:
+    for path in [*paths, None]:
         if progress is not None:
             progress(done, size, "reading station files")
+        if path is None:
+            return
         done += path.stat().st_size
         stations, file_format = read_stations(path, VARIABLES, skipped)
         formats |= {file_format} if file_format else set()
         if len(formats) > 1:
             raise UserError(f"{folder} mixes station files in metric and in US units: keep those of one kind")
         yield from stations
-    if progress is not None:
-        progress(size, size, "reading station files")
 
 
-def sample_station(station: Station, within: np.ndarray, start: int, seed: int) -> StationSample:
+def sample_station(station: Station, within: np.ndarray, start: int, seed: int) -> Station:
     """Draw a random 5% of the observations of each element. It depends only on the seed and the station's name."""
     rng = np.random.default_rng([seed, zlib.crc32(station.name.encode())])
     kept = []
@@ -178,10 +169,10 @@ def sample_station(station: Station, within: np.ndarray, start: int, seed: int) 
         kept.append(np.sort(rng.choice(places, round(SHARE * len(places)), replace=False)))
     chosen = np.concatenate(kept)
     day = (station.day[chosen] - np.datetime64(f"{start}-01-01")).astype(np.int64)
-    return StationSample(station.element[chosen], day, station.value[chosen].astype(np.float64))
+    return Station(station.name, station.element[chosen], day, station.value[chosen].astype(np.float64))
 
 
-def _standardise(samples: list[StationSample]) -> None:
+def standardise(samples: list[Station]) -> None:
     """Scale each element in place to mean 0 and standard deviation 1 over all stations and years, as published."""
     for element in range(len(VARIABLES)):
         value = np.concatenate([np.zeros(0), *(s.value[s.element == element] for s in samples)])
@@ -191,7 +182,7 @@ def _standardise(samples: list[StationSample]) -> None:
             s.value[s.element == element] = (s.value[s.element == element] - mean) / (spread or 1.0)
 
 
-def series_of(sample: StationSample, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def series_of(sample: Station, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the times (R,), multiples of 0.1 from 0 to 200, and values and mask (R, 5) of the last 200 units of time
     before day `last`."""
     tenth = np.rint(10 * sample.day / DAYS).astype(np.int64) - round(10 * last / DAYS) + round(10 * END)
@@ -201,20 +192,6 @@ def series_of(sample: StationSample, last: int) -> tuple[np.ndarray, np.ndarray,
     x[row, sample.element[here]] = sample.value[here]
     m[row, sample.element[here]] = True
     return times / 10, x, m
-
-
-def _row(number: int, t: float, x: np.ndarray, m: np.ndarray) -> str:
-    return f"{number},{t:g},{','.join(f'{value:g}' for value in x)},{','.join('1' if seen else '0' for seen in m)}\n"
-
-
-@dataclass(frozen=True, eq=False)
-class Station:
-    """The valid observations of a station in order of element and day."""
-
-    name: str
-    element: np.ndarray  # (R,) int64, index among the elements asked for
-    day: np.ndarray  # (R,) datetime64[D]
-    value: np.ndarray  # (R,) int64, in the file's unit
 
 
 def read_stations(

@@ -15,7 +15,7 @@ ACTIVITY = experiment(SeriesSet(
     about_sample="400 simulated windows of movement, whose couplings are known",
     sample_title="simulated movement", kind="points", source="activity",
     metric=Metric("accuracy"), methods=methods(None, RecordingSplit),
-    sample=simulated.movement, full=activity.load, variables=(12, 12), classes=7,
+    sample=simulated.movement, full=activity.ACTIVITY.load, variables=(12, 12), classes=7,
     values={"epochs": 70, "latent": 15, "recognition": 100, "units": 500, "gru_units": 50, "encoder_maps": 6},
     of_sample={"units": 64, "latent": 15, "recognition": 32, "epochs": 20, "learning_rate": 0.03, "batch_size": 20},
     names=activity.CLASSES,

@@ -11,7 +11,7 @@ import torch
 from acenode.data.points import Points, TimeSeries, pad
 from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.data.series import SeriesArrays
-from acenode.data.splits import ForecastParts
+from acenode.data.splits import Parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class ForecastSeries:
     """Series with their splits and the time after which they are forecast."""
 
     arrays: SeriesArrays
-    parts: ForecastParts
+    parts: Parts
     cut: float
     device: torch.device
     step: float | None  # of a model that takes steps of its own between observations
@@ -40,7 +40,7 @@ class ForecastSeries:
 
     def observed_mean(self) -> np.ndarray:
         """Return the mean of every variable over the training series."""
-        train = self.arrays.take(self.parts.parts.train)
+        train = self.arrays.take(self.parts.train)
         return (train.x.sum(0, dtype=np.float64) / np.maximum(train.m.sum(0), 1)).astype(np.float32)
 
     def training_batch(self, index: np.ndarray, seed: int) -> SporadicBatch:

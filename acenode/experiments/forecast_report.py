@@ -69,7 +69,7 @@ def over_time(data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
 
 def records(model: nn.Module, data: ForecastSeries) -> list[dict[str, Any]]:
     """Return a few series: the observations before and after the cut, and the forecast over time."""
-    a, chosen = data.arrays, data.longest(data.parts.parts.test, SHOWN)
+    a, chosen = data.arrays, data.longest(data.parts.test, SHOWN)
     lines, found = curves(model, data, data.forecast_batch(chosen, 0)), []
     has_jumps = hasattr(model, "predict_around_jumps")
     for b, (i, r) in enumerate(zip(chosen, data.records(chosen), strict=True)):
@@ -118,7 +118,7 @@ def unobserved_points(like: Points, t: np.ndarray) -> Points:
 
 def attention_over_time(model: nn.Module, data: ForecastSeries) -> torch.Tensor | None:
     """Return a of some test series at 21 times, (21, B, d, d), or None without attention."""
-    batch = data.forecast_batch(data.parts.parts.test[:SHOWN * 4], 0)
+    batch = data.forecast_batch(data.parts.test[:SHOWN * 4], 0)
     a: torch.Tensor | None = model.trajectory(batch, data.grid(21).tolist())[1]  # type: ignore[operator]
     return a
 

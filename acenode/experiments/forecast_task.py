@@ -16,7 +16,7 @@ from acenode.config.groups import DecayTraining, ForecastData
 from acenode.data.batches import mixed_seed
 from acenode.data.schedule import SporadicBatch
 from acenode.data.series import SeriesArrays
-from acenode.data.splits import ForecastParts
+from acenode.data.splits import Parts
 from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.forecast_batches import ForecastSeries
@@ -45,15 +45,15 @@ class ForecastErrors:
 class ForecastTask:
     """Trains a model to predict each observation before reading it; evaluates its forecasts after the cut."""
 
-    def __init__(self, config: Config, arrays: SeriesArrays, parts: ForecastParts, cut: float, model: nn.Module,
+    def __init__(self, config: Config, arrays: SeriesArrays, parts: Parts, cut: float, model: nn.Module,
                  metric: Metric, device: torch.device, note: str = "") -> None:
         self.config, self.metric = config, metric
         self.data = ForecastSeries(arrays, parts, cut, device, getattr(model, "step_size", None), note)
         self.interrupted: Callable[[], bool] = never_interrupted
         self.partial = False  # True if only a part of the full data is present
         self.data_note = ""  # how the full data was made, if it is not the published file
-        self.size = min(config.part(DecayTraining).batch_size, len(parts.parts.train))
-        self.iterations = math.ceil(len(parts.parts.train) / self.size)
+        self.size = min(config.part(DecayTraining).batch_size, len(parts.train))
+        self.iterations = math.ceil(len(parts.train) / self.size)
         self.epoch = -1
         initialise(model, config.seed)
         self.model = model.to(device)
@@ -61,7 +61,7 @@ class ForecastTask:
         if hasattr(recurrence, "mean"):
             recurrence.mean.copy_(torch.from_numpy(self.data.observed_mean()))
         self.evaluation_batches: dict[tuple[str, int], list[SporadicBatch]] = {}  # cache
-        self.probes = self.data.longest(parts.parts.validation, PROBES)
+        self.probes = self.data.longest(parts.validation, PROBES)
 
     # Training -----------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class ForecastTask:
                                      detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> SporadicBatch:
-        train = self.data.parts.parts.train
+        train = self.data.parts.train
         if epoch != self.epoch:
             self.order = train[np.random.default_rng(mixed_seed(self.config.seed, epoch)).permutation(len(train))]
             self.epoch = epoch
@@ -101,7 +101,7 @@ class ForecastTask:
     def batches(self, split: str, targets: int | None) -> list[SporadicBatch]:
         key = split, targets or 0
         if key not in self.evaluation_batches:
-            index = getattr(self.data.parts.parts, split)
+            index = getattr(self.data.parts, split)
             self.evaluation_batches[key] = [self.data.forecast_batch(index[i:i + EVALUATION_BATCH], targets)
                                             for i in range(0, len(index), EVALUATION_BATCH)]
         return self.evaluation_batches[key]

@@ -15,7 +15,7 @@ USHCN = experiment(ForecastSet(
     about_sample="500 simulated stations whose couplings are known, or two stochastic processes (the setting Sample)",
     sample_title="simulated series",
     source="ushcn",
-    full=SporadicSet(ushcn.load, 5, ushcn.CUT, {"step_size": 0.1, "targets": 3}, note=DAYS),
+    full=SporadicSet(ushcn.USHCN.load, 5, ushcn.CUT, {"step_size": 0.1, "targets": 3}, note=DAYS),
     samples={
         "climate": SporadicSet(lambda root: simulated.climate(), 5, ushcn.CUT, {
             "step_size": 0.5, "attention_every": 4, "targets": 3, "epochs": 20, "batch_size": 50}, note=DAYS),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from acenode.data import activity
-from acenode.data.activity import ACTIVITY, CLASS_OF, CLASSES, FILE, NAMES, ROWS, load, read_rows, windows
-from acenode.data.download import RemoteFile
+from acenode.data.activity import ACTIVITY, CLASS_OF, CLASSES, FILE, NAMES, ROWS, read_rows, windows
+from acenode.data.source import RemoteFile
 from acenode.errors import UserError
 
 LEFT, RIGHT, CHEST, BELT = "010-000-024-033", "010-000-030-096", "020-000-033-111", "020-000-032-221"
@@ -57,9 +57,8 @@ def test_readings_in_one_bin_are_averaged_and_the_lower_label_is_kept(tmp_path):
         row(0.6, CHEST, (7, 7, 7), "on all fours"),  # rounds to bin 1
         row(5, RIGHT, (6, 6, 6), "lying down"),
     ])
-    a = found["A01"]
-    assert (a.bins, a.classes, count, dict(skipped)) == ([0, 1, 5], [1, 5, 2], 5, {})
-    x, m = a.arrays()
+    bins, label, x, m = activity.time_points(found)
+    assert (bins.tolist(), label.tolist(), count, dict(+skipped)) == ([0, 1, 5], [1, 5, 2], 5, {})
     assert x[0].tolist() == [2, 3, 4, 0, 0, 0, 0, 0, 0, 9, 9, 9]
     np.testing.assert_array_equal(m.reshape(3, 4, 3).all(axis=2), [[1, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0]])
 
@@ -77,7 +76,7 @@ def test_windows_overlap_by_half_and_start_at_time_0(tmp_path):
     assert data.x[point].tolist() == [32, 32.5, -32] + [0] * 9  # raw, not normalised
     assert data.label.dtype == np.int64
     assert data.pointwise
-    assert skipped == {activity.SHORT: 1}
+    assert +skipped == {activity.SHORT: 1}
 
 
 def test_100_points_make_two_windows(tmp_path):
@@ -99,9 +98,9 @@ def test_100_points_make_two_windows(tmp_path):
 ])
 def test_a_malformed_row_is_skipped_and_counted(tmp_path, line, reason):
     found, count, skipped = read(tmp_path, [row(0), row(1), line, "\n", row(3)])
-    assert found["A01"].bins == [0, 1, 3]
+    assert found.bin.tolist() == [0, 1, 3]
     assert count == 4
-    assert skipped == {reason: 1}
+    assert +skipped == {reason: 1}
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>404</html>\n", bytes(range(256)) * 20])
@@ -124,7 +123,7 @@ def test_a_part_of_the_file_is_prepared_and_reported_as_a_part(tmp_path, files_u
     assert state.state == "ready"
     assert state.detail == ("5 windows of 2 of 25 recordings, a part: results are not comparable with the paper; "
                             "skipped: 1 times out of order")
-    assert len(load(tmp_path)) == 5
+    assert len(ACTIVITY.load(tmp_path)) == 5
     assert files_under(tmp_path) == ["activity.npz", f"activity/{FILE}"]
 
 
@@ -151,4 +150,4 @@ def test_the_real_file(tmp_path):
     assert set(data.group) == {1, 2, 3, 4, 5}
     assert sum(skipped.values()) < 10
     if count == ROWS:
-        assert (len(found), len(data)) == (25, 6554)
+        assert (found.recording.nunique(), len(data)) == (25, 6554)

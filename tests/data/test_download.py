@@ -11,7 +11,7 @@ import pytest
 
 from acenode import files
 from acenode.bench.browser import free_port
-from acenode.data.download import CHUNK, fetch
+from acenode.data.source import CHUNK, fetch
 from acenode.errors import UserError
 
 BODY = os.urandom(3 * CHUNK + 17)

@@ -62,10 +62,9 @@ def test_series_on_one_side_of_the_cut_are_only_trained_on():
     one_sided = {int(drawn.test[0]), int(drawn.validation[1]), int(drawn.train[2])}
     data = series(*([1.0, 2.0] if i in one_sided else [1.0, 9.0] for i in range(30)))
     fold = forecast_parts(data, 2, 4.0)
-    assert fold.skipped == 2
-    assert fold.parts.test.tolist() == drawn.test[1:].tolist()
-    assert fold.parts.validation.tolist() == np.delete(drawn.validation, 1).tolist()
-    assert fold.parts.train.tolist() == drawn.train.tolist()
+    assert fold.test.tolist() == drawn.test[1:].tolist()
+    assert fold.validation.tolist() == np.delete(drawn.validation, 1).tolist()
+    assert fold.train.tolist() == drawn.train.tolist()
 
 
 def test_a_fold_with_nothing_to_forecast_is_refused():

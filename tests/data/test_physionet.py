@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from acenode.data import physionet
-from acenode.data.download import RemoteFile
 from acenode.data.physionet import PHYSIONET, QUANTUM, VARIABLES, load, read, read_archive, read_outcomes, read_record
+from acenode.data.source import RemoteFile
 from acenode.errors import UserError
 
 HEADER = "Time,Parameter,Value\n"
@@ -104,15 +104,16 @@ def test_only_set_a_has_labels(raw):
 def test_the_first_row_is_at_time_0_even_without_measurements():
     record = read_record(HEADER + "00:30,HR,70\n", QUANTUM, Counter())
     assert record is not None
-    np.testing.assert_allclose(record.t, [0, round(0.5 / QUANTUM) * QUANTUM])
-    assert record.row == [1]
+    arrays = physionet.assemble([{"1": record}], {})
+    np.testing.assert_allclose(arrays.t, [0, round(0.5 / QUANTUM) * QUANTUM])
+    assert arrays.m.any(1).tolist() == [False, True]
 
 
 def test_times_within_a_quantum_share_a_row():
     record = read_record(RECORD, 0.1, Counter())
     assert record is not None
-    np.testing.assert_allclose(record.t, [0, 0.1, 48])
-    assert record.row == [0, 0, 1, 1, 1, 1, 2, 2]
+    np.testing.assert_allclose(physionet.assemble([{"1": record}], {}, 0.1).t, [0, 0.1, 48])
+    assert record.tick == [0, 0, 1, 1, 1, 1, 480, 480]
 
 
 @pytest.mark.parametrize(("line", "reason"), [
@@ -137,7 +138,7 @@ def test_a_malformed_line_is_skipped_and_counted(line, reason):
     record = read_record(text, QUANTUM, skipped)
     assert record is not None
     assert record.value == [54, 60, 80]
-    assert skipped == {reason: 1}
+    assert +skipped == {reason: 1}
 
 
 @pytest.mark.parametrize("text", ["", "\n", HEADER, HEADER + "00:00,RecordID,1\n", HEADER + "00:00,HR,x\n"])
@@ -223,7 +224,7 @@ def test_a_wrong_header_is_refused(tmp_path):
     for text in ("", "RecordID,In-hospital_death\n1,0\n", "<html>"):
         outcomes.write_text(text)
         with pytest.raises(UserError, match="does not begin with RecordID,SAPS-I"):
-            read_outcomes(outcomes)
+            read_outcomes(outcomes, Counter())
 
 
 def test_local_files_need_no_download(raw, mirror, files_under):

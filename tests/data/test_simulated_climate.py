@@ -31,7 +31,7 @@ def test_the_arrays_are_valid_and_can_be_forecast(make, cut, seed):
     assert data.m.any(axis=1).all()
     assert np.isnan(data.label).all()
     assert two_sided(data, cut).mean() > 0.99
-    assert len(forecast_parts(data, 0, cut).parts.test) >= len(data) * 0.09
+    assert len(forecast_parts(data, 0, cut).test) >= len(data) * 0.09
 
 
 def test_the_brusselator_is_the_published_one():

@@ -9,8 +9,8 @@ import pytest
 
 from acenode.cli import main
 from acenode.data import ushcn_build
-from acenode.data.ushcn import FILE, USHCN, VARIABLES, load
-from acenode.data.ushcn_build import StationSample, build, read_stations, sample_station, series_of
+from acenode.data.ushcn import FILE, USHCN, VARIABLES
+from acenode.data.ushcn_build import Station, build, read_stations, sample_station, series_of
 from acenode.errors import UserError
 
 GHCN, OLD = "USC00011084", "011084"
@@ -108,8 +108,8 @@ def test_another_file_is_refused(tmp_path):
 
 def test_times_are_those_of_the_published_set():
     days = np.array([0, 17136, 17137, 17138, 18254, 18255, 18627])
-    sample = StationSample(np.zeros(7, int), days, np.arange(7.0))
-    t, x, _ = series_of(sample, ushcn_build._last_day(1950, 2000))
+    sample = Station("", np.zeros(7, int), days, np.arange(7.0))
+    t, x, _ = series_of(sample, ushcn_build.last_day(1950, 2000))
     expected = np.round(2500 * days / 18627, 1) - 2300
     np.testing.assert_allclose(t, expected[expected >= -1e-9], atol=1e-9)
     assert t[-1] == 200
@@ -119,16 +119,16 @@ def test_times_are_those_of_the_published_set():
 
 def test_a_series_spans_1491_days_for_any_years():
     for start, end in ((1950, 2000), (1990, 2015), (1996, 2000)):
-        last = ushcn_build._last_day(start, end)
+        last = ushcn_build.last_day(start, end)
         days = np.arange(last + 1)
-        t, _, m = series_of(StationSample(days % 5, days, days * 1.0), last)
+        t, _, m = series_of(Station("", days % 5, days, days * 1.0), last)
         assert (len(t), t[-1]) == (1491, 200)
         assert t[0] < 0.15
         assert (m.sum(axis=1) == 1).all()
 
 
 def test_elements_of_one_day_share_a_row():
-    sample = StationSample(np.array([0, 3, 4]), np.array([18627, 18627, 18626]), np.array([1.0, 2.0, 3.0]))
+    sample = Station("", np.array([0, 3, 4]), np.array([18627, 18627, 18626]), np.array([1.0, 2.0, 3.0]))
     t, x, m = series_of(sample, 18627)
     assert t.tolist() == [199.9, 200]
     assert x.tolist() == [[0, 0, 0, 0, 3], [1, 0, 0, 2, 0]]
@@ -162,7 +162,7 @@ def test_the_whole_recipe(tmp_path):
     assert (built.stations, built.series) == (5, 2)
     assert built.skipped == {ushcn_build.OUT_OF_YEARS: 2, ushcn_build.TOO_FEW: 1}
     USHCN.prepare(tmp_path / "data")
-    data = load(tmp_path / "data")
+    data = USHCN.load(tmp_path / "data")
     assert data.fault() is None
     assert len(data.t) == built.rows
     assert data.ids.tolist() == ["0", "1"]  # by the stations' names
@@ -174,9 +174,9 @@ def test_the_whole_recipe(tmp_path):
 
 
 def test_elements_are_standardised_over_all_kept_values():
-    samples = [StationSample(np.array([0, 0, 3]), np.arange(3), np.array([1.0, 2.0, 5.0])),
-               StationSample(np.array([0, 3]), np.arange(2), np.array([6.0, 5.0]))]
-    ushcn_build._standardise(samples)
+    samples = [Station("", np.array([0, 0, 3]), np.arange(3), np.array([1.0, 2.0, 5.0])),
+               Station("", np.array([0, 3]), np.arange(2), np.array([6.0, 5.0]))]
+    ushcn_build.standardise(samples)
     kept = np.concatenate([s.value[s.element == 0] for s in samples])
     np.testing.assert_allclose(kept, (np.array([1, 2, 6]) - 3) / np.sqrt(7))  # n − 1
     assert samples[1].value[1] == 0  # what does not vary is only shifted
@@ -264,7 +264,7 @@ def test_the_command_builds_and_prepares(tmp_path, monkeypatch, capsys):
     assert said.startswith(f"{tmp_path / 'data' / 'ushcn' / FILE}: 1 series of 1 station, ")
     assert said.strip().endswith("; skipped: 1 malformed line, 1 empty file")
     assert main(["data", "check", "ushcn"]) == 0
-    assert len(load(tmp_path / "data")) == 1
+    assert len(USHCN.load(tmp_path / "data")) == 1
     assert main(arguments) == 2
     assert "exists already" in capsys.readouterr().err
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "more"))

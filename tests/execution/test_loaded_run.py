@@ -81,7 +81,7 @@ def test_a_record_is_classified_as_in_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["ace", "gru-d"])
 def test_rows_without_values_are_forecast(tmp_path: Path, method: str) -> None:
     run, task = untrained(tmp_path, "ushcn", method)
-    index = task.data.parts.parts.test[:3]
+    index = task.data.parts.test[:3]
     inputs = []
     for record in task.data.records(index):
         x = np.where(record.m > 0, record.x, np.nan)

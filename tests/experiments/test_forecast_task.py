@@ -117,8 +117,8 @@ def test_every_series_is_used_once_per_epoch() -> None:
     made = task("gru-d", batch_size=16)
     assert made.iterations == 3  # 43 training series (60 less a tenth, less a fifth of the rest): 16 + 16 + 11
     drawn = np.concatenate([made.batch(0, i) and made.order[16 * i:16 * (i + 1)] for i in range(3)])
-    assert sorted(drawn) == sorted(made.data.parts.parts.train)
-    assert sum(len(made.batch(0, i).seen.t) for i in range(3)) == len(made.data.parts.parts.train)
+    assert sorted(drawn) == sorted(made.data.parts.train)
+    assert sum(len(made.batch(0, i).seen.t) for i in range(3)) == len(made.data.parts.train)
 
 
 def test_training_uses_all_points_and_evaluation_those_up_to_the_cut() -> None:
@@ -128,7 +128,7 @@ def test_training_uses_all_points_and_evaluation_those_up_to_the_cut() -> None:
     (held,) = made.batches("test", 2)
     assert float(held.seen.t.max()) <= made.data.cut < float(held.target.t[held.target.valid].min())
     assert (held.target.valid.sum(1) <= 2).all()
-    index = made.data.parts.parts.test
+    index = made.data.parts.test
     for b, i in enumerate(index):
         own = made.data.arrays.t[made.data.arrays.offsets[i]:made.data.arrays.offsets[i + 1]]
         assert held.target.t[b][held.target.valid[b]].tolist() == own[own > made.data.cut][:2].tolist()
@@ -149,7 +149,7 @@ def test_metrics_follow_the_protocol() -> None:
     made = task("gru-d", sample="climate")
     made.model = Constant()
     squared, nll, count = 0.0, 0.0, 0
-    for r in made.data.records(made.data.parts.parts.validation):
+    for r in made.data.records(made.data.parts.validation):
         for i in np.flatnonzero(r.t > made.data.cut)[:3]:
             x = r.x[i][r.m[i] > 0].astype(float)
             squared += ((x - 0.5) ** 2).sum()
@@ -171,7 +171,7 @@ def test_errors_over_time_sum_to_the_total_error() -> None:
     for n, count in enumerate(errors.bins[2]):
         low, high = made.data.cut + 5 * n, made.data.cut + 5 * (n + 1) + (n == 9)
         assert count == sum(r.m[(r.t > made.data.cut) & (r.t >= low) & (r.t < high)].sum()
-                            for r in made.data.records(made.data.parts.parts.test))
+                            for r in made.data.records(made.data.parts.test))
 
 
 def test_the_loss_is_summed_over_a_series_and_averaged_over_the_batch() -> None:
@@ -236,7 +236,7 @@ def test_the_grid_of_a_curve_has_every_jump_twice() -> None:
 def test_a_curve_continues_from_the_prediction_after_a_jump() -> None:
     """Also if a time of the grid coincides with the jump."""
     made = task("gru-ode-bayes", sample="ou", step_size=0.05)
-    batch = made.data.forecast_batch(made.data.parts.parts.test[:1], 0)
+    batch = made.data.forecast_batch(made.data.parts.test[:1], 0)
     with torch.no_grad():
         _, after, _, _ = made.model.eval().predict_around_jumps(batch, [0.0])  # type: ignore[operator]
         ((t, mean, _),) = report.curves(made.model, made.data, batch)
@@ -269,7 +269,7 @@ def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or
             optimiser.step()
     errors: dict[str, list[float]] = {"last": [], "mean": []}
     mean = made.data.observed_mean()
-    for r in made.data.records(made.data.parts.parts.test):
+    for r in made.data.records(made.data.parts.test):
         i = int(np.flatnonzero(r.t > made.data.cut)[0])
         for j in np.flatnonzero(r.m[i]):
             before = r.x[(r.t <= made.data.cut) & (r.m[:, j] > 0), j]
