@@ -21,7 +21,7 @@ from .access import Guard
 if TYPE_CHECKING:  # imported when first used: they need torch, which takes seconds to load
     from acenode.execution.cluster.ray_cluster import RayCluster
     from acenode.execution.launcher import Launcher
-    from acenode.playground.sessions import PlaygroundSessions
+    from acenode.playground.session import PlaygroundSessions
     from acenode.search.run import SearchThreads
 
 
@@ -90,7 +90,7 @@ class Services:
         """The playgrounds of all pages. The first access loads torch."""
         with self._creation:
             if self._playgrounds is None:
-                from acenode.playground.sessions import PlaygroundSessions
+                from acenode.playground.session import PlaygroundSessions
 
                 self._playgrounds = PlaygroundSessions(self._trains)
             return self._playgrounds

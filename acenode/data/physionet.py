@@ -78,8 +78,9 @@ def read_record(text: str, q: float, skipped: Counter[str]) -> Readings | None:
             skipped[OUT_OF_ORDER] += 1
         else:
             last = tick
-            for values, value in zip(found, (tick, _COLUMN[name], reading), strict=True):
-                values.append(value)  # type: ignore[arg-type]
+            found.tick.append(tick)
+            found.column.append(_COLUMN[name])
+            found.value.append(reading)
     return found if found.value else None
 
 

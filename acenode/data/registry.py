@@ -50,7 +50,7 @@ class _Fetch:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def show(self, *shown: Any) -> None:
-        self.shown = shown  # type: ignore[assignment]
+        self.shown = shown
 
 
 class Fetcher:

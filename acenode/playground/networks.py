@@ -63,8 +63,7 @@ class Network:
 
     def rates(self, places: Tensor, t: Tensor, state: list[Tensor]) -> Tensor:
         """Return dh/dt (N, d) at places (N, d) for a point whose state there is h, or h and a (each (N, …))."""
-        rates: Tensor = self.layer.f(places, t)
-        return rates
+        return self.layer.f(places, t)
 
 
 class AugmentedNetwork(Network):
@@ -87,8 +86,7 @@ class AttentiveNetwork(Network):
         return self.layer.attend.weights(trajectory.a), self.layer.attend(trajectory.h, trajectory.a)
 
     def rates(self, places: Tensor, t: Tensor, state: list[Tensor]) -> Tensor:
-        rates: Tensor = self.layer.f(self.layer.attend(places, state[1]), t)
-        return rates
+        return self.layer.f(self.layer.attend(places, state[1]), t)
 
 
 def solver(tolerance: float) -> Solver:
@@ -103,14 +101,12 @@ def build(d: int, hidden: int, tolerance: float, attention: str, seed: int) -> l
         attention: "elementwise" (Eq. 5) or "pairwise" (Eq. 4). With d = 1, the weight of a pairwise attention is
             always one, so that ACE-NODE is a NODE.
     """
-    how, pairwise = solver(tolerance), attention == "pairwise"
+    how, pairwise, more = solver(tolerance), attention == "pairwise", d + EXTRA
     ace = ACENODE(TimedField(d, hidden, (d,)), TimedField(d, hidden, (d, d) if pairwise else (d,)),
                   Dense((d,), attention, hidden), attend=Pairwise() if pairwise else Elementwise(), solver=how)
-    found = [
-        Network("node", NODE(TimedField(d, hidden, (d,)), how), d),
-        AugmentedNetwork("augmented", AugmentedNODE(TimedField(d + EXTRA, hidden, (d + EXTRA,)), EXTRA, solver=how), d),
-        AttentiveNetwork("ace", ace, d),
-    ]
+    found = [Network("node", NODE(TimedField(d, hidden, (d,)), how), d),
+             AugmentedNetwork("augmented", AugmentedNODE(TimedField(more, hidden, (more,)), EXTRA, solver=how), d),
+             AttentiveNetwork("ace", ace, d)]
     for network in found:
         initialise(network.layer, seed)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,13 +18,6 @@ CLOSE = 0.25  # a point has arrived if it is that close to its target
 PATH_TIMES = 6  # times at which a point is compared with its drawn path
 FIRST_STROKES: tuple[Stroke, ...] = (  # two straight paths that cross at (0.5, 0.3), half-way
     ((-0.5, -0.7), (1.5, 1.3)), ((-0.5, 1.3), (1.5, -0.7)))
-
-
-class Goal(Protocol):
-    """What the points have to do. h is (K, B, d): the visible coordinates at the problem's K times after t = 0."""
-
-    def loss(self, h: Tensor) -> Tensor: ...
-    def arrived(self, h: Tensor) -> Tensor: ...  # (B,), bool
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,7 @@ class Problem:
     Args:
         h0: (B, d), the points at t = 0.
         colour: (B,), the class of each point, from 0 on.
-        times: t = 0 and the times at which the goal looks at the points.
+        times: t = 0 and the K times after it at which the goal looks at the points, h (K, B, d).
         reach: the picture shows at least centre ± reach.
     """
 
@@ -72,7 +65,7 @@ class Problem:
     h0: Tensor
     colour: tuple[int, ...]
     times: tuple[float, ...]
-    goal: Goal
+    goal: Targets | Sides
     reach: float
     centre: float = 0.0
 
@@ -85,16 +78,6 @@ class Problem:
     def probes(self) -> list[int]:
         """The first point of each of the first two classes: the picture draws the field as these points see it."""
         return [self.colour.index(k) for k in sorted(set(self.colour))[:2]]
-
-
-def swap() -> Problem:
-    """Return two points on a line that have to swap places (the paper's figure on crossing trajectories)."""
-    return _swap("swap", 0.5, 1.5, 1.1)
-
-
-def swap_at_zero() -> Problem:
-    """Return two points that have to swap places across zero, where elementwise attention has no effect."""
-    return _swap("zero", -1.0, 1.0, 1.6)
 
 
 def circles() -> Problem:
@@ -118,19 +101,16 @@ def drawn(strokes: Sequence[Stroke] = FIRST_STROKES) -> Problem:
     return Problem("drawn", paths[0], tuple(range(len(strokes))), tuple(times), Targets(paths[1:]), 1.6)
 
 
-PROBLEMS: dict[str, Callable[[], Problem]] = {
-    "swap": swap, "zero": swap_at_zero, "circles": circles, "spirals": spirals, "drawn": drawn}
-
-
 def _swap(name: str, low: float, high: float, reach: float) -> Problem:
+    """Return two points on a line that have to swap places."""
     h0 = torch.tensor([[low], [high]])
     return Problem(name, h0, (0, 1), (0.0, 1.0), Targets(h0.flip(0)[None]), reach, (low + high) / 2)
 
 
 def _sides(name: str, left: Tensor, right: Tensor, reach: float) -> Problem:
     side = torch.cat((-torch.ones(len(left)), torch.ones(len(right))))
-    return Problem(name, torch.cat((left, right)), tuple(int(s > 0) for s in side.tolist()), (0.0, 1.0), Sides(side),
-                   reach)
+    colour = tuple(int(s > 0) for s in side.tolist())
+    return Problem(name, torch.cat((left, right)), colour, (0.0, 1.0), Sides(side), reach)
 
 
 def _ring(count: int, radius: float, shift: float = 0.0) -> Tensor:
@@ -149,3 +129,9 @@ def _along(path: Tensor, shares: Sequence[float]) -> Tensor:
         part = (s - float(reached[k])) / max(float(lengths[k]), 1e-9)
         found.append(torch.lerp(path[k], path[k + 1], min(part, 1.0)))
     return torch.stack(found)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "swap": partial(_swap, "swap", 0.5, 1.5, 1.1),  # the paper's figure on crossing trajectories
+    "zero": partial(_swap, "zero", -1.0, 1.0, 1.6),  # across zero, where elementwise attention has no effect
+    "circles": circles, "spirals": spirals, "drawn": drawn}

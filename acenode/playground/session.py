@@ -6,6 +6,7 @@ takes a picture only when a request waits for one, and ends when none has come f
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import traceback
@@ -13,11 +14,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from acenode.playground.commands import Command
-from acenode.playground.picture import Picture, take_picture
+from acenode.errors import UserError
+from acenode.playground.learner import SideBySide
+from acenode.playground.picture import NetworkFrame, take_picture
 from acenode.playground.problems import Problem
-from acenode.playground.settings import PlaygroundSettings
-from acenode.playground.side_by_side import SideBySide
+from acenode.playground.settings import Command, PlaygroundSettings
 
 UNWATCHED = 5.0  # seconds without a request after which training stops
 FASTEST, FASTEST_BESIDE_RUNS = 60.0, 10.0  # steps a second: alone, and while runs train on this machine
@@ -25,20 +26,9 @@ RATE_STEPS = 30  # over which steps a second are measured
 STOPPED = "Training stopped because nobody was watching. Press Run to continue."
 SLOW = "Slower than usual, because runs are training."
 AGAIN = "This playground starts from the beginning, because others were opened while nobody watched it."
+MOST = 8  # playgrounds; the one that nobody has watched for longest is dropped for a new one
+NAME = re.compile(r"[0-9a-f]{16,32}")  # drawn at random by the page
 FAILED = "The playground failed. Press Rewind to start again."
-
-
-@dataclass(frozen=True)
-class NetworkFrame:
-    """One network at one step: its picture, if it can be solved, its losses by step, and its numbers."""
-
-    name: str
-    parameters: int
-    evaluations: int
-    error: str
-    loss_steps: list[int]
-    losses: list[float]
-    picture: Picture | None
 
 
 @dataclass(frozen=True)
@@ -70,12 +60,9 @@ class PlaygroundSession:
         self._thread: threading.Thread | None = None
         self._side_by_side: SideBySide | None = None
         self._running, self._closed, self._wanted, self._dirty = True, False, False, True
-        self._note, self._waiting = "", 0  # how many requests wait for a frame
+        self._note, self._waiting, self._serial = "", 0, 0  # waiting: how many requests wait for a frame
         self._frame: Frame | None = None
-        self._serial = 0
         self._ends: deque[float] = deque(maxlen=RATE_STEPS + 1)  # when the last steps ended
-
-    # For the page ----------------------------------------------------------------------------------------------
 
     @property
     def watched(self) -> bool:
@@ -117,8 +104,6 @@ class PlaygroundSession:
             self._thread.start()
         self._changed.notify_all()
 
-    # In the thread ---------------------------------------------------------------------------------------------
-
     def _work(self) -> None:
         while True:
             with self._changed:
@@ -138,7 +123,10 @@ class PlaygroundSession:
                 traceback.print_exc()
                 self._running, self._dirty, self._note = False, True, FAILED
             self._publish()
-            self._pace(begun)
+            rest = 1 / (FASTEST_BESIDE_RUNS if self.busy() else FASTEST) - (time.monotonic() - begun)
+            if self._running and rest > 0:  # until the next step is due, a command comes, or the session ends
+                with self._changed:
+                    self._changed.wait_for(lambda: bool(self._commands) or self._closed, rest)
 
     def _turn(self, commands: list[Command]) -> None:
         """Apply commands, and train one step, or as many single steps as were asked for."""
@@ -181,9 +169,44 @@ class PlaygroundSession:
             self._wanted = self._dirty = False
             self._changed.notify_all()
 
-    def _pace(self, begun: float) -> None:
-        """Wait until the next step is due; a command or the end of the session comes first."""
-        rest = 1 / (FASTEST_BESIDE_RUNS if self.busy() else FASTEST) - (time.monotonic() - begun)
-        if self._running and rest > 0:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._commands) or self._closed, rest)
+
+class TooManyPlaygroundsError(UserError):
+    """All playgrounds that there may be are being watched."""
+
+
+class PlaygroundSessions:
+    """Finds a page's playground by its name, and creates it at first."""
+
+    def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
+        self.busy = busy
+        self._lock = threading.Lock()
+        self._sessions: dict[str, PlaygroundSession] = {}
+
+    def get(self, name: str) -> PlaygroundSession:
+        """Return the playground of a page.
+
+        Raises:
+            UserError: it is not a name that a page draws.
+            TooManyPlaygroundsError: it would be a new one, and all others are watched.
+        """
+        if not NAME.fullmatch(name):
+            raise UserError("open the page Playground of the app")
+        with self._lock:
+            if name in self._sessions:
+                return self._sessions[name]
+            full, unwatched = len(self._sessions) >= MOST, [n for n, s in self._sessions.items() if not s.watched]
+            if full and not unwatched:
+                raise TooManyPlaygroundsError(f"{MOST} playgrounds are open, as many as there can be: close one in "
+                                              "another tab, and this one starts")
+            dropped = self._sessions.pop(min(unwatched, key=lambda n: self._sessions[n].asked)) if full else None
+            found = self._sessions[name] = PlaygroundSession(busy=self.busy)
+        if dropped is not None:
+            dropped.close()
+        return found
+
+    def close(self) -> None:
+        """End all playgrounds."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.close()

@@ -1,24 +1,24 @@
-"""The settings of the playground, and a check of what a browser sends."""
+"""What a page can ask of the playground: settings and commands, and a check of what a browser sends."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from acenode.errors import UserError
 
+ACTIONS = ("run", "pause", "step", "rewind", "set")
 PROBLEM_NAMES = ("swap", "zero", "circles", "spirals", "drawn")
 ATTENTIONS = ("elementwise", "pairwise")
 MOST_STROKES, MOST_POINTS, EDGE = 8, 200, 3.0  # of drawn paths; their coordinates are between −EDGE and EDGE
 SHORTEST = 0.05  # length of a drawn path
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """The numbers that a setting may have."""
 
     low: float
@@ -72,26 +72,46 @@ class PlaygroundSettings:
                    if f.name not in NUMBERS_CHANGED_IN_PLACE)
 
 
+@dataclass(frozen=True)
+class Command:
+    """An action, and for "set" the new values of settings."""
+
+    action: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_command(message: Any) -> Command:
+    """Read {"action": "run"} or {"action": "set", "values": {"hidden": 8}}.
+
+    Raises:
+        UserError: it is anything else, or a value is not allowed.
+    """
+    if not isinstance(message, dict) or message.get("action") not in ACTIONS:
+        raise UserError(f"send an action of the playground: {', '.join(ACTIONS)}")
+    values = message.get("values", {})
+    if not isinstance(values, dict) or (values and message["action"] != "set"):
+        raise UserError("only the action set has values, as an object of settings")
+    if message.keys() - {"action", "values"}:
+        raise UserError("a command of the playground has an action and values, nothing else")
+    PlaygroundSettings().changed(values)  # raises
+    return Command(message["action"], values)
+
+
 def _checked(key: str, value: Any) -> Any:
     if key in RANGES:
-        return _number(key, value)
+        low, high, whole = RANGES[key]
+        if type(value) not in ((int,) if whole else (int, float)) or not low <= value <= high:  # NaN is neither
+            what = "a whole number" if whole else "a number"
+            raise UserError(f"{key} is {what} from {low:g} to {high:g}, not {str(value)[:40]!r}")
+        return value if whole else float(value)
     if key == "strokes":
         return _strokes(value)
-    choices = {"problem": PROBLEM_NAMES, "attention": ATTENTIONS}.get(key)
-    if choices is None:
+    choices = {"problem": PROBLEM_NAMES, "attention": ATTENTIONS}.get(key, ())
+    if not choices:
         raise UserError(f"the playground has no setting {str(key)[:40]!r}")
     if value not in choices:
         raise UserError(f"{key} is one of {', '.join(choices)}, not {str(value)[:40]!r}")
     return value
-
-
-def _number(key: str, value: Any) -> float | int:
-    bounds = RANGES[key]
-    kinds = (int,) if bounds.whole else (int, float)
-    if type(value) not in kinds or not bounds.low <= value <= bounds.high:  # NaN is neither
-        what = "a whole number" if bounds.whole else "a number"
-        raise UserError(f"{key} is {what} from {bounds.low:g} to {bounds.high:g}, not {str(value)[:40]!r}")
-    return value if bounds.whole else float(value)
 
 
 def _strokes(value: Any) -> tuple[tuple[tuple[float, float], ...], ...]:
@@ -102,14 +122,11 @@ def _strokes(value: Any) -> tuple[tuple[tuple[float, float], ...], ...]:
     for stroke in value:
         if not isinstance(stroke, list | tuple) or not 2 <= len(stroke) <= MOST_POINTS:
             raise UserError(f"a drawn path has between 2 and {MOST_POINTS} places")
-        if not all(isinstance(p, list | tuple) and len(p) == 2 and all(_is_coordinate(x) for x in p) for p in stroke):
+        if not all(isinstance(p, list | tuple) and len(p) == 2
+                   and all(type(x) in (int, float) and abs(x) <= EDGE for x in p) for p in stroke):
             raise UserError(f"a place of a drawn path has two coordinates between {-EDGE:g} and {EDGE:g}")
         path = tuple((float(x), float(y)) for x, y in stroke)
         if sum(math.dist(a, b) for a, b in pairwise(path)) < SHORTEST:
             raise UserError("a drawn path goes somewhere: drag further")
         found.append(path)
     return tuple(found)
-
-
-def _is_coordinate(x: Any) -> bool:
-    return type(x) in (int, float) and abs(x) <= EDGE

@@ -35,7 +35,7 @@ def whole_number(text: str) -> int | None:
 def frame(request: Request) -> Response:
     """Return a frame that is newer than `after`, as soon as there is one; {} if nothing changes for a while."""
     after = request.query_params.get("after", "")
-    from acenode.playground.sessions import TooManyPlaygroundsError
+    from acenode.playground.session import TooManyPlaygroundsError
 
     try:
         session = services().playgrounds.get(request.path_params["name"])
@@ -71,7 +71,7 @@ async def _read(request: Request) -> Any:
 
 
 def _send(name: str, message: Any) -> None:
-    from acenode.playground.commands import read_command
+    from acenode.playground.settings import read_command
 
     services().playgrounds.get(name).send(read_command(message))
 
@@ -89,7 +89,7 @@ def describe(found: Frame) -> dict[str, Any]:
 
 
 def _network(network: NetworkFrame, found: Frame) -> dict[str, Any]:
-    from acenode.playground.words import describe as words
+    from acenode.playground.picture import describe as words
 
     return {"name": network.name, "parameters": network.parameters, "evaluations": network.evaluations,
             "failed": bool(network.error) or network.picture is None, "words": words(network, found.problem),

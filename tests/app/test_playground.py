@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from streamlit.testing.v1 import AppTest
 
 from acenode.playground.networks import build
-from acenode.playground.sessions import MOST
+from acenode.playground.session import MOST
 from acenode.playground.settings import ATTENTIONS, PROBLEM_NAMES, RANGES, PlaygroundSettings
 
 NAME = "0123456789abcdef" * 2

@@ -1,18 +1,28 @@
-"""The thread behind a page: frames, commands, and stopping when nobody watches."""
+"""The thread behind a page: frames, commands and their checks, and stopping when nobody watches."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from acenode.errors import UserError
 from acenode.playground import session as sessions_module
-from acenode.playground.commands import Command
-from acenode.playground.session import AGAIN, SLOW, STOPPED, Frame, PlaygroundSession
-from acenode.playground.sessions import MOST, PlaygroundSessions, TooManyPlaygroundsError
+from acenode.playground.session import (
+    AGAIN,
+    MOST,
+    SLOW,
+    STOPPED,
+    Frame,
+    PlaygroundSession,
+    PlaygroundSessions,
+    TooManyPlaygroundsError,
+)
+from acenode.playground.settings import Command, read_command
 
 PATIENCE = 60.0  # seconds; generous, for a busy machine
 
@@ -96,7 +106,7 @@ def test_a_defect_is_shown_and_rewinding_starts_again(monkeypatch: pytest.Monkey
                                                       session: PlaygroundSession) -> None:
     until(session, lambda f: f.step == 0)
     with monkeypatch.context() as patch:
-        patch.setattr("acenode.playground.side_by_side.SideBySide.step", lambda self: 1 / 0)
+        patch.setattr("acenode.playground.learner.SideBySide.step", lambda self: 1 / 0)
         session.send(Command("step"))
         assert "Rewind" in until(session, lambda f: f.note != "").note
     session.send(Command("rewind"))
@@ -125,6 +135,35 @@ def test_a_page_whose_playground_was_dropped_gets_frames_again_and_is_told() -> 
         found = session.frame(after=500, patience=PATIENCE)
     assert found is not None
     assert (found.serial, found.note) == (1, AGAIN)
+
+
+PATH = [[0.0, 0.0], [1.0, 0.5]]
+
+
+@pytest.mark.parametrize("message", [
+    {"action": "run"}, {"action": "rewind"}, {"action": "set", "values": {}},
+    {"action": "set", "values": {"learning_rate": 0.1, "tolerance": 1e-5, "penalty_weight": 0, "hidden": 64}},
+    {"action": "set", "values": {"seed": 0, "problem": "drawn", "attention": "pairwise", "strokes": [PATH] * 8}}])
+def test_good_commands(message: dict[str, Any]) -> None:
+    assert read_command(message) == Command(message["action"], message.get("values", {}))
+
+
+@pytest.mark.parametrize(("message", "words"), [
+    (None, "send an action"), ([], "send an action"), ({"action": ["run"]}, "send an action"),
+    ({"action": "run", "values": {"hidden": 3}}, "only the action set"),
+    ({"action": "set", "values": [1]}, "only the action set"), ({"action": "run", "path": "/"}, "nothing else"),
+    *(({"action": "set", "values": values}, words) for values, words in (
+        ({"__class__": 1}, "no setting"), ({"problem": "x"}, "one of"), ({"problem": ["swap"]}, "one of"),
+        ({"hidden": 65}, "from 2 to 64"), ({"hidden": 8.0}, "whole"), ({"hidden": True}, "whole"),
+        ({"hidden": "8"}, "whole"), ({"learning_rate": 0}, "from 0.0001"),
+        ({"tolerance": json.loads("NaN")}, "from 1e-05"), ({"penalty_weight": json.loads("1e999")}, "from 0 to"),
+        ({"learning_rate": 10**400}, "from 0.0001"), ({"strokes": []}, "between 1 and 8"),
+        ({"strokes": [PATH] * 9}, "between 1 and 8"), ({"strokes": [[[0, 0]]]}, "between 2 and 200"),
+        ({"strokes": [[[0, 0], [0, 9]]]}, "two coordinates"), ({"strokes": [[[0, 0], [0, "1"]]]}, "two coordinates"),
+        ({"strokes": [[[0, 0], [0, 0]]]}, "drag further")))])
+def test_bad_commands(message: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        read_command(message)
 
 
 @pytest.mark.parametrize("bad", ["", "../x", "A" * 32, "1" * 200])

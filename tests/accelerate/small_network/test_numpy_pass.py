@@ -7,10 +7,10 @@ import torch
 
 from acenode import SolveError
 from acenode.accelerate.small_network.numpy_pass import SmallNetwork
+from acenode.playground.learner import SideBySide
 from acenode.playground.networks import build
 from acenode.playground.problems import PROBLEMS
 from acenode.playground.settings import PlaygroundSettings
-from acenode.playground.side_by_side import SideBySide
 
 TIMES = [k / 24 for k in range(25)]
 
