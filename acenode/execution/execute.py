@@ -26,7 +26,7 @@ from acenode.execution.engine_choice import EngineChoice, choose_engine
 from acenode.execution.environment import describe, device_of, device_title, run_context, warnings_logged
 from acenode.execution.gpu_choice import chosen_device
 from acenode.execution.run_listener import Progress, RunListener
-from acenode.execution.seed_group import Seat
+from acenode.execution.seed_group import SeedGroup
 from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
 from acenode.runs.store import Run, RunStore
@@ -72,7 +72,7 @@ def refuse_finished(run: Run) -> None:
 
 def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
             progress: Progress | None = None, process: dict[str, Any] | None = None,
-            device: str | None = None, seat: Seat | None = None) -> Outcome:
+            device: str | None = None, group: SeedGroup | None = None) -> Outcome:
     """Train and test a run, and write the result to its directory.
 
     Args:
@@ -83,7 +83,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         process: the process that readers of the run should look for, if it trains the run by this one.
         device: cpu, cuda:0, …: where to train, if that was decided; otherwise the least busy device that the
             configuration allows.
-        seat: the run's place among runs of other seeds, with which its passes are one computation.
+        group: the runs of other seeds with which its passes are one computation.
 
     Returns:
         the outcome; an error is in its `error` and in status.json.
@@ -107,7 +107,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
                               **{k: before[k] for k in KEPT_STATUS if k in before})
             if process is not None and not (run.path / "checkpoints" / "last.pt").exists():
                 writer.describe(environment=describe(place))
-            metrics, seconds = _train_and_test(place, writer, listener, config, data_root, seat)
+            metrics, seconds = _train_and_test(place, writer, listener, config, data_root, group)
             state = "stopped" if metrics is None else "finished"
         except KeyboardInterrupt:  # between iterations, where the trainer did not save
             state = "stopped"
@@ -127,10 +127,10 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
 
 
 def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None = None, *,
-            process: dict[str, Any] | None = None, seat: Seat | None = None) -> str | None:
+            process: dict[str, Any] | None = None, group: SeedGroup | None = None) -> str | None:
     """Execute a run without raising: whatever ends it is in its status.json. Return the state in there, if any."""
     try:
-        execute(run, data_root, stop=stop, process=process, device=device, seat=seat)
+        execute(run, data_root, stop=stop, process=process, device=device, group=group)
     except UserError as error:  # already in status.json, unless the run never started
         with contextlib.suppress(UserError, OSError):
             if run.stored_state() == "queued":
@@ -138,16 +138,13 @@ def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None
     except BaseException as error:  # a bug must not leave the run in state `running`
         with contextlib.suppress(Exception):
             run.set_state("failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
-    finally:
-        if seat is not None:  # also if the run ended before it took its seat: others must not wait for it
-            seat.close()
     with contextlib.suppress(UserError, OSError):
         return run.stored_state()
     return None
 
 
 def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListener, config: Config,
-                    data_root: Path, seat: Seat | None) -> tuple[dict[str, float] | None, float]:
+                    data_root: Path, group: SeedGroup | None) -> tuple[dict[str, float] | None, float]:
     """Return test metrics and training time; None if the run was stopped, and no metrics of the trial of a search.
 
     The model exists in `_train_on` only, so that its memory is unused when the context ends and frees it.
@@ -158,7 +155,7 @@ def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListen
                       lambda name: writer.describe(series_by=name)) as backend,
           contextlib.ExitStack() as at_end):
         at_end.callback(listener.end)
-        return _train_on(device, backend, writer, listener, config, data_root, at_end, seat)
+        return _train_on(device, backend, writer, listener, config, data_root, at_end, group)
 
 
 def _record_device(device: torch.device, writer: RunWriter) -> None:
@@ -170,7 +167,7 @@ def _record_device(device: torch.device, writer: RunWriter) -> None:
 
 def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener, config: Config,
               data_root: Path, at_end: contextlib.ExitStack,
-              seat: Seat | None) -> tuple[dict[str, float] | None, float]:
+              group: SeedGroup | None) -> tuple[dict[str, float] | None, float]:
     try:
         task = experiments.get(config.experiment).make(config, data_root, device, backend)
     except Exception as error:
@@ -183,11 +180,9 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
     if note := getattr(task, "data_note", ""):
         writer.describe(data_note=note)
     _keep_fingerprint(task, writer)
-    trainer = _make_trainer(task, device, backend, writer, listener, config, at_end, seat)
+    trainer = _make_trainer(task, device, backend, writer, listener, config, at_end, group)
     _restore(trainer, device, writer, listener)
     completed = trainer.run()
-    if seat is not None:
-        seat.close()  # other seeds do not wait for this run's test
     if not completed:
         return None, trainer.seconds
     best = trainer.best
@@ -217,15 +212,15 @@ def _keep_fingerprint(task: LabTask, writer: RunWriter) -> None:
 
 
 def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener,
-                  config: Config, at_end: contextlib.ExitStack, seat: Seat | None) -> Trainer:
+                  config: Config, at_end: contextlib.ExitStack, group: SeedGroup | None) -> Trainer:
     """Return a trainer with the engine of the run, and record in config.json which engine that is."""
     recipe = task.recipe()
     iterations = task.iterations * recipe.epochs
-    if seat is None:
+    if group is None:
         chosen = choose_engine(task, device, config.get("engine"), backend, iterations)
     else:
         assert isinstance(task, PiecewiseTask)
-        chosen = EngineChoice("native", seat.take(task, backend))
+        chosen = EngineChoice("native", group.engine(task, backend))
     listener.fallback = chosen.fallback
     if chosen.engine is not None:
         at_end.callback(chosen.engine.close)

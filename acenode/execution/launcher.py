@@ -26,7 +26,7 @@ from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
 from acenode.execution.queue_time import Job
-from acenode.execution.seed_group import MAX_SEEDS, Seat, SeedGroup, fallback_line, separate_reason, without_seed
+from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason, without_seed
 from acenode.runs.heartbeat import RENEW_SECONDS, touch
 from acenode.runs.lock import is_locked
 from acenode.runs.process import identity
@@ -52,12 +52,12 @@ class _Job:
     device: str = ""  # that trains it, once it runs
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
-    seat: Seat | None = None  # among seeds that are trained as one computation
+    group: SeedGroup | None = None  # seeds that are trained as one computation
 
     @property
     def slot(self) -> Hashable:
         """What takes up a worker: the group of seeds, or the run."""
-        return self.run.id if self.seat is None else self.seat.group
+        return self.run.id if self.group is None else self.group
 
 
 class Launcher:
@@ -342,8 +342,9 @@ class Launcher:
                 with contextlib.suppress(OSError):  # it says so itself if it cannot write
                     each.run.log(fallback_line(reason))
             return [job]
-        for each, seat in zip(seeds, SeedGroup(len(seeds)).seats, strict=True):
-            each.seat, each.device = seat, job.device
+        group = SeedGroup(len(seeds))
+        for each in seeds:
+            each.group, each.device = group, job.device
         return seeds
 
     def _dispatch(self) -> None:
@@ -376,10 +377,10 @@ class Launcher:
         try:
             if self.cluster is not None:
                 self.cluster.train(job.run, self.data_root, job.stop)
-            elif job.seat is None and self._in_process(job.device):
+            elif job.group is None and self._in_process(job.device):
                 self.pool.train(job.device, job.run, self.data_root, job.stop)
             else:
-                attempt(job.run, self.data_root, job.stop, job.device, seat=job.seat)
+                attempt(job.run, self.data_root, job.stop, job.device, group=job.group)
         except BaseException as error:  # no process could be started, or there is a bug: the run must not stay queued
             with contextlib.suppress(Exception):
                 job.run.set_state("failed", error=str(error))

@@ -1,27 +1,25 @@
 """Train seeds of one configuration as one computation, on a processor and where the model allows it.
 
-Each run keeps a trainer, a thread and a folder of its own. Its trainer asks a seat of the group to do a pass; when all
-seats have asked, the thread of the first one does the pass for all, and every trainer gets its own result. A run that
-stops, fails or ends leaves its seat, and the others continue without it.
+Each run keeps a trainer, a thread and a folder of its own. The C kernel does their passes, one at a time, in memory
+that they share; what it computes for a seed does not depend on the others.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
-
-from torch import Tensor
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from acenode import experiments
-from acenode.backend import ACCELERATED, Backend
+from acenode.backend import Backend
 from acenode.config import Config
 from acenode.config.groups import ImageNetwork, SolverSettings
-from acenode.errors import SolveError
-from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask
+
+if TYPE_CHECKING:
+    from torch import Size, Tensor
+
+    from acenode.accelerate.image_steps import KernelPasses
 
 MAX_SEEDS = 8  # in one computation; their models and optimisers are in memory at the same time
 NO_KERNEL = "the C kernel does not support this model or solver, or there is no C compiler"
@@ -59,124 +57,24 @@ def fallback_line(reason: str) -> str:
     return f"not trained as one computation with other seeds: {reason}"
 
 
-class Passes(Protocol):
-    """Does a pass of several seeds at once."""
-
-    def run(self, specs: Sequence[PassSpec], batches: Sequence[tuple[Tensor, ...]]) -> Sequence[PassResult]: ...
-
-
-MakePasses = Callable[[Sequence[PiecewiseTask], Backend], Passes | None]
-
-
-def make_passes(tasks: Sequence[PiecewiseTask], backend: Backend) -> Passes | None:
-    """Return what does the passes of tasks of one configuration, or None if each seed does them alone.
-
-    A single seed whose companions have left keeps the kernel, so that its numbers do not depend on when they left.
-    """
-    from acenode.accelerate.many_seeds.passes import SeedPasses
-    from acenode.accelerate.many_seeds.steps import supports
-
-    return SeedPasses(tasks) if supports(tasks[0].layer, backend) else None
-
-
-@dataclass
-class _PassRequest:
-    """A pass that a trainer waits for."""
-
-    spec: PassSpec
-    batch: tuple[Tensor, ...]
-
-    def fits(self, other: _PassRequest) -> bool:
-        """Return True if the two passes can be done as one."""
-        return self.spec.name == other.spec.name and len(self.batch) == len(other.batch) and all(
-            x.shape == y.shape and x.dtype == y.dtype for x, y in zip(self.batch, other.batch, strict=True))
-
-
 class SeedGroup:
-    """The seats of several runs.
+    """What the runs of several seeds share.
 
     Args:
-        count: the number of runs; every one must take its seat or leave it.
-        make: makes what does the passes of the tasks of those who have a seat; None if they do them alone.
+        count: the number of runs.
     """
 
-    def __init__(self, count: int, make: MakePasses = make_passes) -> None:
-        self.make, self.changed, self.disabled = make, threading.Condition(), False
-        self.seats = [Seat(self) for _ in range(count)]
-        self.passes: Passes | None = None  # of those who have a seat now, once they have done a pass
+    def __init__(self, count: int) -> None:
+        self.count, self.lock = count, Lock()
+        self.memory: dict[Size, list[Tensor]] = {}
 
-    def present(self) -> list[Seat]:
-        return [seat for seat in self.seats if seat.open]
+    def engine(self, task: PiecewiseTask, backend: Backend) -> KernelPasses | None:
+        """Return what does the passes of one of the runs, or None if it does them alone; log which."""
+        from acenode.accelerate.image_steps import KernelPasses, supports
 
-    def answer(self, seats: Sequence[Seat]) -> None:
-        """Do the passes that the seats have asked for; an answer of None is a pass that the run does alone."""
-        requests = [seat.request for seat in seats if seat.request is not None]
-        results: Sequence[PassResult | None] = [None] * len(seats)
-        if all(requests[0].fits(request) for request in requests):
-            try:
-                results = self._run(requests, seats)
-            except SolveError:
-                pass  # each solves alone: the one that fails again raises its own error
-            except Exception as error:
-                self._disable(f"{type(error).__name__}: {error}".splitlines()[0])
-        for seat, result in zip(seats, results, strict=True):
-            seat.result, seat.request = result, None
-
-    def _run(self, requests: Sequence[_PassRequest], seats: Sequence[Seat]) -> Sequence[PassResult | None]:
-        if self.passes is None:
-            self.passes = self.make([seat.task for seat in seats if seat.task is not None], seats[0].backend)
-        if self.passes is None:
-            self._disable(NO_KERNEL)
-            return [None] * len(seats)
-        return self.passes.run([r.spec for r in requests], [r.batch for r in requests])
-
-    def _disable(self, reason: str) -> None:
-        self.disabled = True
-        for seat in self.present():
-            seat.backend.log(fallback_line(reason))
-
-
-class Seat:
-    """The place of one run in a group: an engine for its trainer."""
-
-    def __init__(self, group: SeedGroup) -> None:
-        self.group, self.open = group, True
-        self.task: PiecewiseTask | None = None
-        self.backend = ACCELERATED
-        self.request: _PassRequest | None = None
-        self.result: PassResult | None = None
-        self.on_fallback: Callable[[str], None] = lambda line: None
-
-    def take(self, task: PiecewiseTask, backend: Backend) -> Seat:
-        """Take part with a task."""
-        self.task, self.backend = task, backend
-        if (others := len(self.group.present()) - 1) > 0:
-            backend.log(f"trained as one computation with {others} other seed{'s' if others > 1 else ''}")
-        return self
-
-    def run(self, spec: PassSpec, batch: Any) -> PassResult | None:
-        """Do a pass together with the other runs; return None if this run must do it by itself.
-
-        The thread of one of the runs does the pass of all, once all have asked for theirs.
-        """
-        group = self.group
-        if group.disabled or not self.open:
+        if not supports(task.layer, backend):
+            backend.log(fallback_line(NO_KERNEL))
             return None
-        with group.changed:
-            self.request, self.result = _PassRequest(spec, batch), None
-            group.changed.notify_all()
-            while self.request is not None:
-                seats = group.present()
-                if seats[0] is self and all(seat.request is not None for seat in seats):
-                    group.answer(seats)
-                    group.changed.notify_all()
-                else:
-                    group.changed.wait()
-            return self.result
-
-    def close(self) -> None:
-        """Leave the group; the others no longer wait for this run."""
-        with self.group.changed:
-            if self.open:
-                self.open, self.task, self.group.passes = False, None, None
-                self.group.changed.notify_all()
+        others = self.count - 1
+        backend.log(f"trained as one computation with {others} other seed{'s' if others > 1 else ''}")
+        return KernelPasses(task, self.lock, self.memory)

@@ -16,7 +16,7 @@ from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, execute
 from acenode.execution.processes import ProcessPool
 from acenode.execution.reproduce import default_workers
-from acenode.execution.seed_group import MAX_SEEDS, Seat, SeedGroup, fallback_line, separate_reason
+from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason
 from acenode.runs.store import Run
 
 SeedProgress = Callable[[Run, dict[str, Any]], None]
@@ -51,33 +51,30 @@ def execute_together(runs: Sequence[Run], data_root: Path, *, stop: threading.Ev
     reason, at_a_time = separate_reason(config, device), seeds_at_a_time(config, device)
     outcomes: dict[str, Outcome] = {}
 
-    def train(run: Run, seat: Seat | None) -> Outcome:
+    def train(run: Run, group: SeedGroup | None) -> Outcome:
         show = (lambda status: None) if progress is None else partial(progress, run)
         if stop.is_set():
             run.set_state("stopped")
             return Outcome(run, "stopped", {}, 0.0, 0)
         if device != "cpu" and len(runs) > 1:
             return execute_elsewhere(partial(pool.train, device), run, data_root, stop=stop, progress=show)
-        return execute(run, data_root, stop=stop, progress=show, seat=seat)
+        return execute(run, data_root, stop=stop, progress=show, group=group)
 
-    def work(run: Run, seat: Seat | None) -> None:
+    def work(run: Run, group: SeedGroup | None) -> None:
         try:
-            outcomes[run.id] = train(run, seat)
+            outcomes[run.id] = train(run, group)
         except Exception as error:  # UserError, or a bug, which must not leave the others waiting
             text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             outcomes[run.id] = Outcome(run, "failed", {}, 0.0, 0, text)
-        finally:
-            if seat is not None:
-                seat.close()
 
     if reason is not None and len(runs) > 1:
         for run in runs:
             run.log(fallback_line(reason))
     for start in range(0, len(runs), at_a_time):
         part = runs[start:start + at_a_time]
-        seats = SeedGroup(len(part)).seats if reason is None and len(part) > 1 else [None] * len(part)
-        threads = [threading.Thread(target=work, args=each, name=f"acenode-{each[0].id}", daemon=True)
-                   for each in zip(part, seats, strict=True)]
+        group = SeedGroup(len(part)) if reason is None and len(part) > 1 else None
+        threads = [threading.Thread(target=work, args=(run, group), name=f"acenode-{run.id}", daemon=True)
+                   for run in part]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,1 +1,0 @@
-"""Several seeds of one configuration trained as one batched computation (docs/many_seeds.md)."""
