@@ -1,7 +1,8 @@
 """ACE against the method that it extends: ODE-Net, Latent-ODE or GRU-ODE-Bayes.
 
 For the paper's experiments these are runs that count for its tables. For named variables, the other method is the same
-model without attention, and runs with the default settings count. The words follow from the numbers that are passed in.
+model without attention, and runs with the default settings count. The words follow from the numbers that are passed in;
+`acenode.compare.verdict.judge` decides.
 """
 
 from __future__ import annotations
@@ -17,42 +18,42 @@ from acenode.compare.groups import method_title
 from acenode.compare.metrics import MetricFormat
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.study_grid import ACE, SEEDS, WITHOUT, GridRow, make_grid
-from acenode.compare.verdict import Contest, Finding, Repeat, Verdict, judge
+from acenode.compare.verdict import Contest, Finding, Verdict, judge
 from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
-from acenode.runs.questions import Study, StudyGroup
+from acenode.runs.questions import Repeat, Study, StudyGroup
 
 
 def compared_cells() -> list[tuple[PaperCell, PaperCell]]:
     """Return the cells of ACE, each with that of its host method in the same column, in the order of the tables."""
-    found = []
-    for ace in CELLS.values():
-        if ace.method != "ace" or ace.ablation:
-            continue
-        host = next((c for c in CELLS.values() if c.method == HOSTS[ace.experiment] and c.settings == ace.settings
-                     and (c.experiment, c.metric) == (ace.experiment, ace.metric)), None)
-        if host is not None:
-            found.append((ace, host))
-    return found
+    hosts = {(c.experiment, c.metric, c.settings.get("task")): c for c in CELLS.values()
+             if c.method == HOSTS[c.experiment]}
+    pairs = [(ace, hosts.get((ace.experiment, ace.metric, ace.settings.get("task")))) for ace in CELLS.values()
+             if ace.method == ACE and not ace.ablation]
+    return [(ace, host) for ace, host in pairs if host is not None]
 
 
 def contests(measured: Mapping[str, Measured]) -> list[Contest]:
     """Return the measured values of ACE and its host method, in the order of the paper's tables."""
-    return [contest(ace, measured[ace.key], host, measured[host.key]) for ace, host in compared_cells()]
+    return [_contest(ace, measured[ace.key], host, measured[host.key]) for ace, host in compared_cells()]
 
 
-def contest(ace: PaperCell, ours: Measured, host: PaperCell, theirs: Measured) -> Contest:
+def _contest(ace: PaperCell, ours: Measured, host: PaperCell, theirs: Measured) -> Contest:
     """Return the measured values of a cell of ACE and of its host method's."""
-    return Contest(
-        _title(ace), method_title(ace.experiment, host.method), _values(ace, ours), _values(host, theirs),
-        ace.format.higher_is_better, _epochs(ours), _epochs(theirs), "partial" in (ours.mark, theirs.mark),
-        unit=" points" if ace.format.unit == "%" else ace.format.unit,
-        same_data=(ours.mark == "partial") == (theirs.mark == "partial"), predicts=ace.metric != "silhouette")
+    names = (experiments.get(ace.experiment).title, ace.settings.get("task"), ace.format.title)
+    partial = {found.mark == "partial" for found in (ours, theirs)}
+    return Contest(" ".join(filter(None, names)), method_title(ace.experiment, host.method), _values(ace, ours),
+                   _values(host, theirs), ace.format.higher_is_better, _epochs(ours), _epochs(theirs),
+                   any(partial), _unit(ace.format), len(partial) == 1, ace.metric != "silhouette")
 
 
-def _title(cell: PaperCell) -> str:
-    task = cell.settings.get("task")
-    return " ".join(filter(None, (experiments.get(cell.experiment).title, task, cell.format.title)))
+def _epochs(measured: Measured) -> frozenset[int]:
+    return frozenset() if measured.epochs is None else frozenset({measured.epochs})
+
+
+def _unit(form: MetricFormat) -> str:
+    """Return the unit of a difference."""
+    return " points" if form.unit == "%" else form.unit
 
 
 def _values(cell: PaperCell, measured: Measured) -> dict[Repeat, float]:
@@ -64,10 +65,6 @@ def _values(cell: PaperCell, measured: Measured) -> dict[Repeat, float]:
             at = (0, int(entry.config.get("fold") or 0)) if cell.folds else (entry.seed, 0)
             found.setdefault(at, []).append(value)
     return {at: mean(values) for at, values in found.items()}
-
-
-def _epochs(measured: Measured) -> frozenset[int]:
-    return frozenset() if measured.epochs is None else frozenset({measured.epochs})
 
 
 def summary(findings: Iterable[Finding]) -> str:
@@ -82,13 +79,14 @@ def summary(findings: Iterable[Finding]) -> str:
         compared = sum(f.interval is not None for f in found)
         return (f"{compared} of {len(found)} comparisons have enough runs; in none of these is ACE clearly ahead of "
                 "the method it extends, or behind it.")
-    parts = [f"ahead of the method it extends in {len(ahead)} of {len(found)} comparisons" + _named(ahead),
-             (f"behind in {len(behind)}" if behind else "behind in none") + _named(behind)]
+    text = f"Here ACE is ahead of the method it extends in {len(ahead)} of {len(found)} comparisons"
+    text += f" ({listed(ahead)})" if ahead else ""
+    text += f" and behind in {len(behind)} ({listed(behind)})" if behind else " and behind in none"
     missing = sum(f.verdict == "open" and f.advantage is None for f in found)
     undecided = len(found) - len(ahead) - len(behind) - missing
     rest = [f"{undecided} {'is' if undecided == 1 else 'are'} undecided"] * (undecided > 0)
     rest += [f"{missing} cannot be made yet"] * (missing > 0)
-    return f"Here ACE is {' and '.join(parts)}{'; ' * bool(rest)}{' and '.join(rest)}."
+    return f"{text}{'; ' * bool(rest)}{' and '.join(rest)}."
 
 
 def prediction_note(findings: Iterable[Finding]) -> str:
@@ -105,47 +103,30 @@ def prediction_note(findings: Iterable[Finding]) -> str:
 def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
     """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
     return [{"Compared": f"{_name(f)}, {'higher' if f.contest.higher_is_better else 'lower'} is better",
-             "ACE extends": f.contest.host, **numbers(f),
-             "Verdict": _verdict(f)}
+             "ACE extends": f.contest.host, **_numbers(f),
+             "Verdict": f"ACE is {f.verdict}" if f.verdict != "open" else
+                        "undecided" if f.interval else f"undecided: {f.reason}"}
             for f in findings]
-
-
-def _verdict(finding: Finding) -> str:
-    """Say the verdict, and why a comparison without an interval has none; an interval speaks for itself."""
-    if finding.verdict != "open":
-        return f"ACE is {finding.verdict}"
-    return "undecided" if finding.interval else f"undecided: {finding.reason}"
 
 
 def _name(finding: Finding) -> str:
     return finding.contest.title + " on a part of the data" * finding.contest.partial
 
 
-def _named(names: list[str]) -> str:
-    return f" ({listed(names)})" if names else ""
-
-
-def numbers(finding: Finding) -> dict[str, str]:
+def _numbers(finding: Finding) -> dict[str, str]:
     """Return ACE's difference to its host method, the interval and the number of runs; empty texts if unknown."""
     contest, sign = finding.contest, 1 if finding.contest.higher_is_better else -1
     difference, interval, runs = "", "", ""
     if finding.advantage is not None:
         low, high = sorted(sign * end for end in finding.interval or (0.0, 2 * finding.advantage))
-        places = _decimals(high - low)
-        difference = _signed(sign * finding.advantage, places) + contest.unit
-        interval = f"{_signed(low, places)} to {_signed(high, places)}" if finding.interval else ""
+        width = high - low  # half of it has two significant digits
+        places = max(0, 1 - math.floor(math.log10(width / 2))) if 0 < width < math.inf else 2
+        signed = [f"{value:+.{places}f}".replace("-", "−") for value in (sign * finding.advantage, low, high)]
+        difference = signed[0] + contest.unit
+        interval = f"{signed[1]} to {signed[2]}" if finding.interval else ""
     if contest.ace and contest.other:
         runs = f"{finding.pairs} pairs" if finding.pairs else f"{len(contest.ace)} and {len(contest.other)} runs"
     return {"Difference": difference, "95% interval": interval, "Runs": runs}
-
-
-def _signed(value: float, places: int) -> str:
-    return f"{value:+.{places}f}".replace("-", "−")
-
-
-def _decimals(width: float) -> int:
-    """Return the decimals with which half of this width has two significant digits."""
-    return max(0, 1 - math.floor(math.log10(width / 2))) if 0 < width < math.inf else 2
 
 
 @dataclass(frozen=True)
@@ -189,46 +170,39 @@ def compared(experiment: Experiment, entries: Sequence[Entry]) -> list[Compared]
     return []
 
 
+def _compared(found: Finding, name: str, means: Iterable[MethodMean], repeats: str, where: str = "") -> Compared:
+    ace, host = means
+    texts = _numbers(found)
+    numbers = f"difference {texts['Difference']}, 95% interval {texts['95% interval']}"
+    return Compared(name, found.contest.higher_is_better, ace, host, repeats, where, found.verdict,
+                    found.reason if found.interval is None else numbers)
+
+
 def _cells(ace: PaperCell, host: PaperCell, entries: list[Entry]) -> Compared | None:
-    ours, theirs = measure(ace, entries), measure(host, entries)
-    if not ours.n or not theirs.n:
+    both = {cell: measure(cell, entries) for cell in (ace, host)}
+    if not all(measured.n for measured in both.values()):
         return None
-    task = ace.settings.get("task")
-    repeats = dict.fromkeys(map(repeats_text, (ours, theirs)))
-    found = judge(contest(ace, ours, host, theirs))
-    return Compared(" of ".join(filter(None, (ace.format.title, task))), ace.format.higher_is_better,
-                    _cell_mean(ace, ours), _cell_mean(host, theirs), "; ".join(repeats),
-                    "on a part of the data" if found.contest.partial else "on the full data", found.verdict,
-                    _words(found))
-
-
-def _cell_mean(cell: PaperCell, measured: Measured) -> MethodMean:
-    return MethodMean(cell.title, mean_text(cell, measured) + cell.format.unit,
-                      tuple(e.id for e in measured.entries), cell.key)
+    found = judge(_contest(ace, both[ace], host, both[host]))
+    means = (MethodMean(cell.title, mean_text(cell, measured) + cell.format.unit,
+                        tuple(e.id for e in measured.entries), cell.key) for cell, measured in both.items())
+    return _compared(found, " of ".join(filter(None, (ace.format.title, ace.settings.get("task")))), means,
+                     "; ".join(dict.fromkeys(map(repeats_text, both.values()))),
+                     "on a part of the data" if found.contest.partial else "on the full data")
 
 
 def _named_variables(experiment: Experiment, entries: list[Entry]) -> list[Compared]:
     study = Study("against-host", experiment.name, (StudyGroup(ACE), StudyGroup(WITHOUT)), seeds=SEEDS, baseline=1)
     grid = make_grid(study, entries)
-    ours, theirs = grid.rows
-    if not ours.values or not theirs.values:
+    if not all(row.values for row in grid.rows):
         return []
     form, epochs = grid.measure, sorted({str(cell.config.get("epochs")) for row in grid.rows for cell in row.cells})
     ace, other = ({at: value * form.scale for at, value in row.values.items()} for row in grid.rows)
-    found = judge(Contest(form.title, theirs.name, ace, other, form.higher_is_better,
-                          unit=" points" if form.unit == "%" else form.unit))
     shared = min(len(ace), len(other))
-    repeats = f"{shared} seed{'s' * (shared > 1)}, {' and '.join(epochs)} epochs"
-    return [Compared(form.title, form.higher_is_better, _row_mean(experiment, ACE, ours, form),
-                     _row_mean(experiment, WITHOUT, theirs, form), repeats, "", found.verdict, _words(found))]
+    found = judge(Contest(form.title, grid.baseline.name, ace, other, form.higher_is_better, unit=_unit(form)))
 
+    def row_mean(row: GridRow) -> MethodMean:
+        return MethodMean(experiment.methods[row.config.method].title, form.text(row.mean, row.std),
+                          tuple(e.id for e in row.entries))
 
-def _row_mean(experiment: Experiment, method: str, row: GridRow, form: MetricFormat) -> MethodMean:
-    return MethodMean(experiment.methods[method].title, form.text(row.mean, row.std), tuple(e.id for e in row.entries))
-
-
-def _words(finding: Finding) -> str:
-    if finding.interval is None:
-        return finding.reason
-    found = numbers(finding)
-    return f"difference {found['Difference']}, 95% interval {found['95% interval']}"
+    return [_compared(found, form.title, map(row_mean, grid.rows),
+                      f"{shared} seed{'s' * (shared > 1)}, {' and '.join(epochs)} epochs")]

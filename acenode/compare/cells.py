@@ -1,4 +1,9 @@
-"""Measure the cells of the paper's tables with the runs there are, list the runs that are missing, and write both."""
+"""Measure the cells of the paper's tables with the runs there are, list the runs that are missing, and write both.
+
+A run counts for a cell if it was trained on the full data with the lab's default settings for that method, apart from
+the settings that define the cell, its seed and fold, its number of epochs, its device and what it records. `measure`
+takes the runs of one length: see `_choose`.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +16,23 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from acenode import experiments
-from acenode.compare import paper
-from acenode.compare.groups import config_settings, replaced_settings
-from acenode.compare.paper import CELLS, PaperCell, target
+from acenode.compare.groups import IGNORED, experiment_title, replaced_settings, stored_settings
+from acenode.compare.paper import CELLS, SHORTEST, PaperCell, target
 from acenode.config import Config
 from acenode.config.presets import CHOSEN, PRINTED
-from acenode.config.vocabulary import ADDED
 from acenode.data.splits import FOLDS
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 from acenode.runs.catalogue import Entry
 from acenode.runs.store import Run
 
-Mark = Literal["within", "better", "worse", "partial", "missing"]
+Mark = Literal["within", "better", "worse", "single", "partial", "missing"]
 SEEDS = 3  # repetitions of a cell without folds, unless others are asked for
 PAPER_SEEDS = 5
 CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
 REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which layer it takes
 VARIANT = ("attention", "initial", "size", "task")  # settings that define cells of one method
+EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
 
 
 @dataclass(frozen=True)
@@ -67,20 +71,18 @@ def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
     if entry.search or (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
         return False  # the trial of a search is never tested
     wanted = target(cell, preset)
-    if int(entry.config.get("epochs") or 0) < paper.SHORTEST * int(wanted.get("epochs")):
+    if int(entry.config.get("epochs") or 0) < SHORTEST * int(wanted.get("epochs")):
         return False
-    own = {k: v for k, v in ADDED.items() if k in wanted.settings} | config_settings(entry.config)
-    return own == {k: wanted.get(k) for k in own}
+    return all(v == wanted.get(k) for k, v in stored_settings(entry, wanted).items() if k not in EITHER)
 
 
 def with_other_settings(cell: PaperCell, entries: Iterable[Entry]) -> list[Entry]:
     """Return the tested runs of a cell's method and variant on its data that do not count for it."""
-    return [e for e in entries if e.data == "full" and has_variant(cell, e) and not counts(cell, e)
+    return [e for e in entries if e.data == "full" and _has_variant(cell, e) and not counts(cell, e)
             and _value(cell, e) is not None]
 
 
-def has_variant(cell: PaperCell, entry: Entry) -> bool:
-    """Return True if a run trains the method and variant of a cell."""
+def _has_variant(cell: PaperCell, entry: Entry) -> bool:
     return (entry.experiment, entry.method) == (cell.experiment, cell.method) and all(
         entry.config.get(k) == target(cell).get(k) for k in VARIANT)
 
@@ -101,15 +103,22 @@ def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
         return Measured(note="not measured")
     partial = all(entry.partial for entry, _ in found)
     chosen = _choose([(e, v) for e, v in found if e.partial == partial], repetitions(cell, seeds))
-    values = [value for _, value in chosen]
-    runs = tuple(entry for entry, _ in chosen)
+    runs, values = zip(*chosen, strict=True)
     mean, std = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
     return Measured(
         entries=runs, mean=mean, std=std, seeds=tuple(sorted({e.seed for e in runs})),
-        folds=tuple(sorted({fold_of(e) for e in runs})) if cell.folds else (),
+        folds=tuple(sorted({_fold(e) for e in runs})) if cell.folds else (),
         epochs=int(runs[0].config["epochs"]), difference=None if partial else mean - cell.printed.mean,
         mark="partial" if partial else mark(cell, mean, std, len(values)), note=_note(cell, runs, partial),
-        paper_epochs=_paper_epochs(cell))
+        paper_epochs=int(target(cell, PRINTED).get("epochs")))
+
+
+def measure_all(entries: Iterable[Entry]) -> dict[str, Measured]:
+    """Measure every cell; the keys are those of the cells."""
+    by_experiment: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_experiment.setdefault(entry.experiment, []).append(entry)
+    return {key: measure(cell, by_experiment.get(cell.experiment, [])) for key, cell in CELLS.items()}
 
 
 def mark(cell: PaperCell, mean: float, std: float | None, n: int) -> Mark:
@@ -133,8 +142,8 @@ def printed_std(cell: PaperCell) -> float:
     if cell.printed.std is not None:
         return cell.printed.std
     task = {k: v for k, v in cell.settings.items() if k == "task"}
-    return next(c.printed.std or 0.0 for c in CELLS.values() if c.settings == task and
-                (c.experiment, c.method, c.metric) == (cell.experiment, cell.method, cell.metric))
+    base = PaperCell(cell.table, cell.experiment, cell.method, cell.metric, cell.printed, task)
+    return CELLS[base.key].printed.std or 0.0
 
 
 def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None, *, epochs: int | None = None,
@@ -154,7 +163,7 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
     for entry in entries:
         if counts(cell, entry, preset) and (partial or not entry.partial) and (
                 entry.busy or _value(cell, entry) is not None):
-            done.setdefault(int(entry.config["epochs"]), set()).add(_repetition(cell, entry))
+            done.setdefault(int(entry.config["epochs"]), set()).add(_fold(entry) if cell.folds else entry.seed)
     wanted = range(repetitions(cell, seeds))
     if any(at >= length and len(there) >= len(wanted) for at, there in done.items()):
         return []
@@ -170,19 +179,13 @@ def _choose(found: Sequence[tuple[Entry, float]], needed: int) -> list[tuple[Ent
     """
     by_length: dict[int, dict[tuple[int, int], tuple[Entry, float]]] = {}
     for entry, value in sorted(found, key=lambda pair: pair[0].created):
-        at = (entry.seed, fold_of(entry))
-        by_length.setdefault(int(entry.config["epochs"]), {})[at] = (entry, value)
+        by_length.setdefault(int(entry.config["epochs"]), {})[entry.seed, _fold(entry)] = (entry, value)
     length = max(by_length, key=lambda epochs: (min(needed, len(by_length[epochs])), epochs))
     return [by_length[length][at] for at in sorted(by_length[length])]
 
 
-def fold_of(entry: Entry) -> int:
-    """Return the fold of a run, 0 where its experiment has none."""
+def _fold(entry: Entry) -> int:
     return int(entry.config.get("fold") or 0)
-
-
-def _repetition(cell: PaperCell, entry: Entry) -> int:
-    return fold_of(entry) if cell.folds else entry.seed
 
 
 def _value(cell: PaperCell, entry: Entry) -> float | None:
@@ -208,44 +211,30 @@ def _read_silhouettes(run: Run, at: Stamp | None) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _paper_epochs(cell: PaperCell) -> int:
-    return int(target(cell, PRINTED).get("epochs"))
-
-
 def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
     """Say what a reader must know to compare the values."""
     notes = list(dict.fromkeys(run.data_note for run in runs if run.data_note))
     if partial:
         notes.append("trained on a part of the data: not comparable with the paper")
-    epochs, in_paper = int(runs[0].config["epochs"]), _paper_epochs(cell)
+    epochs, in_paper = int(runs[0].config["epochs"]), int(target(cell, PRINTED).get("epochs"))
     if epochs != in_paper:
         notes.append(f"{epochs} epochs, {in_paper} in the paper")
     notes += [f"{key.replace('_', ' ')} {default:g}, {printed:g} in the paper"
               for key, (default, printed) in replaced_settings(experiments.get(cell.experiment), cell.method).items()
               if key != "epochs"]
-    folds = {fold_of(run) for run in runs} if cell.folds else set()
+    folds = {_fold(run) for run in runs} if cell.folds else set()
     if folds and len(folds) < FOLDS:
         notes.append(f"{len(folds)} of {FOLDS} folds")
     if cell.printed.std is None:
         notes.append("the paper prints no deviation")
     if cell.metric == "silhouette":
-        notes.append(f"silhouette of the {REPRESENTATION}{_tsne_silhouette(runs)}; "
-                     "the paper does not say which it takes")
+        tsne = [value for run in runs if (value := _silhouette(run, "tsne")) is not None]
+        mean = f", that of their t-SNE is {statistics.mean(tsne):.4f}" if len(tsne) == len(runs) else ""
+        notes.append(f"silhouette of the {REPRESENTATION}{mean}; the paper does not say which it takes")
     return "; ".join(note.rstrip(".") for note in notes)
 
 
-def _tsne_silhouette(runs: Sequence[Entry]) -> str:
-    """Return the mean silhouette of the t-SNE's points as part of a note; empty if a run has none."""
-    values = [value for run in runs if (value := _silhouette(run, "tsne")) is not None]
-    return f", that of their t-SNE is {statistics.mean(values):.4f}" if len(values) == len(runs) else ""
-
-
-def measure_all(entries: Iterable[Entry]) -> dict[str, Measured]:
-    """Measure every cell; the keys are those of the cells."""
-    by_experiment: dict[str, list[Entry]] = {}
-    for entry in entries:
-        by_experiment.setdefault(entry.experiment, []).append(entry)
-    return {key: measure(cell, by_experiment.get(cell.experiment, [])) for key, cell in CELLS.items()}
+# Words and numbers, the same on pages, in exports and in the terminal -----------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -257,12 +246,10 @@ class MarkText:
     meaning: str
 
 
-# The rule of `cells.mark`
-MARGIN = ("our mean differs from the paper's by at most the larger of two numbers: the paper's standard deviation, and "
-          "the standard error of the difference, which includes the spread of our own runs")
-ShownMark = Mark | Literal["single"]
-MARKS: dict[ShownMark, MarkText] = {
-    "within": MarkText("≈", "within", MARGIN),
+MARKS: dict[Mark, MarkText] = {
+    "within": MarkText("≈", "within", "our mean differs from the paper's by at most the larger of two numbers: the "
+                       "paper's standard deviation, and the standard error of the difference, which includes the "
+                       "spread of our own runs"),  # as `mark` computes it
     "better": MarkText("▲", "better", "differs by more, on the better side"),
     "worse": MarkText("▼", "worse", "differs by more, on the worse side"),
     "single": MarkText("◇", "one run", "a single run has no spread: the difference is shown and not judged"),
@@ -271,7 +258,7 @@ MARKS: dict[ShownMark, MarkText] = {
 }
 
 
-def shown_mark(measured: Measured) -> ShownMark:
+def shown_mark(measured: Measured) -> Mark:
     """Return the mark that tables show: a single run is neither better nor worse than a mean of several."""
     return "single" if measured.n == 1 and measured.mark in ("within", "better", "worse") else measured.mark
 
@@ -314,17 +301,14 @@ def repeats_text(measured: Measured) -> str:
     """Return the number of seeds or folds and of epochs, and the paper's number of epochs if that is larger."""
     if not measured.n:
         return ""
-    kind = "fold" if measured.folds else "seed"
     n = len(measured.folds or measured.seeds)
     epochs = f"{measured.epochs} of {measured.paper_epochs}" if measured.shorter else str(measured.epochs)
-    return f"{n} {kind}{'s' * (n > 1)}, {epochs} epochs"
+    return f"{n} {'fold' if measured.folds else 'seed'}{'s' * (n > 1)}, {epochs} epochs"
 
 
 def params_text(cell: PaperCell, measured: Measured) -> str:
     """Return the number of parameters of our model, if the paper prints one, in its form: `0.28M`."""
-    if cell.printed.params is None or not measured.n:
-        return ""
-    return f"{measured.entries[0].params / 1e6:.2f}M"
+    return f"{measured.entries[0].params / 1e6:.2f}M" if measured.n and cell.printed.params is not None else ""
 
 
 def cell_digits(cell: PaperCell) -> int:
@@ -338,50 +322,35 @@ def _spread(mean: float, std: float | None, decimals: int) -> str:
 
 def count_sentence(marks: Iterable[str]) -> str:
     """Say how many cells are measured and how they compare with the printed values."""
-    counts = Counter(marks)
-    total, missing = sum(counts.values()), counts["missing"]
-    words = [f"{counts['within']} within the margin of error", f"{counts['better']} better", f"{counts['worse']} worse"]
-    if counts["single"]:
-        words.append(f"{counts['single']} from a single run")
-    if counts["partial"]:
-        words.append(f"{counts['partial']} on partial data")
-    cells = f"Of the paper's {total} values {total - missing}"
-    if not missing:
-        cells = f"All {total} of the paper's values"
-    text = f"{cells} are measured: {listed(words)}."
-    kinds = ["single runs"] * bool(counts["single"]) + ["values on partial data"] * bool(counts["partial"])
-    return text + (f" {listed(kinds).capitalize()} are not compared with the paper's." if kinds else "")
+    found = Counter(marks)
+    words = [f"{found['within']} within the margin of error", f"{found['better']} better", f"{found['worse']} worse"]
+    if found["single"]:
+        words.append(f"{found['single']} from a single run")
+    if found["partial"]:
+        words.append(f"{found['partial']} on partial data")
+    total, without = found.total(), found["missing"]
+    cells = f"Of the paper's {total} values {total - without}" if without else f"All {total} of the paper's values"
+    kinds = ["single runs"] * bool(found["single"]) + ["values on partial data"] * bool(found["partial"])
+    return f"{cells} are measured: {listed(words)}." + (
+        f" {listed(kinds).capitalize()} are not compared with the paper's." if kinds else "")
 
 
-@dataclass(frozen=True)
-class CellLength:
-    """How long the runs of a measured cell were trained."""
-
-    title: str  # of the experiment
-    mark: str
-    epochs: int
-    paper_epochs: int
-
-
-def length_sentence(cells: Iterable[CellLength]) -> str:
-    """Say how many values were measured with shorter runs than the paper's, and how short; empty if none was."""
-    shorter = [cell for cell in cells if cell.epochs < cell.paper_epochs]
+def length_sentence(measured: Mapping[str, Measured]) -> str:
+    """Say how many cells, by their keys, were measured with shorter runs than the paper's, and how short; empty if
+    none was."""
+    shorter = {key: found for key, found in measured.items() if found.shorter}
     if not shorter:
         return ""
-    worse = sum(cell.mark == "worse" for cell in shorter)
+    worse = sum(shown_mark(found) == "worse" for found in shorter.values())
     among = f", {worse} of the worse ones among them," if worse else ""
     parts = []
-    for printed in dict.fromkeys(cell.paper_epochs for cell in shorter):
-        alike = [cell for cell in shorter if cell.paper_epochs == printed]
-        titles = listed(dict.fromkeys(cell.title for cell in alike))
-        parts.append(f"{titles} {_ends(cell.epochs for cell in alike)} of {printed} epochs")
+    for printed in dict.fromkeys(found.paper_epochs for found in shorter.values()):
+        alike = {key: found.epochs or 0 for key, found in shorter.items() if found.paper_epochs == printed}
+        titles = listed(dict.fromkeys(experiment_title(CELLS[key].experiment) for key in alike))
+        ends = " to ".join(map(str, sorted({min(alike.values()), max(alike.values())})))
+        parts.append(f"{titles} {ends} of {printed} epochs")
     values = "value{} comes" if len(shorter) == 1 else "values{} come"
     return f"{len(shorter)} {values.format(among)} from shorter training than the paper's: {'; '.join(parts)}."
-
-
-def _ends(numbers: Iterable[int]) -> str:
-    found = set(numbers)
-    return " to ".join(map(str, sorted({min(found), max(found)})))
 
 
 def listed(words: Iterable[str]) -> str:
@@ -402,7 +371,7 @@ def paper_value_note(entry: Entry, entries: Iterable[Entry]) -> str | None:
     """
     if entry.state != "finished" or entry.search or entry.data != "full":
         return None
-    cell = next((cell for cell in CELLS.values() if has_variant(cell, entry)), None)
+    cell = next((cell for cell in CELLS.values() if _has_variant(cell, entry)), None)
     if cell is None:
         return None
     if not counts(cell, entry):
@@ -423,6 +392,6 @@ def _differences(cell: PaperCell, entry: Entry) -> list[str]:
     own = int(entry.config.get("epochs") or 0)
     found = [f"{own} epochs, where {usual} are usual,"] if own < usual else []
     found += [f"{key.replace('_', ' ')} {value} instead of {wanted.get(key)}"
-              for key, value in config_settings(entry.config).items()
-              if key in wanted.settings and value != wanted.get(key)]
+              for key, value in stored_settings(entry, wanted).items()
+              if key in entry.config and key in wanted.settings and key not in EITHER and value != wanted.get(key)]
     return found or ["other settings"]

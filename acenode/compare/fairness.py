@@ -20,9 +20,8 @@ from typing import Any
 
 import acenode
 from acenode import experiments
-from acenode.compare import study_grid
 from acenode.compare.groups import IGNORED, NOT_SETTINGS, data_title
-from acenode.compare.study_grid import StudyGrid, make_grid
+from acenode.compare.study_grid import StudyGrid, check_study, group_config, make_grid
 from acenode.config import KEYS, SETTINGS, Config
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
@@ -54,9 +53,7 @@ class FairnessNote:
 
 def fairness(grid: StudyGrid) -> list[FairnessNote]:
     """Return what differs between the groups and the baseline besides what varies; empty if the study is fair."""
-    study = grid.study
-    configs = [row.config for row in grid.rows]
-    return [*_setting_notes(study, configs), *_parameter_notes(grid, parameter_counts(grid)), *_data_notes(grid)]
+    return [*_setting_notes(grid), *_parameter_notes(grid, parameter_counts(grid)), *_data_notes(grid)]
 
 
 def equal_study(grid: StudyGrid) -> Study | None:
@@ -75,86 +72,64 @@ def parameter_counts(grid: StudyGrid) -> list[int]:
     return [next((e.params for e in row.entries if e.params), 0) or count(row.config) for row in grid.rows]
 
 
-# Settings -----------------------------------------------------------------------------------------------------------
-
-
-def unequal_settings(study: Study, configs: Sequence[Config]) -> list[str]:
-    """List the settings that apply to several groups, were not asked to vary, and have different values."""
-    return [key for key in KEYS if key not in study.varied | IGNORED | {"method"}
-            and len({repr(c.get(key)) for c in configs if c.get(key) is not None}) > 1]
-
-
-def _setting_notes(study: Study, configs: Sequence[Config]) -> Iterator[FairnessNote]:
-    names = study_grid.group_names(study)
-    for key in unequal_settings(study, configs):
+def _setting_notes(grid: StudyGrid) -> Iterator[FairnessNote]:
+    """Name the settings that apply to several groups, were not asked to vary, and have different values."""
+    for key in KEYS:
         by_value: dict[str, list[str]] = {}
-        for name, config in zip(names, configs, strict=True):
-            if config.get(key) is not None:
-                by_value.setdefault(str(config.get(key)), []).append(name)
-        listed = "; ".join(f"{key}={value} in {', '.join(own)}" for value, own in by_value.items())
-        yield FairnessNote(f"{key} differs too: {listed}", key, _held_equal(study, configs, key))
+        for row in grid.rows:
+            if row.config.get(key) is not None:
+                by_value.setdefault(str(row.config.get(key)), []).append(row.name)
+        if len(by_value) > 1 and key not in grid.study.varied | IGNORED | {"method"}:
+            listed = "; ".join(f"{key}={value} in {', '.join(own)}" for value, own in by_value.items())
+            yield FairnessNote(f"{key} differs too: {listed}", key, _held_equal(grid, key))
 
 
-def _held_equal(study: Study, configs: Sequence[Config], key: str) -> EqualStudy | None:
+def _held_equal(grid: StudyGrid, key: str) -> EqualStudy | None:
     """Return the study with one value of a setting: the baseline's if all groups can have it, else another's."""
     if key not in SETTINGS:
         return None
-    first = configs[study.baseline].get(key)
-    values = dict.fromkeys(c.get(key) for c in configs if c.get(key) is not None)
-    for value in [v for v in (first, *values) if v is not None]:
+    study, configs = grid.study, [grid.baseline.config, *(row.config for row in grid.rows)]
+    for value in dict.fromkeys(config.get(key) for config in configs if config.get(key) is not None):
         try:
-            changed = replace(study, name=_equal_name(study), held={**study.held, key: value})
-            study_grid.check_study(changed)
+            changed = check_study(replace(study, name=_equal_name(study), held={**study.held, key: value}))
             for group in changed.groups:
-                count(study_grid.group_config(changed, group))  # building finds values that do not fit together
+                count(group_config(changed, group))  # building finds values that do not fit together
         except UserError:
             continue
         return EqualStudy(f"hold {key}={value} in all groups", changed)
     return None
 
 
-# Parameters ---------------------------------------------------------------------------------------------------------
-
-
 def _parameter_notes(grid: StudyGrid, counts: Sequence[int]) -> Iterator[FairnessNote]:
-    study, target = grid.study, counts[grid.study.baseline]
-    if "size" in study.varied:  # the number of parameters is what varies
+    target = counts[grid.study.baseline]
+    if "size" in grid.study.varied:  # the number of parameters is what varies
         return
     for i, row in enumerate(grid.rows):
-        if abs(counts[i] - target) <= NEAR * max(counts[i], target):
-            continue
-        text = f"the number of parameters differs: {counts[i]:,} in {row.name}, {target:,} in {grid.baseline.name}"
-        yield FairnessNote(text, "params", _equal_parameters(study, grid, i, counts))
+        if abs(counts[i] - target) > NEAR * max(counts[i], target):
+            text = f"the number of parameters differs: {counts[i]:,} in {row.name}, {target:,} in {grid.baseline.name}"
+            yield FairnessNote(text, "params", _equal_parameters(grid, i, counts))
 
 
-def _equal_parameters(study: Study, grid: StudyGrid, i: int, counts: Sequence[int]) -> EqualStudy | None:
-    """Return the study in which the smaller of a group and the baseline has about as many parameters as the other."""
+def _equal_parameters(grid: StudyGrid, i: int, counts: Sequence[int]) -> EqualStudy | None:
+    """Return the study in which the smaller of a group and the baseline has about as many parameters as the other,
+    by one setting of its network; None if no setting does that."""
+    study = grid.study
     small, large = sorted((i, study.baseline), key=lambda at: counts[at])
-    group = study.groups[small]
-    found = widened(study, group, counts[large])
-    if found is None:
-        return None
-    changed, number = found
-    groups = tuple(changed if at == small else other for at, other in enumerate(study.groups))
-    key = next(k for k, v in changed.settings.items() if group.settings.get(k) != v)
-    try:
-        equal = study_grid.check_study(replace(study, name=_equal_name(study), groups=groups, held={
-            k: v for k, v in study.held.items() if k != key}))
-    except UserError:
-        return None
-    return EqualStudy(f"{key}={changed.settings[key]} in {grid.rows[small].name}: {number:,} parameters", equal)
-
-
-def widened(study: Study, group: StudyGroup, target: int) -> tuple[StudyGroup, int] | None:
-    """Return the group with one setting of its network changed so that it has about `target` parameters, and their
-    number; None if no setting does that."""
+    group, target = study.groups[small], counts[large]
     uses = experiments.get(study.experiment).method(group.method).uses
     for key in WIDTHS:
-        if key in uses and key not in group.settings:
-            value = _width(study, group, key, target)
-            number = _sized(study, group, key, value)
-            if abs(number - target) <= NEAR * target:
-                return _with(group, key, value), number
+        if key not in uses or key in group.settings:
+            continue
+        value = _width(study, group, key, target)
+        number = _sized(study, group, key, value)
+        if abs(number - target) > NEAR * target:
+            continue
+        groups = tuple(_with(group, key, value) if at == small else other for at, other in enumerate(study.groups))
+        try:
+            equal = check_study(replace(_without(study, key), name=_equal_name(study), groups=groups))
+        except UserError:
+            return None
+        return EqualStudy(f"{key}={value} in {grid.rows[small].name}: {number:,} parameters", equal)
     return None
 
 
@@ -170,9 +145,8 @@ def _width(study: Study, group: StudyGroup, key: str, target: int) -> int:
 
 def _sized(study: Study, group: StudyGroup, key: str, value: int) -> int:
     """Count the parameters of a group with another value of a setting; 0 if it cannot have that value."""
-    without = replace(study, held={k: v for k, v in study.held.items() if k != key})
     try:
-        return count(study_grid.group_config(without, _with(group, key, value)))
+        return count(group_config(_without(study, key), _with(group, key, value)))
     except UserError:
         return 0
 
@@ -181,7 +155,8 @@ def _with(group: StudyGroup, key: str, value: Any) -> StudyGroup:
     return StudyGroup(group.method, {**group.settings, key: value})
 
 
-# Data ---------------------------------------------------------------------------------------------------------------
+def _without(study: Study, key: str) -> Study:
+    return replace(study, held={k: v for k, v in study.held.items() if k != key})
 
 
 def _data_notes(grid: StudyGrid) -> Iterator[FairnessNote]:

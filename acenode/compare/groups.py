@@ -53,49 +53,35 @@ def replaced_settings(experiment: Experiment, method: str) -> dict[str, tuple[An
 
 def changed_in(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changed settings of a stored configuration; none if another version wrote it."""
-    try:
-        return dict(_changed(*_key(config)))
-    except TypeError:  # a value that no setting has
-        return {}
-
-
-def shared_config(config: Mapping[str, Any]) -> Config:
-    """Return a stored configuration without seed and device; those of many seeds are read once.
-
-    Raises:
-        UserError: another version wrote it.
-    """
-    try:
-        return _parsed(*_key(config))
-    except TypeError:
-        raise UserError("the configuration has a value that no setting has") from None
-
-
-def _key(config: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], tuple[type, ...]]:
-    """Return what identifies a configuration but for seed and device; with types, since 1 and True are equal."""
-    given = dict(config)  # copied and reduced, which is faster than a comprehension: pages do it for thousands of runs
-    for name in NOT_SETTINGS:
-        given.pop(name, None)
-    return tuple(given.items()), tuple(map(type, given.values()))
-
-
-@lru_cache(maxsize=4096)
-def _parsed(items: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> Config:
-    return Config.from_dict(dict(items))
-
-
-@lru_cache(maxsize=4096)
-def _changed(items: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> dict[str, Any]:
-    try:
-        made = _parsed(items, types)
-        return changed_settings(experiments.get(made.experiment), made)
-    except UserError:
-        return {}
+    return _read(config)[1]
 
 
 def group_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changed settings that identify the group of a run."""
     return {k: v for k, v in changed_in(config).items() if k not in IGNORED}
+
+
+def _read(config: Mapping[str, Any]) -> tuple[Config | None, dict[str, Any]]:
+    """Return a stored configuration without seed and device, and its changed settings; None if it cannot be read."""
+    given = dict(config)  # copied and reduced, which is faster than a comprehension: pages do it for thousands of runs
+    for name in NOT_SETTINGS:
+        given.pop(name, None)
+    try:
+        made, changed = _parsed(tuple(given.items()), tuple(map(type, given.values())))
+    except TypeError:  # a value that no setting has
+        return None, {}
+    return made, dict(changed)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(items: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> tuple[Config | None, dict[str, Any]]:
+    """Read the configuration of all seeds once; `types` tells 1 from True, which are equal."""
+    made = None
+    try:
+        made = Config.from_dict(dict(items))
+        return made, changed_settings(experiments.get(made.experiment), made)
+    except UserError:
+        return made, {}
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
@@ -142,12 +128,26 @@ def differing(entries: Iterable[Entry], ignored: frozenset[str] = IGNORED) -> li
     return [k for k in names if len({repr(e.config.get(k, ADDED.get(k))) for e in entries}) > 1]
 
 
-EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
+# Runs of one configuration ------------------------------------------------------------------------------------------
 
 
-def config_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a stored configuration that decide for which cell its run counts."""
-    return {k: v for k, v in config.items() if k not in EITHER and k != "format" and v is not None}
+def trained_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that decides the numbers of a run: runs that agree in it repeat each other."""
+    return {k: v for k, v in config.items() if k not in RECORDING and k not in ("format", "device")}
+
+
+def stored_settings(entry: Entry, wanted: Config) -> dict[str, Any]:
+    """Return the settings that decide a run's numbers; those that an older run lacks have the value it had then."""
+    own = {k: v for k, v in trained_settings(entry.config).items() if v is not None}
+    return {k: v for k, v in ADDED.items() if k in wanted.settings} | own
+
+
+def same_run(config: Config, entry: Entry) -> bool:
+    """Return True if a run, finished or not, trains this configuration, whatever its device and what it records. The
+    trial of a search does not count, since it is never tested."""
+    return (not entry.search and (entry.experiment, entry.method, entry.data, entry.seed) == (
+        config.experiment, config.method, config.data, config.seed)
+        and stored_settings(entry, config) == trained_settings(config.to_dict()))
 
 
 def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
@@ -157,21 +157,7 @@ def unfinished(config: Config, entries: Iterable[Entry]) -> Entry | None:
     return max(found, key=lambda e: (e.progress, e.created), default=None)
 
 
-def trained_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all that decides the numbers of a run: runs that agree in it repeat each other."""
-    return {k: v for k, v in config.items() if k not in RECORDING and k not in ("format", "device")}
-
-
-def same_run(config: Config, entry: Entry) -> bool:
-    """Return True if a run, finished or not, trains this configuration, whatever its device and what it records. The
-    trial of a search does not count, since it is never tested."""
-    if entry.search or (entry.experiment, entry.method, entry.data, entry.seed) != (
-            config.experiment, config.method, config.data, config.seed):
-        return False
-    own = {k: v for k, v in trained_settings(entry.config).items() if v is not None}
-    added = {k: v for k, v in ADDED.items() if k in config.settings}
-    return added | own == trained_settings(config.to_dict())
-
+# Frames of runs -----------------------------------------------------------------------------------------------------
 
 BY_SETTINGS = "settings"  # group by method and all settings but the ignored ones
 IDENTITY = ["experiment", "data", "partial", "method", "settings"]  # the columns that identify a group
@@ -189,24 +175,16 @@ def runs_frame(entries: Iterable[Entry]) -> pd.DataFrame:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    changed, question = group_settings(entry.config), question_of(entry)
+    (made, _), changed, question = _read(entry.config), group_settings(entry.config), question_of(entry)
+    printed = paper.beside(made, changed, entry.partial) if made else None
     return {
         "run": entry.id, "created": entry.created, "experiment": entry.experiment, "data": entry.data,
         "partial": entry.partial, "method": entry.method, "settings": settings_text(changed), "changed": changed,
         "seed": entry.seed, "fold": entry.config.get("fold") or 0, "measure": question[0],
-        "question": question, "paper": _paper(entry, changed), "params": entry.params,
+        "question": question, "paper": str(printed or ""), "params": entry.params,
         "test": entry.value, "validation": entry.best, "test_last": entry.last_value, "validation_last": entry.last,
         "nfe": entry.test.get("nfe"), "seconds": entry.seconds,
     }
-
-
-def _paper(entry: Entry, changed: dict[str, Any]) -> str:
-    """Return the paper's value for what a run trained, or nothing."""
-    try:
-        value = paper.beside(shared_config(entry.config), changed, entry.partial)
-    except UserError:  # written by another version
-        return ""
-    return str(value) if value else ""
 
 
 def group_keys(entries: Iterable[Entry]) -> list[str]:
@@ -232,10 +210,8 @@ def grouped_frame(entries: Sequence[Entry], by: str = BY_SETTINGS) -> pd.DataFra
 
 
 def _group_name(entry: Entry, by: str, settings: str) -> str:
+    if by not in (BY_SETTINGS, "method"):
+        value = entry.config.get(by)
+        return f"{by}={'–' if value is None else value}"
     title = method_title(entry.experiment, entry.method)
-    if by == BY_SETTINGS:
-        return f"{title} {settings}".strip()
-    if by == "method":
-        return title
-    value = entry.config.get(by)
-    return f"{by}={'–' if value is None else value}"
+    return title if by == "method" else f"{title} {settings}".strip()

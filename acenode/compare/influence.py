@@ -1,4 +1,11 @@
-"""What acts on what in a trained model, how well that matches known links, and forecasts with something held."""
+"""What acts on what in a trained model, how well that matches known links, and forecasts with something held.
+
+    run, root = RunStore("runs").open("last"), data_dir()
+    found = influence_of(run, root)          |∂ḣ_i/∂h_j| beside softmax(a), scored against known links
+    answer = what_if(run, root, "from 60", [Held("a", 3.0, 60, 120)])
+
+`named_influence` and `forecast_with` do the same with the task of a loaded run, `acenode.load("last").task`.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +53,10 @@ class CouplingScore:
     @property
     def text(self) -> str:
         """The score in one sentence, with the level of chance."""
-        if self.better_than_chance:
-            verdict = "better than chance"
-        elif self.auroc < self.chance[0]:
-            verdict = "worse than chance"
-        else:
-            verdict = "no better than chance"
+        verdict = "better" if self.better_than_chance else "worse" if self.auroc < self.chance[0] else "no better"
         return (f"{self.recovered} of {self.links} known links recovered (by chance {self.recovered_by_chance:.1f}); "
-                f"AUROC {self.auroc:.2f}, {verdict} (0.50; 95% of random rankings are between {self.chance[0]:.2f} and "
-                f"{self.chance[1]:.2f}).")
+                f"AUROC {self.auroc:.2f}, {verdict} than chance (0.50; 95% of random rankings are between "
+                f"{self.chance[0]:.2f} and {self.chance[1]:.2f}).")
 
 
 def score(known: np.ndarray, learned: np.ndarray, signed: bool = False) -> CouplingScore | None:
@@ -81,9 +83,8 @@ def score(known: np.ndarray, learned: np.ndarray, signed: bool = False) -> Coupl
     links, pairs = int(is_link.sum()), len(is_link)
     if not 0 < links < pairs:
         return None
-    above = strength[is_link][:, None] - strength[~is_link][None, :]
-    above = np.where(np.isnan(above), 0.0, above)  # both are −∞
-    auroc = float(((above > 0) + 0.5 * (above == 0)).mean())
+    linked, others = strength[is_link][:, None], strength[~is_link]
+    auroc = float(((linked > others) + 0.5 * (linked == others)).mean())
     spread = SURE * math.sqrt((pairs + 1) / (12 * links * (pairs - links)))
     strongest = np.argsort(-strength, kind="stable")[:links]
     return CouplingScore(links, pairs, int(is_link[strongest].sum()), links * links / pairs, auroc,
@@ -106,6 +107,53 @@ def incoming_shares(flow: np.ndarray) -> np.ndarray:
     np.fill_diagonal(shares, np.nan)
     return np.asarray(shares)
 
+
+# The coupling that the runs of a study found ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FoundCoupling:
+    """How variables act on each other, averaged over test series, time and runs: [i, j] is from j to i."""
+
+    names: tuple[str, ...]
+    attention: np.ndarray | None  # rows sum to one
+    influence: np.ndarray  # |∂ḣ_i/∂h_j| as a share of its row
+    runs: int
+
+
+def found_coupling(row: GridRow) -> FoundCoupling | None:
+    """Return the coupling that the finished runs of a group found; None if there is no such run."""
+    results = []
+    for entry in row.entries:
+        try:
+            found = entry.run.result() if entry.state == "finished" else None
+        except UserError:
+            continue
+        if found and "influence" in found:
+            results.append(found)
+    if not results:
+        return None
+    names = tuple(str(name) for name in results[0]["influence"]["names"])
+    influence = np.mean([result["influence"]["mean"] for result in results], axis=0)
+    attention = [result["attention"]["mean"] for result in results if "attention" in result]
+    return FoundCoupling(names, np.mean(attention, axis=0) if attention else None,
+                         influence / np.maximum(influence.sum(1, keepdims=True), 1e-12), len(results))
+
+
+def coupling_text(found: FoundCoupling, count: int = 3) -> str:
+    """Name the strongest influences between two variables: `power ← wind (62%), wind ← power (8%)`."""
+    shares = np.where(np.eye(len(found.names), dtype=bool), 0.0, found.influence)
+    order = np.dstack(np.unravel_index(np.argsort(-shares, axis=None), shares.shape))[0][:count]
+    return ", ".join(f"{found.names[i]} ← {found.names[j]} ({100 * shares[i, j]:.0f}%)" for i, j in order
+                     if shares[i, j] > 0)
+
+
+def is_uniform(attention: np.ndarray, least: float = 0.02) -> bool:
+    """Return True if all rows of a mean attention are nearly equal: it then tells nothing about pairs."""
+    return bool((attention.max(0) - attention.min(0)).max() < least)
+
+
+# Influence in the field of one run -----------------------------------------------------------------------------------
 
 TIMES, SERIES = 11, 100  # over which influence is averaged
 GRID = 49  # times of a curve
@@ -307,45 +355,3 @@ def forecast_with(task: NamedTask, series: str, holds: Sequence[Held]) -> WhatIf
     without, with_holds = (solve_with(task.model, batch, t.tolist(), h, breaks)[0].double().cpu().numpy() * source.std
                            + source.mean for h in ((), wanted))
     return WhatIf(source.variables, source.units, t * source.duration, without, with_holds, source.std)
-
-
-@dataclass(frozen=True, eq=False)
-class FoundCoupling:
-    """How variables act on each other, averaged over test series, time and runs: [i, j] is from j to i."""
-
-    names: tuple[str, ...]
-    attention: np.ndarray | None  # rows sum to one
-    influence: np.ndarray  # |∂ḣ_i/∂h_j| as a share of its row
-    runs: int
-
-
-def found_coupling(row: GridRow) -> FoundCoupling | None:
-    """Return the coupling that the finished runs of a group found; None if there is no such run."""
-    results = []
-    for entry in row.entries:
-        try:
-            found = entry.run.result() if entry.state == "finished" else None
-        except UserError:
-            continue
-        if found and "influence" in found:
-            results.append(found)
-    if not results:
-        return None
-    names = tuple(str(name) for name in results[0]["influence"]["names"])
-    influence = np.mean([result["influence"]["mean"] for result in results], axis=0)
-    attention = [result["attention"]["mean"] for result in results if "attention" in result]
-    return FoundCoupling(names, np.mean(attention, axis=0) if attention else None,
-                         influence / np.maximum(influence.sum(1, keepdims=True), 1e-12), len(results))
-
-
-def coupling_text(found: FoundCoupling, count: int = 3) -> str:
-    """Name the strongest influences between two variables: `power ← wind (62%), wind ← power (8%)`."""
-    shares = np.where(np.eye(len(found.names), dtype=bool), 0.0, found.influence)
-    order = np.dstack(np.unravel_index(np.argsort(-shares, axis=None), shares.shape))[0][:count]
-    return ", ".join(f"{found.names[i]} ← {found.names[j]} ({100 * shares[i, j]:.0f}%)" for i, j in order
-                     if shares[i, j] > 0)
-
-
-def is_uniform(attention: np.ndarray, least: float = 0.02) -> bool:
-    """Return True if all rows of a mean attention are nearly equal: it then tells nothing about pairs."""
-    return bool((attention.max(0) - attention.min(0)).max() < least)

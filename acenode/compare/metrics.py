@@ -1,4 +1,4 @@
-"""How metrics and durations are written, and the records of metrics.jsonl."""
+"""How metrics, durations and texts are written, and the records of metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from acenode.data.importing.cells import plain_float
+from acenode.errors import UserError
+from acenode.experiments import find
 from acenode.runs.store import Run
 from acenode.training.task import Metric
 
 VALUES = {"ushcn": "standardised values", "physionet-vitals": "scaled values"}  # that errors are measured on
-PLAIN = frozenset({"ushcn"})  # experiments whose errors are of standardised values
-THOUSANDTHS = frozenset({"physionet-vitals"})  # experiments whose MSE the paper prints ×10⁻³
 TITLES = {"auc": "AUC", "mae": "MAE", "mse": "MSE", "nfe": "NFE", "negll": "NegLL"}
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error", "nll", "negll")  # for experiments that are not registered
 
@@ -27,6 +27,11 @@ class MetricFormat:
     scale: float = 1.0
     digits: int | None = None
     unit: str = ""
+
+    @property
+    def sign(self) -> int:
+        """1 if higher is better, else -1: a value times its sign is better if it is larger."""
+        return 1 if self.higher_is_better else -1
 
     @property
     def title(self) -> str:
@@ -53,30 +58,21 @@ class MetricFormat:
             spread = f" ± {std * self.scale:.2g}" if self.digits is None else f" ± {self.number(std)}"
         return f"{self.number(value)}{spread}{self.unit}"
 
-    def gap(self, difference: float) -> str:
-        """Write the difference of two values with its sign and, if lower is better, whether it is better or worse."""
-        text = self.number(difference, "+").replace("-", "−")
-        if self.higher_is_better or not any(c in "123456789" for c in text):
-            return text
-        return f"{text} {'better' if difference < 0 else 'worse'}"
-
 
 @lru_cache(maxsize=1024)
 def metric_format(metric: str, experiment: str = "") -> MetricFormat:
     """Return the format of a metric, with the direction that the experiment registers for it."""
+    known = _registered(experiment)
+    higher = (known.higher_is_better if known and known.name == metric else
+              not set(metric.lower().split("_")) & set(LOWER_IS_BETTER))
     word = metric.partition("_")[0]
-    higher = _higher_is_better(metric, experiment)
     if word == "accuracy":
         return MetricFormat(metric, higher, 100.0, 2, "%")
-    if word == "silhouette":
-        return MetricFormat(metric, higher, digits=4)
-    if word == "auc":
-        return MetricFormat(metric, higher, digits=3)
-    if word == "mse" and experiment in THOUSANDTHS:
+    if word == "mse" and experiment == "physionet-vitals":  # the paper prints it ×10⁻³
         return MetricFormat(metric, higher, 1e3, 3, " ×10⁻³")
-    if word in ("mse", "negll") and experiment in PLAIN:
-        return MetricFormat(metric, higher, digits=3)
-    return MetricFormat(metric, higher)
+    standardised = word in ("mse", "negll") and experiment == "ushcn"
+    return MetricFormat(metric, higher, digits=4 if word == "silhouette" else 3 if word == "auc" or standardised
+                        else None)
 
 
 def error_title(short: str, experiments: set[str], scale: float = 1.0) -> str:
@@ -92,23 +88,39 @@ def metric_name(experiment: str) -> str:
     return known.name if known else ""
 
 
-def _higher_is_better(metric: str, experiment: str) -> bool:
-    known = _registered(experiment)
-    if known and known.name == metric:
-        return known.higher_is_better
-    return not set(metric.lower().split("_")) & set(LOWER_IS_BETTER)
-
-
 def _registered(experiment: str) -> Metric | None:
-    from acenode.errors import UserError
-    from acenode.experiments import find
-
     try:
         found = find(experiment)
     except UserError:  # an imported set that is damaged
         return None
     return found.metric if found else None
 
+
+def duration(seconds: float) -> str:
+    """Write seconds as `45 s`, `12 min` or `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet computes texts that start so
+
+
+def as_text(text: str) -> str:
+    """Return a text for a cell of a CSV file, after an apostrophe if it looks like a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def name_as_text(name: str) -> str:
+    """Return a name from a user's data for a cell; numbers such as the id -5 stay as they are."""
+    try:
+        plain_float(name)
+    except ValueError:
+        return as_text(name)
+    return name
+
+
+# Records of metrics.jsonl -------------------------------------------------------------------------------------------
 
 MetricRecord = dict[str, Any]
 
@@ -155,27 +167,3 @@ def axis_index(record: MetricRecord, key: str) -> int | None:
     """Return a record's position on an axis (`step` or `epoch`), or None."""
     value = record.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
-
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet computes texts that start so
-
-
-def as_text(text: str) -> str:
-    """Return a text for a cell of a CSV file, after an apostrophe if it looks like a formula."""
-    return f"'{text}" if text.startswith(FORMULA) else text
-
-
-def name_as_text(name: str) -> str:
-    """Return a name from a user's data for a cell; numbers such as the id -5 stay as they are."""
-    try:
-        plain_float(name)
-    except ValueError:
-        return as_text(name)
-    return name
-
-
-def duration(seconds: float) -> str:
-    """Write seconds as `45 s`, `12 min` or `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

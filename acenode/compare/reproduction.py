@@ -1,4 +1,10 @@
-"""Plan the runs that the cells of the paper's tables still need, in order of worth, and how long they take."""
+"""Plan the runs that the cells of the paper's tables still need, in order of worth, and say how long runs take.
+
+A run is worth most where it measures something new: the first seeds of the main methods (the host, the augmented one
+and ACE) in all tables, then their second and third seeds, then the first seeds of the other methods and of the
+ablations, then their further seeds, and last longer runs of what is measured already. Among runs of equal worth,
+those on complete data come first, then the shortest.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +36,7 @@ USUAL_SEEDS = 3  # more of them say little
 # Rough seconds of an epoch on a large GPU, to order runs that were never timed; ACE takes about twice as long.
 ROUGH_EPOCH = {"mnist": 3.0, "svhn": 15.0, "cifar10": 15.0, "ushcn": 0.3, "physionet": 2.0, "physionet-vitals": 4.0,
                "activity": 3.0}
+Seconds = Callable[[Config], float | None]  # of a whole run; None if unknown
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,9 @@ class PlannedRun:
     @property
     def title(self) -> str:
         """A short name: experiment, method and what defines the cell, seed or fold."""
-        cell = self.cells[0]
-        words = [cell.experiment, cell.method, *map(str, cell.settings.values())]
-        fold = self.config.get("fold")
-        return " ".join([*words, f"fold {fold}" if fold is not None else f"seed {self.config.seed}"])
+        cell, fold = self.cells[0], self.config.get("fold")
+        return " ".join([cell.experiment, cell.method, *map(str, cell.settings.values()),
+                         f"fold {fold}" if fold is not None else f"seed {self.config.seed}"])
 
 
 @dataclass(frozen=True)
@@ -74,23 +80,17 @@ def select(names: Sequence[str]) -> list[PaperCell]:
     """Return the cells of these tables, or with these keys; all cells if there are no names."""
     found: dict[str, PaperCell] = {}
     for name in names or TABLES:
-        if name in CELLS:
-            found[name] = CELLS[name]
-        elif name in TABLES:
-            found |= {cell.key: cell for cell in TABLES[name].cells}
-        else:
+        if name not in CELLS and name not in TABLES:
             raise UserError(f"the paper has no table {name!r}: choose one of {', '.join(TABLES)}")
+        found |= {cell.key: cell for cell in ([CELLS[name]] if name in CELLS else TABLES[name].cells)}
     return list(found.values())
 
 
 def missing_data(cells: Iterable[PaperCell], root: Path) -> dict[str, str]:
     """Return the experiments whose full data is not in the data folder, each with the command that gets it."""
-    found = {}
-    for name in dict.fromkeys(cell.experiment for cell in cells):
-        source = experiments.get(name).source
-        if source is not None and not is_file(source_of(source).path(root)):
-            found[name] = f"acenode data get {source}"
-    return found
+    sources = {cell.experiment: experiments.get(cell.experiment).source for cell in cells}
+    return {name: f"acenode data get {source}" for name, source in sources.items()
+            if source is not None and not is_file(source_of(source).path(root))}
 
 
 def partial_data(entries: Iterable[Entry], root: Path) -> frozenset[str]:
@@ -119,23 +119,22 @@ def cell_plans(cells: Iterable[PaperCell], entries: Sequence[Entry], wanted: Wan
         own = by_method.get((cell.experiment, cell.method), [])
         needed = missing(cell, own, wanted.seeds, epochs=wanted.epochs, preset=wanted.preset,
                          partial=cell.experiment in partial)
-        configs = tuple(replace(config, device=wanted.device) for config in needed)
-        plans.append(CellPlan(cell, measure(cell, own, wanted.seeds, wanted.preset), configs))
+        plans.append(CellPlan(cell, measure(cell, own, wanted.seeds, wanted.preset),
+                              tuple(replace(config, device=wanted.device) for config in needed)))
     return plans
 
 
 def queue(plans: Iterable[CellPlan], entries: Sequence[Entry], wanted: Wanted, partial: frozenset[str] = frozenset(),
-          seconds: Callable[[Config], float | None] = lambda config: None) -> list[PlannedRun]:
+          seconds: Seconds = lambda config: None) -> list[PlannedRun]:
     """Return the missing runs of all cells in order of worth, each once."""
     found: dict[Config, PlannedRun] = {}
     for plan in plans:
         needed = repetitions(plan.cell, wanted.seeds)
-        for position, config in enumerate(plan.missing):
-            repetition = needed - len(plan.missing) + position
-            worth = _worth(plan.cell, repetition, plan.measured.n >= needed and plan.measured.mark != "partial")
-            before = found.get(config)
-            cells = (*before.cells, plan.cell) if before else (plan.cell,)
-            found[config] = PlannedRun(config, cells, min(worth, before.worth) if before else worth)
+        measured = plan.measured.n >= needed and plan.measured.mark != "partial"
+        for repetition, config in enumerate(plan.missing, needed - len(plan.missing)):
+            worth = 8 if measured else _worth(plan.cell, repetition)
+            before = found.get(config, PlannedRun(config, (), worth))
+            found[config] = PlannedRun(config, (*before.cells, plan.cell), min(worth, before.worth))
     complete = [_with_progress(run, entries, seconds) for run in found.values()]
     return sorted(complete, key=lambda run: (run.worth, run.config.experiment in partial, run.resumes is None,
                                              _rough(run.config) if run.seconds is None else run.seconds))
@@ -145,25 +144,23 @@ def _rough(config: Config) -> float:
     return ROUGH_EPOCH[config.experiment] * int(config.get("epochs")) * (2 if config.method == "ace" else 1)
 
 
-def _worth(cell: PaperCell, repetition: int, measured: bool) -> int:
-    """Return the index in WORTH of one repetition of a cell."""
-    if measured:
-        return 8
+def _worth(cell: PaperCell, repetition: int) -> int:
+    """Return the index in WORTH of one repetition of a cell that is not measured."""
     if repetition >= USUAL_SEEDS and not cell.folds:
         return 7
     if cell.main:
         return min(repetition, 2)
-    if repetition == 0:
-        return 4 if cell.ablation else 3
-    return 6 if cell.ablation else 5
+    return (3 if repetition == 0 else 5) + cell.ablation
 
 
-def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Callable[[Config], float | None]) -> PlannedRun:
+def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Seconds) -> PlannedRun:
     """Add the unfinished run that it continues, and the time that is left."""
     before, whole = unfinished(run.config, entries), seconds(run.config)
     left = whole if before is None or whole is None else whole * (1 - before.progress)
     return replace(run, resumes=before.id if before else None, seconds=left)
 
+
+# How long runs take, from similar runs that are finished ------------------------------------------------------------
 
 # settings that a finished run must share
 REQUIRED = ("experiment", "data", "method", "size", "engine", "sample", "at_jump", "attention_every", "g", "impute")
@@ -211,8 +208,7 @@ def recorded_gpu(entries: Iterable[Entry]) -> str:
     return found.most_common(1)[0][0] if found else ""
 
 
-def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Callable[
-        [Config], float | None]:
+def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Seconds:
     """Return a function that gives the seconds of a run from those that were measured on such a device.
 
     Args:
@@ -221,12 +217,9 @@ def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = 
         title: the name of the GPU here, if it is known. Recorded runs of other GPUs do not count then, and those of
             other processors never do.
     """
-    def same(entry: Entry) -> bool:
-        if entry.device.startswith("cpu") != (device == "cpu"):
-            return False
-        return not entry.recorded or (device == "cuda" and title in (None, entry.device))
-
-    here = [entry for entry in entries if entry.state == "finished" and same(entry)]
+    here = [entry for entry in entries if entry.state == "finished"
+            and entry.device.startswith("cpu") == (device == "cpu")
+            and (not entry.recorded or (device == "cuda" and title in (None, entry.device)))]
 
     def seconds(config: Config) -> float | None:
         found = time_of(config, here)

@@ -52,10 +52,8 @@ def pairs_needed(difference: float, spread: float) -> int | None:
     Returns:
         The smallest n with |difference| > t(n − 1)·spread/√n, or None if that takes more than a thousand.
     """
-    for n in range(MIN_RUNS, MOST_PAIRS + 1):
-        if abs(difference) > quantile(n - 1) * spread / math.sqrt(n):
-            return n
-    return None
+    return next((n for n in range(MIN_RUNS, MOST_PAIRS + 1)
+                 if abs(difference) > quantile(n - 1) * spread / math.sqrt(n)), None)
 
 
 def over_seeds(runs: pd.DataFrame, value: str, by: str | list[str] = "group") -> pd.DataFrame:
@@ -70,9 +68,7 @@ def over_seeds(runs: pd.DataFrame, value: str, by: str | list[str] = "group") ->
         "mean": groups[value].agg(mean),  # exactly rounded, so that the order of the runs does not matter
         "std": groups[value].agg(lambda x: stdev(x) if len(x) > 1 else float("nan")),
         "seeds": groups["seed"].agg(sorted),
-    })
-    everyone = runs.groupby(by, sort=False).size().index
-    found = found.reindex(everyone)
+    }).reindex(runs.groupby(by, sort=False).size().index)
     return found.assign(n=found["n"].fillna(0).astype(int))
 
 

@@ -1,9 +1,14 @@
-"""The answer of a study: in words, as a table, and as values for JSON."""
+"""The answer of a study: in words, as a table, and as values for JSON, beside trivial references.
+
+References are what one gets without a model, on the same test set and in the same metric. Classification: the majority
+class of the training data. Series: the mean of each variable over the training data, and the last value that was
+observed before. Named variables: a regression too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import mean
@@ -15,14 +20,13 @@ from acenode import experiments
 from acenode.compare.fairness import FairnessNote, fairness, parameter_counts
 from acenode.compare.groups import RECORDING, settings_text
 from acenode.compare.metrics import MetricFormat
-from acenode.compare.study_grid import GridCell, GridRow, StudyGrid, repeat_title, repeats_word
-from acenode.compare.verdict import Comparison, best_of, change, compare_values
+from acenode.compare.study_grid import GridCell, GridRow, StudyGrid, repeat_noun, repeat_title
+from acenode.compare.verdict import DIFFERENCE, EFFECT, Comparison, TextTable, best_of, change_texts, compare_values
 from acenode.config import Config
 from acenode.errors import UserError, one_line
 from acenode.files import Stamp, stamp
 
 if TYPE_CHECKING:
-    from acenode.compare.study_grid import StudyGrid
     from acenode.data.points import Points
     from acenode.experiments.forecast_task import ForecastTask
     from acenode.experiments.image_task import ImageTask
@@ -31,6 +35,10 @@ if TYPE_CHECKING:
 
 MAJORITY, MEAN, LAST = "majority class", "mean", "last value"
 WITHOUT_MODEL = "prediction without a model"  # stands for all references of an experiment where none can be computed
+# References that use no input but the last value: a model that does not beat them has learned nothing, or too little.
+WITHOUT_LEARNING = {MAJORITY: "always answering the most frequent class", MEAN: "always answering the mean",
+                    LAST: "repeating the last value"}
+Metrics = dict[str, dict[str, float]]  # of each reference by its name
 
 
 @dataclass(frozen=True)
@@ -43,196 +51,6 @@ class TrivialReference:
     name: str
     value: float
     failure: str = ""
-
-
-@dataclass(frozen=True)
-class ComputedReferences:
-    """The metrics of every reference by its name, and why others could not be computed."""
-
-    values: dict[str, dict[str, float]]
-    failed: dict[str, str] = field(default_factory=dict)
-
-
-def study_references(grid: StudyGrid, root: Path) -> tuple[TrivialReference, ...]:
-    """Return the references of a study, averaged over its folds; none where its data is not in the data folder.
-
-    Where a finished run reports references, these are used: they do not depend on the model. No error is raised for a
-    reference that cannot be computed: it is in the result with its failure.
-    """
-    if reported := _reported(grid):
-        return reported
-    folds = {cell.config.get("fold"): cell.config for cell in grid.baseline.cells}
-    found: dict[str, list[TrivialReference]] = {}
-    for config in folds.values():
-        for reference in references(config, root, grid.measure.name):
-            found.setdefault(reference.name, []).append(reference)
-    return tuple(TrivialReference(name, mean(own.value for own in each), max(own.failure for own in each))
-                 for name, each in found.items())
-
-
-def failure_note(references: Sequence[TrivialReference]) -> str:
-    """Say in one line which references could not be computed, and why; empty if all were."""
-    reasons: dict[str, list[str]] = {}
-    for reference in references:
-        if reference.failure:
-            reasons.setdefault(reference.failure, []).append(f"“{reference.name}”")
-    return " ".join(f"The reference{'s' * (len(names) > 1)} {' and '.join(names)} could not be computed: "
-                    f"{reason.removesuffix('.')}." for reason, names in reasons.items())
-
-
-def _reported(grid: StudyGrid) -> tuple[TrivialReference, ...]:
-    """Return the references in the result of a finished run, which sets of named variables have."""
-    for entry in (cell.entry for cell in grid.cells if cell.value is not None):
-        result = entry.run.result() if entry is not None and not grid.study.folds else None
-        listed = (result or {}).get("references")
-        if isinstance(listed, dict):
-            return tuple(_read(listed, grid.measure.name))
-        if result is not None:
-            return ()
-    return ()
-
-
-def _read(listed: dict[str, Any], metric: str) -> Iterator[TrivialReference]:
-    for name, own in listed.items():
-        if isinstance(own, dict) and isinstance(own.get(metric), float):
-            yield TrivialReference(name, own[metric])
-        elif isinstance(own, dict) and isinstance(own.get("failure"), str):
-            yield TrivialReference(name, float("nan"), own["failure"])
-
-
-def references(config: Config, root: Path, metric: str) -> tuple[TrivialReference, ...]:
-    """Return the references of a configuration's data in this metric.
-
-    Where the data is missing or damaged there are none, but the AUC of a constant score, which needs no data.
-    """
-    try:
-        found = _all_references(replace(config, seed=0, device="cpu"), root, stamp(root / "imported"))
-    except UserError:
-        return (TrivialReference(MAJORITY, 0.5),) if metric == "auc" else ()
-    except Exception as error:  # whatever it is, the measured values of a study are shown
-        return (TrivialReference(WITHOUT_MODEL, float("nan"), one_line(error)),)
-    return (*(TrivialReference(name, own[metric]) for name, own in found.values.items() if metric in own),
-            *(TrivialReference(name, float("nan"), reason) for name, reason in found.failed.items()))
-
-
-@lru_cache(maxsize=32)
-def _all_references(config: Config, root: Path, version: Stamp | None) -> ComputedReferences:
-    """Compute every reference from the task's own splits.
-
-    `version` changes when a set is imported or deleted: another one may have its name then.
-    """
-    import torch
-
-    from acenode.backend import PLAIN
-    from acenode.experiments.forecast_task import ForecastTask
-    from acenode.experiments.image_task import ImageTask
-    from acenode.experiments.named_task import NamedTask
-    from acenode.experiments.series_task import SeriesTask
-
-    task: Any = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
-    if isinstance(task, NamedTask):
-        return named_references(task)
-    kinds: dict[type, Callable[[Any], dict[str, dict[str, float]]]] = {
-        ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references}
-    compute = kinds.get(type(task))  # None for a task of another package
-    return ComputedReferences(compute(task) if compute is not None else {})
-
-
-def image_references(task: ImageTask) -> dict[str, dict[str, float]]:
-    """Return the share of test images that are of the most frequent class of the training images."""
-    frequent = task.batches.images.y.bincount().argmax()
-    return {MAJORITY: {"accuracy": float((task.splits["test"].y == frequent).double().mean())}}
-
-
-def series_references(task: SeriesTask) -> dict[str, dict[str, float]]:
-    """Return the references of records, points or vital signs."""
-    import torch
-
-    from acenode.experiments.series_outputs import SeriesOutputs
-    from acenode.experiments.series_task import observed_mean
-    from acenode.models.latent.latent_ode import Predictions
-
-    batches = task.batches_of("test")
-    if task.kind == "vitals":
-        means = observed_mean(task.splits.train)
-        outputs = {name: SeriesOutputs(task.kind) for name in (MEAN, LAST)}
-        for batch in batches:
-            constant = np.broadcast_to(means, batch.target.x.shape)
-            for name, x in ((MEAN, constant), (LAST, last_values(batch.seen, batch.target, means))):
-                outputs[name].add(Predictions(torch.from_numpy(x.astype(np.float32))[None], None), batch)
-        return {name: out.metrics(has_ode=False) for name, out in outputs.items()}
-    out = SeriesOutputs(task.kind)
-    for batch in batches:
-        logits = torch.zeros(1, len(batch.seen.t))  # a constant score for every record: its AUC is that of chance
-        if task.kind == "points":
-            logits = torch.zeros(1, *batch.target.t.shape, len(task.splits.classes))
-            logits[..., _frequent_label(task)] = 1.0
-        out.add(Predictions(None, logits), batch)
-    metric = task.metric.name
-    return {MAJORITY: {metric: out.metrics(has_ode=False)[metric]}}
-
-
-def _frequent_label(task: SeriesTask) -> int:
-    """Return the most frequent class of the labelled training points with an observation."""
-    train = task.splits.train
-    labels = np.concatenate([own[series.m.any(-1)] for own, series in zip(train.labels, train.series, strict=True)])
-    return int(np.bincount(labels[labels >= 0].astype(np.int64)).argmax())
-
-
-def forecast_references(task: ForecastTask) -> dict[str, dict[str, float]]:
-    """Return the errors of the mean and of the last value before the cut, each with the training data's variance."""
-    from acenode.config.groups import ForecastData
-
-    train = task.data.arrays.take(task.data.parts.train)
-    counts = np.maximum(train.m.sum(0), 1)
-    means = train.x.sum(0, dtype=np.float64) / counts
-    variance = np.maximum((((train.x - means) ** 2) * train.m).sum(0) / counts, 1e-12)
-    sums = {name: np.zeros(3) for name in (MEAN, LAST)}  # squared errors, negative log-likelihoods, targets
-    for batch in task.batches("test", task.config.part(ForecastData).targets):
-        target = batch.target
-        x, m = target.x.numpy().astype(np.float64), target.m.numpy()
-        for name, guess in ((MEAN, means), (LAST, last_values(batch.seen, target, means))):
-            squared = (x - guess) ** 2
-            nll = 0.5 * (squared / variance + np.log(2 * np.pi * variance))
-            sums[name] += (squared * m).sum(), (nll * m).sum(), m.sum()
-    return {name: {"mse": float(squared / count), "negll": float(nll / count)}
-            for name, (squared, nll, count) in sums.items()}
-
-
-def named_references(task: NamedTask) -> ComputedReferences:
-    """Return the references of named variables: mean, last value and ridge, or logistic regression for classes."""
-    from acenode.experiments.named_references import label_references, value_references
-
-    failed: dict[str, str] = {}
-    if task.source.task == "classify":
-        return ComputedReferences(label_references(task.data, failed), failed)
-    values = {name: {"mse": errors.mse} for name, errors in value_references(task.data, failed).items()}
-    return ComputedReferences(values, failed)
-
-
-def last_values(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
-    """Return the last value of each variable that was observed before each target, (B, T, D).
-
-    Args:
-        seen: the observations; points at or after a target do not count for it.
-        target: the points to predict.
-        means: what is predicted before the first observation of a variable, (D,).
-    """
-    found = np.empty(target.x.shape)
-    for b in range(len(found)):
-        t, x, m = (part[b].numpy() for part in (seen.t, seen.x, seen.m))
-        order = np.where(m > 0, np.arange(1, len(t) + 1)[:, None], 0)
-        latest = np.concatenate([np.zeros((1, m.shape[1]), int), np.maximum.accumulate(order, 0)])  # 0: none so far
-        real = int(seen.valid[b].sum())
-        before = latest[np.searchsorted(t[:real], target.t[b].numpy(), side="left")]  # (T, D)
-        known = np.take_along_axis(x, np.maximum(before - 1, 0), 0) if len(t) else np.zeros(before.shape)
-        found[b] = np.where(before > 0, known, means)
-    return found
-
-
-# References that use no input but the last value: a model that does not beat them has learned nothing, or too little.
-WITHOUT_LEARNING = {MAJORITY: "always answering the most frequent class", MEAN: "always answering the mean",
-                    LAST: "repeating the last value"}
 
 
 @dataclass(frozen=True)
@@ -267,36 +85,28 @@ class StudyAnswer:
 
 def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> StudyAnswer:
     """Answer the question of a study with the runs that are finished."""
-    others = [row for row in grid.rows if row is not grid.baseline]
-    comparisons = tuple(compare(grid, row, grid.baseline) for row in others)
-    between = compare(grid, *others) if len(others) == 2 and all(row.values for row in others) else None
+    study, measure, others = grid.study, grid.measure, [row for row in grid.rows if row is not grid.baseline]
+
+    def compare(row: GridRow, other: GridRow) -> Comparison:
+        return compare_values(row, other, measure, study.repeats, repeat_noun(study))
+
+    between = compare(*others) if len(others) == 2 and all(row.values for row in others) else None
     nothing_learned = _nothing_learned(grid, references)
-    notes = [*([] if nothing_learned else _against_references(grid, references)), *_missing(grid)]
-    return StudyAnswer(comparisons, between, best_group(grid), tuple(notes), nothing_learned or _too_short(grid))
-
-
-def compare(grid: StudyGrid, row: GridRow, other: GridRow) -> Comparison:
-    """Compare two groups by the seeds and folds that both have."""
-    return compare_values(row, other, grid.measure, grid.study.repeats,
-                          lambda n: repeats_word(grid.study, n), folds=bool(grid.study.folds))
-
-
-def best_group(grid: StudyGrid) -> str | None:
-    """Return the group that is better than every other one, by an interval that excludes zero; None if there is none.
-
-    Only seeds that all groups have count, and fewer than three of them never give a best group.
-    """
-    return best_of(grid.rows, grid.measure, grid.study.repeats)
+    notes = [] if nothing_learned else _against_references(grid, references)
+    if grid.finished < len(grid.cells):
+        notes.append(f"{grid.finished} of {len(grid.cells)} runs are finished.")
+    return StudyAnswer(tuple(compare(row, grid.baseline) for row in others), between,
+                       best_of(grid.rows, measure, study.repeats), tuple(notes), nothing_learned or _too_short(grid))
 
 
 def _nothing_learned(grid: StudyGrid, references: Sequence[TrivialReference]) -> str:
     """Say that no group beats a reference without learning by more than its spread; empty if one does."""
-    trivial = [reference for reference in references if reference.name in WITHOUT_LEARNING]
-    sign = 1 if grid.measure.higher_is_better else -1
+    sign = grid.measure.sign
+    trivial = sorted((reference for reference in references if reference.name in WITHOUT_LEARNING),
+                     key=lambda reference: sign * reference.value)
     measured = [(sign * row.mean, row.std or 0.0) for row in grid.rows if row.mean is not None]
     if not trivial or not measured:
         return ""
-    trivial.sort(key=lambda reference: sign * reference.value)
     weakest, best = (sign * reference.value for reference in (trivial[0], trivial[-1]))
     reached = max(value - spread for value, spread in measured)
     if reached > best:
@@ -324,11 +134,9 @@ def _too_short(grid: StudyGrid) -> str:
 
 def _against_references(grid: StudyGrid, references: Sequence[TrivialReference]) -> list[str]:
     """Say which groups are no better than the best trivial reference."""
-    if not references:
+    if (best := _best_reference(references, grid.measure)) is None:
         return []
-    sign = 1 if grid.measure.higher_is_better else -1
-    best = max(references, key=lambda reference: sign * reference.value)
-    poor = [row.name for row in grid.rows if row.mean is not None and sign * row.mean <= sign * best.value]
+    poor = [row.name for row in grid.rows if row.mean is not None and not _beats(row.mean, best.value, grid.measure)]
     if not poor:
         return []
     reference = f"the {best.name} ({grid.measure.text(best.value)})"
@@ -338,9 +146,15 @@ def _against_references(grid: StudyGrid, references: Sequence[TrivialReference])
     return [f"{names[:1].upper()}{names[1:]} {'is' if len(poor) == 1 else 'are'} not better than {reference}."]
 
 
-def _missing(grid: StudyGrid) -> list[str]:
-    left = len(grid.cells) - grid.finished
-    return [f"{grid.finished} of {len(grid.cells)} runs are finished."] if left else []
+def _best_reference(references: Iterable[TrivialReference], measure: MetricFormat) -> TrivialReference | None:
+    return max(references, key=lambda reference: measure.sign * reference.value, default=None)
+
+
+def _beats(value: float, other: float, measure: MetricFormat) -> bool:
+    return measure.sign * value > measure.sign * other
+
+
+# A report: table and JSON -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -354,48 +168,52 @@ class StudyReport:
     notes: tuple[FairnessNote, ...]
 
 
-@dataclass(frozen=True)
-class StudyTable:
-    """A table of texts with its caption."""
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 def report(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> StudyReport:
     """Compare the groups of a study, check its fairness and count parameters.
 
     References that could not be computed are named in the notes of the answer and left out of the table.
     """
-    known, found = tuple(r for r in references if not r.failure), failure_note(references)
+    known, found = tuple(r for r in references if not r.failure), _failure_note(references)
     answered = answer(grid, known)
     answered = replace(answered, notes=(*answered.notes, found)) if found else answered
     return StudyReport(grid, tuple(parameter_counts(grid)), known, answered, tuple(fairness(grid)))
 
 
-def study_table(found: StudyReport, *, cells: bool = True) -> StudyTable:
+def _failure_note(references: Sequence[TrivialReference]) -> str:
+    """Say in one line which references could not be computed, and why; empty if all were."""
+    reasons: dict[str, list[str]] = {}
+    for reference in references:
+        if reference.failure:
+            reasons.setdefault(reference.failure, []).append(f"“{reference.name}”")
+    return " ".join(f"The reference{'s' * (len(names) > 1)} {' and '.join(names)} could not be computed: "
+                    f"{reason.removesuffix('.')}." for reason, names in reasons.items())
+
+
+def study_table(found: StudyReport, *, cells: bool = True) -> TextTable:
     """Return a row for each group and each trivial reference.
 
     Args:
         found: the study.
         cells: with a column for every seed or fold.
     """
-    grid = found.grid
+    grid, number = found.grid, found.grid.measure.number
     repeats = grid.study.repeats if cells else ()
     heads = ("Group", "Parameters", *(repeat_title(grid.study, repeat) for repeat in repeats), "Mean ± std",
-             "Difference (95% interval)", "Effect")
+             DIFFERENCE, EFFECT)
     rows = []
     for row, params in zip(grid.rows, found.params, strict=True):
-        own = [cell_text(grid, cell) for cell in row.cells] if cells else []
-        rows.append((row.name, f"{params:,}", *own, _mean(found, row),
-                     *_difference(grid, row, found.answer.comparison(row.name))))
-    rows += [(reference.name, "–", *([""] * len(repeats)), grid.measure.number(reference.value), "", "reference")
+        own = [_cell_text(grid, cell) for cell in row.cells] if cells else []
+        spread = "" if row.std is None else f" ± {number(row.std)}"
+        best = " (best)" if row.name == found.answer.best else ""
+        compared = found.answer.comparison(row.name)
+        rows.append((row.name, f"{params:,}", *own, "–" if row.mean is None else number(row.mean) + spread + best,
+                     *(("", "baseline") if compared is None else change_texts(grid.measure, compared))))
+    rows += [(reference.name, "–", *([""] * len(repeats)), number(reference.value), "", "reference")
              for reference in found.references]
-    return StudyTable(caption(grid), heads, tuple(rows))
+    return TextTable(caption(grid), heads, tuple(rows))
 
 
-def cell_text(grid: StudyGrid, cell: GridCell) -> str:
+def _cell_text(grid: StudyGrid, cell: GridCell) -> str:
     """Write one cell: its value, or its state and progress."""
     if cell.value is not None:
         return grid.measure.number(cell.value)
@@ -406,6 +224,7 @@ def caption(grid: StudyGrid, words: Callable[[Mapping[str, Any]], str] = setting
     """Say what the table measures, on which data, and what is held equal.
 
     Args:
+        grid: the study.
         words: how settings are written; by their keys unless given.
     """
     study, measure = grid.study, grid.measure
@@ -417,26 +236,6 @@ def caption(grid: StudyGrid, words: Callable[[Mapping[str, Any]], str] = setting
     lower = "" if measure.higher_is_better else ", lower is better"
     return (f"Test {measure.heading}{lower}, {experiment.title}, {data}{held}. Differences are to "
             f"{grid.baseline.name}, by paired {'folds' if study.folds else 'seeds'}")
-
-
-def _mean(found: StudyReport, row: GridRow) -> str:
-    if row.mean is None:
-        return "–"
-    measure = found.grid.measure
-    spread = "" if row.std is None else f" ± {measure.number(row.std)}"
-    return measure.number(row.mean) + spread + (" (best)" if row.name == found.answer.best else "")
-
-
-def _difference(grid: StudyGrid, row: GridRow, comparison: Comparison | None) -> tuple[str, str]:
-    """Return the difference with its interval, and the effect."""
-    if comparison is None:
-        return "", "baseline"
-    if comparison.difference is None:
-        return "–", "–"
-    text = change(grid.measure, comparison.difference)
-    if comparison.interval is not None:
-        text += f" ({' to '.join(change(grid.measure, end) for end in comparison.interval)})"
-    return text, "cannot be told" if comparison.effect == "unknown" else comparison.effect
 
 
 def as_json(found: StudyReport) -> dict[str, Any]:
@@ -459,11 +258,12 @@ def _group_json(found: StudyReport, row: GridRow, params: int) -> dict[str, Any]
               "progress": cell.progress, "value": cell.value, "run": cell.entry.id if cell.entry else None}
              for cell in row.cells]
     versus = None if compared is None else {
-        "difference": compared.difference, "interval": compared.interval, "pairs": compared.pairs,
-        "effect": compared.effect, "more": compared.more, "text": compared.text}
+        key: getattr(compared, key) for key in ("difference", "interval", "pairs", "effect", "more", "text")}
     return {"name": row.name, "params": params, "mean": row.mean, "std": row.std, "n": len(row.values), "cells": cells,
             "against_baseline": versus}
 
+
+# Studies of named variables -----------------------------------------------------------------------------------------
 
 DOES = {"forecast": "forecasts", "fill": "fills in", "classify": "classifies"}
 REFERENCES = {"ridge": "ridge regression", "ridge, own past": "ridge regression on each variable's own past",
@@ -481,9 +281,8 @@ def coupling_caution(row: GridRow, references: Iterable[TrivialReference], measu
         measure: the metric of both.
         task: forecast, fill or classify.
     """
-    sign = 1 if measure.higher_is_better else -1
-    best = max(references, key=lambda reference: sign * reference.value, default=None)
-    if row.mean is None or best is None or sign * row.mean >= sign * best.value:
+    best = _best_reference(references, measure)
+    if row.mean is None or best is None or not _beats(best.value, row.mean, measure):
         return ""
     return (f"The model {DOES[task]} worse than {REFERENCES.get(best.name, best.name)} here "
             f"({measure.number(row.mean)} against {measure.number(best.value)}), so read its coupling with care.")
@@ -518,3 +317,161 @@ def own_unit_errors(rows: Iterable[GridRow]) -> list[dict[str, object]]:
     return [{"Variable": f"{variable} ({unit})" if unit else variable,
              **{title: f"{np.mean(table[title][variable]):.4g}" for title in titles if variable in table[title]}}
             for variable, unit in units.items()]
+
+
+# Trivial references -------------------------------------------------------------------------------------------------
+
+
+def study_references(grid: StudyGrid, root: Path) -> tuple[TrivialReference, ...]:
+    """Return the references of a study, averaged over its folds; none where its data is not in the data folder.
+
+    Where a finished run reports references, these are used: they do not depend on the model. No error is raised for a
+    reference that cannot be computed: it is in the result with its failure.
+    """
+    if reported := tuple(_reported(grid)):
+        return reported
+    found: dict[str, list[TrivialReference]] = {}
+    for config in {cell.config.get("fold"): cell.config for cell in grid.baseline.cells}.values():
+        for reference in references(config, root, grid.measure.name):
+            found.setdefault(reference.name, []).append(reference)
+    return tuple(TrivialReference(name, mean(own.value for own in each), max(own.failure for own in each))
+                 for name, each in found.items())
+
+
+def _reported(grid: StudyGrid) -> Iterator[TrivialReference]:
+    """Yield the references in the result of the first finished run, which sets of named variables have."""
+    entries = [cell.entry for cell in grid.cells if cell.value is not None and cell.entry and not grid.study.folds]
+    listed = next((found for entry in entries if (found := entry.run.result()) is not None), {}).get("references")
+    for name, own in listed.items() if isinstance(listed, dict) else ():
+        if isinstance(own, dict) and isinstance(own.get(grid.measure.name), float):
+            yield TrivialReference(name, own[grid.measure.name])
+        elif isinstance(own, dict) and isinstance(own.get("failure"), str):
+            yield TrivialReference(name, float("nan"), own["failure"])
+
+
+def references(config: Config, root: Path, metric: str) -> tuple[TrivialReference, ...]:
+    """Return the references of a configuration's data in this metric.
+
+    Where the data is missing or damaged there are none, but the AUC of a constant score, which needs no data.
+    """
+    try:
+        found, failed = _all_references(replace(config, seed=0, device="cpu"), root, stamp(root / "imported"))
+    except UserError:
+        return (TrivialReference(MAJORITY, 0.5),) if metric == "auc" else ()
+    except Exception as error:  # whatever it is, the measured values of a study are shown
+        return (TrivialReference(WITHOUT_MODEL, float("nan"), one_line(error)),)
+    return (*(TrivialReference(name, own[metric]) for name, own in found.items() if metric in own),
+            *(TrivialReference(name, float("nan"), reason) for name, reason in failed.items()))
+
+
+@lru_cache(maxsize=32)
+def _all_references(config: Config, root: Path, version: Stamp | None) -> tuple[Metrics, dict[str, str]]:
+    """Compute every reference from the task's own splits; return them, and why others could not be computed.
+
+    `version` changes when a set is imported or deleted: another one may have its name then.
+    """
+    import torch
+
+    from acenode.backend import PLAIN
+    from acenode.experiments.forecast_task import ForecastTask
+    from acenode.experiments.image_task import ImageTask
+    from acenode.experiments.named_task import NamedTask
+    from acenode.experiments.series_task import SeriesTask
+
+    task: Any = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
+    if isinstance(task, NamedTask):
+        return _named_references(task)
+    kinds: dict[type, Callable[[Any], Metrics]] = {
+        ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references}
+    compute = kinds.get(type(task))  # None for a task of another package
+    return compute(task) if compute is not None else {}, {}
+
+
+def image_references(task: ImageTask) -> Metrics:
+    """Return the share of test images that are of the most frequent class of the training images."""
+    frequent = task.batches.images.y.bincount().argmax()
+    return {MAJORITY: {"accuracy": float((task.splits["test"].y == frequent).double().mean())}}
+
+
+def series_references(task: SeriesTask) -> Metrics:
+    """Return the references of records, points or vital signs."""
+    import torch
+
+    from acenode.experiments.series_outputs import SeriesOutputs
+    from acenode.experiments.series_task import observed_mean
+    from acenode.models.latent.latent_ode import Predictions
+
+    batches = task.batches_of("test")
+    if task.kind == "vitals":
+        means = observed_mean(task.splits.train)
+        outputs = {name: SeriesOutputs(task.kind) for name in (MEAN, LAST)}
+        for batch in batches:
+            constant = np.broadcast_to(means, batch.target.x.shape)
+            for name, x in ((MEAN, constant), (LAST, last_values(batch.seen, batch.target, means))):
+                outputs[name].add(Predictions(torch.from_numpy(x.astype(np.float32))[None], None), batch)
+        return {name: out.metrics(has_ode=False) for name, out in outputs.items()}
+    out = SeriesOutputs(task.kind)
+    for batch in batches:
+        logits = torch.zeros(1, len(batch.seen.t))  # a constant score for every record: its AUC is that of chance
+        if task.kind == "points":
+            logits = torch.zeros(1, *batch.target.t.shape, len(task.splits.classes))
+            logits[..., _frequent_label(task)] = 1.0
+        out.add(Predictions(None, logits), batch)
+    return {MAJORITY: {task.metric.name: out.metrics(has_ode=False)[task.metric.name]}}
+
+
+def _frequent_label(task: SeriesTask) -> int:
+    """Return the most frequent class of the labelled training points with an observation."""
+    train = task.splits.train
+    labels = np.concatenate([own[series.m.any(-1)] for own, series in zip(train.labels, train.series, strict=True)])
+    return int(np.bincount(labels[labels >= 0].astype(np.int64)).argmax())
+
+
+def forecast_references(task: ForecastTask) -> Metrics:
+    """Return the errors of the mean and of the last value before the cut, each with the training data's variance."""
+    from acenode.config.groups import ForecastData
+
+    train = task.data.arrays.take(task.data.parts.train)
+    counts = np.maximum(train.m.sum(0), 1)
+    means = train.x.sum(0, dtype=np.float64) / counts
+    variance = np.maximum((((train.x - means) ** 2) * train.m).sum(0) / counts, 1e-12)
+    sums = {name: np.zeros(3) for name in (MEAN, LAST)}  # squared errors, negative log-likelihoods, targets
+    for batch in task.batches("test", task.config.part(ForecastData).targets):
+        target = batch.target
+        x, m = target.x.numpy().astype(np.float64), target.m.numpy()
+        for name, guess in ((MEAN, means), (LAST, last_values(batch.seen, target, means))):
+            squared = (x - guess) ** 2
+            nll = 0.5 * (squared / variance + np.log(2 * np.pi * variance))
+            sums[name] += (squared * m).sum(), (nll * m).sum(), m.sum()
+    return {name: {"mse": float(squared / count), "negll": float(nll / count)}
+            for name, (squared, nll, count) in sums.items()}
+
+
+def _named_references(task: NamedTask) -> tuple[Metrics, dict[str, str]]:
+    """Return the references of named variables: mean, last value and ridge, or logistic regression for classes."""
+    from acenode.experiments.named_references import label_references, value_references
+
+    failed: dict[str, str] = {}
+    if task.source.task == "classify":
+        return label_references(task.data, failed), failed
+    return {name: {"mse": errors.mse} for name, errors in value_references(task.data, failed).items()}, failed
+
+
+def last_values(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
+    """Return the last value of each variable that was observed before each target, (B, T, D).
+
+    Args:
+        seen: the observations; points at or after a target do not count for it.
+        target: the points to predict.
+        means: what is predicted before the first observation of a variable, (D,).
+    """
+    found = np.empty(target.x.shape)
+    for b in range(len(found)):
+        t, x, m = (part[b].numpy() for part in (seen.t, seen.x, seen.m))
+        order = np.where(m > 0, np.arange(1, len(t) + 1)[:, None], 0)
+        latest = np.concatenate([np.zeros((1, m.shape[1]), int), np.maximum.accumulate(order, 0)])  # 0: none so far
+        real = int(seen.valid[b].sum())
+        before = latest[np.searchsorted(t[:real], target.t[b].numpy(), side="left")]  # (T, D)
+        known = np.take_along_axis(x, np.maximum(before - 1, 0), 0) if len(t) else np.zeros(before.shape)
+        found[b] = np.where(before > 0, known, means)
+    return found

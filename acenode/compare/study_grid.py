@@ -1,16 +1,18 @@
-"""The grid of a study: a row for each group, a column for each seed or fold, and the run that fills each cell."""
+"""What a study asks for: its check, its ready-made forms, and the grid of its runs.
+
+A grid has a row for each group, a column for each seed or fold, and the run that fills each cell.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from acenode import experiments
-from acenode.compare import groups
 from acenode.compare.cells import CAMPAIGN_EPOCHS
-from acenode.compare.groups import method_title, trained_settings
+from acenode.compare.groups import method_title, same_run, trained_settings
 from acenode.compare.metrics import MetricFormat, metric_format, metric_name
 from acenode.compare.paper import HOSTS
 from acenode.config import KEYS, Config
@@ -18,7 +20,6 @@ from acenode.config.vocabulary import excluded
 from acenode.data.registry import DATA_SOURCES
 from acenode.data.splits import FOLDS
 from acenode.errors import UserError
-from acenode.experiments import Experiment
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry
 from acenode.runs.questions import Repeat, Study, StudyGroup
@@ -56,22 +57,9 @@ def group_config(study: Study, group: StudyGroup, repeat: Repeat | None = None) 
     return config
 
 
-def group_configs(study: Study, group: StudyGroup) -> list[Config]:
-    """Return the configurations of all runs of a group, in the order of the study's repeats."""
-    return [group_config(study, group, repeat) for repeat in study.repeats]
-
-
-def measure_of_study(study: Study) -> MetricFormat:
-    """Return the metric that answers a study."""
-    return metric_format(study.metric or metric_name(study.experiment), study.experiment)
-
-
 def with_device(config: Config, device: str) -> Config:
     """Return the configuration for another device."""
     return replace(config, device=device)
-
-
-# Names --------------------------------------------------------------------------------------------------------------
 
 
 def group_names(study: Study) -> list[str]:
@@ -83,19 +71,15 @@ def group_names(study: Study) -> list[str]:
     configs = [group_config(study, group) for group in study.groups]
     titles = [method_title(study.experiment, group.method) for group in study.groups]
     names = []
-    for group, config, title in zip(study.groups, configs, titles, strict=True):
-        rivals = [other for other in configs if other.method == group.method]
-        words = setting_words(config, rivals, [key for key in KEYS if key in study.varied])
+    for config, title in zip(configs, titles, strict=True):
+        rivals = [other for other in configs if other.method == config.method]
+        words = [_value_words(key, config.get(key)) for key in KEYS
+                 if key in study.varied and len({repr(r.get(key)) for r in rivals}) > 1]
         names.append(", ".join([*words, *([title] if len(set(titles)) > 1 or not words else [])]))
     return names
 
 
-def setting_words(config: Config, rivals: Sequence[Config], keys: Sequence[str]) -> list[str]:
-    """Say in words the values of those settings in which a configuration differs from its rivals."""
-    return [value_words(key, config.get(key)) for key in keys if len({repr(r.get(key)) for r in rivals}) > 1]
-
-
-def value_words(key: str, value: Any) -> str:
+def _value_words(key: str, value: Any) -> str:
     """Say a setting's value with the value first: `fixed attention`, `no penalty`, `0.001 rtol`."""
     word = key.replace("_", " ")
     if value is None or value is False or value == "none":
@@ -104,6 +88,8 @@ def value_words(key: str, value: Any) -> str:
         return word
     return f"{value:.6g} {word}" if isinstance(value, float) else f"{value} {word}"
 
+
+# The grid -----------------------------------------------------------------------------------------------------------
 
 MISSING = "missing"  # the state of a cell without a run
 
@@ -130,9 +116,9 @@ class GridCell:
         return 1.0 if self.entry.state == "finished" else self.entry.progress
 
     @property
-    def wanted(self) -> bool:
-        """True if the run must still be trained: nobody has finished it or is at it."""
-        return self.value is None and not (self.entry is not None and self.entry.busy)
+    def running(self) -> bool:
+        """True if the run is queued or running."""
+        return self.entry is not None and self.entry.busy
 
 
 @dataclass(frozen=True)
@@ -188,13 +174,13 @@ class StudyGrid:
 
     @property
     def wanted(self) -> list[GridCell]:
-        """The cells that must still be trained."""
-        return [cell for cell in self.cells if cell.wanted]
+        """The cells that must still be trained: nobody has finished them or is at them."""
+        return [cell for cell in self.cells if cell.value is None and not cell.running]
 
     @property
     def running(self) -> list[GridCell]:
         """The cells whose run is queued or running."""
-        return [cell for cell in self.cells if cell.entry is not None and cell.entry.busy]
+        return [cell for cell in self.cells if cell.running]
 
     @property
     def finished(self) -> int:
@@ -214,7 +200,7 @@ def make_grid(study: Study, entries: Iterable[Entry]) -> StudyGrid:
     resumed with the least left to do. Runs on a part of the full data count only where there is no other.
     """
     check_study(study)
-    measure = measure_of_study(study)
+    measure = metric_format(study.metric or metric_name(study.experiment), study.experiment)
     by_seed: dict[tuple[str, int], list[Entry]] = {}
     for entry in entries:
         if (entry.experiment, entry.data) == (study.experiment, study.data):
@@ -222,11 +208,23 @@ def make_grid(study: Study, entries: Iterable[Entry]) -> StudyGrid:
     rows = []
     for name, group in zip(group_names(study), study.groups, strict=True):
         cells = []
-        for repeat, config in zip(study.repeats, group_configs(study, group), strict=True):
+        for repeat in study.repeats:
+            config = group_config(study, group, repeat)
             found = _choose(config, measure.name, by_seed.get((config.method, config.seed), []))
             cells.append(GridCell(repeat, config, found, found.test.get(measure.name) if found else None))
         rows.append(GridRow(name, tuple(cells)))
     return StudyGrid(study, measure, tuple(rows))
+
+
+def _choose(config: Config, metric: str, entries: Sequence[Entry]) -> Entry | None:
+    """Return the run that counts for a configuration, or None."""
+    def order(entry: Entry) -> tuple[bool, bool, bool, float, float]:
+        measured = entry.test.get(metric) is not None
+        resumable = 0.0 if measured or entry.busy else entry.progress
+        return measured, measured and not entry.partial, entry.busy, resumable, entry.created
+
+    return max((e for e in entries if (e.test.get(metric) is not None or e.busy or e.resumable)
+                and same_run(config, e)), key=order, default=None)
 
 
 def repeat_title(study: Study, repeat: Repeat) -> str:
@@ -237,23 +235,9 @@ def repeat_title(study: Study, repeat: Repeat) -> str:
     return f"fold {fold}" if not study.seeds else f"fold {fold}, seed {seed}"
 
 
-def repeats_word(study: Study, count: int) -> str:
-    """Return what a number of repeats is called: seeds, folds, or runs of both."""
-    word = "seed" if not study.folds else "fold" if not study.seeds or len(study.seeds) == 1 else "run"
-    return f"{word}{'s' * (count != 1)}"
-
-
-def _choose(config: Config, metric: str, entries: Sequence[Entry]) -> Entry | None:
-    """Return the run that counts for a configuration, or None."""
-    same = [entry for entry in entries if groups.same_run(config, entry)]
-
-    def order(entry: Entry) -> tuple[bool, bool, bool, float, float]:
-        measured = entry.test.get(metric) is not None
-        resumable = 0.0 if measured or entry.busy else entry.progress
-        return measured, measured and not entry.partial, entry.busy, resumable, entry.created
-
-    usable = [e for e in same if e.test.get(metric) is not None or e.busy or e.resumable]
-    return max(usable, key=order, default=None)
+def repeat_noun(study: Study) -> str:
+    """Return what a repeat is called: seed, fold, or run where both vary."""
+    return "seed" if not study.folds else "fold" if len(study.seeds) < 2 else "run"
 
 
 MOST_PLAYERS = 4  # side by side
@@ -261,14 +245,15 @@ ATTENTION = ("evolving", "fixed")  # are shown first, in this order
 
 
 def playable(grid: StudyGrid, *, finished: bool = False) -> dict[Repeat, dict[str, Entry]]:
-    """Return the runs with snapshots by seed and group, groups with evolving attention first.
+    """Return the runs with snapshots by seed and group, groups with evolving attention first, then fixed attention.
 
     Args:
         grid: the study.
         finished: with runs that have a value only, else also with those that train.
     """
+    order = {kind: i for i, kind in enumerate(ATTENTION)}
     found: dict[Repeat, dict[str, Entry]] = {}
-    for row in sorted(grid.rows, key=_order):
+    for row in sorted(grid.rows, key=lambda row: order.get(row.config.get("attention"), len(order))):
         for cell in row.cells:
             entry = cell.entry
             if entry is not None and (cell.value is not None or not finished) and entry.run.snapshots():
@@ -281,27 +266,50 @@ def fullest(found: Mapping[Repeat, Mapping[str, Entry]]) -> Repeat | None:
     return max(found, key=lambda repeat: len(found[repeat]), default=None)
 
 
-def _order(row: GridRow) -> int:
-    """Sort evolving attention before fixed attention, and both before the others."""
-    kind = row.config.get("attention")
-    return ATTENTION.index(kind) if kind in ATTENTION else len(ATTENTION)
-
+# Ready-made studies -------------------------------------------------------------------------------------------------
 
 SEEDS = (0, 1, 2)
+ACE, WITHOUT = "ace", "no-attention"
+PAGES = ("home", "tour", "playground", "paper", "your-data", "studies", "compare", "runs")  # addresses of the app
+WORDS = {"forecast": "forecast", "fill": "fill in", "classify": "classify"}
 
 
 def presets(experiment: str, data: str = "sample") -> list[Study]:
     """Return the ready-made studies of an experiment, named after it: `mnist-attention`, `mnist-host`, ...
 
-    An experiment has those whose settings and methods it has. On the full data a study holds the length of the
-    project's recorded runs, so that these count.
+    An experiment has those whose settings and methods it has. They have three seeds, or the folds of the full data
+    where it has folds. On the full data a study holds the length of the project's recorded runs, so that these count.
     """
     found = experiments.get(experiment)
-    if "ace" not in found.methods:
+    if ACE not in found.methods:
         return []
-    kinds: dict[str, Callable[[Experiment, str], Study | None]] = {
-        "attention": _attention, "host": _host, "schedule": _schedule, "size": _size}
-    return [study for make in kinds.values() if (study := make(found, data)) is not None]
+    uses, host, studies = found.method(ACE).uses, HOSTS.get(found.name), list[Study]()
+    length = {"epochs": CAMPAIGN_EPOCHS[found.name]} if data == "full" and found.name in CAMPAIGN_EPOCHS else {}
+    folds = tuple(range(FOLDS)) if data == "full" and "fold" in uses else ()
+
+    def add(kind: str, question: str, groups: Iterable[tuple[str, dict[str, Any]]], baseline: int, **held: Any) -> None:
+        name = "-".join([found.name, *(["full"] if data == "full" else []), kind])
+        studies.append(Study(name, found.name, tuple(StudyGroup(*group) for group in groups), question, data,
+                             {**held, **length}, () if folds else SEEDS, folds, baseline))
+
+    if "attention" in uses:  # which changes `initial` for images, unless that is held
+        held = {"initial": found.configure(ACE, data).get("initial")} if "initial" in uses else {}
+        add("attention", "Does attention help, and does it matter that it evolves?",
+            [(ACE, {"attention": kind}) for kind in ("evolving", "fixed", "none")], 2, **held)
+    if host in found.methods:
+        add("host", f"Is ACE better than {method_title(found.name, str(host))}, and than more coordinates?",
+            [(name, {}) for name in (ACE, "augmented", str(host))], 2)
+    elif len(found.methods) > 1:
+        others = [name for name in found.methods if name != ACE]
+        add("host", "Is ACE better than the other methods?", [(name, {}) for name in (ACE, *reversed(others))],
+            len(others))
+    if "schedule" in uses:
+        add("schedule", "Is it better to train attention in turns or jointly?",
+            [(ACE, {"schedule": kind}) for kind in ("alternating", "joint")], 1)
+    if "size" in uses and host in found.methods:
+        add("size", "Does a larger network do what attention does?",
+            [(name, {"size": size}) for name in (ACE, str(host)) for size in ("small", "large")], 2)
+    return studies
 
 
 def preset(experiment: str, kind: str, data: str = "sample") -> Study:
@@ -316,65 +324,6 @@ def preset(experiment: str, kind: str, data: str = "sample") -> Study:
 def kind_of(study: Study) -> str:
     """Return the last word of a preset's name."""
     return study.name.rpartition("-")[2]
-
-
-def _attention(experiment: Experiment, data: str) -> Study | None:
-    """Hold `initial` at the value of evolving attention: otherwise it changes with `attention=fixed` for images."""
-    uses = experiment.method("ace").uses
-    if "attention" not in uses:
-        return None
-    groups = [{"attention": kind} for kind in ("evolving", "fixed", "none")]
-    held = {"initial": experiment.configure("ace", data).get("initial")} if "initial" in uses else {}
-    return _study(experiment, data, "attention", "Does attention help, and does it matter that it evolves?",
-                  [StudyGroup("ace", settings) for settings in groups], baseline=2, **held)
-
-
-def _host(experiment: Experiment, data: str) -> Study | None:
-    """Compare ACE with the method that it extends; outside the paper, with all other methods of the experiment."""
-    host = HOSTS.get(experiment.name)
-    if len(experiment.methods) == 1:
-        return None
-    if host is None or host not in experiment.methods:
-        others = [name for name in experiment.methods if name != "ace"]
-        groups = [StudyGroup(name) for name in ("ace", *reversed(others))]
-        return _study(experiment, data, "host", "Is ACE better than the other methods?", groups,
-                      baseline=len(groups) - 1)
-    question = f"Is ACE better than {method_title(experiment.name, host)}, and than more coordinates?"
-    return _study(experiment, data, "host", question, [StudyGroup(name) for name in ("ace", "augmented", host)],
-                  baseline=2)
-
-
-def _schedule(experiment: Experiment, data: str) -> Study | None:
-    if "schedule" not in experiment.method("ace").uses:
-        return None
-    groups = [StudyGroup("ace", {"schedule": schedule}) for schedule in ("alternating", "joint")]
-    return _study(experiment, data, "schedule", "Is it better to train attention in turns or jointly?", groups,
-                  baseline=1)
-
-
-def _size(experiment: Experiment, data: str) -> Study | None:
-    host = HOSTS.get(experiment.name)
-    if "size" not in experiment.method("ace").uses or host is None or host not in experiment.methods:
-        return None
-    groups = [StudyGroup(method, {"size": size}) for method in ("ace", host)
-              for size in ("small", "large")]
-    return _study(experiment, data, "size", "Does a larger network do what attention does?", groups, baseline=2)
-
-
-def _study(experiment: Experiment, data: str, kind: str, question: str, groups: list[StudyGroup], *, baseline: int,
-           **held: Any) -> Study:
-    """Return a study with three seeds, or with the folds of the full data where it has folds."""
-    if data == "full" and experiment.name in CAMPAIGN_EPOCHS:
-        held["epochs"] = CAMPAIGN_EPOCHS[experiment.name]
-    folds = data == "full" and "fold" in experiment.method("ace").uses
-    name = "-".join([experiment.name, *(["full"] if data == "full" else []), kind])
-    return Study(name=name, experiment=experiment.name, groups=tuple(groups), question=question, data=data, held=held,
-                 seeds=() if folds else SEEDS, folds=tuple(range(FOLDS)) if folds else (), baseline=baseline)
-
-
-ACE, WITHOUT = "ace", "no-attention"
-PAGES = ("home", "tour", "playground", "paper", "your-data", "studies", "compare", "runs")  # addresses of the app
-WORDS = {"forecast": "forecast", "fill": "fill in", "classify": "classify"}
 
 
 def set_study(name: str, task: str, epochs: int | None = None, seeds: tuple[int, ...] = SEEDS) -> Study:

@@ -15,7 +15,6 @@ from acenode import experiments
 from acenode.compare import fairness, paper
 from acenode.compare.groups import IGNORED, changed_settings, replaced_settings, runs_frame, settings_text
 from acenode.compare.metrics import MetricFormat, metric_format
-from acenode.compare.paper import CELLS
 from acenode.compare.statistics import over_seeds
 from acenode.config import KEYS, Config
 from acenode.config.presets import PRINTED
@@ -47,20 +46,27 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
     summary = over_seeds(runs, "value", KEY)
     configs = {entry.id: entry.config for entry in found}
     rows = {}
+
+    def add(key: Any, config: Config, changed: dict[str, Any], partial: bool, values: dict[str, Any]) -> None:
+        other = None if metric == experiment.metric.name else metric
+        printed = paper.beside(config, changed, partial, other)
+        rows[key] = {"method": config.method, "title": experiment.methods[config.method].title, "data": config.data,
+                     "changed": changed, "paper": str(printed) if printed else None,
+                     "paper_params": printed.params if printed else None, "unit": unit.unit.strip(), "metric": metric,
+                     "partial": partial, **values}
+
     for key, own in runs.sort_values("created", kind="stable").groupby(KEY, sort=False):
         first = own.iloc[0]
-        config = Config.from_dict(configs[first["run"]])
-        rows[key] = _row(experiment, metric, config, first["changed"], bool(first["partial"])) | {
-            "params": int(first["params"]), **summary.loc[key].to_dict()}
+        add(key, Config.from_dict(configs[first["run"]]), first["changed"], bool(first["partial"]),
+            {"params": int(first["params"]), **summary.loc[key].to_dict()})
     for method, given in [*((m, {}) for m in experiment.methods), *paper.printed(experiment.name)]:
         with suppress(UserError):  # a method or setting that this version does not have
             config = experiment.configure(method, "full", **given)
             changed = {k: v for k, v in changed_settings(experiment, config).items() if k not in IGNORED}
             key = ("full", False, method, settings_text(changed))
             if key not in rows:
-                rows[key] = _row(experiment, metric, config, changed, False) | {
-                    "params": fairness.count(config), "n": 0, "mean": None, "std": None,
-                    "seeds": []}
+                add(key, config, changed, False,
+                    {"params": fairness.count(config), "n": 0, "mean": None, "std": None, "seeds": []})
     order = list(experiment.methods)
     ordered = sorted(rows.values(), key=lambda row: (
         row["data"] != "full", row["partial"], *(str(row["changed"].get(k, "")) for k in ("task", "sample")),
@@ -68,16 +74,6 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
     frame = pd.DataFrame(ordered, columns=["method", "title", "data", "changed", "params", "seeds", "mean", "std",
                                            "paper", "paper_params", "unit", "metric", "partial", "n"])
     return frame.astype({"mean": float, "std": float, "n": int})
-
-
-def _row(experiment: Experiment, metric: str, config: Config, changed: dict[str, Any], partial: bool) -> dict[str, Any]:
-    """Return what a row says besides its measured values."""
-    other = None if metric == experiment.metric.name else metric
-    printed = paper.beside(config, changed, partial, other)
-    return {"method": config.method, "title": experiment.methods[config.method].title, "data": config.data,
-            "changed": changed, "paper": str(printed) if printed else None,
-            "paper_params": printed.params if printed else None,
-            "unit": metric_format(metric, experiment.name).unit.strip(), "metric": metric, "partial": partial}
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -95,9 +91,9 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     table = table[~_repeated(table)]
     on_full, partial = table["data"] == "full", table["partial"].astype(bool)
     full = table[on_full & ~partial]
-    own = f"On your data ({experiment.about_sample})"
-    sample = f"On the bundled sample ({experiment.about_sample}); not comparable with the paper"
-    apart = ((own if experiments.is_imported(experiment.name) else sample, table[~on_full]),
+    sample = (f"On your data ({experiment.about_sample})" if experiments.is_imported(experiment.name) else
+              f"On the bundled sample ({experiment.about_sample}); not comparable with the paper")
+    apart = ((sample, table[~on_full]),
              ("On a part of the full data; not comparable with the paper", table[on_full & partial]))
     blocks = [[f"{title}:", *_block(experiment, some, unit, with_paper=False)] for title, some in apart if len(some)]
     if len(full) or not blocks:
@@ -135,7 +131,7 @@ def _other_lengths(experiment: Experiment, rows: pd.DataFrame) -> list[str]:
 def _repeated(table: pd.DataFrame) -> pd.Series:
     """Return which rows have no run, while runs of the same method stand beside the same value of the paper."""
     shown = ["data", "partial", "method", "paper", "params"]
-    keys = pd.Series(list(map(tuple, table[shown].itertuples(index=False))), index=table.index, dtype=object)
+    keys = pd.Series(list(table[shown].itertuples(index=False, name=None)), index=table.index, dtype=object)
     return (table["n"] == 0) & keys.isin(keys[(table["n"] > 0) & table["paper"].notna()])
 
 
@@ -144,25 +140,22 @@ def _block(experiment: Experiment, rows: pd.DataFrame, unit: MetricFormat, *, wi
 
     Rows are labelled as in `acenode reproduce --list`: an ablation of the paper is named.
     """
-    of_paper = [cell for cell in CELLS.values() if cell.experiment == experiment.name]
+    of_paper = [cell for cell in paper.CELLS.values() if cell.experiment == experiment.name]
     defining = [k for k in KEYS if of_paper and all(k in cell.settings for cell in of_paper)]
     printed_heads = ("paper", "parameters (paper)") if with_paper else ()
     heads = ("method", *defining, "parameters", "measured", "n", *printed_heads, "settings changed")
+    form = ".4g" if unit.digits is None else f".{unit.digits}f"
     cells = [heads]
     for r in sorted(to_records(rows), key=lambda r: (r["mean"] is None, r["paper"] is None)):
         defaults = experiment.configure(r["method"], r["data"])
         settings = {k: defaults.get(k) for k in defining} | {k: v for k, v in r["changed"].items() if k != "epochs"}
         title = next((c.title for c in of_paper if (c.method, c.settings) == (r["method"], settings)), r["title"])
-        value = "-" if r["mean"] is None else _mean_text(r["mean"], r["std"], unit.digits)
+        if r["mean"] is not None and unit.digits is not None:  # three significant digits if those would all be zero
+            form = ".3g" if abs(r["mean"]) < 0.01 else f".{unit.digits}f"
+        value = " ± ".join(f"{number:{form}}" for number in (r["mean"], r["std"]) if number is not None) or "-"
         middle = ((r["paper"] or "-").removesuffix(unit.unit), r["paper_params"] or "-") if with_paper else ()
         changed = settings_text({k: v for k, v in r["changed"].items() if k not in defining})
         cells.append((title, *(str(settings[k]) for k in defining), f"{r['params']:,}", value, str(r["n"]), *middle,
                       changed or "-"))
     widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def _mean_text(mean: float, std: float | None, digits: int | None) -> str:
-    """Write with a fixed number of decimals, or with three significant digits if those would all be zero."""
-    form = ".4g" if digits is None else ".3g" if abs(mean) < 0.01 else f".{digits}f"
-    return f"{mean:{form}}" + (f" ± {std:{form}}" if std is not None else "")

@@ -1,8 +1,8 @@
-"""Whether one group of runs is better than another: differences by paired seeds with their interval, and the words."""
+"""Whether one group of runs is better than another: differences by paired seeds, their 95% interval, and the words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any, Literal, Protocol
@@ -25,6 +25,7 @@ from acenode.data.splits import FOLDS
 from acenode.runs.questions import Repeat
 
 Effect = Literal["helps", "hurts", "unknown"]
+Values = Mapping[Repeat, float]  # measured values by seed and fold
 MANY = 50  # further pairs above which their number is not given: the estimate is rough, and nobody trains as many
 DECIMALS = 12  # of differences: smaller ones are rounding errors
 
@@ -33,12 +34,9 @@ class MeasuredGroup(Protocol):
     """A group with its measured values, such as a row of a study's grid."""
 
     @property
-    def name(self) -> str:
-        """The group's name."""
-
+    def name(self) -> str: ...
     @property
-    def values(self) -> Mapping[Repeat, float]:
-        """The measured values by seed and fold."""
+    def values(self) -> Values: ...
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,13 @@ class Comparison:
         return f"{self.text[:1].upper()}{self.text[1:]}."
 
 
+def paired(own: Values, other: Values, repeats: Sequence[Repeat]) -> list[float]:
+    """Return the differences of the repeats that both groups have."""
+    return [own[at] - other[at] for at in repeats if at in own and at in other]
+
+
 def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: MetricFormat, repeats: Sequence[Repeat],
-                   word: Callable[[int], str], *, folds: bool = False) -> Comparison:
+                   noun: str = "seed") -> Comparison:
     """Compare two groups by the repeats that both have.
 
     Args:
@@ -68,45 +71,43 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
         baseline: the group that it is compared with.
         measure: the metric of the values.
         repeats: the seeds and folds that count.
-        word: what a number of repeats is called, such as `seeds`.
-        folds: whether the repeats are the folds of a data set, of which there are only a few.
+        noun: what a repeat is called: seed, fold, or run where both vary.
     """
-    own, other, name = group.values, baseline.values, group.name
-    shared = [repeat for repeat in repeats if repeat in own and repeat in other]
-    n = len(shared)
-    seeds = f"{n} {word(n)}"
+    name = group.name
+    differences = [round(d, DECIMALS) for d in paired(group.values, baseline.values, repeats)]
+    n = len(differences)
+    seeds = f"{n} {noun}{'s' * (n != 1)}"
     if not n:
-        same = f" with the same {word(1)}" if other else ""
-        return Comparison(name, "unknown", 0, text=f"{name}: not measured yet" if not own else
+        same = f" with the same {noun}" if baseline.values else ""
+        return Comparison(name, "unknown", 0, text=f"{name}: not measured yet" if not group.values else
                           f"{name}: no run of {baseline.name}{same} has finished yet")
-    differences = [round(own[repeat] - other[repeat], DECIMALS) for repeat in shared]
     difference = mean(differences)
-    size = measure_change(measure, difference)
+    size = _size(measure, difference)
     unknown = f"{against(name, baseline.name)}: cannot be told with {seeds}"
     if n == 1:
         text = f"{unknown}: at least {MIN_RUNS - 1} more are needed ({size})"
         return Comparison(name, "unknown", 1, difference, more=MIN_RUNS - 1, text=text)
     interval = paired_interval(differences)
     range_text = f"95% interval {change(measure, interval[0])} to {change(measure, interval[1])}"
-    if n >= MIN_RUNS and (interval[0] > 0 or interval[1] < 0):
-        effect: Effect = "helps" if (difference > 0) == measure.higher_is_better else "hurts"
-        text = f"{name} {effect}: {size} against {baseline.name}, {range_text}, {seeds}"
-        return Comparison(name, effect, n, difference, interval, text=text)
     if not any(differences):
         return Comparison(name, "unknown", n, difference, interval,
                           text=f"{name} makes no difference: equal to {baseline.name} in {seeds}")
-    if n < MIN_RUNS and (interval[0] > 0 or interval[1] < 0):
-        text = f"{unknown}: at least {MIN_RUNS} are required, whatever the interval ({size}, {range_text})"
-        return Comparison(name, "unknown", n, difference, interval, MIN_RUNS - n, text)
+    if interval[0] > 0 or interval[1] < 0:
+        if n < MIN_RUNS:
+            text = f"{unknown}: at least {MIN_RUNS} are required, whatever the interval ({size}, {range_text})"
+            return Comparison(name, "unknown", n, difference, interval, MIN_RUNS - n, text)
+        effect: Effect = "helps" if (difference > 0) == measure.higher_is_better else "hurts"
+        text = f"{name} {effect}: {size} against {baseline.name}, {range_text}, {seeds}"
+        return Comparison(name, effect, n, difference, interval, text=text)
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
-    only = f", with other seeds on the {FOLDS} folds" if folds and (needed or FOLDS + 1) > FOLDS else ""
+    only = f", with other seeds on the {FOLDS} folds" if noun != "seed" and (needed or FOLDS + 1) > FOLDS else ""
     many = more is None or more > MANY
     words = f"more than {MANY} more" if many else f"about {more} more"
     if only:  # there are no more folds
         words += f" run{'s' * (more != 1)} of each"
     elif many:
-        words += f" {word(MANY)}"
+        words += f" {noun}s"
     text = f"{unknown}: {words} would be needed{only} ({size}, {range_text})"
     return Comparison(name, "unknown", n, difference, interval, more, text)
 
@@ -118,20 +119,22 @@ def against(name: str, other: str) -> str:
 
 
 def best_of(groups: Sequence[MeasuredGroup], measure: MetricFormat, repeats: Sequence[Repeat]) -> str | None:
-    """Return the group that `best_group` describes, of groups with these seeds and folds."""
+    """Return the group that is better than every other one, by an interval that excludes zero; None if there is none.
+
+    Only seeds that all groups have count, and fewer than three of them never give a best group.
+    """
     shared = [repeat for repeat in repeats if all(repeat in group.values for group in groups)]
     if len(shared) < MIN_RUNS:
         return None
-    sign = 1 if measure.higher_is_better else -1
-    best = max(groups, key=lambda group: sign * mean(group.values[repeat] for repeat in shared))
+    best = max(groups, key=lambda group: measure.sign * mean(group.values[repeat] for repeat in shared))
     for group in groups:
-        differences = [round(sign * (best.values[repeat] - group.values[repeat]), DECIMALS) for repeat in shared]
+        differences = [round(measure.sign * d, DECIMALS) for d in paired(best.values, group.values, shared)]
         if group is not best and paired_interval(differences)[0] <= 0:
             return None
     return best.name
 
 
-def measure_change(measure: MetricFormat, difference: float) -> str:
+def _size(measure: MetricFormat, difference: float) -> str:
     """Write a difference with the metric's name and unit: `accuracy +1.20 points`."""
     unit = f" point{'s' * (change(measure, difference)[1:] != '1.00')}" if measure.unit == "%" else measure.unit
     return f"{measure.title} {change(measure, difference)}{unit}"
@@ -145,6 +148,145 @@ def change(measure: MetricFormat, difference: float) -> str:
     return text.replace("-", "−")
 
 
+def change_texts(measure: MetricFormat, found: Comparison) -> tuple[str, str]:
+    """Return the difference with its interval, and the effect, as a table shows them."""
+    if found.difference is None:
+        return "–", "–"
+    text = change(measure, found.difference)
+    if found.interval is not None:
+        text += f" ({' to '.join(change(measure, end) for end in found.interval)})"
+    return text, "cannot be told" if found.effect == "unknown" else found.effect
+
+
+# Groups of chosen runs, as the page Compare shows them --------------------------------------------------------------
+
+GROUP, DIFFERENCE, EFFECT, NFE = "Group", "Difference (95% interval)", "Effect", "Function evaluations (NFE)"
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of texts with its caption."""
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class ComparedGroups:
+    """What the chosen runs show.
+
+    `groups` has a row for each group: `measure`; `n`; mean and std of `test` and `validation`; `difference` of the
+    mean to the baseline's; `comparable`, true if the group answers the baseline's question; `best`, true for a group
+    that is better than all others with its question, as far as three or more shared seeds can tell; `paper`; `params`;
+    the means of `nfe` and `seconds`.
+    """
+
+    groups: pd.DataFrame
+    baseline: str
+    column: str  # of the values that are compared: test or validation, at the best or the last epoch
+    repeated: str  # how the groups repeat a training: seed, fold or run
+    comparisons: dict[str, Comparison]  # of the groups that answer the baseline's question, without the baseline
+
+    @property
+    def sentences(self) -> list[str]:
+        """The answer, a sentence for each group."""
+        texts = [found.sentence for found in self.comparisons.values()]
+        best = [str(name) for name in self.groups.index[self.groups["best"]]]
+        texts += [f"{name} is better than every other group." for name in best if len(self.comparisons) > 1]
+        if texts and self.column.startswith("validation"):
+            texts.append(f"These are validation values, because {self.baseline} has no test result.")
+        return texts
+
+
+def compare_groups(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> ComparedGroups:
+    """Compare the groups of `grouped_frame` with one of them, seed by seed.
+
+    Test values are compared, or validation values if the baseline has no test value.
+
+    Args:
+        runs: the runs with their groups.
+        baseline: the name of the group that the others are compared with.
+        epoch: `best` for the parameters of the best epoch, `last` for those of the last one.
+    """
+    suffix = "_last" if epoch == "last" else ""
+    test, validation = over_seeds(runs, f"test{suffix}"), over_seeds(runs, f"validation{suffix}")
+    tested = runs.loc[runs["group"] == baseline, f"test{suffix}"].notna().any()
+    column, judged = (f"test{suffix}", test) if tested else (f"validation{suffix}", validation)
+    by_group = runs.groupby("group", sort=False)
+    groups = pd.DataFrame({
+        "measure": by_group["measure"].first(), "question": by_group["question"].first(), "n": judged["n"],
+        "test": test["mean"], "test_std": test["std"],
+        "validation": validation["mean"], "validation_std": validation["std"],
+        "difference": judged["mean"] - judged["mean"][baseline],
+        "paper": by_group["paper"].agg(lambda x: x.iloc[0] if x.nunique() == 1 else ""),
+        "params": by_group["params"].agg(lambda x: sorted(set(x))),
+        "nfe": over_seeds(runs, "nfe")["mean"], "seconds": over_seeds(runs, "seconds")["mean"],
+    })
+    asked, measure = groups["question"][baseline], groups["measure"][baseline]
+    values = group_values(runs, column)
+    repeats = repeats_of(values.values())
+    groups["comparable"] = [question == asked for question in groups["question"]]
+    groups["best"] = groups.index.isin(_best(groups["question"], values))
+    folds = {fold for _, fold in repeats}
+    noun = "seed" if len(folds) < 2 else "fold" if len(folds) == len(repeats) else "run"
+    comparisons = {name: compare_values(values[name], values[baseline], measure, repeats, noun)
+                   for name in map(str, groups.index) if name != baseline and groups["comparable"][name]}
+    return ComparedGroups(groups, baseline, column, noun, comparisons)
+
+
+def _best(questions: pd.Series, values: dict[str, GroupValues]) -> list[str | None]:
+    """Return the best group of every question that at least two groups answer, where one is better than all others."""
+    rivals: dict[Any, list[GroupValues]] = {}
+    for group, question in questions.items():
+        if values[str(group)].values:
+            rivals.setdefault(question, []).append(values[str(group)])
+    return [best_of(groups, question[0], repeats_of(groups)) for question, groups in rivals.items() if len(groups) > 1]
+
+
+def comparison_table(found: ComparedGroups) -> TextTable:
+    """Return a row for each group: mean ± standard deviation, difference to the baseline, size and time."""
+    metrics = set(found.groups["measure"])
+    (metric,) = metrics if len(metrics) == 1 else (None,)
+    title = "" if metric is None else f" {metric.title}" + " (lower is better)" * (not metric.higher_is_better)
+    rows = [_row(found, str(name), group, title) for name, group in found.groups.iterrows()]
+    constant = {"Metric": metric is not None, "Paper": not found.groups["paper"].any(),
+                NFE: not (found.groups["nfe"] > 0).any()}
+    heads = tuple(head for head in rows[0] if not constant.get(head))
+    caption = f"Mean ± standard deviation over {found.repeated}s."
+    if len(rows) > 1:
+        caption += (f" Differences are to {found.baseline}, by {found.repeated}s that both groups have, with a 95% "
+                    "interval by Student's t distribution.")
+    return TextTable(caption, heads, tuple(tuple(row[head] for head in heads) for row in rows))
+
+
+def _row(found: ComparedGroups, name: str, group: pd.Series, title: str) -> dict[str, str]:
+    metric = group["measure"]
+    means = {kind: metric.text(group[kind], None if pd.isna(group[f"{kind}_std"]) else group[f"{kind}_std"])
+             for kind in ("test", "validation")}
+    return {
+        GROUP: name + " (baseline)" * (name == found.baseline) + " (best)" * bool(group["best"]),
+        "Runs": str(group["n"]), "Metric": metric.title, f"Test{title}": means["test"],
+        **dict(zip((DIFFERENCE, EFFECT), _difference(found, name, metric), strict=True)),
+        f"Validation{title}": means["validation"],
+        "Paper": group["paper"], "Parameters": " / ".join(f"{p:,}" for p in group["params"]),
+        NFE: f"{group['nfe']:.0f}" if group["nfe"] > 0 else "–",
+        "Training time": "–" if pd.isna(group["seconds"]) else duration(group["seconds"])}
+
+
+def _difference(found: ComparedGroups, name: str, metric: MetricFormat) -> tuple[str, str]:
+    """Return the mean difference of the paired runs with its interval, and the effect."""
+    comparison = found.comparisons.get(name)
+    if comparison is None:
+        return "", "baseline" if name == found.baseline else "not comparable"
+    apart = found.groups["difference"][name]
+    if comparison.difference is None and not pd.isna(apart):  # no seed in common: means apart, without an interval
+        return f"{change(metric, apart)} (other {found.repeated}s)", "cannot be told"
+    return change_texts(metric, comparison)
+
+
+# ACE against the method that it extends -----------------------------------------------------------------------------
+
 Verdict = Literal["ahead", "behind", "open"]
 
 
@@ -154,8 +296,8 @@ class Contest:
 
     title: str  # what was measured, such as "USHCN MSE"
     host: str
-    ace: Mapping[Repeat, float]
-    other: Mapping[Repeat, float]
+    ace: Values
+    other: Values
     higher_is_better: bool = True
     ace_epochs: frozenset[int] = frozenset()
     other_epochs: frozenset[int] = frozenset()
@@ -183,199 +325,23 @@ def judge(contest: Contest) -> Finding:
     Runs with the same seed and fold are compared in pairs. If the methods share fewer than three of these, Welch's
     interval of the two means is used.
     """
-    shared = sorted(set(contest.ace) & set(contest.other))
-    pairs = len(shared) if len(shared) >= MIN_RUNS else 0
     sign = 1 if contest.higher_is_better else -1
-    ace, other = list(contest.ace.values()), list(contest.other.values())
+    differences = [sign * d for d in paired(contest.ace, contest.other, sorted(contest.ace))]
+    pairs = len(differences) if len(differences) >= MIN_RUNS else 0
+    ace, other = ([sign * value for value in values.values()] for values in (contest.ace, contest.other))
     if not ace or not other:
-        missing = "ACE" if not ace else contest.host
-        return Finding(contest, "open", f"{missing} is not measured", pairs)
+        return Finding(contest, "open", f"{'ACE' if not ace else contest.host} is not measured", pairs)
     if not contest.same_data:
         return Finding(contest, "open", "one of the methods was measured on a part of the data", pairs)
+    advantage = mean(differences) if pairs else mean(ace) - mean(other)
     if contest.ace_epochs and contest.other_epochs and contest.ace_epochs != contest.other_epochs:
-        reason = "the methods were trained for different numbers of epochs"
-        return Finding(contest, "open", reason, pairs, sign * (mean(ace) - mean(other)))
-    if pairs:
-        differences = [sign * (contest.ace[key] - contest.other[key]) for key in shared]
-        advantage, interval = mean(differences), paired_interval(differences)
-    else:
-        advantage = sign * (mean(ace) - mean(other))
-        if min(len(ace), len(other)) < MIN_RUNS:
-            few, method = min((len(ace), "ACE"), (len(other), contest.host), key=lambda pair: pair[0])
-            runs = f"only {few} run{'s' * (few > 1)} of {method}, {MIN_RUNS} are needed"
-            return Finding(contest, "open", runs, 0, advantage)
-        interval = welch_interval([sign * v for v in ace], [sign * v for v in other])
+        return Finding(contest, "open", "the methods were trained for different numbers of epochs", pairs,
+                       mean(ace) - mean(other))
+    if not pairs and min(len(ace), len(other)) < MIN_RUNS:
+        few, method = min((len(ace), "ACE"), (len(other), contest.host), key=lambda pair: pair[0])
+        runs = f"only {few} run{'s' * (few > 1)} of {method}, {MIN_RUNS} are needed"
+        return Finding(contest, "open", runs, 0, advantage)
+    interval = paired_interval(differences) if pairs else welch_interval(ace, other)
     if interval[0] > 0 or interval[1] < 0:
         return Finding(contest, "ahead" if interval[0] > 0 else "behind", "", pairs, advantage, interval)
     return Finding(contest, "open", "the interval of the difference includes zero", pairs, advantage, interval)
-
-
-def compared_column(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> str:
-    """Return the column in which groups are compared: test values, or validation if the baseline has no test value."""
-    suffix = "_last" if epoch == "last" else ""
-    tested = runs.loc[runs["group"] == baseline, f"test{suffix}"].notna().any()
-    return f"{'test' if tested else 'validation'}{suffix}"
-
-
-def compare(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> pd.DataFrame:
-    """Compare the groups of `grouped_frame` with one of them.
-
-    Args:
-        runs: the runs with their groups.
-        baseline: the name of the group that the others are compared with.
-        epoch: `best` for the parameters of the best epoch, `last` for those of the last one.
-
-    Returns:
-        One row for each group: `measure`; `n`; mean and std of `test` and `validation`; `difference` of the mean to
-        the baseline's, in test if the baseline has test values, else in validation; `comparable`, true if the group
-        answers the baseline's question; `best`, true for a group that is better than all others with its question,
-        as far as three or more shared seeds can tell; `paper`; `params`; the means of `nfe` and `seconds`.
-    """
-    suffix = "_last" if epoch == "last" else ""
-    test, validation = over_seeds(runs, f"test{suffix}"), over_seeds(runs, f"validation{suffix}")
-    column = compared_column(runs, baseline, epoch)
-    judged = test if column.startswith("test") else validation
-    groups = runs.groupby("group", sort=False)
-    found = pd.DataFrame({
-        "measure": groups["measure"].first(), "question": groups["question"].first(), "n": judged["n"],
-        "test": test["mean"], "test_std": test["std"],
-        "validation": validation["mean"], "validation_std": validation["std"],
-        "difference": judged["mean"] - judged["mean"][baseline],
-        "paper": groups["paper"].agg(lambda x: x.iloc[0] if x.nunique() == 1 else ""),
-        "params": groups["params"].agg(lambda x: sorted(set(x))),
-        "nfe": over_seeds(runs, "nfe")["mean"], "seconds": over_seeds(runs, "seconds")["mean"],
-    })
-    asked = found["question"][baseline]
-    found["comparable"] = [question == asked for question in found["question"]]
-    found["best"] = found.index.isin(_best(found["question"], group_values(runs, column)))
-    return found
-
-
-def _best(questions: pd.Series, values: dict[str, GroupValues]) -> list[str]:
-    """Return the best group of every question that at least two groups answer, where one is better than all others."""
-    rivals: dict[Any, list[GroupValues]] = {}
-    for group, question in questions.items():
-        if values[str(group)].values:
-            rivals.setdefault(question, []).append(values[str(group)])
-    best = [best_of(groups, question[0], repeats_of(groups)) for question, groups in rivals.items() if len(groups) > 1]
-    return [name for name in best if name is not None]
-
-
-GROUP, DIFFERENCE, EFFECT, NFE = "Group", "Difference (95% interval)", "Effect", "Function evaluations (NFE)"
-
-
-@dataclass(frozen=True)
-class ComparedGroups:
-    """What the chosen runs show."""
-
-    groups: pd.DataFrame  # of `compare`
-    baseline: str
-    column: str  # of the values that are compared: test or validation, at the best or the last epoch
-    repeated: str  # how the groups repeat a training: seed, fold or run
-    comparisons: dict[str, Comparison]  # of the groups that answer the baseline's question, without the baseline
-
-    @property
-    def sentences(self) -> list[str]:
-        """The answer, a sentence for each group."""
-        texts = [found.sentence for found in self.comparisons.values()]
-        best = [str(name) for name in self.groups.index[self.groups["best"]]]
-        texts += [f"{name} is better than every other group." for name in best if len(self.comparisons) > 1]
-        if texts and self.column.startswith("validation"):
-            texts.append(f"These are validation values, because {self.baseline} has no test result.")
-        return texts
-
-
-@dataclass(frozen=True)
-class ComparisonTable:
-    """A table of texts with its caption."""
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def compare_groups(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> ComparedGroups:
-    """Compare the groups of `grouped_frame` with one of them, seed by seed.
-
-    Args:
-        runs: the runs with their groups.
-        baseline: the name of the group that the others are compared with.
-        epoch: `best` for the parameters of the best epoch, `last` for those of the last one.
-    """
-    groups, column = compare(runs, baseline, epoch), compared_column(runs, baseline, epoch)
-    values = group_values(runs, column)
-    repeats = repeats_of(values.values())
-    word, measure = _repeated(repeats), groups["measure"][baseline]
-    comparisons = {
-        name: compare_values(values[name], values[baseline], measure, repeats, lambda n: f"{word}{'s' * (n != 1)}",
-                             folds=word != "seed")
-        for name in map(str, groups.index) if name != baseline and groups["comparable"][name]}
-    return ComparedGroups(groups, baseline, column, word, comparisons)
-
-
-def _repeated(repeats: list[Repeat]) -> str:
-    """Return what repeats the training: seeds, folds with one seed each, or runs of both."""
-    folds = {fold for _, fold in repeats}
-    if len(folds) < 2:
-        return "seed"
-    return "fold" if len(folds) == len(repeats) else "run"
-
-
-def comparison_table(found: ComparedGroups) -> ComparisonTable:
-    """Return a row for each group: mean ± standard deviation, difference to the baseline, size and time."""
-    rows = [_row(found, str(name), group) for name, group in found.groups.iterrows()]
-    constant = {"Metric": found.groups["measure"].nunique() == 1, "Paper": not found.groups["paper"].any(),
-                NFE: not (found.groups["nfe"] > 0).any()}
-    heads = [head for head in rows[0] if not constant.get(head)]
-    return ComparisonTable(_caption(found), tuple(heads), tuple(tuple(row[head] for head in heads) for row in rows))
-
-
-def _row(found: ComparedGroups, name: str, group: pd.Series) -> dict[str, str]:
-    metric, title = group["measure"], _metric_title(found)
-    return {
-        GROUP: name + " (baseline)" * (name == found.baseline) + " (best)" * bool(group["best"]),
-        "Runs": str(group["n"]), "Metric": metric.title,
-        f"Test{title}": _mean(metric, group["test"], group["test_std"]),
-        **dict(zip((DIFFERENCE, EFFECT), _difference(found, name, metric), strict=True)),
-        f"Validation{title}": _mean(metric, group["validation"], group["validation_std"]),
-        "Paper": group["paper"], "Parameters": " / ".join(f"{p:,}" for p in group["params"]),
-        NFE: f"{group['nfe']:.0f}" if group["nfe"] > 0 else "–",
-        "Training time": "–" if pd.isna(group["seconds"]) else duration(group["seconds"])}
-
-
-def _difference(found: ComparedGroups, name: str, metric: MetricFormat) -> tuple[str, str]:
-    """Return the mean difference of the paired runs with its interval, and the effect."""
-    if name == found.baseline:
-        return "", "baseline"
-    comparison = found.comparisons.get(name)
-    if comparison is None:
-        return "", "not comparable"
-    if comparison.difference is None:  # no seed in common: the difference of the means, without an interval
-        apart = found.groups["difference"][name]
-        text = "–" if pd.isna(apart) else f"{change(metric, apart)} (other {found.repeated}s)"
-        return text, "–" if pd.isna(apart) else "cannot be told"
-    text = change(metric, comparison.difference)
-    if comparison.interval is not None:
-        text += f" ({' to '.join(change(metric, end) for end in comparison.interval)})"
-    return text, "cannot be told" if comparison.effect == "unknown" else comparison.effect
-
-
-def _mean(metric: MetricFormat, mean: float, std: float) -> str:
-    return metric.text(mean, None if pd.isna(std) else std)
-
-
-def _metric_title(found: ComparedGroups) -> str:
-    """Return the metric's name for the column headers, if all groups have the same one."""
-    metrics = set(found.groups["measure"])
-    if len(metrics) > 1:
-        return ""
-    (metric,) = metrics
-    return f" {metric.title}" + ("" if metric.higher_is_better else " (lower is better)")
-
-
-def _caption(found: ComparedGroups) -> str:
-    mean = f"Mean ± standard deviation over {found.repeated}s."
-    if len(found.groups) < 2:
-        return mean
-    return (f"{mean} Differences are to {found.baseline}, by "
-            f"{found.repeated}s that both groups have, with a 95% interval by Student's t distribution.")

@@ -9,11 +9,11 @@ import pandas as pd
 import streamlit as st
 
 from acenode.compare.against_host import compared_cells, contests, prediction_note, summary, table
-from acenode.compare.cells import CellLength, Measured, count_sentence, length_sentence, shown_mark
-from acenode.compare.paper import CELLS, PaperCell
+from acenode.compare.cells import Measured, count_sentence, length_sentence, shown_mark
+from acenode.compare.paper import PaperCell
 from acenode.compare.verdict import Finding, judge
 
-from .. import labels, messages
+from .. import messages
 from . import cell as paper_cell
 
 COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "Runs"]  # the first four fit on a phone
@@ -22,10 +22,7 @@ COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "
 def show(measured: dict[str, Measured]) -> None:
     """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
     findings = [judge(contest) for contest in contests(measured)]
-    marks = {key: shown_mark(found) for key, found in measured.items()}
-    lengths = [CellLength(labels.experiment_title(CELLS[key].experiment), marks[key], found.epochs, found.paper_epochs)
-               for key, found in measured.items() if found.epochs is not None and found.paper_epochs is not None]
-    rest = [prediction_note(findings), count_sentence(marks.values()), length_sentence(lengths)]
+    rest = [prediction_note(findings), count_sentence(map(shown_mark, measured.values())), length_sentence(measured)]
     st.markdown(f"**{messages.escape(summary(findings))}** {messages.escape(' '.join(filter(None, rest)))}")
     box = st.expander(f"The {len(findings)} comparisons, with their intervals", icon=":material/balance:",
                       key="paper/comparisons", on_change="rerun")

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from acenode.compare.against_host import prediction_note, summary, table
-from acenode.compare.cells import CellLength, count_sentence, length_sentence
+from acenode.compare.cells import Measured, count_sentence, length_sentence
 from acenode.compare.verdict import Contest, judge
 
 
@@ -132,10 +132,14 @@ def test_all_of_the_data_is_not_compared_with_a_part() -> None:
 
 
 def test_cells_of_shorter_runs_are_counted() -> None:
-    mnist, cifar = CellLength("MNIST", "within", 40, 160), CellLength("CIFAR10", "worse", 20, 160)
-    ushcn, physionet = CellLength("USHCN", "worse", 120, 300), CellLength("PhysioNet", "worse", 30, 30)
-    assert length_sentence([mnist, cifar, mnist, ushcn, physionet]) == (
+    def cell(mark: str, epochs: int, printed: int) -> Measured:
+        return Measured(mark=mark, epochs=epochs, paper_epochs=printed)  # type: ignore[arg-type]
+
+    mnist, cifar = {"mnist/ace/accuracy": cell("within", 40, 160)}, {"cifar10/ace/accuracy": cell("worse", 20, 160)}
+    ushcn, mortality = {"ushcn/ace/mse": cell("worse", 120, 300)}, {"physionet/ace/auc": cell("worse", 30, 30)}
+    again = {"mnist/odenet/accuracy": cell("within", 40, 160)}
+    assert length_sentence(mnist | cifar | again | ushcn | mortality) == (
         "4 values, 2 of the worse ones among them, come from shorter training than the paper's: MNIST and CIFAR10 20 "
-        "to 40 of 160 epochs; USHCN 120 of 300 epochs.")
-    assert length_sentence([mnist]) == "1 value comes from shorter training than the paper's: MNIST 40 of 160 epochs."
-    assert length_sentence([physionet]) == ""
+        "to 40 of 160 epochs; USHCN climate 120 of 300 epochs.")
+    assert length_sentence(mnist) == "1 value comes from shorter training than the paper's: MNIST 40 of 160 epochs."
+    assert length_sentence(mortality) == ""

@@ -88,14 +88,6 @@ def test_the_experiment_decides_the_direction_of_its_metric(monkeypatch: pytest.
     assert metric_name("nobody-knows") == ""
 
 
-def test_a_difference_says_better_or_worse_if_lower_is_better() -> None:
-    unit = metric_format("mse", "physionet-vitals")
-    assert unit.gap(-0.0001) == "−0.100 better"
-    assert unit.gap(0.0001) == "+0.100 worse"
-    assert unit.gap(0.0) == "+0.000"
-    assert metric_format("accuracy").gap(-0.05) == "−5.00"
-
-
 # The table ----------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import pytest
 from study_entries import attention_study, finished
 
 from acenode.compare.statistics import paired_interval, pairs_needed, quantile
-from acenode.compare.study_answer import TrivialReference, answer, best_group
+from acenode.compare.study_answer import TrivialReference, answer
 from acenode.compare.study_grid import StudyGrid, make_grid
 from acenode.compare.verdict import against
 from acenode.runs.questions import Study, StudyGroup
@@ -139,9 +139,9 @@ def test_a_difference_without_direction_needs_too_many_seeds() -> None:
 
 
 def test_a_best_group_has_three_seeds_and_is_better_than_every_other_one() -> None:
-    assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7]})) is None
-    assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7, 0.7]})) == "evolving attention"
-    assert best_group(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.9, 0.7], 2: [0.7, 0.7, 0.7]})) is None
+    assert answer(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7]})).best is None
+    assert answer(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.8, 0.8], 2: [0.7, 0.7, 0.7]})).best == "evolving attention"
+    assert answer(grid({0: [0.9, 0.9, 0.9], 1: [0.8, 0.9, 0.7], 2: [0.7, 0.7, 0.7]})).best is None
 
 
 def test_more_folds_than_there_are_are_asked_for_as_seeds() -> None:
