@@ -16,24 +16,28 @@ import re
 import secrets
 import time
 from collections.abc import Iterable
+from html import escape
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acenode.errors import UserError
-
-from . import token_page
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 SITE = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
 COOKIE_AGE = 30 * 24 * 3600  # seconds
 OPENING = 120.0  # seconds in which the browser has to open its first page
+NO_STORE = {"Cache-Control": "no-store"}
 HEADERS = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Content-Type-Options": "nosniff"}
 FAILED = "The lab failed to answer. The terminal has the reason.\n"
+ASK = "Paste the token: the part after <code>token=</code> in the address that <code>acenode app</code> printed."
+WRONG = "This token is not valid. The lab has a new one after every start."
+TOKEN_PAGE = Path(__file__).parent / "assets" / "token.html"
 NO_TOKEN = "This lab asks for a token: open the address that `acenode app` printed when it started."
 
 
@@ -88,15 +92,25 @@ class Access:
             return _refused(refusal)
         if self.token is None:
             return None
-        given = connection.query_params.get("token")
-        known = self._is_token(connection.cookies.get(_cookie_name(connection)))
-        valid = (given is not None and self._accepts(given)) or known
-        if not _opens_page(connection):
+        scope, query = connection.scope, connection.query_params
+        given, others = query.get("token"), [(key, value) for key, value in query.multi_items() if key != "token"]
+        # named by the port that the browser sees: cookies of all ports of a host are kept together
+        site = read_site(connection.headers["host"])
+        cookie = f"acenode-token-{site.port if site else ''}"
+        valid = (given is not None and self._accepts(given)) or _equal(connection.cookies.get(cookie, ""), self.token)
+        opens_page = (scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+                      and "text/html" in connection.headers.get("accept", ""))
+        if not opens_page:
             return None if valid else _refused(NO_TOKEN)
         if not valid:
-            others = [(key, value) for key, value in connection.query_params.multi_items() if key != "token"]
-            return token_page.response(others, wrong=given is not None)
-        return None if given is None else self._redirect(connection, self.token)
+            return _ask_token(others, wrong=given is not None)
+        if given is None:
+            return None
+        path = "/" + quote(scope["path"]).lstrip("/")  # // would lead to another host
+        answer = RedirectResponse(f"{path}?{urlencode(others)}" if others else path, 303, headers=NO_STORE)
+        answer.set_cookie(cookie, self.token, max_age=COOKIE_AGE, httponly=True, samesite="lax",
+                          secure=scope["scheme"] == "https")
+        return answer
 
     def _refusal(self, connection: HTTPConnection) -> str | None:
         headers = connection.headers
@@ -125,27 +139,15 @@ class Access:
         arrived_at = connection.scope.get("server") or ("",)
         return host in LOCAL or host in self.names or host == _canonical(arrived_at[0])
 
-    def _is_token(self, given: str | None) -> bool:
-        return given is not None and self.token is not None and _equal(given, self.token)
-
     def _accepts(self, given: str) -> bool:
         """Check a token of an address; a whole pasted address will do."""
         given = given.rpartition("token=")[2].strip()
-        if self._is_token(given):
+        if self.token is not None and _equal(given, self.token):
             return True
         if self._opening_token and _equal(given, self._opening_token):
             self._opening_token = ""
             return time.monotonic() < self._opening_end
         return False
-
-    def _redirect(self, connection: HTTPConnection, token: str) -> Response:
-        """Redirect to the same page without the token, and keep it in a cookie."""
-        query = urlencode([(key, value) for key, value in connection.query_params.multi_items() if key != "token"])
-        path = "/" + quote(connection.scope["path"]).lstrip("/")  # // would lead to another host
-        answer = RedirectResponse(f"{path}?{query}" if query else path, 303, headers={"Cache-Control": "no-store"})
-        answer.set_cookie(_cookie_name(connection), token, max_age=COOKIE_AGE, httponly=True, samesite="lax",
-                          secure=connection.scope["scheme"] == "https")
-        return answer
 
 
 def choose(address: str, names: Iterable[str], with_token: bool) -> Access:
@@ -195,7 +197,9 @@ class Guard:
 
         response = self._access.response(HTTPConnection(scope))
         if response is None and scope["type"] == "websocket":
-            _set_own_origin(scope)
+            own = MutableHeaders(scope=scope)  # for another Origin, Streamlit may ask an outside server for our address
+            if "origin" in own:
+                own["origin"] = f"http://{own['host']}"
         try:
             await (response or self._app)(scope, receive, send_with_headers)
         except Exception:
@@ -204,30 +208,16 @@ class Guard:
             raise  # the server writes the traceback to the terminal
 
 
-def _set_own_origin(scope: Scope) -> None:
-    """Replace the checked Origin of a socket by the lab's own.
-
-    For an Origin that differs from Host, Streamlit may ask an outside server for this machine's address.
-    """
-    headers = MutableHeaders(scope=scope)
-    if "origin" in headers:
-        headers["origin"] = f"http://{headers['host']}"
-
-
 def _refused(reason: str) -> Response:
-    return PlainTextResponse(f"{reason}\n", 403, headers={"Cache-Control": "no-store"})
+    return PlainTextResponse(f"{reason}\n", 403, headers=NO_STORE)
 
 
-def _opens_page(connection: HTTPConnection) -> bool:
-    scope = connection.scope
-    return (scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-            and "text/html" in connection.headers.get("accept", ""))
-
-
-def _cookie_name(connection: HTTPConnection) -> str:
-    """Name the cookie by the port that the browser sees: cookies of all ports of a host are kept together."""
-    site = read_site(connection.headers["host"])
-    return f"acenode-token-{site.port if site else ''}"
+def _ask_token(kept: Iterable[tuple[str, str]], wrong: bool) -> Response:
+    """Return the page that asks for the token. It sends the `kept` parameters of the address along with it."""
+    text = (f'<p role="alert">{WRONG}</p>\n' if wrong else "") + f"<p>{ASK}</p>"
+    fields = "".join(f'<input type="hidden" name="{escape(key)}" value="{escape(value)}">\n' for key, value in kept)
+    page = TOKEN_PAGE.read_text(encoding="utf-8").replace("__TEXT__", text).replace("__KEPT__", fields)
+    return HTMLResponse(page, 403, headers=NO_STORE)
 
 
 def _equal(given: str, secret: str) -> bool:

@@ -1,12 +1,17 @@
-"""What trains and waits now, as the sidebar shows it: running and queued runs, and the devices."""
+"""What trains and waits now, as the sidebar shows it: running and queued runs with their names, and the devices."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
-from acenode.compare.groups import experiment_title, method_title
+from acenode.compare.groups import experiment_title, method_title, same_run
+from acenode.errors import UserError
 from acenode.execution.devices import DeviceState
+from acenode.files import Stamp, stamp
 from acenode.runs.entry import Entry
+from acenode.runs.questions import Study, StudyStore
+from acenode.runs.store import RunStore
 
 from .services import services
 
@@ -16,9 +21,9 @@ def describe() -> dict[str, Any]:
     launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
     queue = {run: place for place, run in enumerate(launcher.queue(), 1)} if launcher else {}
     busy = services().catalogue.busy_entries()
-    names = _names(busy)
+    named = names(busy)
     runs: list[dict[str, Any]] = [
-        {"id": entry.id, "name": names[entry.id], "state": entry.state, "experiment": entry.experiment,
+        {"id": entry.id, "name": named[entry.id], "state": entry.state, "experiment": entry.experiment,
          "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs, "seconds_left": entry.seconds_left,
          "place": queue.get(entry.id, 0), "device": entry.device_name} for entry in busy]
     runs.sort(key=lambda run: (run["state"] != "running", run["place"]))
@@ -40,32 +45,46 @@ def load_words(device: DeviceState) -> str:
     return workers if busy is None else f"{workers} · {busy} utilisation"
 
 
-def _names(entries: list[Entry]) -> dict[str, str]:
+def names(entries: list[Entry]) -> dict[str, str]:
     """Name runs of a study by their group there, others by experiment, method, settings and seed; what differs between
     these comes first."""
-    if not entries:
-        return {}
-    of_study = _study_names(entries)
-    return {entry.id: f"{of_study[entry.id]} · {experiment_title(entry.experiment)}" for entry in entries
-            if entry.id in of_study} | _other_names([entry for entry in entries if entry.id not in of_study])
-
-
-def _study_names(entries: list[Entry]) -> dict[str, str]:
-    """Return the names of runs in their study, once torch is loaded."""
-    if not services().launcher_ready:
-        return {}
-    from .questions import study_run_names
-
-    return study_run_names.names(entries, services().store)
-
-
-def _other_names(entries: list[Entry]) -> dict[str, str]:
-    settings = _settings(entries)
+    store, found = services().store, dict[str, str]()
+    if entries and services().launcher_ready:  # once torch is loaded
+        studies = _studies(store, stamp(StudyStore(store).folder))
+        found = {entry.id: f"{name} · {experiment_title(entry.experiment)}" for entry in entries
+                 if (name := _name(entry, studies))}
+    others = [entry for entry in entries if entry.id not in found]
+    settings = _settings(others)
     parts = {entry.id: (experiment_title(entry.experiment), method_title(entry.experiment, entry.method),
-                        settings.get(entry.id, ""), f"seed {entry.seed}") for entry in entries}
+                        settings.get(entry.id, ""), f"seed {entry.seed}") for entry in others}
     differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
-    return {run: " · ".join(text for first in (True, False) for text, differing in zip(texts, differs, strict=True)
-                            if text and differing is first) for run, texts in parts.items()}
+    return found | {run: " · ".join(text for first in (True, False) for text, differing
+                                    in zip(texts, differs, strict=True) if text and differing is first)
+                    for run, texts in parts.items()}
+
+
+@lru_cache(maxsize=1)
+def _studies(store: RunStore, at: Stamp | None) -> tuple[Study, ...]:
+    """Read the studies of a folder with this stamp, which changes when one is written or deleted."""
+    return tuple(found.study for found in StudyStore(store).list() if found.study is not None)
+
+
+def _name(entry: Entry, studies: tuple[Study, ...]) -> str:
+    """Return the group, seed and fold of a run in the first study that has it; empty if none has it."""
+    from acenode.compare.study_grid import group_config, group_names  # they need torch
+
+    fold = entry.config.get("fold")
+    for study in studies:
+        repeat = next((r for r in study.repeats if r[0] == entry.seed and r[1] in (None, fold)), None)
+        if repeat is None or study.experiment != entry.experiment:
+            continue
+        try:
+            for group, title in zip(study.groups, group_names(study), strict=True):
+                if same_run(group_config(study, group, repeat), entry):
+                    return f"{title}, seed {entry.seed}" + (f", fold {fold}" if study.folds else "")
+        except UserError:  # the study is for another version
+            continue
+    return ""
 
 
 def _settings(entries: list[Entry]) -> dict[str, str]:

@@ -2,12 +2,21 @@
 
 They are part of the page, not in an iframe, and fetch their data from the routes in routes.py, so that a rerun of the
 page does not rebuild them.
+
+A page's player is drawn before the rest of the page: the rest (a form of thirty widgets, charts, and the scripts of
+both) keeps the browser busy for seconds. So the page sends its player first and waits, two seconds at most, until the
+browser has read the player's data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -15,10 +24,14 @@ import streamlit as st
 from acenode.compare.metrics import MetricFormat
 from acenode.player import assets as player_assets
 
-from . import asset_files
+from .services import is_served
 
+FOLDERS = (Path(__file__).parent / "assets", player_assets.FOLDER)  # reports use the player as well
 BASE = "lab/"
 EVENTS = ("state",)  # events that a component may send; each causes at most one rerun
+LIMIT = 2.0  # seconds that the rest waits at most, such as for a page in a hidden tab, which reads nothing
+DRAWING = 0.1  # seconds in which the browser draws what it has read
+PLAYER_START = 0.6  # of the time that a player shows at first: attention has moved by then
 
 ADAPTER = """
 const mounted = new WeakMap(), scrolled = new WeakMap();
@@ -57,16 +70,32 @@ export default function ({ data, parentElement, setTriggerValue }) {
 """
 
 
+def find_asset(name: str) -> Path | None:
+    """Return the file of the browser with this name, or None."""
+    return next((folder / name for folder in FOLDERS if (folder / name).is_file()), None)
+
+
+@cache
+def assets_version() -> str:
+    """Return a hash of all files: part of their address, so that a browser keeps them until one changes."""
+    contents = (p.read_bytes() for folder in FOLDERS for p in sorted(folder.iterdir()) if p.is_file())
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:12]
+
+
 @cache
 def _component(name: str) -> Callable[..., Any]:
     sheets = [path.read_text(encoding="utf-8") for file in (player_assets.PALETTE, "figures.css", f"{name}.css")
-              if (path := asset_files.find(file))]
-    return st.components.v2.component(
-        f"acenode_{name}", css="".join(sheets),
-        js=ADAPTER % {"name": name, "version": asset_files.version()}, isolate_styles=False)
+              if (path := find_asset(file))]
+    return st.components.v2.component(f"acenode_{name}", css="".join(sheets), isolate_styles=False,
+                                      js=ADAPTER % {"name": name, "version": assets_version()})
 
 
-def _mount(name: str, key: str, data: dict[str, Any], **more: Callable[[], None]) -> Any:
+def show(name: str, key: str, data: dict[str, Any], **more: Callable[[], None]) -> Any:
+    """Show the component of app/assets/NAME.js, which says what its data is.
+
+    Args:
+        more: callbacks of its events, as `on_EVENT_change`.
+    """
     callbacks = {f"on_{event}_change": lambda: None for event in EVENTS} | more
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
@@ -78,8 +107,8 @@ def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands:
         bands: draw one line for each group, with a band over its seeds.
     """
     number = {"scale": metric.scale, "digits": metric.digits, "unit": metric.unit}
-    return _mount("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "number": number,
-                                  "bands": bands, "panels": None})
+    return show("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "number": number,
+                                "bands": bands, "panels": None})
 
 
 def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0, scroll: str | None = None) -> Any:
@@ -89,31 +118,7 @@ def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0, scroll: 
         start_at: the share of the time at which it starts, unless the URL has a position.
         scroll: scroll to the player once for each new value.
     """
-    return _mount("player", key, {"runs": runs, "startAt": start_at, "scroll": scroll})
-
-
-def tour_picture(key: str, kind: str, data: dict[str, Any], start_at: float) -> Any:
-    """Show a picture of the tour that follows t.
-
-    Args:
-        kind: `flow`, `swap` or `attend`; app/assets/tour_KIND.js says what its data is.
-        start_at: the t at which it starts.
-    """
-    return _mount("tour", key, {"kind": kind, "startAt": start_at, **data})
-
-
-def page_top(key: str, shown: int | str) -> Any:
-    """Scroll to the top of the page whenever something else is shown there."""
-    return _mount("page_top", key, {"shown": shown})
-
-
-def playground(key: str, texts: dict[str, Any]) -> Any:
-    """Show networks that train while one watches, with their controls.
-
-    Args:
-        texts: the titles, ranges and explanations of app/playground/texts.py.
-    """
-    return _mount("playground", key, texts)
+    return show("player", key, {"runs": runs, "startAt": start_at, "scroll": scroll})
 
 
 def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:
@@ -122,37 +127,49 @@ def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], No
         if found := st.session_state[key].get("cell"):
             choose(str(found["table"]), str(found["cell"]))
 
-    return _mount("paper_tables", key, view, on_cell_change=clicked)
+    return show("paper_tables", key, view, on_cell_change=clicked)
 
 
-def study_grid(key: str, name: str, view: dict[str, Any]) -> Any:
-    """Show the grid of a study, which follows its runs; the page reruns when a run of it starts or ends.
+# The player first ---------------------------------------------------------------------------------------------------
 
-    Args:
-        name: the study.
-        view: its present grid, of `study_live.describe`.
+_changed = threading.Condition()
+_waiting: dict[int, set[str]] = {}  # for each page that waits: the runs whose data its player has not read yet
+
+
+@contextmanager
+def before_the_rest(page: str, runs: Iterable[str]) -> Iterator[None]:
+    """Wait at the end of the block, in which the player is sent, until the browser has read the data of these runs.
+
+    Only the first run of a page in a session waits: later the player is on the page already, perhaps out of view.
     """
-    return _mount("study_grid", key, {"name": name, "view": view})
+    if not is_served() or st.session_state.get("player first") == page:
+        yield
+        return
+    st.session_state["player first"] = page
+    with waiting_for(runs):
+        yield
 
 
-def search_charts(key: str, name: str) -> Any:
-    """Show the trials of the search with this name, which follow it; the page reruns when the search starts or ends."""
-    return _mount("search_charts", key, {"name": name})
+@contextmanager
+def waiting_for(runs: Iterable[str], limit: float = LIMIT) -> Iterator[None]:
+    """Wait at the end of the block until the data of these runs was sent, since its beginning, to any browser."""
+    missing = set(runs)
+    with _changed:
+        _waiting[id(missing)] = missing
+    try:
+        yield
+        with _changed:
+            sent = _changed.wait_for(lambda: not missing, limit)
+        if sent:
+            time.sleep(DRAWING)
+    finally:
+        with _changed:
+            del _waiting[id(missing)]
 
 
-def study_figures(key: str, figures: list[dict[str, Any]]) -> Any:
-    """Show figures, each with buttons that save it as SVG and as PNG.
-
-    Args:
-        figures: `name` (of the files), `title` and `figure` of each.
-    """
-    return _mount("figures", key, {"figures": figures})
-
-
-def active_runs(key: str, states: dict[str, str]) -> Any:
-    """Show running and queued runs and the devices; the page reruns when a run starts or ends.
-
-    Args:
-        states: the running and queued runs that the page knows of, each with its state.
-    """
-    return _mount("active_runs", key, {"states": states})
+def data_sent(run: str) -> None:
+    """Let pages that wait for the player's data of this run continue."""
+    with _changed:
+        for missing in _waiting.values():
+            missing.discard(run)
+        _changed.notify_all()

@@ -67,11 +67,12 @@ _requested = 0.0  # when the newest request came
 def time_here(configs: Sequence[Config]) -> TimeHere:
     """Return the time of runs without waiting: what no similar run tells is timed in the background."""
     entries = services().catalogue.entries()
+    launcher = services().launcher if services().launcher_ready else None
     alike: dict[Config, list[int]] = {}
     for config in configs:
         alike.setdefault(replace(config, seed=0), []).append(config.seed)
-    devices, together = _devices(configs), False
-    total, longest, bases, missing = 0.0, 0.0, dict[str, None](), list[Config]()
+    devices = min(len(configs), launcher.devices(configs[0].device)) if launcher and len(configs) > 1 else 1
+    total, longest, together, bases, missing = 0.0, 0.0, False, dict[str, None](), list[Config]()
     for config, seeds in alike.items():
         found = measured(config, entries)
         if found is not None:
@@ -85,34 +86,20 @@ def time_here(configs: Sequence[Config]) -> TimeHere:
         else:
             each = timed[0]
             bases[timed[1]] = None
-        one_computation = devices == 1 and _together(config, seeds)
-        total += each * (_shared_cost(len(seeds)) if one_computation else len(seeds))
-        longest, together = max(longest, each), together or one_computation
+        several = len(set(seeds)) == len(seeds) > 1  # trials of a search share a seed
+        times: float = len(seeds)
+        if several and launcher and devices == 1 and launcher.trains_together(config):  # as one computation
+            together = True
+            whole, rest = divmod(len(seeds), MAX_SEEDS)
+            times = whole * (1 + SHARE * (MAX_SEEDS - 1)) + (1 + SHARE * (rest - 1) if rest else 0.0)
+        total += each * times
+        longest = max(longest, each)
     if missing:
         to_time = [config for config in missing if not trains_now(config, entries)]
         _time_in_background(to_time)
         return TimeHere(None, "some iterations are being timed", pending=True, after_epoch=not to_time)
     return TimeHere(max(total / devices, longest), " and ".join(bases), runs=len(configs), devices=devices,
                     together=together)
-
-
-def _together(config: Config, seeds: Sequence[int]) -> bool:
-    """Return True if these seeds become one computation; trials of a search, which share a seed, do not."""
-    several = len(set(seeds)) == len(seeds) > 1
-    return several and services().launcher_ready and services().launcher.trains_together(config)
-
-
-def _shared_cost(seeds: int) -> float:
-    """Return how many times as long as one seed several take that are trained as one computation."""
-    whole, rest = divmod(seeds, MAX_SEEDS)
-    return whole * (1 + SHARE * (MAX_SEEDS - 1)) + (1 + SHARE * (rest - 1) if rest else 0.0)
-
-
-def _devices(configs: Sequence[Config]) -> int:
-    """Return how many devices would train these runs: several only where there are several GPUs."""
-    if len(configs) < 2 or not services().launcher_ready:
-        return 1
-    return min(len(configs), services().launcher.devices(configs[0].device))
 
 
 def known_seconds() -> Callable[[Config], float | None]:
@@ -157,23 +144,19 @@ def _time_all() -> None:
             time.sleep(pause)
         with _lock:
             configs = _requests.pop()
-        results = _time(configs)
+        results: dict[Config, tuple[float | None, str]]
+        try:
+            running = services().catalogue.busy_entries()  # a run may have been started since the request
+            wanted = [config for config in configs if not trains_now(config, running)]
+            found = estimate(wanted, services().catalogue, services().data_root, time_aside)
+            results = {c: (found.seconds_each.get(c), found.basis) for c in wanted}
+        except Exception as error:  # the page then says that the time is unknown
+            results = dict.fromkeys(configs, (None, f"it could not be timed: {error}"))
         with _lock:
             _timed.update(results)
             _queued.difference_update(configs)
             if not _queued:
                 return
-
-
-def _time(configs: list[Config]) -> dict[Config, tuple[float | None, str]]:
-    """Return the seconds of each configuration, and what they are based on or why there are none."""
-    try:
-        running = services().catalogue.busy_entries()  # a run may have been started since the request
-        configs = [config for config in configs if not trains_now(config, running)]
-        found = estimate(configs, services().catalogue, services().data_root, time_aside)
-        return {c: (found.seconds_each.get(c), found.basis) for c in configs}
-    except Exception as error:  # the page then says that the time is unknown
-        return dict.fromkeys(configs, (None, f"it could not be timed: {error}"))
 
 
 def wait(seconds: float) -> bool:

@@ -6,7 +6,6 @@ import streamlit as st
 from acenode_app import components, messages, navigation
 from acenode_app.experiment import shown_runs
 from acenode_app.services import refuse_unguarded, services
-from acenode_app.url_state import forget_missing
 
 from acenode.errors import UserError
 
@@ -20,9 +19,10 @@ page = st.navigation(navigation.sections(), expanded=True)
 with services().catalogue.one_look():
     with st.sidebar:
         st.caption("Training")
-        components.active_runs("now", {entry.id: entry.state for entry in services().catalogue.busy_entries()})
+        states = {entry.id: entry.state for entry in services().catalogue.busy_entries()}
+        components.show("active_runs", "now", {"states": states})  # the page reruns when a run starts or ends
     if st.session_state.get("page") != page.url_path:
-        forget_missing()
+        navigation.forget_missing()
         shown_runs.forget_others(page.url_path)
     st.session_state["page"] = page.url_path
     try:

@@ -1,12 +1,18 @@
-"""Messages to the user, and text that Markdown must not interpret."""
+"""Messages to the user, text that Markdown must not interpret, and commands as they work in the user's terminal."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
 
 import streamlit as st
 
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
+PROGRAM = "acenode"
 
 
 def escape(text: str) -> str:
@@ -14,14 +20,24 @@ def escape(text: str) -> str:
     return MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 
+def capital(text: str) -> str:
+    """Return the text with a capital at its start."""
+    return text[:1].upper() + text[1:]
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 run`, `2 runs`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def invalid(reason: object) -> None:
     """Show why an input is not valid."""
     st.error(escape(str(reason)), icon=":material/block:")
 
 
-def warning(text: object) -> None:
+def warning(text: object, icon: str = "warning") -> None:
     """Show what should be known before what follows is trusted."""
-    st.warning(escape(str(text)), icon=":material/warning:")
+    st.warning(escape(str(text)), icon=f":material/{icon}:")
 
 
 def error(reason: object) -> None:
@@ -32,3 +48,19 @@ def error(reason: object) -> None:
 def notify(text: object) -> None:
     """Show a short notice that disappears by itself."""
     st.toast(escape(str(text)), icon=":material/info:")
+
+
+def commands(text: str) -> str:
+    """Return commands, one a line, with the program as it can be called where the app was started."""
+    return re.sub(rf"^{PROGRAM} ", lambda match: f"{program()} ", text, flags=re.MULTILINE)
+
+
+def program() -> str:
+    """Return `acenode` if the terminal finds it, else its path, as after `make app`: `.venv/bin/acenode`."""
+    if shutil.which(PROGRAM):
+        return PROGRAM
+    script = shutil.which(PROGRAM, path=sysconfig.get_path("scripts"))
+    if script is None:
+        return f"{shlex.quote(sys.executable)} -m acenode.cli"
+    path, folder = Path(script), Path.cwd()
+    return shlex.quote(str(path.relative_to(folder) if path.is_relative_to(folder) else path))

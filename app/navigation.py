@@ -1,81 +1,102 @@
-"""The pages of the app and their addresses."""
+"""The pages of the app with their addresses, and what the URL keeps of them."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from acenode.compare.study_grid import PAGES
 from acenode.errors import UserError
 from acenode.experiments import EXAMPLES, EXPERIMENTS, get, imported_names
 
+from . import messages
+
 HERE = Path(__file__).resolve().parent
-PAGES = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
+FOLDER = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
+TITLES = {"home": ("Home", "home"), "tour": ("What is ACE-NODE?", "school"), "playground": ("Playground", "toys"),
+          "paper": ("Paper", "article"), "studies": ("Studies", "quiz"), "searches": ("Searches", "manage_search"),
+          "your-data": ("Your data", "upload_file"), "compare": ("Compare", "compare_arrows"), "runs": ("Runs", "list")}
+RESULTS = ("compare", "runs")
+TOUR, PLAYGROUND = "What is ACE-NODE? A tour in five steps", "Playground: watch tiny networks train"  # links
+MISSING = "missing runs"  # session key
 
 
-def home() -> Any:
-    """Return the home page."""
-    return st.Page(PAGES / "home.py", title="Home", icon=":material/home:", default=True)
+def page(address: str) -> Any:
+    """Return the page with this address: one of the app's, or else that of an experiment.
+
+    All experiments share one file, which reads the name from `st.session_state["page"]`.
+    """
+    if address not in TITLES:
+        return st.Page(FOLDER / "experiment.py", title=get(address).title, icon=":material/science:", url_path=address)
+    title, icon = TITLES[address]
+    path = FOLDER / f"{address.replace('-', '_')}.py"
+    place: dict[str, Any] = {"default": True} if address == "home" else {"url_path": address}
+    return st.Page(path, title=title, icon=f":material/{icon}:", **place)
 
 
-def tour() -> Any:
-    """Return the page that explains ACE-NODE in five steps."""
-    return st.Page(PAGES / "tour.py", title="What is ACE-NODE?", icon=":material/school:", url_path="tour")
-
-
-def playground() -> Any:
-    """Return the page on which tiny networks train while one watches."""
-    return st.Page(PAGES / "playground.py", title="Playground", icon=":material/toys:", url_path="playground")
-
-
-def paper() -> Any:
-    """Return the page with the paper's tables and figures."""
-    return st.Page(PAGES / "paper.py", title="Paper", icon=":material/article:", url_path="paper")
-
-
-def experiment(name: str) -> Any:
-    """Return an experiment's page. All share one file, which reads the name from `st.session_state["page"]`."""
-    return st.Page(PAGES / "experiment.py", title=get(name).title, icon=":material/science:", url_path=name)
-
-
-def imported() -> list[Any]:
-    """Return the pages of the imported sets that can be read."""
-    pages = []
+def experiment_names() -> list[str]:
+    """Return the names of all experiments: of the paper, examples of named variables, and imported sets that can be
+    read and whose address is free."""
+    names = [*EXPERIMENTS, *EXAMPLES]
     for name in imported_names():
-        with contextlib.suppress(UserError):  # the page Your data says what is wrong with the others
-            pages.append(experiment(name))
-    return pages
-
-
-def your_data() -> Any:
-    """Return the page that imports tables and trains on them."""
-    return st.Page(PAGES / "your_data.py", title="Your data", icon=":material/upload_file:", url_path="your-data")
-
-
-def studies() -> Any:
-    """Return the page of studies: their list, the form of a new one, or one study, as the URL says."""
-    return st.Page(PAGES / "studies.py", title="Studies", icon=":material/quiz:", url_path="studies")
-
-
-def searches() -> Any:
-    """Return the page of searches: their list, the form of a new one, or one search, as the URL says."""
-    return st.Page(PAGES / "searches.py", title="Searches", icon=":material/manage_search:", url_path="searches")
-
-
-def compare() -> Any:
-    """Return the page that compares runs."""
-    return st.Page(PAGES / "compare.py", title="Compare", icon=":material/compare_arrows:", url_path="compare")
-
-
-def runs() -> Any:
-    """Return the page that lists runs."""
-    return st.Page(PAGES / "runs.py", title="Runs", icon=":material/list:", url_path="runs")
+        if name not in (*names, *PAGES):
+            with contextlib.suppress(UserError):  # the page Your data says what is wrong with the others
+                names.append(get(name).name)
+    return names
 
 
 def sections() -> dict[str, list[Any]]:
     """Return all pages under the headings of the sidebar."""
-    first = [home(), tour(), playground(), paper(), studies(), searches(), your_data()]
-    return {"": first, "Results": [compare(), runs()], "Experiments": [experiment(name) for name in EXPERIMENTS],
-            "Named variables": [*(experiment(name) for name in EXAMPLES), *imported()]}
+    named = [name for name in experiment_names() if name not in EXPERIMENTS]
+    addresses = {"": [address for address in PAGES if address not in RESULTS], "Results": RESULTS,
+                 "Experiments": EXPERIMENTS, "Named variables": named}
+    return {heading: [page(address) for address in found] for heading, found in addresses.items()}
+
+
+# The URL ------------------------------------------------------------------------------------------------------------
+
+
+def current_values(key: str) -> list[str]:
+    """Return the values of a widget in the session, or else in the URL."""
+    value = st.session_state.get(key, st.query_params.get_all(key))
+    return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, str) and v]
+
+
+def options(key: str, known: Iterable[str]) -> list[str]:
+    """Return the known values and those that the widget has already: a value from the URL stays an option."""
+    return list(dict.fromkeys([*known, *current_values(key)]))
+
+
+def keep_in_url(ids: list[str]) -> None:
+    """Write the chosen runs to the URL."""
+    text = ",".join(ids)
+    if st.query_params.get("runs", "") != text:
+        st.query_params["runs"] = text
+
+
+def linked_runs() -> list[str]:
+    """Return the runs in the URL, each once."""
+    return list(dict.fromkeys(n for n in st.query_params.get("runs", "").split(",") if n))
+
+
+def warn_about_missing(wanted: Iterable[str], known: Container[str], place: str = "in this folder") -> None:
+    """Say which runs in the URL do not exist here, so that others are not taken for them.
+
+    The warning stays until another page is opened or `forget_missing` is called, because the URL changes with the next
+    selection.
+    """
+    if missing := [n for n in wanted if n not in known]:
+        st.session_state[MISSING] = missing
+    if missing := st.session_state.get(MISSING, []):
+        runs = "a run that is" if len(missing) == 1 else f"{len(missing)} runs that are"
+        st.warning(f"The link names {runs} not {place}: {messages.escape(', '.join(missing)[:300])}",
+                   icon=":material/link_off:")
+
+
+def forget_missing() -> None:
+    """Remove the warning about runs in the URL that do not exist."""
+    st.session_state.pop(MISSING, None)

@@ -12,11 +12,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import mimetypes
-from typing import Any
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
 
+import anyio
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -28,11 +32,11 @@ from acenode.runs.stalled import within_limit
 from acenode.runs.store import NAME, Run
 
 from . import active as active_runs
-from . import asset_files
-from .experiment import player_first
-from .playground import routes as playground_routes
-from .playground.routes import whole_number
+from . import components
 from .services import services
+
+if TYPE_CHECKING:  # imported when first used: they need torch
+    from acenode.playground.session import Frame, NetworkFrame
 
 CHUNK = 4_000_000  # bytes of metrics in one response
 MAX_RUNS = 60  # in one request
@@ -40,17 +44,20 @@ STATUS_KEYS = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds
                "began")
 CACHE_ONE_DAY = {"Cache-Control": "private, max-age=86400"}
 CACHE_FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+PATIENCE = 2.0  # seconds that a request waits for a new frame of the playground
+MOST_BYTES = 64_000  # of a command
+MOST_DIGITS = 18  # of a number in a request
 NO_CACHE = {"Cache-Control": "no-store"}
 
 
 def asset(request: Request) -> Response:
     """Return a file of app/assets or of the player."""
     name = request.path_params["name"]
-    path = asset_files.find(name) if NAME.fullmatch(name) else None
+    path = components.find_asset(name) if NAME.fullmatch(name) else None
     if path is None:
         return JSONResponse({"error": "no such file"}, 404)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    current = request.path_params["version"] == asset_files.version()
+    current = request.path_params["version"] == components.assets_version()
     return Response(path.read_bytes(), media_type=kind, headers=CACHE_FOR_EVER if current else NO_CACHE)
 
 
@@ -69,26 +76,23 @@ def plotly(request: Request) -> Response:
 def live(request: Request) -> Response:
     """Return the status and the new metrics of the requested runs; an unknown run is `gone`."""
     answer: dict[str, Any] = {}
-    for item in request.query_params.get("runs", "").split(",")[:MAX_RUNS]:
+    for item in filter(None, request.query_params.get("runs", "").split(",")[:MAX_RUNS]):
         name, _, offset = item.partition("@")
-        if name:
-            answer[name] = _live(name, whole_number(offset) or 0)
+        if name and (run := services().store.find(name)) is None:
+            answer[name] = {"gone": True}
+        elif name:
+            try:
+                answer[name] = within_limit(run.path, functools.partial(_live, run, whole_number(offset) or 0))
+            except (UserError, TimeoutError) as error:
+                reason = str(error) if isinstance(error, UserError) else error.strerror
+                answer[name] = {"status": {"state": "unreadable", "error": reason}, "lines": "", "offset": 0,
+                                "more": False}
     return JSONResponse({"runs": answer}, headers=NO_CACHE)
 
 
-def _live(name: str, offset: int) -> dict[str, Any]:
-    run = services().store.find(name)
-    if run is None:
-        return {"gone": True}
-    try:
-        return within_limit(run.path, lambda: _live_of(run, offset))
-    except (UserError, TimeoutError) as error:
-        reason = str(error) if isinstance(error, UserError) else error.strerror
-        return {"status": {"state": "unreadable", "error": reason}, "lines": "", "offset": 0, "more": False}
-
-
-def _live_of(run: Run, offset: int) -> dict[str, Any]:
-    status = run.status()
+def _live(run: Run, offset: int) -> dict[str, Any]:
+    found = run.status()
+    status = {key: found.get(key) for key in STATUS_KEYS}
     lines, end, more = b"", 0, False
     try:
         with run.open_metrics() as file:
@@ -101,13 +105,16 @@ def _live_of(run: Run, offset: int) -> dict[str, Any]:
             more = bool(lines) and size - end > 0 and len(lines) > CHUNK // 2
     except OSError:
         pass  # the run has not started yet, or the file is damaged
+    for key, value in status.items():  # a number that JSON does not have would fail the answer for all runs
+        if isinstance(value, int | float) and not abs(value) <= 1e300:
+            status[key] = None
     text = without_checksums(lines).decode("utf-8", "replace")
-    return {"status": {k: _plain(status.get(k)) for k in STATUS_KEYS}, "lines": text, "offset": end, "more": more}
+    return {"status": status, "lines": text, "offset": end, "more": more}
 
 
-def _plain(value: Any) -> Any:
-    """Return None for a number that JSON does not have: one such value would fail the answer for all runs."""
-    return None if isinstance(value, int | float) and not abs(value) <= 1e300 else value
+def whole_number(text: str) -> int | None:
+    """Read a number of a request; None if it is not one, or has too many digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def active(request: Request) -> Response:
@@ -122,7 +129,7 @@ def player_description(request: Request) -> Response:
         return JSONResponse({"why": "This run was deleted"}, 404)
     found = player_data.describe(run)
     if not found["epochs"]:  # the player will not ask for more
-        player_first.data_sent(run.id)
+        components.data_sent(run.id)
     if found["version"] and found["version"] == request.query_params.get("known"):
         return Response(status_code=204, headers=NO_CACHE)
     return Response(json.dumps(found, allow_nan=False), media_type="application/json", headers=NO_CACHE)
@@ -141,29 +148,88 @@ def player_epoch(request: Request) -> Response:
     except UserError as error:
         return JSONResponse({"error": str(error)}, 404)
     finally:
-        player_first.data_sent(request.path_params["run"])
+        components.data_sent(request.path_params["run"])
     return Response(content, media_type="application/octet-stream", headers=NO_CACHE)
 
 
-def study_grid(request: Request) -> Response:
-    """Return the present grid of a study."""
-    from .questions import study_live
+def question(kind: str, request: Request) -> Response:
+    """Return the present grid of a study, or the trials of a search that have changed."""
+    from .questions import live
 
+    name, since = request.path_params["name"], request.query_params.get("since", "")
     try:
-        return JSONResponse(study_live.view(request.path_params["name"]), headers=NO_CACHE)
-    except UserError as error:
-        return JSONResponse({"error": str(error)}, 404)
-
-
-def search_trials(request: Request) -> Response:
-    """Return the trials of a search that have changed."""
-    from .questions import search_live
-
-    try:
-        found = search_live.view(request.path_params["name"], request.query_params.get("since", ""))
+        found = live.study(name) if kind == "study" else live.search(name, since)
     except UserError as error:
         return JSONResponse({"error": str(error)}, 404)
     return JSONResponse(found, headers=NO_CACHE)
+
+
+# The playground -----------------------------------------------------------------------------------------------------
+
+
+def frame(request: Request) -> Response:
+    """Return a frame that is newer than `after`, as soon as there is one; {} if nothing changes for a while."""
+    after = request.query_params.get("after", "")
+    from acenode.playground.session import TooManyPlaygroundsError
+
+    try:
+        session = services().playgrounds.get(request.path_params["name"])
+    except UserError as error:
+        return JSONResponse({"error": str(error)}, 503 if isinstance(error, TooManyPlaygroundsError) else 404)
+    found = session.frame(whole_number(after) or 0, PATIENCE)
+    content = json.dumps(describe(found) if found is not None else {}, allow_nan=False)
+    return Response(content, media_type="application/json", headers=NO_CACHE)
+
+
+async def command(request: Request) -> Response:
+    """Apply a command after the current training step; the answer to a bad one says what is wrong."""
+    def send(message: Any) -> None:
+        from acenode.playground.settings import read_command
+
+        services().playgrounds.get(request.path_params["name"]).send(read_command(message))
+
+    try:
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            raise UserError("send a command as application/json")  # which other sites cannot do unasked
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                raise UserError(f"a command has at most {MOST_BYTES:,} bytes: draw shorter paths")
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            raise UserError("a command is an object in JSON") from None
+        await anyio.to_thread.run_sync(send, message)
+    except UserError as error:
+        return JSONResponse({"error": str(error)}, 400)
+    return JSONResponse({}, headers=NO_CACHE)
+
+
+def describe(found: Frame) -> dict[str, Any]:
+    """Return a frame for the browser; arrays are float32 in base64, with their shape."""
+    problem = found.problem
+    targets = getattr(problem.goal, "targets", None)
+    return {"serial": found.serial, "step": found.step, "running": found.running, "note": found.note,
+            "stepsASecond": round(found.steps_a_second, 1), "settings": dataclasses.asdict(found.settings),
+            "problem": {"name": problem.name, "d": problem.d, "colour": problem.colour, "probes": problem.probes,
+                        "centre": problem.centre,
+                        "targets": _array(targets.numpy()) if targets is not None else None},
+            "networks": [_network(network, found) for network in found.networks]}
+
+
+def _network(network: NetworkFrame, found: Frame) -> dict[str, Any]:
+    from acenode.playground.picture import describe as words
+
+    return {"name": network.name, "parameters": network.parameters, "evaluations": network.evaluations,
+            "failed": bool(network.error) or network.picture is None, "words": words(network, found.problem),
+            "steps": network.loss_steps, "losses": [float(f"{x:.4g}") for x in network.losses],
+            "picture": {name: _array(value) if isinstance(value, np.ndarray) else value for name, value in
+                        vars(network.picture).items()} if network.picture is not None else None}
+
+
+def _array(value: np.ndarray) -> dict[str, Any]:
+    return {"shape": value.shape, "data": b64encode(np.ascontiguousarray(value, "<f4").tobytes()).decode()}
 
 
 ROUTES = [
@@ -173,7 +239,7 @@ ROUTES = [
     Route("/lab/active", active),
     Route("/lab/film/{run}", player_description),
     Route("/lab/film/{run}/{epoch}", player_epoch),
-    *playground_routes.ROUTES,
-    Route("/lab/study/{name}", study_grid),
-    Route("/lab/search/{name}", search_trials),
+    Route("/lab/playground/{name}", frame),
+    Route("/lab/playground/{name}", command, methods=["POST"]),
+    *(Route(f"/lab/{kind}/{{name}}", functools.partial(question, kind)) for kind in ("study", "search")),
 ]

@@ -1,20 +1,21 @@
-"""Tables of runs, with names and formats for people."""
+"""Tables of runs, with names and formats for people; filters over them, kept in the URL; small tables of texts."""
 
 from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
+from acenode.experiments import EXAMPLES, EXPERIMENTS
 from acenode.runs.entry import Entry
+from acenode.runs.store import STATES
 
-from . import labels
-from .url_state import initial_selection
+from . import labels, messages, navigation
 
 COLUMN_CONFIG = {
     "Open": st.column_config.LinkColumn("", display_text="Open", width=60),
@@ -28,6 +29,7 @@ FITTED = ("State", "Experiment", "Method", "Settings", "Id")  # as wide as their
 CHARACTER, PADDING, WIDEST = 7, 18, 700  # pixels
 
 MANY = 1000  # runs
+MOST_TEXTS, TEXTS_HEIGHT = 12, 480  # rows of a table of texts without scrolling; pixels of longer ones
 _last: tuple[list[str], list[Entry], pd.DataFrame] = [], [], pd.DataFrame()
 
 
@@ -42,18 +44,16 @@ def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
         return _make_table(entries, columns)
     before, made_of, table = _last
     if before != columns or len(made_of) != len(entries) or not all(map(operator.is_, made_of, entries)):
-        table = _compact(_make_table(entries, columns))
+        table = _make_table(entries, columns)
+        # each text of a column once, where many rows share it: the browser then receives a third of the bytes
+        shared = [name for name in table.select_dtypes(exclude="number") if table[name].nunique() < len(table) / 10]
+        table = table.astype(dict.fromkeys(shared, "category"))
         _last = columns, entries, table
     return table
 
 
-def _compact(table: pd.DataFrame) -> pd.DataFrame:
-    """Store each text of a column once, where many rows share it: the browser then receives a third of the bytes."""
-    shared = [name for name in table.select_dtypes(exclude="number") if table[name].nunique() < len(table) / 10]
-    return table.astype(dict.fromkeys(shared, "category"))
-
-
 def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
+    scales = np.array([labels.measure_of(e).scale for e in entries]) if {"Test", "Validation"} & {*columns} else 1.0
     made: dict[str, Callable[[], Any]] = {  # only those that are asked for: there may be thousands of runs
         "Open": lambda: [f"/{e.experiment}?runs={e.id}" for e in entries],
         "State": lambda: [labels.state(e) for e in entries],
@@ -66,8 +66,8 @@ def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
         "Progress": lambda: [e.progress for e in entries],
         "Metric": lambda: [labels.measure_of(e).title for e in entries],
         "Metric and unit": lambda: [labels.measure_of(e).heading for e in entries],
-        "Test": lambda: np.array([e.value for e in entries], dtype=float) * _scales(entries),
-        "Validation": lambda: np.array([e.best for e in entries], dtype=float) * _scales(entries),
+        "Test": lambda: np.array([e.value for e in entries], dtype=float) * scales,
+        "Validation": lambda: np.array([e.best for e in entries], dtype=float) * scales,
         "Test result": lambda: [labels.value(e, e.value) for e in entries],
         "Best validation": lambda: [labels.value(e, e.best) for e in entries],
         "Training time": lambda: [labels.duration(e.seconds) for e in entries],
@@ -97,15 +97,16 @@ def select(name: str, entries: list[Entry], columns: list[str], preselected: lis
         height: the largest height in pixels.
     """
     ids, table = [e.id for e in entries], run_table(entries, columns)
+    first = f"first/{name}/{hash(tuple(ids))}"  # kept while the rows are: a table whose default changes loses clicks
+    if first not in st.session_state:
+        linked = set(navigation.linked_runs())
+        st.session_state[first] = [i for i, run_id in enumerate(ids) if run_id in linked] or preselected
     state = st.dataframe(
         table, hide_index=True, height=min(38 + 35 * max(len(entries), 1), height),
         on_select="rerun", selection_mode="multi-row", key=f"{name}/{hash(tuple(ids))}",
-        column_config=column_config(table), selection_default=initial_selection(name, ids, preselected), placeholder="")
+        column_config=column_config(table), placeholder="",
+        selection_default={"selection": {"rows": st.session_state[first]}})
     return [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
-
-
-def _scales(entries: list[Entry]) -> np.ndarray:
-    return np.array([labels.measure_of(e).scale for e in entries])
 
 
 def _titles(entries: list[Entry], key: Callable[[Entry], Any], title: Callable[[Entry], str]) -> list[str]:
@@ -125,3 +126,69 @@ def fitted_width(texts: pd.Series) -> int:
     """Return the width in pixels of a column that shows its texts whole."""
     longest = max((len(text) for text in texts.unique()), default=0)
     return min(PADDING + CHARACTER * max(longest, 8), WIDEST)
+
+
+def show_texts(rows: Sequence[Mapping[str, object]], alt: str) -> None:
+    """Show a row for each mapping, with its keys as heads; texts wrap in their cells, also where the page is narrow.
+
+    Args:
+        rows: the texts, which Markdown does not interpret.
+        alt: what the table shows, for screen readers.
+    """
+    shown = [{messages.escape(head): messages.escape(str(cell)) for head, cell in row.items()} for row in rows]
+    st.table(pd.DataFrame(shown), hide_index=True, alt=alt,
+             height="content" if len(shown) <= MOST_TEXTS else TEXTS_HEIGHT)
+
+
+# Filters ------------------------------------------------------------------------------------------------------------
+
+
+def filtered(entries: list[Entry]) -> list[Entry]:
+    """Show one row of filters and return the entries that pass all of them."""
+    named = sorted({e.experiment for e in entries if e.experiment})
+    titles = {name: labels.experiment_title(name) for name in (*EXPERIMENTS, *EXAMPLES, *named)}
+    methods = {(name, method): labels.method_title(name, method) for name, method in
+               sorted({(e.experiment, e.method) for e in entries if e.method})}
+    _accept_ids("experiment", list(titles.items()))
+    _accept_ids("methods", [(method, title) for (_, method), title in methods.items()])
+    recorded = ["recorded"] * any(e.recorded for e in entries)
+    filters: dict[str, tuple[str, Iterable[str], Callable[[Entry], Iterable[str | None]]]] = {
+        "experiment": ("Experiment", titles.values(), lambda e: [titles.get(e.experiment)]),
+        "methods": ("Method", sorted(methods.values()), lambda e: [methods.get((e.experiment, e.method))]),
+        "states": ("State", [*STATES, "unreadable", *recorded], lambda e: [labels.state_name(e)]),
+        "tags": ("Tags", sorted({tag for e in entries for tag in e.tags}), lambda e: e.tags)}
+    offered = {key: navigation.options(key, known) for key, (_, known, _) in filters.items()}
+    if not offered["tags"]:
+        del filters["tags"]
+    columns = st.columns([2] * len(filters) + [3], vertical_alignment="bottom")
+    for column, (key, (title, _, values)) in zip(columns, filters.items(), strict=False):
+        chosen = set(column.multiselect(title, offered[key], key=key, bind="query-params", placeholder="All"))
+        if chosen:
+            entries = [e for e in entries if chosen & set(values(e))]
+    text = columns[-1].text_input("Search", key="search", bind="query-params", type="search",
+                                  placeholder="Name, setting=value, note or tag")
+    return [e for e in entries if matches(e, text or "")]
+
+
+def _accept_ids(key: str, titles: list[tuple[str, str]]) -> None:
+    """Replace ids in the URL, such as `odenet`, by the titles that they have, before a filter reads it."""
+    given = st.query_params.get_all(key)
+    if key in st.session_state or not given:
+        return
+    known = {title for _, title in titles}
+    wanted = [title for value in given for title in
+              ([] if value in known else [title for name, title in titles if name == value]) or [value]]
+    if (unique := list(dict.fromkeys(wanted))) != list(dict.fromkeys(given)):
+        st.query_params[key] = unique
+        st.rerun()
+
+
+def matches(entry: Entry, text: str) -> bool:
+    """Return True if every word of the text occurs in the run: id, state, notes, tags, error, `key=value` settings."""
+    if not text.strip():
+        return True
+    searched = " ".join([entry.id, labels.experiment_title(entry.experiment),
+                         labels.method_title(entry.experiment, entry.method), labels.state_name(entry),
+                         entry.data or "", entry.data_note, entry.notes, *entry.tags, entry.error or "",
+                         *(f"{k}={v}" for k, v in entry.config.items())]).lower()
+    return all(word in searched for word in text.lower().split())

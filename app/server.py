@@ -1,8 +1,19 @@
-"""The server: Streamlit with the app's own routes. On shutdown it waits until all runs have written a checkpoint."""
+"""The server: Streamlit with the app's own routes. On shutdown it waits until all runs have written a checkpoint.
+
+The HTML page in which Streamlit runs has our scripts before Streamlit's own. The player and the list of runs are
+fetched early: otherwise their many small files would wait, level by level, until Streamlit's charts are drawn. On the
+page of a search, so are its charts and its trials, which the server prepares while Streamlit starts. A script
+
+- tells Streamlit where the server is. Otherwise Streamlit asks for it below the page's own address first, and every
+  page but Home starts with two requests that fail;
+- keeps changes of the chosen runs and of the player's position out of the browser's history, so that Back leaves the
+  page at once.
+"""
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import socket
 import threading
@@ -19,17 +30,40 @@ from typing import Any
 import anyio
 import streamlit as st
 import uvicorn.config
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from acenode.errors import UserError
+from acenode.player import assets as player_assets
+from acenode.runs.store import NAME
 
-from . import index_page, messages, services
+from . import components, messages, routes, services
 from .access import Access, Guard
-from .routes import ROUTES
 
 FIRST_PORT = 8501
 LAST_SECONDS = 15.0  # for requests to end, once all runs have
 FIRST_PAGE = 3.0  # seconds that a browser needs to load the first page
+EARLY = ("active_runs.js", "poll.js")  # besides the player's files
+EARLY_OF_SEARCH = ("search_charts.js", "figures.js")
+SCRIPT = """<script>
+window.__streamlit = { BACKEND_BASE_URL: new URL("./", location.href).href };
+{
+  const place = (url) => {
+    const found = new URL(url, location.href);
+    for (const own of ["runs", "t", "epoch", "probe"]) found.searchParams.delete(own);
+    return found.pathname + found.searchParams;
+  };
+  const push = history.pushState;
+  history.pushState = function (state, title, url) {
+    const replaces = url && place(url) === place(location.href);
+    return (replaces ? history.replaceState : push).call(history, state, title, url);
+  };
+}
+</script>
+"""
 
 
 @asynccontextmanager
@@ -59,20 +93,19 @@ def warm_up() -> None:
 
 def announce(access: Access) -> None:
     """Print the address of the lab and, unless the server is headless, open it in the browser."""
-    print(f"ACE-NODE Lab: {_url(access, access.token)}", flush=True)
+    def address(token: str | None) -> str:
+        protocol = "https" if st.get_option("server.sslCertFile") else "http"
+        host = "127.0.0.1" if access.everywhere else f"[{access.address}]" if ":" in access.address else access.address
+        return f"{protocol}://{host}:{st.get_option('server.port')}/" + (f"?token={token}" if token else "")
+
+    print(f"ACE-NODE Lab: {address(access.token)}", flush=True)
     if access.everywhere:
         print("From another machine, replace 127.0.0.1 by this machine's IP address; a name needs --allow-host NAME.\n"
               "The connection is not encrypted: prefer an ssh tunnel.", flush=True)
     print("Press Ctrl-C to stop; running runs write a checkpoint first.", flush=True)
     if not st.get_option("server.headless"):
-        url = _url(access, access.new_opening_token() if access.token else None)
+        url = address(access.new_opening_token() if access.token else None)
         threading.Thread(target=webbrowser.open, args=(url,), name="acenode-browser", daemon=True).start()
-
-
-def _url(access: Access, token: str | None) -> str:
-    protocol = "https" if st.get_option("server.sslCertFile") else "http"
-    host = "127.0.0.1" if access.everywhere else f"[{access.address}]" if ":" in access.address else access.address
-    return f"{protocol}://{host}:{st.get_option('server.port')}/" + (f"?token={token}" if token else "")
 
 
 def on_script_error(error: Exception) -> bool:
@@ -86,22 +119,66 @@ def on_script_error(error: Exception) -> bool:
     return True
 
 
+# The HTML page ------------------------------------------------------------------------------------------------------
+
+
+def _module(name: str) -> str:
+    return f'<link rel="modulepreload" href="./lab/assets/{components.assets_version()}/{name}">'
+
+
+@functools.cache
+def _html() -> tuple[str, str]:
+    """Return Streamlit's page up to its head, and from there on with our scripts before its own."""
+    early = (*EARLY, *sorted(path.name for path in player_assets.FOLDER.glob("*.js")))
+    html = (Path(st.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    before, head, after = html.partition("<head>")
+    return before + head, "\n".join([*map(_module, early), SCRIPT]) + after
+
+
+def index(request: Request) -> Response:
+    """Return the page."""
+    before, after = _html()
+    links, search = [], request.query_params.get("search", "")
+    if request.path_params.get("name") == "searches" and NAME.fullmatch(search):
+        trials = f"./lab/search/{search}?since="  # the charts ask for the same address
+        links = [f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{trials}">',
+                 *map(_module, EARLY_OF_SEARCH)]
+    return HTMLResponse("\n".join([before, *links, after]), headers={"Cache-Control": "no-cache"})
+
+
+class PageName(Convertor[str]):
+    """The address of a page: one word without a dot, unlike Streamlit's own files."""
+
+    regex = "[a-z0-9-]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("page", PageName())
+ROUTES = [*routes.ROUTES, Route("/", index), Route("/{name:page}", index)]
+
+
+# Start --------------------------------------------------------------------------------------------------------------
+
+
 def make_app(access: Access) -> st.App:
     """Return Streamlit's app with our routes, behind the check of every request."""
-    return st.App(Path(__file__).parent / "main.py", routes=[*ROUTES, *index_page.ROUTES],
-                  middleware=[Middleware(Guard, access=access)], lifespan=lambda _: lifespan(access),
-                  on_script_error=on_script_error)
+    return st.App(Path(__file__).parent / "main.py", routes=ROUTES, middleware=[Middleware(Guard, access=access)],
+                  lifespan=lambda _: lifespan(access), on_script_error=on_script_error)
 
 
 def settings() -> dict[str, Any]:
     """Read config.toml into dotted names, so that it applies whatever folder the app is started from."""
+    def flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
+        return [pair for key, value in table.items() for pair in (
+            flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(prefix + key, value)])]
+
     with open(Path(__file__).parent / "config.toml", "rb") as file:
-        return dict(_flat("", tomllib.load(file)))
-
-
-def _flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [pair for key, value in table.items()
-            for pair in (_flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(prefix + key, value)])]
+        return dict(flat("", tomllib.load(file)))
 
 
 def free_port(wanted: int | None, address: str = "127.0.0.1") -> int:

@@ -19,7 +19,6 @@ from acenode.runs.store import RunStore
 from .access import Guard
 
 if TYPE_CHECKING:  # imported when first used: they need torch, which takes seconds to load
-    from acenode.execution.cluster.ray_cluster import RayCluster
     from acenode.execution.launcher import Launcher
     from acenode.playground.session import PlaygroundSessions
     from acenode.search.run import SearchThreads
@@ -51,22 +50,17 @@ class Services:
         """The launcher. The first access creates it and marks runs of dead processes as interrupted."""
         with self._creation:
             if self._launcher is None:
+                import torch
+
+                from acenode.execution.cluster.ray_cluster import QUEUE_THREADS, RayCluster, address_of
                 from acenode.execution.launcher import Launcher
 
-                self._launcher = Launcher(self.store, self.data_root, cluster=self._cluster())
+                cluster = None if self.on is None else RayCluster(  # the first run starts or joins it
+                    address_of(self.on), threads=min(QUEUE_THREADS, torch.get_num_threads()))
+                self._launcher = Launcher(self.store, self.data_root, cluster=cluster)
                 self._launcher.recover([e.run for e in self.catalogue.entries()
                                         if e.state == "interrupted" and not e.recorded])
             return self._launcher
-
-    def _cluster(self) -> RayCluster | None:
-        """Return the cluster that trains, which the first run starts or joins."""
-        if self.on is None:
-            return None
-        import torch
-
-        from acenode.execution.cluster.ray_cluster import QUEUE_THREADS, RayCluster, address_of
-
-        return RayCluster(address_of(self.on), threads=min(QUEUE_THREADS, torch.get_num_threads()))
 
     @property
     def launcher_ready(self) -> bool:
@@ -87,27 +81,21 @@ class Services:
 
     @property
     def playgrounds(self) -> PlaygroundSessions:
-        """The playgrounds of all pages. The first access loads torch."""
+        """The playgrounds of all pages, which give way to runs. The first access loads torch."""
         with self._creation:
             if self._playgrounds is None:
                 from acenode.playground.session import PlaygroundSessions
 
-                self._playgrounds = PlaygroundSessions(self._trains)
+                self._playgrounds = PlaygroundSessions(
+                    lambda: self._launcher is not None and bool(self._launcher.running))
             return self._playgrounds
-
-    def _trains(self) -> bool:
-        """Return whether a run is training in this process."""
-        return self._launcher is not None and bool(self._launcher.running)
 
     def close(self) -> None:
         """End the playgrounds and searches; ask all running runs to write a checkpoint and stop."""
         with self._creation:
-            if self._playgrounds is not None:
-                self._playgrounds.close()
-            if self._searches is not None:
-                self._searches.close()  # before their runs stop
-            if self._launcher is not None:
-                self._launcher.close()
+            for service in (self._playgrounds, self._searches, self._launcher):  # searches before their runs
+                if service is not None:
+                    service.close()
 
 
 UNGUARDED = ("This server answers every web page, because it was not started with `acenode app`. End it and run "
@@ -149,6 +137,5 @@ def replace(new: Services | None) -> Services | None:
 
 def close() -> None:
     """Close the process's services, if they were created."""
-    previous = replace(None)
-    if previous is not None:
+    if (previous := replace(None)) is not None:
         previous.close()

@@ -1,5 +1,5 @@
 """Home: what ACE-NODE is, a demo, and the latest results."""
 
-from acenode_app.home.page import show
+from acenode_app.home import show
 
 show()

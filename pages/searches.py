@@ -1,5 +1,5 @@
 """Searches: good settings of a method, found by validation."""
 
-from acenode_app.questions.search_pages import show
+from acenode_app.questions.searches import PAGE
 
-show()
+PAGE.show()

@@ -1,5 +1,5 @@
 """Studies: named questions that several runs answer."""
 
-from acenode_app.questions.study_pages import show
+from acenode_app.questions.studies import PAGE
 
-show()
+PAGE.show()

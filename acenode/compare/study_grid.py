@@ -270,7 +270,7 @@ def fullest(found: Mapping[Repeat, Mapping[str, Entry]]) -> Repeat | None:
 
 SEEDS = (0, 1, 2)
 ACE, WITHOUT = "ace", "no-attention"
-PAGES = ("home", "tour", "playground", "paper", "your-data", "studies", "compare", "runs")  # addresses of the app
+PAGES = ("home", "tour", "playground", "paper", "studies", "searches", "your-data", "compare", "runs")  # of the app
 WORDS = {"forecast": "forecast", "fill": "fill in", "classify": "classify"}
 
 

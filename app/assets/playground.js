@@ -4,7 +4,7 @@
 //   data = { base, problems, networks, sliders, attentions, examples }: titles and words of app/playground/texts.py
 import { readTheme } from "./colours.js";
 import { drawLosses } from "./playground_loss.js";
-import { Clock } from "./player_clock.js";
+import { Clock } from "./player.js";
 import { Pad } from "./playground_pad.js";
 import { slider } from "./playground_sliders.js";
 import { connect } from "./playground_source.js";

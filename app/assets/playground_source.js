@@ -1,6 +1,6 @@
 // The playground's thread on the server: frames come from a route, commands go to it.
 import { at } from "./theme.js";
-import { bytes } from "./player_source.js";
+import { bytes } from "./player_run.js";
 
 const PAUSE_MS = 55;  // at least, between two requests for frames
 const RETRY_MS = 2000;

@@ -7,7 +7,7 @@
 // draw(g, w, h, data, state, theme), which may return areas that can be pointed at; words(data, state) → a sentence; and, where
 // time has a unit, timeText(data, t).
 import { readTheme } from "./colours.js";
-import { Clock } from "./player_clock.js";
+import { Clock } from "./player.js";
 import { clamp, make, setText } from "./theme.js";
 import { ATTEND } from "./tour_attend.js";
 import { FLOW } from "./tour_flow.js";

@@ -3,7 +3,7 @@
 // (frames, samples, size) in base64, weights uint8 (frames, samples, size, size) from 0 to `top`; h reaches ±reach.
 import { scratch, viridis } from "./colours.js";
 import { countTicks, inside, number, text } from "./player_draw.js";
-import { bytes } from "./player_source.js";
+import { bytes } from "./player_run.js";
 
 const SIDE = { low: 84, high: 120 };  // pixels of the bars
 const MARGIN = { left: 50, right: 12, top: 24, bottom: 40 };

@@ -12,11 +12,9 @@ from acenode.compare.verdict import DIFFERENCE, EFFECT, NFE, ComparedGroups, com
 from acenode.export.tables import COMPARISON
 from acenode.runs.entry import Entry
 
-from .. import components, filters, labels, messages, navigation, run_tables
-from ..experiment import live_runs
+from .. import components, labels, messages, navigation, run_tables
 from ..results import tabs as result_tabs
 from ..services import services
-from ..url_state import current_values, keep_in_url, linked_runs, options, warn_about_missing
 from . import first_comparison
 
 MAX_PLAYERS = 4  # side by side
@@ -37,11 +35,11 @@ def show() -> None:
     if not entries:
         st.info("No runs to compare yet. Train a few first, for example with **Train the ablation set** on an "
                 "experiment's page.", icon=":material/compare_arrows:")
-        st.page_link(navigation.experiment(next(iter(experiments.EXPERIMENTS))), label="Open an experiment",
+        st.page_link(navigation.page(next(iter(experiments.EXPERIMENTS))), label="Open an experiment",
                      icon=":material/science:")
         return
-    warn_about_missing(linked_runs(), {e.id for e in entries})
-    chosen = _choose(filters.show(entries))
+    navigation.warn_about_missing(navigation.linked_runs(), {e.id for e in entries})
+    chosen = _choose(run_tables.filtered(entries))
     if not chosen:
         st.info("Select runs with the checkboxes on the left of the table, or all of them with the one in its header.",
                 icon=":material/touch_app:")
@@ -52,7 +50,7 @@ def show() -> None:
     _show_table(found)
     group_of = dict(zip(runs["run"], runs["group"], strict=True))
     st.header("Curves")
-    drawn = live_runs.for_charts(chosen[:MAX_CURVES], group_of)
+    drawn = labels.for_charts(chosen[:MAX_CURVES], group_of)
     bands = st.toggle("Average over seeds", True, key="bands", bind="query-params",
                       help="One line for each group, with a band for the spread over its seeds")
     components.curves("compare-curves", drawn, labels.measure_of(chosen[0]), bands=bands)
@@ -82,7 +80,7 @@ def _choose(entries: list[Entry]) -> list[Entry]:
     why = f". {messages.escape(reason)}" if reason and {e.id for e in chosen} == set(first) else ""
     st.caption(f"{len(chosen)} of {len(entries)} runs selected{why}")
     if chosen:
-        keep_in_url([e.id for e in chosen])
+        navigation.keep_in_url([e.id for e in chosen])
     return chosen
 
 
@@ -94,7 +92,7 @@ def _first(entries: list[Entry]) -> tuple[list[str], str]:
     ids = {e.id for e in entries}
     key = f"compare/first/{hash(frozenset(ids))}"
     if key not in st.session_state:
-        linked = [n for n in linked_runs() if n in ids]
+        linked = [n for n in navigation.linked_runs() if n in ids]
         usual = first_comparison.choose(entries)
         is_usual = not linked or set(linked) == {e.id for e in usual}  # the URL of a reloaded page has its runs
         st.session_state[key] = (linked or [e.id for e in usual], first_comparison.reason(usual) if is_usual else "")
@@ -104,8 +102,8 @@ def _first(entries: list[Entry]) -> tuple[list[str], str]:
 def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
     """Ask how to group the runs; return them with their groups, the baseline's name, and `best` or `last` epoch."""
     with st.container(horizontal=True, gap="medium"):
-        by = st.selectbox("Group by", options("by", groups.group_keys(chosen)), key="by", bind="query-params",
-                          width=260, format_func=_grouping)
+        by = st.selectbox("Group by", navigation.options("by", groups.group_keys(chosen)), key="by",
+                          bind="query-params", width=260, format_func=_grouping)
         runs = groups.grouped_frame(chosen, by or groups.BY_SETTINGS)
         names = runs["group"].unique().tolist()
         default = 0 if _keep_baseline(names) else names.index(_default_baseline(names))  # not beside a value of its own
@@ -124,7 +122,7 @@ def _grouping(key: str) -> str:
 
 def _keep_baseline(names: list[str]) -> bool:
     """Set the box to a group that is shown; a baseline that a filter hides returns with its runs. True if it is set."""
-    current = next(iter(current_values("base")), None)
+    current = next(iter(navigation.current_values("base")), None)
     wanted = st.session_state.get(WANTED)
     if wanted in names:
         st.session_state["base"] = wanted

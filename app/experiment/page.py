@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from html import escape
+from itertools import product
+from typing import Any
+from urllib.parse import urlencode
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from acenode import experiments
-from acenode.config import KEYS, Config, read_seeds
+from acenode.compare.against_host import Compared, MethodMean, compared
+from acenode.config import SETTINGS, Config, read_seeds
 from acenode.config.groups import Training
 from acenode.errors import UserError
-from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
 
-from .. import components, estimates, form, full_data, labels, messages
+from .. import components, estimates, form, labels, messages
 from ..form import FormValues
-from ..questions import study_links
-from . import ablations, live_runs, preset, shown_runs, verdict
+from ..questions import links
+from ..services import services
+from . import live_runs, shown_runs
+from .live_runs import COPIES
 
 METHODS_PER_ROW = 5
+MAX_GRID = 200  # runs
 PARTIAL = "partial"  # in a heading: the data of runs on a part of the full data
+ANSWERS = {"ahead": "Yes", "behind": "No, it is worse", "open": "It cannot be told"}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Initial values of the form; `name` is the run they come from, empty for the defaults."""
+
+    method: str
+    data: str = "sample"
+    seeds: str = "0"
+    device: str = "auto"
+    name: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RequestedRuns:
-    """What the form asks for: one configuration for each seed, or errors."""
+    """What the form asks for: one configuration for each seed, none if there are errors."""
 
     values: FormValues
     seeds: list[int]
     configs: list[Config]
-    errors: list[str]
 
 
 def show(name: str) -> None:
@@ -40,10 +60,12 @@ def show(name: str) -> None:
     heading = st.container(gap="xsmall")
     with st.container():  # a container each, so that a notice that comes or goes does not rebuild the player
         shown = shown_runs.chosen(experiment)
-        start = preset.read(experiment)
+        start = read_preset(experiment)
     line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="form-line")
     open_key = f"unfolded/{experiment.name}/{start.name}"
-    unfolded = st.session_state.get(open_key, bool(start.name) or _lacks_data(experiment))
+    asks_full = st.session_state.get("data", st.query_params.get("data")) == "full"
+    unfolded = st.session_state.get(  # for missing data the form offers the download
+        open_key, bool(start.name) or (asks_full and not form.has_full_data(experiment)))
     folding = st.container(key="form-open" if unfolded else "form-folded")  # page.css hides the folded form
     if shown:
         with heading:
@@ -59,46 +81,98 @@ def show(name: str) -> None:
     with line:
         _show_line(sentence, experiment, request, ready, unfolded, open_key)
     live_runs.show_results(experiment, shown)
-    components.page_top("form-top", f"{start.name} {st.session_state.get(preset.COPIES, 0)}" if start.name else "")
+    copied = f"{start.name} {st.session_state.get(COPIES, 0)}" if start.name else ""
+    components.show("page_top", "form-top", {"shown": copied})  # scrolls to the form when another run was copied
+
+
+def read_preset(experiment: Experiment) -> Preset:
+    """Return the configuration of the run in `?from=RUN`, if it is a run of this experiment, else the defaults."""
+    default = Preset("ace" if "ace" in experiment.methods else next(iter(experiment.methods)))
+    run_id = st.query_params.get("from")
+    entry = services().catalogue.entry(run_id) if run_id else None
+    if entry is None or entry.experiment != experiment.name or entry.method not in experiment.methods:
+        if run_id:
+            st.warning(f"There is no run {messages.escape(run_id)} of {experiment.title} here. The form has the "
+                       "defaults.", icon=":material/link_off:")
+        return default
+    st.info(f"The form has the settings of {messages.escape(entry.id)}. Change them as you like.",
+            icon=":material/content_copy:")
+    values = {k: v for k, v in entry.config.items() if k in SETTINGS}
+    try:  # settings of an older run may be constants now
+        constants = experiment.configure(entry.method, entry.data, **values).settings
+        lost = [f"{k}={v}" for k, v in entry.config.items() if k not in SETTINGS and constants.get(k, v) != v]
+    except UserError:  # the form explains what is wrong
+        lost = []
+    if lost:
+        st.warning(f"This run had {messages.escape(', '.join(lost))}, which can no longer be set.")
+    return Preset(entry.method, entry.data, str(entry.seed), entry.config.get("device", "auto"), entry.id, values)
+
+
+# The heading --------------------------------------------------------------------------------------------------------
 
 
 def _show_heading(experiment: Experiment, used: set[str], before: str = "") -> None:
     """Show the title with the data used: what the shown runs were trained on, or what Train uses if none is shown."""
     titles = {"sample": f"sample ({experiment.sample_title})", "full": "full data", PARTIAL: "a part of the full data"}
-    kinds = [title for kind, title in titles.items() if kind in used]
-    data = f"{before}{' and '.join(kinds)}"
+    data = before + " and ".join(title for kind, title in titles.items() if kind in used)
+    note = f" This is the sample: {experiment.about_sample}. Not comparable with the paper" if "sample" in used else ""
     if experiment.source is None:  # it has one data set, which is no sample
-        data = experiment.sample_title
+        data, note = experiment.sample_title, f" {messages.capital(experiment.about_sample)}"
     st.title(f"{messages.escape(experiment.title)} :small[:gray[{data}]]", anchor=False)
     summary = experiment.summary.removeprefix(f"{experiment.title}: ")
-    note = f" This is the sample: {experiment.about_sample}. Not comparable with the paper" if "sample" in used else ""
-    if experiment.source is None:
-        note = f" {experiment.about_sample[:1].upper()}{experiment.about_sample[1:]}"
-    st.caption(messages.escape(f"{summary[:1].upper()}{summary[1:]}.{note}"))
-    verdict.show(experiment, list(shown_runs.entries_of(experiment).values()))
+    st.caption(messages.escape(f"{messages.capital(summary)}.{note}"))
+    if lines := compared(experiment, list(shown_runs.entries_of(experiment).values())):
+        st.html(f'<div class="ace-verdict">{verdict_html(lines)}</div>')
 
 
-def _lacks_data(experiment: Experiment) -> bool:
-    """Return True if the page asks for full data that is not on this machine; the form then offers the download."""
-    return st.session_state.get("data", st.query_params.get("data")) == "full" and not full_data.is_ready(experiment)
+def verdict_html(lines: Sequence[Compared]) -> str:
+    """Write the question whether ACE is better than the method it extends, and a line for each measure with both means.
+
+    A mean links to its cell of the paper's tables, or to all of the runs side by side.
+    """
+    runs = ",".join(run for line in lines for mean in (line.ace, line.host) for run in mean.runs)
+
+    def linked(mean: MethodMean) -> str:
+        page, query = ("paper", {"cell": mean.cell}) if mean.cell else ("compare", {"runs": runs})
+        return f'<a href="{escape(f"{page}?{urlencode(query)}")}" target="_self">{escape(mean.value)}</a>'
+
+    first = lines[0]
+    host = "no attention" if first.host.title == "No attention" else first.host.title  # names stay as they are
+    question = f"Is {first.ace.title} better than {host}{f' {first.where}' if first.where else ''}?"
+    return f"<strong>{escape(question)}</strong>" + "".join(
+        f"<p><b>{ANSWERS[line.verdict]}</b>: test {escape(line.measure)} {linked(line.ace)} against "
+        f"{linked(line.host)} <span>({'higher' if line.higher_is_better else 'lower'} is better; "
+        f"{escape(line.repeats)}; {escape(line.numbers)})</span></p>" for line in lines)
 
 
 # The form -----------------------------------------------------------------------------------------------------------
 
 
-def _show_form(experiment: Experiment, start: preset.Preset) -> tuple[RequestedRuns, bool]:
+def _show_form(experiment: Experiment, start: Preset) -> tuple[RequestedRuns, bool]:
     """Show all settings; return what is asked for, and whether its data is there."""
     data, method = _choose_data_and_method(experiment, start)
-    ready = data == "sample" or full_data.show(experiment)
+    ready = data == "sample" or form.show_full_data(experiment)
     if data == "sample" and experiment.source is not None:
         st.caption(f":material/database: Sample: {experiment.about_sample}. Not comparable with the paper")
     values = form.show(experiment, method, data, start.values if start.method == method else {}, start.name)
-    request = _ask_seeds_and_device(experiment, values, start)
-    ablations.show(experiment, values, request.seeds, ready)
-    return request, ready
+    seeds, configs = list[int](), list[Config]()
+    with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
+        text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.name}", width=160,
+                             help="One seed, several (0 1 2) or a range (0-4). Each seed is one run.")
+        device = form.ask_device(f"device/{start.name}", start.device)
+        try:
+            seeds = read_seeds(text)
+            if not values.errors:
+                configs = [values.configure(experiment, seed=seed, device=device) for seed in seeds]
+                st.caption(f"{form.parameters(values.configure(experiment)):,} parameters")
+        except UserError as error:
+            configs = []
+            messages.invalid(error)
+    _show_ablations(experiment, values, seeds, ready)
+    return RequestedRuns(values, seeds, configs), ready
 
 
-def _choose_data_and_method(experiment: Experiment, start: preset.Preset) -> tuple[str, str]:
+def _choose_data_and_method(experiment: Experiment, start: Preset) -> tuple[str, str]:
     """Ask for the data and the method, which the URL keeps."""
     methods = list(experiment.methods)
     if st.session_state.get("preset", "") != start.name:  # another run was chosen to start from
@@ -110,39 +184,11 @@ def _choose_data_and_method(experiment: Experiment, start: preset.Preset) -> tup
             st.session_state.pop(key, None)
     few = len(methods) <= METHODS_PER_ROW
     with st.container(horizontal=few, gap="large" if few else "small", vertical_alignment="bottom" if few else "top"):
-        data: str | None = "sample"
-        if experiment.source is not None:
-            data = st.segmented_control("Data", ["sample", "full"], default=start.data, key="data", required=True,
-                                        bind="query-params", help=KEYS["data"].help)
+        data = form.ask_data(experiment, "data", start.data, bind="query-params")
         choose = st.segmented_control if few else partial(st.pills, wrap=True)
         method = choose("Method", methods, default=start.method, key="method", required=True, bind="query-params",
                         format_func=lambda m: labels.method_title(experiment.name, m))
-    return data or start.data, method or start.method
-
-
-def _ask_seeds_and_device(experiment: Experiment, values: FormValues, start: preset.Preset) -> RequestedRuns:
-    """Ask for seeds and device, show the number of parameters and what was changed from the defaults."""
-    errors, seeds = list(values.errors), list[int]()
-    with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
-        text = st.text_input("Seeds", start.seeds, key=f"seeds/{start.name}", width=160,
-                             help="One seed, several (0 1 2) or a range (0-4). Each seed is one run.")
-        device, known = "auto", device_choices()
-        if len(known) > 1:
-            device = st.selectbox("Device", known, known.index(start.device) if start.device in known else 0, width=120,
-                                  key=f"device/{start.name}", help=KEYS["device"].help)
-        configs = []
-        try:
-            seeds = read_seeds(text)
-            if not errors:
-                configs = [values.configure(experiment, seed=seed, device=device) for seed in seeds]
-                st.caption(f"{form.parameters(values.configure(experiment)):,} parameters")
-        except UserError as error:
-            errors.append(str(error))
-            messages.invalid(error)
-    return RequestedRuns(values, seeds, [] if errors else configs, errors)
-
-
-# The line -----------------------------------------------------------------------------------------------------------
+    return data, method or start.method
 
 
 def _show_line(place: DeltaGenerator, experiment: Experiment, request: RequestedRuns, ready: bool, unfolded: bool,
@@ -161,7 +207,7 @@ def _show_line(place: DeltaGenerator, experiment: Experiment, request: Requested
         st.session_state[open_key] = not unfolded
         st.rerun()
     with st.popover("Study", icon=":material/quiz:", help="Questions that several runs answer"):
-        study_links.show_presets(experiment)
+        links.show_presets(experiment)
     if st.button("Train" if len(configs) < 2 else f"Train {len(configs)} runs", type="primary",
                  icon=":material/play_arrow:", disabled=not configs or not ready, key="train"):
         st.session_state[open_key] = False
@@ -171,12 +217,73 @@ def _show_line(place: DeltaGenerator, experiment: Experiment, request: Requested
 def _sentence(experiment: Experiment, request: RequestedRuns) -> str:
     """Describe the runs: method, data, epochs, seeds, and the settings that were changed."""
     values, config, seeds = request.values, request.configs[0], request.seeds
-    epochs = config.part(Training).epochs
     changed = ", ".join(f"{labels.setting(k)} = {labels.setting_value(v)}" for k, v in values.changed.items()
                         if k != "epochs")
     data = "" if experiment.source is None else " on the sample" if values.data == "sample" else " on the full data"
-    parts = [f"**{messages.escape(labels.method_title(experiment.name, values.method))}**{data}",
-             f"{epochs} epoch{'s' * (epochs > 1)}" + " (changed)" * ("epochs" in values.changed),
-             *([f"changed: {messages.escape(changed)}"] if changed else []),
-             f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"]
-    return ", ".join(parts)
+    epochs = messages.count(config.part(Training).epochs, "epoch") + " (changed)" * ("epochs" in values.changed)
+    return ", ".join([
+        f"**{messages.escape(labels.method_title(experiment.name, values.method))}**{data}", epochs,
+        *([f"changed: {messages.escape(changed)}"] if changed else []),
+        f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"])
+
+
+# The ablation set ---------------------------------------------------------------------------------------------------
+
+
+def _show_ablations(experiment: Experiment, values: FormValues, seeds: list[int], ready: bool) -> None:
+    """Show the expander in which a grid of runs is chosen and queued, after saying how many these are."""
+    box = st.expander("Train the ablation set", icon=":material/grid_on:", key="grid/box", on_change="rerun")
+    with box:
+        st.caption("Each combination becomes one run for each seed above. Settings that a method does not have are "
+                   "left out. The form's settings apply to its own method, its training settings to all methods.")
+        usual = [m for m in ("odenet", "augmented", "ace") if m in experiment.methods] or list(experiment.methods)[-3:]
+        methods = st.multiselect("Methods", list(experiment.methods), usual, key="grid/methods",
+                                 format_func=lambda m: labels.method_title(experiment.name, m))
+        uses = frozenset().union(*(m.uses for m in experiment.methods.values()))
+        names = [s.key for s in SETTINGS.values() if s.key in uses and s.group == "attention" and s.choices]
+        chosen: dict[str, list[str]] = {}
+        for column, name in zip(st.columns(len(names)) if names else [], names, strict=True):
+            with column:
+                chosen[name] = st.multiselect(labels.setting(name), list(experiment.choices(name)), key=f"grid/{name}",
+                                              help=SETTINGS[name].help, placeholder="As in the form")
+        configs = list(grid(experiment, values, methods, chosen, seeds))
+        if len(configs) > MAX_GRID:
+            messages.invalid(f"that would be {len(configs)} runs: choose at most {MAX_GRID} at a time")
+        elif not configs:
+            st.caption("Choose at least one method and one seed.")
+        else:
+            ready = ready and not values.errors
+            with st.container(horizontal=True, vertical_alignment="center"):
+                count = f"**{messages.count(len(configs), 'run')}**"
+                if box.open and ready:
+                    estimates.show(f"{count}, {{time}}{{order}}", configs)
+                else:
+                    st.markdown(count)
+                if st.button("Add to queue", key="grid/queue", disabled=not ready, type="primary",
+                             icon=":material/playlist_add:"):
+                    live_runs.start(experiment, configs)
+
+
+def grid(experiment: Experiment, values: FormValues, methods: list[str], chosen: dict[str, list[str]],
+         seeds: list[int]) -> Iterator[Config]:
+    """Yield the distinct configurations of a grid of methods × settings × seeds.
+
+    A setting of the form or of the grid that does not apply to a method is dropped, and so is a combination that is
+    not a valid model.
+    """
+    seen = set()
+    axes = {name: options for name, options in chosen.items() if options}
+    for method, *picked in product(methods, *axes.values()):
+        own = {k: v for k, v in values.changed.items() if method == values.method or form.is_shared(k)}
+        settings: dict[str, Any] = {}
+        for key, value in {**own, **dict(zip(axes, picked, strict=True))}.items():
+            try:
+                experiment.configure(method, values.data, **{**settings, key: value})
+            except UserError:
+                continue
+            settings[key] = value
+        for seed in seeds:
+            config = experiment.configure(method, values.data, **{**settings, "seed": seed})
+            if config not in seen:
+                seen.add(config)
+                yield config

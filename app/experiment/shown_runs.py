@@ -7,10 +7,8 @@ import streamlit as st
 from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
 
-from .. import labels, messages
-from ..home import recorded_choice
+from .. import labels, messages, navigation, recorded
 from ..services import services
-from ..url_state import forget_missing, keep_in_url, linked_runs, warn_about_missing
 
 MAX_RUNS = 8  # on one page
 TRIALS = "shown/trials"  # session key: trials of searches can be chosen as well
@@ -29,11 +27,11 @@ def chosen(experiment: Experiment) -> list[Entry]:
     entries, key = entries_of(experiment), _widget_key(experiment)
     wanted = list[str]()
     if key not in st.session_state and _asked_key(experiment.name) not in st.session_state:
-        wanted = linked_runs()
+        wanted = navigation.linked_runs()
         known = [n for n in wanted if n in entries][:MAX_RUNS]
         st.session_state[_asked_key(experiment.name)] = known or first_choice(
             list(entries.values()), ace_first=experiment.source is None)
-    warn_about_missing(wanted, entries, f"among the runs of {experiment.title} here")
+    navigation.warn_about_missing(wanted, entries, f"among the runs of {experiment.title} here")
     names = selected(experiment)
     if deleted := [n for n in names if n not in entries]:
         st.caption(f"Deleted: {messages.escape(', '.join(deleted))[:300]}")
@@ -84,8 +82,9 @@ def show_choice(experiment: Experiment, entries: dict[str, Entry]) -> None:
     kept = {*selected(experiment), *asked}
     offered = [n for n, entry in entries.items() if with_trials or not entry.search or n in kept]
     # the labels do not contain the state: Streamlit would lose the selection when it changes
-    keep_in_url(st.multiselect("Runs shown", offered, asked, key=_widget_key(experiment), max_selections=MAX_RUNS,
-                               on_change=forget_missing, format_func=lambda n: labels.label(entries[n])))
+    chosen = st.multiselect("Runs shown", offered, asked, key=_widget_key(experiment), max_selections=MAX_RUNS,
+                            on_change=navigation.forget_missing, format_func=lambda n: labels.label(entries[n]))
+    navigation.keep_in_url(chosen)
     if trials:
         st.checkbox(f"Offer trials of searches as well ({trials:,})", key=TRIALS)
 
@@ -110,16 +109,10 @@ def first_choice(entries: list[Entry], *, ace_first: bool = False) -> list[str]:
         return running[:MAX_RUNS] or queued[-1:]
     if own:
         alike = [e for e in own if e.state == "finished"] or own
-        return [min(alike, key=_ace_rank).id if ace_first else alike[0].id]  # min returns the first of equals
-    recorded = [e for e in entries if e.recorded]
-    best = min(recorded, default=None, key=lambda e: (
+        return [min(alike, key=lambda e: (  # the first of equals
+            ace_first and e.method != "ace",
+            ace_first and e.method == "ace" and e.config.get("attention") != "evolving")).id]
+    best = min((e for e in entries if e.recorded), default=None, key=lambda e: (
         e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving",
-        recorded_choice.longest_first(e)))
+        recorded.longest_first(e)))
     return [best.id] if best else []
-
-
-def _ace_rank(entry: Entry) -> int:
-    """Return a key that sorts ACE with evolving attention first, then ACE with another attention, then the rest."""
-    if entry.method != "ace":
-        return 2
-    return int(entry.config.get("attention") != "evolving")

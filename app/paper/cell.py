@@ -1,13 +1,17 @@
-"""The opened cell of a table: its runs, and curves and player of one of them."""
+"""The opened cell of a table: its runs, curves and player of one of them, and the runs that cells still need."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 import streamlit as st
 
+from acenode import experiments
+from acenode.compare import reproduction
 from acenode.compare.cells import (
+    CAMPAIGN_EPOCHS,
     Measured,
     cell_digits,
     counts,
@@ -19,15 +23,15 @@ from acenode.compare.cells import (
     repeats_text,
     with_other_settings,
 )
-from acenode.compare.paper import PaperCell, PaperTable
+from acenode.compare.paper import CELLS, TABLES, PaperCell, PaperTable
+from acenode.compare.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data, time_of
+from acenode.config import Config
+from acenode.errors import UserError
 from acenode.runs.entry import Entry
 
-from .. import components, labels, messages
-from ..experiment import live_runs
-from . import queue as paper_queue
-from .tables import OpenedCell
+from .. import components, form, labels, messages, navigation
+from ..services import services
 
-CELL, TABLE = "cell", "table"  # the query parameters with the key of the opened cell and the name of its table
 TABLE_HEIGHT = 320  # pixels
 COLUMNS = {
     "Open": st.column_config.LinkColumn("", display_text="Open", width="small"),
@@ -37,66 +41,56 @@ COLUMNS = {
     "Snapshots": st.column_config.NumberColumn(
         width="small", help="Of state h(t) and attention a(t), for the player; some recorded runs have none."),
 }
+TITLE = "Train more runs"
+CELL, TABLE, ALL = "This cell", "This table", "All tables"
+COMPLETE = {CELL: "this cell", TABLE: "every cell of this table", ALL: "every cell"}
+PLAN = (f"Planned are {USUAL_SEEDS} seeds (on USHCN the five folds). Runs on images have "
+        f"{max(CAMPAIGN_EPOCHS.values())} epochs, a quarter of the paper's, others the default of their experiment.")
 
 
-def show(opened: OpenedCell, measured: Measured, entries: list[Entry]) -> None:
+def show(table: PaperTable, cell: PaperCell, measured: Measured, entries: list[Entry]) -> None:
     """Show the runs of a cell, player and curves of the selected one, and what is missing."""
-    table, cell = opened.table, opened.cell
-    with st.container(border=True, key="paper-cell"):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.subheader(messages.escape(f"{table.title}: {_title(table, cell)}"), anchor=False)
-            st.button("Close", icon=":material/close:", key="paper/close", on_click=close)
-        st.markdown(messages.escape(_summary(cell, measured)))
-        busy = sum(entry.busy and counts(cell, entry) for entry in entries)
-        if busy:
-            st.caption(f"{busy} run{'s' * (busy > 1)} of this cell queued or running")
-        shown = _choose(cell, measured) if measured.entries else None
-        if shown is None:
-            st.info(f"No run counts for this cell yet. {_others(cell, entries)}Train them below.",
-                    icon=":material/flag:")
-        else:
-            _show_run(shown)
-        paper_queue.show(cell, table, entries)
+    def close() -> None:
+        for key in ("cell", "table"):
+            st.query_params.pop(key, None)
 
-
-def _others(cell: PaperCell, entries: list[Entry]) -> str:
-    """Link to the runs of the method that do not count because of their settings; an empty text if there are none."""
-    found = with_other_settings(cell, entries)
-    if not found:
-        return ""
-    runs = f"{len(found)} run{'s' * (len(found) > 1)} with other settings or fewer epochs"
-    link = f"/{cell.experiment}?runs={','.join(entry.id for entry in found)}"
-    return f"There {'are' if len(found) > 1 else 'is'} [{runs}]({link}). "
-
-
-def close() -> None:
-    """Forget the opened cell."""
-    st.query_params.pop(CELL, None)
-    st.query_params.pop(TABLE, None)
-
-
-def _title(table: PaperTable, cell: PaperCell) -> str:
-    """Return the row and, if there are several, the column of a cell."""
     row, column = next((row.title, name) for row in table.rows
                        for name, other in zip(table.columns, row.cells, strict=True) if other == cell)
-    return f"{row}, {column}" if len(table.columns) > 1 else row
+    title = f"{row}, {column}" if len(table.columns) > 1 else row
+    with st.container(border=True, key="paper-cell"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader(messages.escape(f"{table.title}: {title}"), anchor=False)
+            st.button("Close", icon=":material/close:", key="paper/close", on_click=close)
+        st.markdown(messages.escape(_summary(cell, measured)))
+        if busy := sum(entry.busy and counts(cell, entry) for entry in entries):
+            st.caption(f"{messages.count(busy, 'run')} of this cell queued or running")
+        if measured.entries:
+            _show_run(_choose(cell, measured))
+        else:
+            others = ""
+            if found := with_other_settings(cell, entries):
+                runs = f"{messages.count(len(found), 'run')} with other settings or fewer epochs"
+                link = f"/{cell.experiment}?runs={','.join(entry.id for entry in found)}"
+                others = f"There {'are' if len(found) > 1 else 'is'} [{runs}]({link}). "
+            st.info(f"No run counts for this cell yet. {others}Train them below.", icon=":material/flag:")
+        st.markdown(f"**{TITLE}**")
+        scope = st.segmented_control(f"{TITLE} for", [CELL, TABLE, ALL], default=CELL, required=True,
+                                     key="paper/scope", label_visibility="collapsed") or CELL
+        cells = {CELL: [cell], TABLE: list(table.cells), ALL: list(CELLS.values())}[scope]
+        _offer(needed(cells, entries), entries, "paper", scope)
 
 
 def _summary(cell: PaperCell, measured: Measured) -> str:
     """Say in one line what the paper prints, what was measured and how they compare."""
-    unit = cell.format.unit
+    unit, mark = cell.format.unit, mark_text(measured)
     words = [f"Paper {printed_text(cell)}{unit}"]
     if measured.n:
-        words += [f"ours {mean_text(cell, measured)}{unit}", difference_text(cell, measured),
-                  mark_text(measured), repeats_text(measured).partition(",")[0]]
+        words += [f"ours {mean_text(cell, measured)}{unit}", difference_text(cell, measured), mark,
+                  repeats_text(measured).partition(",")[0]]
     else:
-        words.append(mark_text(measured))
-    text = " · ".join(filter(None, words))
-    return f"{text}. {_capital(measured.note)}." if measured.n and measured.note else f"{text}."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+        words.append(mark)
+    note = f" {messages.capital(measured.note)}." if measured.n and measured.note else ""
+    return f"{' · '.join(filter(None, words))}.{note}"
 
 
 def _choose(cell: PaperCell, measured: Measured) -> Entry:
@@ -104,38 +98,134 @@ def _choose(cell: PaperCell, measured: Measured) -> Entry:
     runs = list(measured.entries)
     if cell.folds:
         runs.sort(key=lambda entry: int(entry.config.get("fold") or 0))
-    table = pd.DataFrame([_row(cell, entry) for entry in runs])
-    if not cell.folds:
-        table = table.drop(columns="Fold")
-    ids = [entry.id for entry in runs]
-    state = st.dataframe(table, hide_index=True, height=min(38 + 35 * len(runs), TABLE_HEIGHT), on_select="rerun",
-                         selection_mode="single-row", key=f"paper/runs/{cell.key}/{hash(tuple(ids))}",
+    rows, digits, unit = [], cell_digits(cell), cell.format.unit
+    for entry in runs:
+        value = measure(cell, [entry]).mean
+        rows.append({
+            "Open": f"/{entry.experiment}?runs={entry.id}",
+            messages.capital(cell.format.title): "–" if value is None else f"{value:.{digits}f}{unit}",
+            "Seed": entry.seed, **({"Fold": entry.config.get("fold")} if cell.folds else {}), "Epochs": entry.epochs,
+            "Snapshots": len(entry.run.snapshots()), "Source": "◆ recorded" if entry.recorded else "own",
+            "Date": time.strftime("%Y-%m-%d", time.localtime(entry.created)) if entry.created else "",
+            "Device": entry.device, "Training time": labels.duration(entry.seconds), "Run": entry.id})
+    ids = tuple(entry.id for entry in runs)
+    state = st.dataframe(pd.DataFrame(rows), hide_index=True, height=min(38 + 35 * len(runs), TABLE_HEIGHT),
+                         on_select="rerun", selection_mode="single-row", key=f"paper/runs/{cell.key}/{hash(ids)}",
                          selection_default={"selection": {"rows": [0]}}, column_config=COLUMNS, placeholder="")
-    rows = [i for i in state["selection"]["rows"] if i < len(runs)]
-    return runs[rows[0] if rows else 0]
-
-
-def _row(cell: PaperCell, entry: Entry) -> dict[str, object]:
-    value = measure(cell, [entry]).mean
-    return {
-        "Open": f"/{entry.experiment}?runs={entry.id}",
-        _capital(cell.format.title): "–" if value is None else f"{value:.{cell_digits(cell)}f}{cell.format.unit}",
-        "Seed": entry.seed, "Fold": entry.config.get("fold"), "Epochs": entry.epochs,
-        "Snapshots": len(entry.run.snapshots()),
-        "Source": "◆ recorded" if entry.recorded else "own",
-        "Date": time.strftime("%Y-%m-%d", time.localtime(entry.created)) if entry.created else "",
-        "Device": entry.device, "Training time": labels.duration(entry.seconds), "Run": entry.id}
+    return runs[next((i for i in state["selection"]["rows"] if i < len(runs)), 0)]
 
 
 def _show_run(entry: Entry) -> None:
     """Show curves and player of a run."""
-    runs = live_runs.for_charts([entry])
-    what = "State h(t) and attention a(t)" if _has_attention(entry) else "State h(t)"
+    runs = labels.for_charts([entry])
+    attends = entry.config.get("attention") not in (None, "none")
+    what = "State h(t) and attention a(t)" if attends else "State h(t)"
     st.markdown(f"**{what}** of {messages.escape(labels.label(entry))}")
     components.player("paper-player", runs)
     st.markdown("**Training curves**")
     components.curves("paper-curves", runs, labels.measure_of(entry))
 
 
-def _has_attention(entry: Entry) -> bool:
-    return entry.config.get("attention") not in (None, "none")
+# The runs that cells still need -------------------------------------------------------------------------------------
+
+
+def offer_all(entries: list[Entry]) -> None:
+    """Offer to train the runs that are still planned for a table or all tables, in an expander."""
+    box = st.expander(TITLE, icon=":material/playlist_add:", key="paper/all", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        name = st.selectbox("Table", ["", *TABLES], key="paper/table", width=320,
+                            format_func=lambda n: TABLES[n].title if n else ALL)
+        planned = needed(TABLES[name].cells if name else CELLS.values(), entries)
+        _offer(planned, entries, "paper-all", TABLE if name else ALL)
+
+
+def needed(cells: Iterable[PaperCell], entries: Sequence[Entry]) -> list[PlannedRun]:
+    """Return the runs that cells still need, those worth most first, each once: a run may count for several cells."""
+    wanted, partial = Wanted(), partial_data(entries, services().data_root)
+    return reproduction.queue(cell_plans(cells, entries, wanted, partial), entries, wanted, partial)
+
+
+def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
+    """Say how long runs like these took where recorded runs were trained; empty if there are none."""
+    by_device: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.recorded and entry.device:
+            by_device.setdefault(entry.device, []).append(entry)
+    if not by_device:
+        return ""
+    device, recorded = max(by_device.items(), key=lambda item: len(item[1]))
+    wanted = list(configs)
+    found = [time.seconds(config) for config in wanted if (time := time_of(config, recorded)) is not None]
+    if not found:
+        return ""
+    least = "at least " * (len(found) < len(wanted))
+    return f"{least}{labels.duration(sum(found))} on {device}, where similar runs were recorded"
+
+
+def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str) -> None:
+    """Say how many runs are still planned; offer missing data, an estimate of the time, and then the queue."""
+    if not planned:
+        st.caption(f"Nothing to train: {COMPLETE[scope]} has as many runs as planned, or they are queued. {PLAN}")
+        return
+    lengths = {int(run.config.get("epochs")) for run in planned}
+    each = f"{lengths.pop()} epochs" + " each" * (len(planned) > 1) if len(lengths) == 1 else ""
+    runs = f"**{messages.count(len(planned), 'run')}** would give {COMPLETE[scope]} the planned seeds, folds and epochs"
+    st.markdown(" · ".join(filter(None, (runs, each, recorded_time([run.config for run in planned], entries)))))
+    st.caption(PLAN)
+    needs = [(run, experiments.get(run.config.experiment)) for run in planned]
+    waiting = [experiment for _, experiment in needs if not form.has_full_data(experiment)]
+    for experiment in {e.source: e for e in reversed(waiting)}.values():  # two experiments may share their data
+        form.show_full_data(experiment, key=f"{key}/download/{experiment.source}")
+    if ready := [run for run, experiment in needs if form.has_full_data(experiment)]:
+        if waiting:
+            st.caption(f"{messages.count(len(waiting), 'run')} of these must wait for data that is not on this "
+                       "machine.")
+        _offer_queue(ready, key)
+
+
+def _offer_queue(planned: list[PlannedRun], key: str) -> None:
+    """Offer an estimate of the time here and, once it is shown, the button that queues the runs."""
+    asked = f"{hash(tuple(run.config for run in planned))}"
+    title = f"Queue {messages.count(len(planned), 'run')}"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.session_state.get(f"{key}/estimate", (None,))[0] != asked:
+            if st.button("Estimate time here", key=f"{key}/how_long", icon=":material/timer:"):
+                st.session_state[f"{key}/estimate"] = (asked, _estimate([run.config for run in planned]))
+                st.rerun()
+            st.button(title, key=f"{key}/queue", disabled=True, icon=":material/playlist_add:",
+                      help="Estimate the time first")
+            return
+        st.caption(messages.escape(st.session_state[f"{key}/estimate"][1]))
+        if st.button(title, key=f"{key}/queue", type="primary", icon=":material/playlist_add:"):
+            _queue(planned)
+            st.rerun()
+        st.page_link(navigation.page("runs"), label="All runs", icon=":material/list:")
+
+
+def _estimate(configs: list[Config]) -> str:
+    """Say how long the runs take on this machine."""
+    from acenode.execution.estimate import estimate  # loads torch
+
+    with st.spinner("Estimating from earlier runs, or by timing a few iterations"):
+        found = estimate(configs, services().catalogue, services().data_root)
+    if found.seconds is None:
+        return f"Time unknown here: {found.basis}"
+    return f"About {labels.duration(found.seconds)} here, one after the other ({found.basis})"
+
+
+def _queue(planned: list[PlannedRun]) -> None:
+    """Start the runs, or continue those that were interrupted; an error ends it with a notice."""
+    started = 0
+    try:
+        with services().launcher.queue_together():
+            for run in planned:
+                if run.resumes is None:
+                    services().launcher.start(run.config)
+                else:
+                    services().launcher.resume(services().store.open(run.resumes))
+                started += 1
+    except (UserError, OSError) as error:
+        messages.notify(error)
+    messages.notify(f"{messages.count(started, 'run')} queued")

@@ -18,8 +18,7 @@ from acenode.compare.result_charts import ErrorSummary, ResultCharts, caption, t
 from acenode.data.variables import subject_name
 from acenode.runs.entry import Entry
 
-from .. import labels, messages
-from ..url_state import current_values
+from .. import labels, messages, navigation
 
 CONFIG = {"displaylogo": False}
 NAMED = 3  # runs that a line lists
@@ -81,7 +80,8 @@ def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: 
     subject = subjects.pop() if len(subjects) == 1 else ""
     names = {id: subject_name(subject, id) for id in known}
     names = {everything: everything, **names} if everything else names
-    found = [subject_name(subject, value) for value in current_values(key)]  # the URL has names, the session ids
+    # the URL has names, the session ids
+    found = [subject_name(subject, value) for value in navigation.current_values(key)]
     if missing := [name for name in found if name not in names.values()]:
         st.session_state[key] = next(iter(names))
         st.caption(f"None of these runs kept {messages.escape(missing[0][:100])}, so another one is shown.")

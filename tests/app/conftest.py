@@ -18,11 +18,13 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from acenode import experiments
+from acenode.bench.browser import Served, server
 from acenode.config import Config
 from acenode.execution.estimate import Estimate
 from acenode.execution.execute import create, execute
 from acenode.files import write_json
 from acenode.runs.process import identity
+from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import Run, RunStore
 
 MAIN = Path(__file__).parents[2] / "app" / "main.py"
@@ -41,6 +43,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for made in (config(), config(seed=1), config("odenet")):
         assert execute(create(store, made), root / "data").state == "finished"
     return root
+
+
+@pytest.fixture(scope="session")
+def served(chrome: Any, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a copy of the trained runs with the recorded ones beside it; all browser tests of a process share it."""
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(trained, folder / "runs", ignore=shutil.ignore_patterns("data"))
+    with server(folder / "runs", ACENODE_RECORDED=str(recorded_runs()), ACENODE_DATA=str(folder / "data"),
+                OMP_NUM_THREADS="1") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def own_runs(served: Served) -> RunStore:
+    return RunStore(served.process.args[-1])  # type: ignore[arg-type, index, union-attr]
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +145,14 @@ def page(services: Services) -> Callable[..., AppTest]:
         return app.run()
 
     return opened
+
+
+def recorded_part(folder: Path, **counts: int) -> Path:
+    """Fill a folder with links to the first recorded runs: recorded_part(folder, mnist_rknet=1) takes one of RKNet."""
+    folder.mkdir()
+    source = recorded_runs()
+    assert source is not None
+    for name, count in counts.items():
+        for run in sorted(source.glob(f"{name.replace('_', '-')}-2*"))[:count]:
+            (folder / run.name).symlink_to(run)
+    return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acenode_app import asset_files
+from acenode_app import components
 
 from acenode.compare.metrics import metric_format
 from acenode.player import assets as player_assets
@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Any:
     """Return a function that runs a script beside all modules of the app and returns what it prints, from JSON."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
-    for folder in asset_files.FOLDERS:
+    for folder in components.FOLDERS:
         for file in folder.glob("*.js"):
             shutil.copy(file, tmp_path)
     (tmp_path / "package.json").write_text('{"type": "module"}')
@@ -92,10 +92,10 @@ def test_the_mean_of_runs_goes_on_with_those_that_last_longer(run: Any) -> None:
 def test_components_share_one_palette() -> None:
     palette = player_assets.PALETTE
     for name in ("player", "tour", "playground"):
-        sheet = asset_files.find(f"{name}.css")
+        sheet = components.find_asset(f"{name}.css")
         assert sheet
         assert "--ink:" not in sheet.read_text()
-        assert f".ace-{name}" in (asset_files.find(palette) or sheet).read_text()
+        assert f".ace-{name}" in (components.find_asset(palette) or sheet).read_text()
     assert "--ink:" in player_assets.style_sheet()  # of reports
 
 

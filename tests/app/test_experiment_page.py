@@ -1,16 +1,21 @@
-"""An experiment's page: which run it opens with, the line that trains, what it says about data, settings and links."""
+"""An experiment's page: which runs it shows, the form, the line that trains and its time, the queue, and links."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import catalogue_entries
 import pytest
-from acenode_app import estimates, labels
+from acenode_app import components, estimates, labels
+from acenode_app.experiment import page as experiment
 from acenode_app.experiment import shown_runs
 from acenode_app.services import Services
+from app_routes import get
 from conftest import RunFolder, config
 from streamlit.testing.v1 import AppTest
 from test_pages import field, no_exception, page_text
@@ -18,8 +23,9 @@ from test_pages import field, no_exception, page_text
 from acenode import experiments
 from acenode.bench.synthetic import finished_runs
 from acenode.compare.reproduction import RunTime
-from acenode.config import SETTINGS, Config
+from acenode.config import Config
 from acenode.errors import UserError
+from acenode.execution.estimate import Estimate
 from acenode.experiments import EXPERIMENTS
 from acenode.runs.store import Run
 
@@ -34,22 +40,6 @@ def line(app: AppTest) -> str:
 
 def shown(app: AppTest) -> list[str]:
     return next(w.value for w in app.multiselect if w.label == "Runs shown")
-
-
-# The run it opens with ----------------------------------------------------------------------------------------------
-
-
-def test_page_opens_on_the_newest_finished_run(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    run_folder.failed()  # newer
-    newest = next(e for e in run_folder.services.catalogue.entries() if e.state == "finished")
-    assert shown(no_exception(page("mnist"))) == [newest.id]
-
-
-def test_page_opens_on_the_run_that_trains(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    running = run_folder.running()
-    assert shown(no_exception(page("mnist"))) == [running.id]
 
 
 def test_own_runs_come_before_recorded_ones(run_folder: RunFolder) -> None:
@@ -133,9 +123,6 @@ def test_a_missing_run_to_repeat_is_reported(page: Page, services: Services) -> 
     assert "There is no run mnist\\-ace\\-gone" in app.warning[0].value
 
 
-# What it says about data and settings -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("name", "words"), [("cifar10", "handwritten digits"), ("svhn", "handwritten digits"),
                                              ("physionet", "simulated patients"), ("ushcn", "simulated series")])
 def test_title_says_what_the_sample_is(name: str, words: str, page: Page) -> None:
@@ -180,29 +167,6 @@ def test_symbols_follow_a_plain_name(name: str, page: Page) -> None:
         assert len(outside.split()[0]) > 1, widget.label  # not z, h or q
 
 
-def test_unclear_settings_are_explained(page: Page, run_folder: RunFolder) -> None:
-    for name, words in {"latent": "latent state", "detach_attention": "gradients", "at_jump": "observation",
-                        "penalty_weight": "weight", "initial": "start", "f_layers": "derivative"}.items():
-        assert words in SETTINGS[name].help
-    assert labels.setting("initial") == "How attention starts (q)"
-    assert labels.setting("penalty") == "Penalty on the attention's parameters (θ_g)"
-    (nfe,) = (m for m in page("mnist", runs=run_folder.finished()[0].id).metric if "NFE" in m.label)
-    assert nfe.label == "Function evaluations (NFE)"
-    assert "evaluates the derivative of the state" in nfe.help
-
-
-def test_tables_leave_missing_values_empty(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    run_folder.failed()
-    for name in ("", "compare", "runs"):
-        for table in no_exception(page(name)).dataframe:
-            assert table.proto.HasField("placeholder"), name
-            assert table.proto.placeholder == ""
-
-
-# Time ---------------------------------------------------------------------------------------------------------------
-
-
 def test_time_is_estimated_in_the_background(page: Page, services: Services) -> None:
     app = no_exception(page("mnist"))
     assert estimates.wait(300)
@@ -229,9 +193,6 @@ def test_unknown_time_does_not_prevent_training(page: Page, monkeypatch: pytest.
     assert estimates.wait(300)
     assert line(no_exception(app.run())).endswith("time unknown")
     assert not app.button(key="train").disabled
-
-
-# The queue ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_queued_run_moves_earlier_and_later(page: Page, services: Services) -> None:
@@ -301,3 +262,240 @@ def test_a_run_that_is_run_again_is_shown_beside_seven_others(page: Page, run_fo
     assert shown(no_exception(app)) == [new, *old[:-1]]
     services.launcher.stop(services.store.open(new))
     assert services.launcher.wait(60)
+
+
+def test_train_button_starts_and_shows_a_run(page: Page, services: Services) -> None:
+    app = page("mnist")
+    app.button(key="train").click().run()
+    no_exception(app)
+    assert [e.state in ("queued", "running") for e in services.catalogue.entries()] == [True]
+    (entry,) = services.catalogue.entries()
+    assert (entry.method, entry.data, entry.seed) == ("ace", "sample", 0)
+    assert app.multiselect(key="shown/mnist/1").value == [entry.id]
+    assert app.query_params["runs"] == entry.id
+    app.button(key=f"Stop/{entry.id}").click().run()
+    no_exception(app)
+    assert services.launcher.wait(60)
+    assert services.catalogue.entries()[0].state == "stopped"
+
+
+def test_form_shows_only_settings_that_apply(page: Page) -> None:
+    app = page("mnist", method="ResNet")
+    labels = {w.label for kind in ("text_input", "number_input", "selectbox") for w in getattr(app, kind)}
+    assert "Learning rate" in labels
+    assert not labels & {"Solver", "Relative tolerance (rtol)", "Weight of the penalty (λ)"}
+    app = page("mnist", method="ODE-Net")
+    solver = field(app, "selectbox", "solver")
+    solver.select("rk4").run()  # type: ignore[attr-defined]
+    labels = {w.label for w in app.text_input}
+    assert "Step size" in labels
+    assert "Relative tolerance (rtol)" not in labels
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "words"), [
+    ("text_input", "learning_rate", "20", "at most 10"),
+    ("text_input", "rtol", "abc", "must be a number"),
+    ("number_input", "batch_size", 0, "at least 1"),
+])
+def test_values_out_of_bounds_are_rejected_with_a_reason(kind: str, name: str, value: object, words: str, page: Page,
+                                                          services: Services) -> None:
+    app = page("mnist")
+    field(app, kind, name).set_value(value).run()  # type: ignore[attr-defined]
+    assert words in app.error[0].value
+    assert app.button(key="train").disabled
+
+
+@pytest.mark.parametrize("text", ["", "1.5", "5-1", "3000000000"])
+def test_invalid_seeds_are_rejected(text: str, page: Page) -> None:
+    app = page("mnist")
+    app.text_input(key="seeds/").set_value(text).run()
+    assert app.error
+    assert app.button(key="train").disabled
+
+
+def test_ablation_set_shows_count_and_time_before_queueing(page: Page, services: Services) -> None:
+    app = page("mnist")
+    app.session_state["grid/box"] = True  # opened
+    app.multiselect(key="grid/methods").set_value(["odenet", "ace"]).run()
+    app.multiselect(key="grid/attention").set_value(["evolving", "fixed", "none"]).run()
+    app.text_input(key="seeds/").set_value("0 1").run()  # the form's seeds hold for the set too
+    no_exception(app)
+    assert len([w for w in app.text_input if w.label == "Seeds"]) == 1
+    assert "**8 runs**, " in page_text(app)  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
+    assert estimates.wait(300)
+    no_exception(app.run())
+    assert "**8 runs**, about 8 min here, one after the other" in page_text(app)
+    app.button(key="grid/queue").click().run()
+    no_exception(app)
+    assert len(services.catalogue.entries()) == 8
+    for entry in services.catalogue.entries():
+        services.launcher.stop(entry.run)
+    assert services.launcher.wait(60)
+
+
+def test_missing_full_data_can_be_downloaded(page: Page) -> None:
+    app = no_exception(page("mnist", data="full"))
+    assert "not on this machine" in page_text(app)
+    assert app.button(key="download")
+    assert app.button(key="train").disabled
+
+
+def test_repeating_a_run_fills_the_form(page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.queued(learning_rate=0.07, seed=5)
+    run.set_state("stopped")
+    app = no_exception(page("mnist", **{"from": run.id}))
+    assert field(app, "text_input", "learning_rate").value == "0.07"  # type: ignore[attr-defined]
+    assert app.text_input(key=f"seeds/{run.id}").value == "5"
+
+
+def test_several_gpus_share_the_runs(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
+    configs = [experiments.get("mnist").configure("ace", epochs=2, seed=seed) for seed in range(5)]
+    assert services.launcher
+    monkeypatch.setattr(services.launcher, "trains_together", lambda config: False)
+    found = estimates.time_here(configs)
+    assert found.text + found.order == "about 10 min here, one after the other"
+    monkeypatch.setattr(services.launcher, "devices", lambda device: 8)
+    found = estimates.time_here(configs)
+    assert found.text + found.order == "about 2 min here, on 5 GPUs"  # not less than one run takes
+    assert estimates.time_here(configs[:1]).order == ""
+
+
+def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Services,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = [experiments.get("mnist").configure("ace", epochs=2, batch_size=size) for size in (10, 20, 30)]
+    timed: list[Config] = []
+    begun, release = threading.Event(), threading.Event()
+
+    def estimate(given: list[Config], *_: object) -> Estimate:
+        timed.extend(given)
+        begun.set()
+        assert release.wait(60)
+        return Estimate(1, 60.0, "timing", dict.fromkeys(given, 60.0))
+
+    monkeypatch.setattr(estimates, "estimate", estimate)
+    assert estimates.time_here(configs[:1]).pending
+    assert begun.wait(60)
+    for one in (*configs[1:], configs[1]):  # a page that is drawn again asks again
+        assert estimates.time_here([one]).pending
+    assert timed == configs[:1]
+    release.set()
+    assert estimates.wait(300)
+    assert timed == [configs[0], configs[2], configs[1]]
+    assert all(not estimates.time_here([one]).pending for one in configs)
+
+
+def test_no_click_is_lost_when_the_time_becomes_known_while_the_page_is_drawn(
+        page: Callable[..., AppTest], services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = page("mnist", method="ODE-Net")
+    pending, known = estimates.TimeHere(None, "", pending=True), estimates.TimeHere(60.0, "timing")
+    answers = iter([pending])
+    monkeypatch.setattr(estimates, "time_here", lambda configs: next(answers, known))
+    app.button(key="train").click().run()
+    assert len(services.catalogue.entries()) == 1
+    services.launcher.stop(services.store.open("last"))
+    assert services.launcher.wait(60)
+
+
+def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_folder: RunFolder,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[Config] = []
+
+    def estimate(given: list[Config], *_: object) -> Estimate:
+        timed.extend(given)
+        return Estimate(len(given), 0.0, "timing")
+
+    monkeypatch.setattr(estimates, "estimate", estimate)
+    run = run_folder.running(progress=0.001)
+    asked = replace(run.config(), seed=5)
+    assert "after the first epoch" in estimates.time_here([asked]).text
+    estimates._time_in_background([asked])  # asked for before the run was started
+    assert estimates.wait(300)
+    assert timed == []
+    assert estimates.time_here([asked]).pending
+    run_folder.running(progress=0.01, epoch=1, epochs=100)  # after an epoch of it
+    assert not estimates.time_here([asked]).pending
+
+
+def test_seeds_that_become_one_computation_take_little_more_than_one(services: Services,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
+    assert services.launcher
+    monkeypatch.setattr(services.launcher, "trains_together", lambda config: True)
+    config = experiments.get("mnist").configure("ace", epochs=10)
+    three = estimates.time_here([replace(config, seed=seed) for seed in range(3)])
+    assert three.seconds == pytest.approx(1.3 * 600)
+    assert three.order == ", seeds of the same settings together"
+    nine = estimates.time_here([replace(config, seed=seed) for seed in range(9)])  # eight, and one by itself
+    assert nine.seconds == pytest.approx((1 + 0.15 * 7 + 1) * 600)
+    trials = estimates.time_here([config] * 3)  # of a search
+    assert (trials.seconds, trials.order) == (pytest.approx(1800), ", one after the other")
+
+
+LONG = 60.0  # seconds that nothing here takes
+
+
+def test_the_rest_waits_until_the_data_of_all_runs_was_sent() -> None:
+    order: list[str] = []
+    started = threading.Event()
+
+    def page() -> None:
+        with components.waiting_for(["a", "b"], LONG):
+            order.append("player")
+            started.set()
+        order.append("rest")
+
+    thread = threading.Thread(target=page)
+    thread.start()
+    assert started.wait(LONG)
+    for run in ("b", "c"):
+        components.data_sent(run)
+    order.append("last data")
+    components.data_sent("a")
+    thread.join(LONG)
+    assert order == ["player", "last data", "rest"]
+
+
+def test_the_rest_does_not_wait_for_ever() -> None:
+    with components.waiting_for(["a"], 0.01):
+        pass
+    components.data_sent("a")  # nobody waits any more
+    assert not components._waiting
+
+
+def test_the_routes_tell_what_was_sent(services: Services, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    epoch = get(f"/lab/film/{run.id}").json()["epochs"][-1]
+    with components.waiting_for([run.id], LONG):
+        assert get(f"/lab/film/{run.id}/{epoch}").status == 200
+    with components.waiting_for([run.id], LONG):  # the player is told that there is nothing to draw
+        assert get(f"/lab/film/{run.id}/12345").status == 404
+    without = run_folder.failed()
+    for path in without.snapshots():
+        path.unlink()
+    with components.waiting_for([without.id], LONG):
+        assert get(f"/lab/film/{without.id}").json()["epochs"] == []
+
+
+def test_an_experiment_sends_its_player_before_the_form_and_waits_once(
+        page: Callable[..., AppTest], run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    @contextmanager
+    def waiting_for(runs: Iterable[str]) -> Iterator[None]:
+        yield
+        order.append("wait")
+
+    def noting(name: str, function: Any) -> Any:
+        return lambda *given, **more: (order.append(name), function(*given, **more))[1]
+
+    run_folder.finished()
+    monkeypatch.setattr(components, "is_served", lambda: True)
+    monkeypatch.setattr(components, "waiting_for", waiting_for)
+    for module, name in ((components, "player"), (experiment, "_show_heading"), (experiment, "_show_form"),
+                         (components, "curves")):
+        monkeypatch.setattr(module, name, noting(name.removeprefix("_show_"), getattr(module, name)))
+    app = page("mnist")
+    assert order == ["heading", "player", "wait", "form", "curves"]
+    app.run()
+    assert order[5:] == ["heading", "player", "form", "curves"]

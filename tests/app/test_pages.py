@@ -1,20 +1,52 @@
-"""Every page: without runs, with finished, running and failed runs, and with damaged folders."""
+"""Every page in every state: without runs, with runs in all states, with damaged folders and with read-only ones."""
 
 from __future__ import annotations
 
+import builtins
+import errno
+import json
+import os
 import re
+import shutil
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import acenode_app
 import pytest
-from acenode_app import estimates
+from acenode_app import navigation, server
+from acenode_app import services as app_services
+from acenode_app.access import Guard
+from acenode_app.experiment import page as experiment
 from acenode_app.services import Services
+from app_routes import get
 from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
 
+from acenode import UserError, experiments
+from acenode.bench.synthetic import finished_runs
+from acenode.cli import main
+from acenode.compare.study_grid import PAGES as ADDRESSES
+from acenode.compare.study_grid import reserved_names
+from acenode.execution.execute import create, execute
 from acenode.experiments import EXPERIMENTS
+from acenode.runs import catalogue as catalogue_module
+from acenode.runs.store import Run
 
 Page = Callable[..., AppTest]
-PAGES = ["", "paper", *EXPERIMENTS, "compare", "runs"]
+PAGES = ["", "paper", "mnist", "compare", "runs", "studies", "searches"]  # experiments share their code
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+SMALL = {"epochs": 1, "batch_size": 32, "units": 8, "recognition": 8, "block": 2, "step_size": 0.2, "device": "cpu"}
+VALUES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
+    "no-method": ("config.json", lambda d: d["config"].update(method=None)),
+    "late": ("config.json", lambda d: d.update(created=1e308)),
+    "surrogate": ("config.json", lambda d: d.update(data_note="\ud800")),
+    "nan": ("status.json", lambda d: d.update(progress=float("nan"))),
+    "heartbeat": ("status.json", lambda d: d.update(heartbeat=10**400)),
+}
+TEXTS = {"nested": ("config.json", "[" * 5000 + "]" * 5000), "cut": ("status.json", '{"state": "fin')}
+NAMES = {*VALUES, *TEXTS, "pipe"}
 
 
 def no_exception(app: AppTest) -> AppTest:
@@ -35,22 +67,100 @@ def page_text(app: AppTest) -> str:
     return "\n".join(str(part.value) for part in parts)
 
 
+def field(app: AppTest, kind: str, name: str) -> object:
+    """Return the widget of a setting."""
+    return next(w for w in getattr(app, kind) if w.key and f"/{name}/" in w.key)
+
+
+# The table of pages and states --------------------------------------------------------------------------------------
+
+
+def damage(folder: RunFolder) -> None:
+    folder.finished()
+    folder.foreign("not-a-run", readme_txt="hello")
+    folder.foreign("torn", config_json='{"format": 1, "config": {"experi', status_json="{")
+    folder.foreign("newer", config_json='{"format": 99, "config": {}}')
+    folder.foreign("![x](http://nowhere) <img src=x onerror=alert(1)>")
+
+
+STATES: dict[str, Callable[[RunFolder], object]] = {
+    "finished": RunFolder.finished, "running": RunFolder.running, "failed": RunFolder.failed, "damaged": damage,
+    "many": lambda folder: finished_runs(folder.services.store.root, 500)}
+
+
+def checked(name: str, state: str, app: AppTest) -> None:
+    """Check what a page has to show in a state."""
+    tables = [table.value.to_csv() for table in app.dataframe] if name in ("", "compare", "runs") else []
+    shown = app.multiselect(key="shown/mnist").value if name == "mnist" else []
+    if state == "finished" and name in ("", "compare", "runs"):
+        assert "ACE-ODE-Net" in tables[0]
+    if state == "running" and name == "mnist":
+        assert app.button(key=f"Stop/{shown[0]}")
+    if state == "failed" and name == "mnist":
+        assert "loosen rtol and atol" in page_text(app)
+        assert app.button(key=f"Resume/{shown[0]}")
+    if state == "damaged" and name == "runs":
+        assert tables[0].count("unreadable") == 4
+    if state == "many" and name == "runs":
+        assert len(app.dataframe[0].value) == 500
+
+
+@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("name", PAGES)
+def test_page_in_a_state(name: str, state: str, page: Page, run_folder: RunFolder) -> None:
+    STATES[state](run_folder)
+    app = no_exception(page(name))
+    assert app.title[0].value
+    checked(name, state, app)
+
+
+@pytest.mark.parametrize("name", [*PAGES, *(name for name in EXPERIMENTS if name != "mnist")])
 def test_empty_page_says_what_to_do(name: str, page: Page) -> None:
     app = no_exception(page(name))
     assert app.title[0].value
-    assert "rain" in app.info[0].value  # Train, or how to
+    assert re.search("rain|Start", app.info[0].value)  # Train, or how to
+
+
+@pytest.mark.parametrize("name", ["", "mnist", "compare", "runs"])
+def test_files_that_change_or_go_while_a_page_is_open(name: str, page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    app = page(name, runs=run.id)
+    for text in ("", "[]", '{"state": "dancing"}', '{"state": "finished", "process": {}}'):
+        for file in ("status.json", "config.json", "result.json"):
+            (run.path / file).write_text(text)
+        no_exception(app.run())
+    shutil.rmtree(run.path)
+    no_exception(app.run())
+
+
+@pytest.mark.parametrize("name", ["", "runs", "compare", "mnist"])
+def test_pages_show_runs_beside_bad_ones(name: str, page: Page, good: Run) -> None:
+    app = no_exception(page(name, runs=good.id))
+    assert app.title
+    if name == "runs":
+        table = app.dataframe[0].value
+        bad = table[table["State"].str.contains("unreadable")]
+        assert set(bad["Id"]) == NAMES
+        assert all(len(reason) > 20 for reason in bad["Settings"])
+    if name in ("", "compare"):
+        assert "ACE-ODE-Net" in app.dataframe[0].value.to_csv()
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_with_finished_runs(name: str, page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    app = no_exception(page(name))
-    if name in ("", "compare", "runs"):
-        assert len(app.dataframe) >= 1
-        assert "ACE-ODE-Net" in app.dataframe[0].value.to_csv()
-    if name == "mnist":
-        assert any(m.label == "Test accuracy" for m in app.metric)
+def test_pages_of_a_read_only_folder(name: str, page: Page, runs: list[Run]) -> None:
+    for run in (runs[0], runs[-1]):
+        app = no_exception(page(name, runs=run.id))
+        assert app.title
+        assert "Read-only" not in page_text(app)
+
+
+def test_every_address_is_reserved_and_an_imported_set_with_one_takes_no_page_down(
+        page: Page, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {path.stem.replace("_", "-") for path in navigation.FOLDER.glob("*.py")} - {"experiment"} == set(ADDRESSES)
+    assert set(ADDRESSES) == navigation.TITLES.keys() <= reserved_names(services.catalogue)
+    monkeypatch.setattr(navigation, "imported_names", lambda: ["searches", "mnist"])
+    assert navigation.experiment_names() == [*EXPERIMENTS, *experiments.EXAMPLES]
+    assert no_exception(page("searches")).title[0].value == "Searches"
 
 
 @pytest.mark.parametrize("name", ["", "paper", "studies", "your-data", "playground", "compare", "runs"])
@@ -63,184 +173,212 @@ def test_no_page_skips_a_level_of_headings(name: str, page: Page, run_folder: Ru
     assert 3 not in levels or 2 in levels
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page_with_running_run(name: str, page: Page, run_folder: RunFolder) -> None:
-    run = run_folder.running()
-    app = no_exception(page(name))
-    if name == "mnist":
-        assert app.multiselect(key="shown/mnist").value == [run.id]
-        assert app.button(key=f"Stop/{run.id}")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_page_with_failed_run(name: str, page: Page, run_folder: RunFolder) -> None:
-    run = run_folder.failed()
-    app = no_exception(page(name, runs=run.id))
-    if name in ("mnist", "runs"):
-        assert "loosen rtol and atol" in page_text(app)
-    if name == "mnist":
-        assert app.button(key=f"Resume/{run.id}")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_damaged_and_foreign_folders_break_no_page(name: str, page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    run_folder.foreign("not-a-run", readme_txt="hello")
-    run_folder.foreign("torn", config_json='{"format": 1, "config": {"experi', status_json="{")
-    run_folder.foreign("newer", config_json='{"format": 99, "config": {}}')
-    run_folder.foreign("![x](http://nowhere) <img src=x onerror=alert(1)>")
-    app = no_exception(page(name))
-    if name == "runs":
-        assert app.dataframe[0].value.to_csv().count("unreadable") == 4
-
-
-def test_train_button_starts_and_shows_a_run(page: Page, services: Services) -> None:
-    app = page("mnist")
-    app.button(key="train").click().run()
-    no_exception(app)
-    assert [e.state in ("queued", "running") for e in services.catalogue.entries()] == [True]
+def test_stop_pressed_in_two_sessions(page: Page, services: Services) -> None:
+    first = page("mnist")
+    first.button(key="train").click().run()
     (entry,) = services.catalogue.entries()
-    assert (entry.method, entry.data, entry.seed) == ("ace", "sample", 0)
-    assert app.multiselect(key="shown/mnist/1").value == [entry.id]
-    assert app.query_params["runs"] == entry.id
-    app.button(key=f"Stop/{entry.id}").click().run()
-    no_exception(app)
+    second = page("mnist", runs=entry.id)
+    first.button(key=f"Stop/{entry.id}").click().run()
     assert services.launcher.wait(60)
-    assert services.catalogue.entries()[0].state == "stopped"
+    second.button(key=f"Stop/{entry.id}").click().run()  # its page still shows the button
+    no_exception(first)
+    no_exception(second)
+    assert entry.run.status()["state"] == "stopped"
 
 
-def test_demo_button_trains_ace(page: Page, services: Services) -> None:
-    app = page("")
-    app.button(key="demo").click().run()
-    no_exception(app)
-    (entry,) = services.catalogue.entries()
-    assert (entry.experiment, entry.method) == ("mnist", "ace")
-    services.launcher.stop(entry.run)
-    assert services.launcher.wait(60)
-
-
-def field(app: AppTest, kind: str, name: str) -> object:
-    """Return the widget of a setting."""
-    return next(w for w in getattr(app, kind) if w.key and f"/{name}/" in w.key)
-
-
-def test_form_shows_only_settings_that_apply(page: Page) -> None:
-    app = page("mnist", method="ResNet")
-    labels = {w.label for kind in ("text_input", "number_input", "selectbox") for w in getattr(app, kind)}
-    assert "Learning rate" in labels
-    assert not labels & {"Solver", "Relative tolerance (rtol)", "Weight of the penalty (λ)"}
-    app = page("mnist", method="ODE-Net")
-    solver = field(app, "selectbox", "solver")
-    solver.select("rk4").run()  # type: ignore[attr-defined]
-    labels = {w.label for w in app.text_input}
-    assert "Step size" in labels
-    assert "Relative tolerance (rtol)" not in labels
-
-
-@pytest.mark.parametrize(("kind", "name", "value", "words"), [
-    ("text_input", "learning_rate", "20", "at most 10"),
-    ("text_input", "rtol", "abc", "must be a number"),
-    ("number_input", "batch_size", 0, "at least 1"),
-])
-def test_values_out_of_bounds_are_rejected_with_a_reason(kind: str, name: str, value: object, words: str, page: Page,
-                                                          services: Services) -> None:
-    app = page("mnist")
-    field(app, kind, name).set_value(value).run()  # type: ignore[attr-defined]
-    assert words in app.error[0].value
-    assert app.button(key="train").disabled
-
-
-@pytest.mark.parametrize("text", ["", "a", "1.5", "-1", "5-1", "0-99", "3000000000"])
-def test_invalid_seeds_are_rejected(text: str, page: Page) -> None:
-    app = page("mnist")
-    app.text_input(key="seeds/").set_value(text).run()
-    assert app.error
-    assert app.button(key="train").disabled
-
-
-def test_each_seed_is_one_run(page: Page, services: Services) -> None:
-    app = page("mnist", method="ODE-Net")
-    app.text_input(key="seeds/").set_value("0-1, 7").run()
-    app.button(key="train").click().run()
-    no_exception(app)
-    assert sorted(e.seed for e in services.catalogue.entries()) == [0, 1, 7]
-    for entry in services.catalogue.entries():
-        services.launcher.stop(entry.run)
-    assert services.launcher.wait(60)
-
-
-def test_ablation_set_shows_count_and_time_before_queueing(page: Page, services: Services) -> None:
-    app = page("mnist")
-    app.session_state["grid/box"] = True  # opened
-    app.multiselect(key="grid/methods").set_value(["odenet", "ace"]).run()
-    app.multiselect(key="grid/attention").set_value(["evolving", "fixed", "none"]).run()
-    app.text_input(key="seeds/").set_value("0 1").run()  # the form's seeds hold for the set too
-    no_exception(app)
-    assert len([w for w in app.text_input if w.label == "Seeds"]) == 1
-    assert "**8 runs**, " in page_text(app)  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
-    assert estimates.wait(300)
-    no_exception(app.run())
-    assert "**8 runs**, about 8 min here, one after the other" in page_text(app)
-    app.button(key="grid/queue").click().run()
-    no_exception(app)
-    assert len(services.catalogue.entries()) == 8
-    for entry in services.catalogue.entries():
-        services.launcher.stop(entry.run)
-    assert services.launcher.wait(60)
-
-
-def test_missing_full_data_can_be_downloaded(page: Page) -> None:
-    app = no_exception(page("mnist", data="full"))
-    assert "not on this machine" in page_text(app)
-    assert app.button(key="download")
-    assert app.button(key="train").disabled
-
-
-def test_repeating_a_run_fills_the_form(page: Page, run_folder: RunFolder) -> None:
-    run = run_folder.queued(learning_rate=0.07, seed=5)
-    run.set_state("stopped")
-    app = no_exception(page("mnist", **{"from": run.id}))
-    assert field(app, "text_input", "learning_rate").value == "0.07"  # type: ignore[attr-defined]
-    assert app.text_input(key=f"seeds/{run.id}").value == "5"
-
-
-def test_unknown_runs_in_the_url_are_ignored(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    for name in ("mnist", "compare", "runs"):
-        no_exception(page(name, runs="mnist-ace-gone,../../etc,<b>"))
-        ids = [run.id for run in run_folder.services.store] * 6  # too many, and repeated
-        no_exception(page(name, runs=",".join(ids)))
-
-
-def test_compare_shows_mean_spread_and_baseline(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    app = no_exception(page("compare"))
-    table = app.dataframe[1].value
-    assert sorted(table["Runs"]) == ["1", "2"]
-    assert any("baseline" in g and g.startswith("ODE-Net") for g in table["Group"])
-    assert any("±" in v for v in table["Test accuracy"])
-    assert "Paper" not in table  # results on the sample are not shown beside the paper's
-
-
-def test_delete_asks_for_confirmation(page: Page, run_folder: RunFolder, services: Services) -> None:
-    runs = run_folder.finished()
-    app = page("runs", runs=runs[0].id)
-    app.button(key="runs/delete").click().run()
-    no_exception(app)
-    assert runs[0].path.exists()
-    app.button(key="delete/yes").click().run()
-    no_exception(app)
-    assert not runs[0].path.exists()
-    assert len(services.catalogue.entries()) == 2
-
-
-def test_notes_are_saved_and_never_interpreted(page: Page, run_folder: RunFolder, services: Services) -> None:
+@pytest.mark.parametrize("name", ["runs", "mnist"])
+def test_a_changed_digit_of_the_curves_is_told(name: str, page: Page, run_folder: RunFolder,
+                                               caplog: pytest.LogCaptureFixture) -> None:
     run = run_folder.finished()[0]
-    evil = "<script>alert(1)</script> **x** ![i](http://nowhere)"
-    app = page("runs", runs=run.id)
-    app.text_area(key=f"notes/{run.id}/0").set_value(evil).run()
+    assert not any("metrics" in w.value for w in no_exception(page(name, runs=run.id)).warning)
+    metrics = run.path / "metrics.jsonl"
+    content = metrics.read_bytes()
+    at = content.index(b'"L_h": ') + 7
+    metrics.write_bytes(content[:at] + (b"8" if content[at:at + 1] != b"8" else b"7") + content[at + 1:])
+    for _ in range(2):
+        app = no_exception(page(name, runs=run.id))
+        (warning,) = (w.value for w in app.warning if "metrics" in w.value)
+        assert "line 1 was changed after training wrote it" in warning
+    assert sum("line 1 was changed" in record.message for record in caplog.records) == 1  # not at every look
+
+
+def test_error_text_is_never_interpreted_as_markup(page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.failed("<img src=x onerror=alert(1)> ![i](http://nowhere)")
+    app = no_exception(page("mnist", runs=run.id))
+    assert "![i](" not in app.error[0].value
+    no_exception(page("runs", runs=run.id))
+    assert "![i](" not in page_text(page("runs", runs=run.id))
+
+
+@pytest.mark.parametrize("name", ["", "runs", "compare", "mnist", "tour"])
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(name: str, page: Page, run_folder: RunFolder,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    run_folder.finished()
+    real = os.scandir
+
+    def denied(path: os.PathLike = Path()) -> object:  # type: ignore[type-arg]
+        if Path(path) == run_folder.services.store.root:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    app = no_exception(page(name))
+    assert "cannot be read (Permission denied): change its permissions" in app.error[0].value.replace("\\", "")
+    assert not any("No runs" in info.value for info in app.info)
+    assert bool(app.title) == (name == "tour")
+
+
+def test_a_run_is_shown_with_its_coupling_and_what_if(page: Callable[..., AppTest], services: Services) -> None:
+    run = create(services.store, experiments.get("stocks").configure("ace", **SMALL))
+    assert execute(run, services.data_root).state == "finished"
+    app = no_exception(page("stocks"))
+    text = page_text(app)
+    assert "Stock prices" in text
+    assert "This is the sample" not in text
+    assert "the model's predictions; the forecast begins" in text
+    assert not [w for w in app.segmented_control if w.label == "Data"]  # there is one set
+    assert {"Records", "Coupling", "What if"} <= {tab.label for tab in app.tabs}
+    assert "Attention and influence" in page_text(open_tab(app, "Coupling", "watch"))
+    open_tab(app, "What if", "watch")
+    variable = next(w for w in app.selectbox if w.label == "Variable")
+    assert variable.options == ["GOOG", "AAPL", "AMZN", "FB", "NFLX", "MSFT"]
+    assert "changes most, by up to" in page_text(no_exception(variable.set_value("FB").run()))
+    hold = next(w for w in app.selectbox if w.label == "Hold")
+    app = no_exception(hold.set_value(hold.options[1]).run())
+    assert [w for w in app.selectbox if w.label == "Attends to"]
+
+
+# Bad runs and read-only folders --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def good(run_folder: RunFolder) -> Run:
+    """Return a finished run beside bad copies of it, one of each kind."""
+    found = run_folder.finished()[0]
+    root = found.path.parent
+    for name in NAMES:
+        shutil.copytree(found.path, root / name)
+    for name, (file, change) in VALUES.items():
+        values = json.loads((root / name / file).read_text())
+        change(values)
+        (root / name / file).write_text(json.dumps(values))
+    for name, (file, text) in TEXTS.items():
+        (root / name / file).write_text(text)
+    (root / "pipe" / "status.json").unlink()
+    os.mkfifo(root / "pipe" / "status.json")
+    return found
+
+
+def test_curves_asked_for_together_go_on(good: Run, services: Services) -> None:
+    runs = get(f"/lab/live?runs={','.join([*sorted(NAMES), good.id])}").json()["runs"]
+    assert runs[good.id]["lines"]
+    unreadable = {name for name in NAMES if runs[name]["status"]["state"] == "unreadable"}
+    assert unreadable >= {"nan", "heartbeat", "cut", "pipe"}
+    assert get("/lab/active").status == 200
+
+
+@pytest.mark.parametrize("name", ["no-method", "nested", "pipe"])
+def test_they_are_deleted_from_the_app(name: str, page: Page, good: Run, services: Services) -> None:
+    app = no_exception(page("runs", runs=name))
+    app.button(key="runs/delete").click().run()
+    no_exception(app.button(key="delete/yes").click().run())
+    assert not (good.path.parent / name).exists()
+    assert {e.id for e in services.catalogue.entries() if e.state == "unreadable"} == NAMES - {name}
+    assert not re.search(r"\bTraceback\b", str(app.main))
+
+
+def make_read_only(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Refuse to change anything below `root`, as a read-only file system does; return what was tried.
+
+    Permissions would not do: tests may be run by root, whom they do not stop.
+    """
+    tried: list[str] = []
+
+    def refusing(real: Callable[..., Any], writes: Callable[..., bool] = lambda *given, **named: True) -> Any:
+        def call(path: Any, *given: Any, **named: Any) -> Any:
+            inside = isinstance(path, str | Path) and Path(path).is_relative_to(root)
+            if inside and writes(*given, **named):
+                tried.append(str(path))
+                raise OSError(errno.EROFS, "Read-only file system", str(path))
+            return real(path, *given, **named)
+
+        return call
+
+    for name in ("mkdir", "rmdir", "unlink", "remove", "rename", "replace", "utime"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    monkeypatch.setattr(os, "open", refusing(os.open, lambda flags, *_, **__: bool(flags & WRITING)))
+    monkeypatch.setattr(builtins, "open", refusing(open, lambda mode="r", *_, **__: any(c in mode for c in "wax+")))
+    return tried
+
+
+@pytest.fixture
+def runs(run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Return three finished runs and an interrupted one in a folder that cannot be written."""
+    monkeypatch.setattr(catalogue_module, "INDEXED_AFTER", 1)  # an index would be written
+    found = run_folder.finished()
+    left = run_folder.running(process={"pid": 1, "started": "x", "host": "y"}, heartbeat=0)
+    make_read_only(run_folder.services.store.root, monkeypatch)
+    return [*found, left]
+
+
+def test_commands_and_routes(runs: list[Run], services: Services, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ["--runs", str(services.store.root)]
+    for words in (["list"], ["show", runs[0].id], ["show", runs[-1].id], ["table", "mnist"]):
+        assert main([*words, *folder]) == 0
+    assert runs[-1].id in capsys.readouterr().out
+    states = {entry.id: entry.state for entry in services.catalogue.entries()}
+    assert [states[run.id] for run in runs] == ["finished"] * 3 + ["interrupted"]
+    live = get(f"/lab/live?runs={','.join(run.id for run in runs)}").json()["runs"]
+    assert [live[run.id]["status"]["state"] for run in runs] == ["finished"] * 3 + ["interrupted"]
+    assert json.loads(get(f"/lab/film/{runs[0].id}").body)["epochs"]
+    assert services.launcher.active() == []  # created, after a recovery that could write nothing
+
+
+def test_training_and_changes_are_refused_in_words(runs: list[Run], services: Services, page: Callable[..., AppTest],
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"runs cannot be written to .* \(Read-only file system\): use --runs DIR"):
+        services.launcher.start(experiments.get("mnist").configure("resnet"))
+    assert main(["train", "mnist", "--method", "resnet", "--runs", str(services.store.root)]) == 2
+    assert "Read-only file system" in capsys.readouterr().err
+    assert main(["resume", runs[-1].id, "--runs", str(services.store.root)]) == 2
+    assert "Read-only file system" in capsys.readouterr().err
+    app = page("runs", runs=runs[0].id)
+    app.text_area(key=f"notes/{runs[0].id}/0").set_value("new").run()
     no_exception(app)
-    entry = services.catalogue.entry(run.id)
-    assert entry is not None
-    assert entry.notes == evil
-    assert evil not in page_text(app)  # only in the table and the text area, which interpret no markup
+
+
+# The server ----------------------------------------------------------------------------------------------------------
+
+
+def test_warming_up_loads_the_page_of_an_experiment_and_the_launcher(services: Services,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FIRST_PAGE", 0.0)
+    monkeypatch.setattr(acenode_app.experiment, "page", experiment)  # both are restored after the test
+    monkeypatch.delitem(sys.modules, "acenode_app.experiment.page")
+    server.warm_up()
+    assert "acenode_app.experiment.page" in sys.modules
+    assert services.launcher_ready
+
+
+@pytest.mark.parametrize("name", ["", "runs", "mnist", "studies"])
+def test_a_server_without_the_checks_shows_no_page(name: str, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_services, "is_served", lambda: True)
+    monkeypatch.setattr(Guard, "installed", False)
+    app = page(name)
+    assert [e.value for e in app.error] == [app_services.UNGUARDED]
+    assert not app.title
+    assert not app.sidebar.caption
+    monkeypatch.setattr(Guard, "installed", True)
+    assert page(name).title
+
+
+def test_page_error_is_shown_in_one_line(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch,
+                                                  capsys: pytest.CaptureFixture) -> None:
+    import streamlit as st
+
+    shown: list[str] = []
+    monkeypatch.setattr(st, "error", lambda text, **_: shown.append(text))
+    assert server.on_script_error(ValueError("a bug")) is True
+    assert "ValueError" in shown[0]
+    assert "If it fails again, the reason is in the terminal of the app." in shown[0]
+    assert "a bug" in capsys.readouterr().err

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from acenode_app import labels
+from acenode_app import form, labels
 from acenode_app import services as app_services
+from acenode_app.paper import cell as paper_cell
 from acenode_app.paper import page as paper
-from acenode_app.paper import queue as paper_queue
-from acenode_app.paper import tables as paper_tables
 from acenode_app.services import Services
-from recorded_part import recorded_part
+from conftest import recorded_part
 from streamlit.testing.v1 import AppTest
 
-from acenode.compare.cells import Measured, measure, measure_all
+from acenode.compare.cells import measure, measure_all
 from acenode.compare.paper import CELLS, TABLES
 from acenode.compare.reproduction import time_of
 from acenode.experiments import EXPERIMENTS
@@ -54,7 +53,7 @@ def runs_of(app: AppTest) -> pd.DataFrame:
 
 
 def test_every_table_is_on_the_page_once() -> None:
-    assert sorted(name for section in paper.SECTIONS for name in section.tables) == sorted(TABLES)
+    assert sorted(name for _, names, _ in paper.SECTIONS for name in names) == sorted(TABLES)
 
 
 def test_recorded_runs_fill_the_page(page: Page) -> None:
@@ -74,8 +73,8 @@ def test_runs_over_folds_are_in_the_order_of_the_folds(page: Page) -> None:
 
 def test_views_have_the_texts_of_every_cell(services: Services) -> None:
     measured = measure_all(services.catalogue.entries())
-    opened = paper_tables.OpenedCell(TABLES["mnist"], CELLS["mnist/ace/accuracy"])
-    view = paper_tables.view(TABLES.values(), measured, opened)
+    opened = TABLES["mnist"], CELLS["mnist/ace/accuracy"]
+    view = paper.view(TABLES.values(), measured, opened)
     assert {t["name"]: t["opened"] for t in view["tables"] if t["opened"]} == {"mnist": "mnist/ace/accuracy"}
     rows = {(t["name"], r["label"]): r["cells"] for t in view["tables"] for r in t["rows"]}
     (ace,) = rows["mnist", "ACE-ODE-Net"]
@@ -101,11 +100,6 @@ def test_a_cell_shows_its_runs_and_what_is_missing(page: Page, services: Service
     assert "MNIST classification: ACE" not in text(app)
 
 
-def test_folds_are_shown(page: Page) -> None:
-    table = runs_of(page("paper", cell="ushcn/ace/negll"))
-    assert sorted(table["Fold"]) == [0, 1, 2, 3, 4]
-
-
 def test_runs_with_other_settings_are_named_where_none_counts(page: Page, tmp_path: Path) -> None:
     assert "other settings" not in text(page("paper", cell="mnist/rknet/accuracy"))
     run = next((recorded_runs() or Path()).glob("mnist-rknet-*"))
@@ -122,12 +116,6 @@ def test_missing_runs_are_named_with_their_length(page: Page) -> None:
     """The recorded runs on SVHN have 20 epochs, those that are missing 40."""
     shown = text(page("paper", cell="svhn/odenet/accuracy"))
     assert "**3 runs** would give this cell the planned seeds, folds and epochs · 40 epochs each" in shown
-
-
-def test_comparisons_without_pairs_are_explained(page: Page) -> None:
-    app = page("paper")
-    app.session_state["paper/comparisons"] = True
-    assert "rows without pairs have the difference of the two means" in text(app.run())
 
 
 def test_an_unknown_cell_is_named(page: Page) -> None:
@@ -149,7 +137,7 @@ def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
 
 
 def test_what_is_complete_is_named(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper_queue, "needed", lambda cells, entries: [])
+    monkeypatch.setattr(paper_cell, "needed", lambda cells, entries: [])
     app = page("paper", cell="mnist/rknet/accuracy")
     assert "Nothing to train: this cell has as many runs as planned" in text(app)
     app.segmented_control(key="paper/scope").set_value("This table").run()
@@ -166,11 +154,11 @@ def test_data_that_experiments_share_is_offered_once(page: Page, one_rknet: Serv
 
 def test_queue_says_the_time_first(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr(paper_queue, "_has_data", lambda config: True)
-    monkeypatch.setattr(paper_queue, "_estimate", lambda configs: f"About 3 h here for {len(configs)}")
+    monkeypatch.setattr(form, "has_full_data", lambda experiment: True)
+    monkeypatch.setattr(paper_cell, "_estimate", lambda configs: f"About 3 h here for {len(configs)}")
     monkeypatch.setattr(one_rknet.launcher, "start", started.append)
     app = page("paper", cell="mnist/rknet/accuracy")
-    needed = paper_queue.needed([CELLS["mnist/rknet/accuracy"]], one_rknet.catalogue.entries())
+    needed = paper_cell.needed([CELLS["mnist/rknet/accuracy"]], one_rknet.catalogue.entries())
     assert len(needed) >= 2
     assert app.button(key="paper/queue").disabled
     app.button(key="paper/how_long").click().run()
@@ -180,23 +168,16 @@ def test_queue_says_the_time_first(page: Page, one_rknet: Services, monkeypatch:
     assert started == [run.config for run in needed]
 
 
-def test_a_run_that_counts_for_two_cells_is_needed_once(services: Services) -> None:
-    once = paper_queue.needed([CELLS["ushcn/ace/mse"]], [])
-    assert len(once) == 5
-    both = paper_queue.needed([CELLS["ushcn/ace/mse"], CELLS["ushcn/ace/negll"]], [])
-    assert [run.config for run in both] == [run.config for run in once]
-
-
 def test_an_unfinished_run_is_continued(one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     services = one_rknet
     cell = CELLS["mnist/rknet/accuracy"]
-    config = paper_queue.needed([cell], services.catalogue.entries())[0].config
+    config = paper_cell.needed([cell], services.catalogue.entries())[0].config
     before = services.store.create(config, {})
     before.set_state("stopped")
     resumed: list[str] = []
     monkeypatch.setattr(services.launcher, "resume", lambda run: resumed.append(run.id))
     monkeypatch.setattr(services.launcher, "start", lambda config: None)
-    paper_queue._queue(paper_queue.needed([cell], services.catalogue.entries()))
+    paper_cell._queue(paper_cell.needed([cell], services.catalogue.entries()))
     assert resumed == [before.id]
 
 
@@ -205,13 +186,13 @@ def test_time_of_recorded_runs(services: Services) -> None:
     config = CELLS["ushcn/ace/mse"].config(0)
     time = time_of(config, [entry for entry in entries if entry.device == "NVIDIA H200"])
     assert time is not None
-    assert paper_queue.recorded_time([config], entries).startswith(
+    assert paper_cell.recorded_time([config], entries).startswith(
         f"{labels.duration(time.seconds(config))} on NVIDIA H200")
-    assert paper_queue.recorded_time([config], []) == ""
+    assert paper_cell.recorded_time([config], []) == ""
     only = [entry for entry in entries if entry.experiment == "ushcn"]
     unknown = CELLS["mnist/ace/large/accuracy"].config(0)
-    assert paper_queue.recorded_time([unknown], only) == ""
-    assert paper_queue.recorded_time([config, unknown], only).startswith("at least ")
+    assert paper_cell.recorded_time([unknown], only) == ""
+    assert paper_cell.recorded_time([config, unknown], only).startswith("at least ")
 
 
 def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) -> None:
@@ -239,11 +220,6 @@ def test_results_of_other_papers_are_in_every_section_but_the_last(page: Page) -
     assert "https://github.com/reml-lab/mTAN/issues/1" in table.value.to_csv()
 
 
-def test_downloads_hold_the_tables(page: Page) -> None:
-    app = page("paper")
-    assert [b.label for b in app.get("download_button")] == ["Tables as CSV", "Tables as Markdown", "Tables as LaTeX"]
-
-
 @pytest.mark.parametrize("figure", ["Error over time", "t-SNE", "Attention over time"])
 def test_figures_are_drawn_or_say_what_is_missing(figure: str, page: Page) -> None:
     app = page("paper", figure=figure)
@@ -259,9 +235,3 @@ def test_without_runs_every_figure_says_how_to_get_it(page: Page) -> None:
         shown = text(page("paper", figure=figure))
         assert "0 are measured" in shown
         assert "train what is missing" in shown
-
-
-def test_views_without_runs() -> None:
-    view = paper_tables.view(TABLES.values(), {})
-    cells = [c for t in view["tables"] for r in t["rows"] for c in r["cells"] if c]
-    assert {c["mark"] for c in cells} == {Measured().mark}

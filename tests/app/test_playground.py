@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from acenode_app.playground import page as playground
-from acenode_app.playground import texts as playground_texts
-from acenode_app.routes import ROUTES
+from acenode_app import navigation, playground
 from acenode_app.services import Services
-from starlette.applications import Starlette
+from app_routes import get
 from streamlit.testing.v1 import AppTest
 
 from acenode.playground.networks import build
@@ -27,26 +23,8 @@ JSON = "application/json"
 
 
 def ask(target: str, body: bytes | None = None, kind: str = JSON) -> tuple[int, Any]:
-    """Request a route of the playground without a server; with a body, post it."""
-    path, _, query = target.partition("?")
-    found: list[Any] = [0, b""]
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body or b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            found[0] = message["status"]
-        else:
-            found[1] += message.get("body", b"")
-
-    scope = {"type": "http", "method": "GET" if body is None else "POST", "path": path, "raw_path": path.encode(),
-             "query_string": query.encode(), "root_path": "", "http_version": "1.1", "scheme": "http",
-             "server": ("127.0.0.1", 80),
-             "headers": [(b"content-type", kind.encode())]}
-    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
-        other.submit(lambda: asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))).result()
-    return found[0], json.loads(found[1])
+    answer = get(target, body, kind)
+    return answer.status, answer.json()
 
 
 def command(**message: Any) -> tuple[int, Any]:
@@ -70,7 +48,7 @@ def test_frames_and_commands(services: Services) -> None:
     assert frame["step"] == 1
     assert frame["running"] is False
     assert frame["settings"]["hidden"] == 4
-    assert [network["name"] for network in frame["networks"]] == [n["name"] for n in playground_texts.NETWORKS]
+    assert [network["name"] for network in frame["networks"]] == [n["name"] for n in playground.NETWORKS]
     for network in frame["networks"]:
         assert len(network["losses"]) == 1
         assert network["words"]
@@ -100,14 +78,14 @@ def test_a_serial_with_many_digits_is_no_serial(services: Services) -> None:
 
 
 def test_the_texts_name_what_the_library_has() -> None:
-    assert tuple(p["name"] for p in playground_texts.PROBLEMS) == PROBLEM_NAMES
-    assert tuple(a["name"] for a in playground_texts.ATTENTIONS) == ATTENTIONS
-    assert {p["attention"] for p in playground_texts.PROBLEMS} <= set(ATTENTIONS)
-    assert playground_texts.SLIDERS.keys() == RANGES.keys()
-    assert [n["name"] for n in playground_texts.NETWORKS] == [n.name for n in build(1, 2, 0.1, "elementwise", 0)]
-    for example in playground_texts.EXAMPLES:
+    assert tuple(p["name"] for p in playground.PROBLEMS) == PROBLEM_NAMES
+    assert tuple(a["name"] for a in playground.ATTENTIONS) == ATTENTIONS
+    assert {p["attention"] for p in playground.PROBLEMS} <= set(ATTENTIONS)
+    assert playground.SLIDERS.keys() == RANGES.keys()
+    assert [n["name"] for n in playground.NETWORKS] == [n.name for n in build(1, 2, 0.1, "elementwise", 0)]
+    for example in playground.EXAMPLES:
         PlaygroundSettings().changed({"strokes": example["strokes"]})
-    assert all(len(p["text"].split()) <= 75 for p in playground_texts.PROBLEMS)
+    assert all(len(p["text"].split()) <= 75 for p in playground.PROBLEMS)
     assert all(slider["low"] < slider["high"] for slider in playground.texts()["sliders"])
 
 
@@ -118,7 +96,7 @@ def test_the_page_opens_and_is_linked(page: Callable[..., AppTest]) -> None:
     assert "Algorithm 1" in " ".join(m.value for m in app.markdown)
     for name, query in (("", {}), ("tour", {"step": "2"})):
         links = [link.proto.label for link in page(name, **query).get("page_link")]
-        assert playground_texts.LINK in links
+        assert navigation.PLAYGROUND in links
 
 
 def test_a_page_too_many_is_told_in_words(services: Services) -> None:
@@ -127,8 +105,3 @@ def test_a_page_too_many_is_told_in_words(services: Services) -> None:
     status, answer = ask(f"/lab/playground/{NAME}?after=0")
     assert status == 503
     assert answer["error"].endswith("close one in another tab, and this one starts")
-
-
-def test_drawing_is_offered_for_the_finger_too() -> None:
-    (drawn,) = (problem for problem in playground_texts.PROBLEMS if problem["name"] == "drawn")
-    assert drawn["text"].startswith("Draw paths with the mouse or a finger")

@@ -2,61 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import unquote
+from dataclasses import replace
 
-from acenode_app import asset_files
+from acenode_app import components
 from acenode_app.active import load_words
-from acenode_app.routes import ROUTES
 from acenode_app.services import Services
+from app_routes import get
 from conftest import RunFolder
-from starlette.applications import Starlette
 
 from acenode.execution.devices import DeviceState
-
-
-@dataclass
-class Answer:
-    """The response of a route."""
-
-    status: int = 0
-    kind: str = ""
-    cache: str = ""
-    body: bytes = b""
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-def get(target: str) -> Answer:
-    """Request one of the app's routes without a server."""
-    path, _, query = target.partition("?")
-    answer = Answer()
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            answer.status = message["status"]
-            headers = dict(message["headers"])
-            answer.kind = headers.get(b"content-type", b"").decode()
-            answer.cache = headers.get(b"cache-control", b"").decode()
-        else:
-            answer.body += message.get("body", b"")
-
-    scope = {"type": "http", "method": "GET", "path": unquote(path), "raw_path": path.encode(), "headers": [],
-             "query_string": query.encode(), "root_path": "", "http_version": "1.1", "scheme": "http",
-             "server": ("127.0.0.1", 80)}
-    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
-        other.submit(lambda: asyncio.run(Starlette(routes=ROUTES)(scope, receive, send))).result()
-    return answer
 
 
 def test_one_bad_run_does_not_stop_the_curves_of_others(services: Services, run_folder: RunFolder) -> None:
@@ -108,7 +65,7 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert get(f"/lab/film/{run.id}/0").status == 200
     assert get(f"/lab/film/{run.id}/999").status == 404
     assert get("/lab/assets/x/..%2Fservices.py").status == 404
-    script, outdated = (get(f"/lab/assets/{version}/curves.js") for version in (asset_files.version(), "x"))
+    script, outdated = (get(f"/lab/assets/{version}/curves.js") for version in (components.assets_version(), "x"))
     assert script.kind.startswith("text/javascript")
     assert "immutable" in script.cache
     assert outdated.cache == "no-store"

@@ -8,25 +8,22 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from acenode_app import services as app_services
-from acenode_app.home import recorded_player
+from acenode_app import tour
+from acenode_app.components import PLAYER_START
 from acenode_app.services import Services
-from acenode_app.tour import data as tour_data
-from acenode_app.tour import scores as tour_scores
-from acenode_app.tour import texts as tour_texts
 from streamlit.testing.v1 import AppTest
 
 from acenode import NODE, AugmentedNODE, Pairwise, Solver
 from acenode.compare.groups import group_settings
 from acenode.compare.verdict import Contest, judge
 from acenode.player import data as player_data
-from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs
 
 ROOT = Path(__file__).parents[2]
@@ -62,8 +59,6 @@ class Linear(torch.nn.Module):
         return h @ self.matrix.T
 
 
-# What is computed ----------------------------------------------------------------------------------------------------
-
 @pytest.mark.parametrize("rate", [-5.0, 0.5])
 def test_points_on_a_line_keep_their_order_in_closed_form(rate: float) -> None:
     start = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
@@ -81,7 +76,7 @@ def test_points_swap_around_each_other_in_closed_form() -> None:
 
 
 def test_the_trained_line_keeps_its_order_and_the_augmented_one_swaps() -> None:
-    flows = tour_data.flows()
+    flows = tour.flows()
     line, plane = np.array(flows["line"]["h"]), np.array(flows["augmented"]["h"])
     assert (line.shape, plane.shape) == ((41, 2, 1), (41, 2, 2))
     for h in (line, plane):
@@ -96,7 +91,7 @@ def test_the_trained_line_keeps_its_order_and_the_augmented_one_swaps() -> None:
 
 @pytest.mark.parametrize("name", ["moons", "line", "augmented"])
 def test_the_drawn_paths_are_solutions_of_the_shipped_networks(name: str, make_tour: ModuleType) -> None:
-    own = tour_data.flows()[name]
+    own = tour.flows()[name]
     layer = make_tour.moons_layer() if name == "moons" else make_tour.swap_layer(name == "augmented")
     layer.load_state_dict({k: torch.tensor(v) for k, v in own["parameters"].items()})
     h = torch.tensor(own["h"])
@@ -105,26 +100,21 @@ def test_the_drawn_paths_are_solutions_of_the_shipped_networks(name: str, make_t
 
 
 def test_the_moons_are_separated_at_the_end_and_not_at_the_start() -> None:
-    own = tour_data.flow()["flow"]
+    own = {k: v for k, v in tour.flows()["moons"].items() if k != "parameters"}
     h, label, (a, b, c) = np.array(own["h"]), np.array(own["label"]), own["boundary"]
     right = ((a * h[..., 0] + b * h[..., 1] + c > 0) == (label == 1)).mean(-1)
     assert right[0] < 0.95
     assert right[-1] == own["right"] == 1.0
-    assert "parameters" not in own  # the browser does not need them
 
 
 def test_the_attended_state_has_the_time_that_the_player_shows(services: Services) -> None:
-    entry = tour_data.pairwise_run(services.catalogue.entries())
+    entry = tour.pairwise_run(services.catalogue.entries())
     assert entry is not None
-    found = tour_data.attended(entry, recorded_player.START)
+    found = tour.attended(entry, PLAYER_START)
     about = player_data.describe(entry.run)
     assert found is not None
     assert found["attend"]["time"] == {"ends": [t * about["time"]["scale"] for t in (about["t"][0], about["t"][-1])],
                                        "unit": "hours"}
-
-
-def test_the_tour_ends_with_a_button(page: Page) -> None:
-    assert "Train one yourself" in [button.label for button in page("tour", step="5").button]
 
 
 def test_the_kind_of_attention_is_explained_with_the_seed(page: Page) -> None:
@@ -133,22 +123,13 @@ def test_the_kind_of_attention_is_explained_with_the_seed(page: Page) -> None:
     assert any(re.search(r"on PhysioNet.*, seed [0-9]+.*, recorded", caption) for caption in captions), captions
 
 
-def test_another_seed_than_that_of_evolving_attention_is_named() -> None:
-    def run(seed: int) -> Entry:
-        return cast(Entry, SimpleNamespace(seed=seed))
-
-    example = recorded_player.Example("physionet", {"evolving": run(0), "fixed": run(2)})
-    assert recorded_player._seed(example, run(2)) == "seed 2 (evolving attention: seed 0)"
-    assert recorded_player._seed(example, run(0)) == "seed 0"
-
-
 def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
-    entry = tour_data.pairwise_run(services.catalogue.entries())
+    entry = tour.pairwise_run(services.catalogue.entries())
     assert entry is not None
     assert entry.experiment == "physionet"
     assert group_settings(entry.config) == {}  # the words speak of the default: attention starts from the correlation
     assert len(entry.run.snapshots()) > 1  # step 4 asks to drag the epoch
-    found = tour_data.attended(entry, recorded_player.START)
+    found = tour.attended(entry, PLAYER_START)
     assert found is not None
     own, row = found["attend"], found["row"]
     shape = own["frames"], own["samples"], own["size"]
@@ -157,28 +138,26 @@ def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
     assert np.allclose(_decoded(own["attended"], "<f4", shape), expected.numpy(), atol=1e-3)
     weights = _decoded(own["weights"], "u1", (*shape, shape[-1])) * (own["top"] / 255)
     assert np.allclose(weights.sum(-1), 1, atol=0.05)
-    start = round(recorded_player.START * (own["frames"] - 1))
+    start = round(PLAYER_START * (own["frames"] - 1))
     assert weights[start, 0, row].max() < 0.8  # attention mixes there, and changes the coordinate
     assert abs(expected.numpy()[start, 0, row] - arrays["h"][start, 0, row]) > 0.2 * own["reach"]
     assert len(own["names"]) == own["samples"]
     assert own["subject"] == "Patient"  # as the player of the next step says
-    assert tour_data.pairwise_run([]) is None
+    assert tour.pairwise_run([]) is None
 
 
 def _decoded(text: str, kind: str, shape: tuple[int, ...]) -> Any:
     return np.frombuffer(base64.b64decode(text), kind).reshape(shape)
 
 
-# Words ---------------------------------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("step", tour_texts.STEPS, ids=lambda step: step.name)
-def test_a_step_is_short_and_names_a_section_of_the_concepts(step: tour_texts.TourStep) -> None:
+@pytest.mark.parametrize("step", tour.STEPS, ids=lambda step: step.name)
+def test_a_step_is_short_and_names_a_section_of_the_concepts(step: tour.TourStep) -> None:
     assert 30 <= len(step.text.split()) <= 90
     assert f"## {step.section}\n" in (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
 
 
 def test_plain_names_come_before_symbols() -> None:
-    together = " ".join(step.text for step in tour_texts.STEPS)
+    together = " ".join(step.text for step in tour.STEPS)
     for symbol, name in {"f": "rate of change (f)", "h": "state (h)", "t": "time (t)", "h′": "attended state (h′)",
                          "q": "how attention starts, q", "g": "rate of change of attention (g)"}.items():
         first = re.search(rf"(?<!\w){symbol}(?![\w′])", together.replace("**", ""))
@@ -197,28 +176,27 @@ def test_plain_names_come_before_symbols() -> None:
 def test_the_finding_says_what_can_be_told(ace: dict[int, float], expected: str) -> None:
     other = {(0, 0): 0.8, (1, 0): 0.81, (2, 0): 0.82}
     contest = Contest("accuracy", "ODE-Net", {(seed, 0): value for seed, value in ace.items()}, other)
-    assert expected in tour_scores.words(judge(contest))
+    assert expected in tour.words(judge(contest))
 
 
 def test_lower_errors_are_better() -> None:
     values = {(seed, 0): 0.5 + 0.01 * seed for seed in range(3)}
     contest = Contest("MSE", "GRU-ODE-Bayes", values, {k: v + 0.1 for k, v in values.items()}, higher_is_better=False)
-    assert "is better than none: evolving less none is −0.1" in tour_scores.words(judge(contest))
+    assert "is better than none: evolving less none is −0.1" in tour.words(judge(contest))
 
 
 def test_scores_have_the_number_of_runs_of_each_kind(services: Services) -> None:
-    (mnist,) = tour_scores.scores("mnist", services.catalogue.entries())
-    rows = {row.kind: row for row in mnist.rows}
+    (mnist,) = tour.scores("mnist", services.catalogue.entries())
+    metric, scored, _ = mnist
+    rows = {kind: runs for kind, _, runs in scored}
     assert list(rows) == ["Evolving", "Fixed", "None"]
-    assert "3 seeds" in rows["Evolving"].runs
-    assert "3 seeds" in rows["None"].runs
-    assert mnist.metric == "Test accuracy (%), higher is better"
-    assert [s.metric.split(",")[0] for s in tour_scores.scores("ushcn", services.catalogue.entries())] == [
+    assert "3 seeds" in rows["Evolving"]
+    assert "3 seeds" in rows["None"]
+    assert metric == "Test accuracy (%), higher is better"
+    assert [s[0].split(",")[0] for s in tour.scores("ushcn", services.catalogue.entries())] == [
         "Test MSE", "Test NegLL"]
-    assert tour_scores.scores("mnist", []) == []
+    assert tour.scores("mnist", []) == []
 
-
-# Pages ---------------------------------------------------------------------------------------------------------------
 
 Page = Callable[..., AppTest]
 
@@ -227,7 +205,7 @@ Page = Callable[..., AppTest]
 def test_every_step_opens(number: int, page: Page) -> None:
     app = page("tour", step=str(number))
     assert not app.exception
-    assert app.header[0].value == f"{number}. {tour_texts.STEPS[number - 1].heading}"
+    assert app.header[0].value == f"{number}. {tour.STEPS[number - 1].heading}"
     assert not app.info
     keys = {button.key for button in app.button}
     assert {"tour/1", "tour/5"} <= keys
@@ -259,11 +237,6 @@ def test_buttons_move_through_the_steps_and_write_the_url(page: Page) -> None:
 @pytest.mark.parametrize("text", ["0", "6", "x", "-1", "²", "99999999999999999999", "3.0", ""])
 def test_an_address_without_a_step_opens_the_first(text: str, page: Page) -> None:
     assert page("tour", step=text).header[0].value.startswith("1. ")
-
-
-def test_home_links_to_the_tour(page: Page) -> None:
-    assert not page("").exception
-    assert tour_texts.LINK in [link.proto.label for link in page("").get("page_link")]
 
 
 @pytest.mark.parametrize("number", [3, 4, 5])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from acenode_app import estimates
 from acenode_app.services import Services
-from acenode_app.your_data import answer as your_data_answer
+from acenode_app.your_data import training
 from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
@@ -154,7 +154,7 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     assert StudyStore(services.store).exists("wind-ace")
     for method in ("ace", "no-attention"):
         trained(services.data_root, services.store.root, "wind", method)
-    monkeypatch.setattr("acenode_app.your_data.answer.study_references", lambda *given: [
+    monkeypatch.setattr("acenode_app.your_data.training.study_references", lambda *given: [
         TrivialReference("last value", 0.0), TrivialReference("ridge", 0.01)])
     app = page("your-data", set="wind")
     assert not app.exception
@@ -178,7 +178,7 @@ def test_numbers_of_the_coupling_map_are_readable(dark: bool, page_colour: tuple
     """Every number has a contrast of at least 4.5 to its cell, as WCAG asks for."""
     shares = np.linspace(0, 0.56, 81).reshape(9, 9)
     found = FoundCoupling(tuple("abcdefghi"), shares, shares.T, 3)
-    for title, figure in your_data_answer.coupling_figures(found, dark=dark).items():
+    for title, figure in training.coupling_figures(found, dark=dark).items():
         z, numbers = np.array(figure.data[0].z), figure.layout.annotations
         assert len(numbers) == z.size, title
         for number in numbers:

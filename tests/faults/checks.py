@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from acenode_app import estimates, index_page
+from acenode_app import estimates
+from acenode_app import routes as app_routes
 from acenode_app import services as app_services
-from acenode_app.playground import routes as playground_routes
-from acenode_app.routes import ROUTES
+from acenode_app.server import ROUTES
 from acenode_app.services import Services
 from starlette.applications import Starlette
 from streamlit.testing.v1 import AppTest
@@ -28,7 +28,7 @@ from acenode.execution.estimate import Estimate
 
 MAIN = Path(__file__).parents[2] / "app" / "main.py"
 EXIT_CODES = (0, 1, 2)
-_APP = Starlette(routes=[*ROUTES, *index_page.ROUTES])
+_APP = Starlette(routes=ROUTES)
 
 
 class FaultError(Exception):
@@ -106,14 +106,14 @@ class AppOver:
 
     def __init__(self, folder: Path) -> None:
         self.services = Services(folder / "runs", folder / "data")
-        self.estimate, self.delay, self.patience = estimates.estimate, estimates.DELAY, playground_routes.PATIENCE
+        self.estimate, self.delay, self.patience = estimates.estimate, estimates.DELAY, app_routes.PATIENCE
         app_services.replace(self.services)
         estimates.estimate = _one_minute
-        estimates.DELAY, playground_routes.PATIENCE = 0.0, 0.01
+        estimates.DELAY, app_routes.PATIENCE = 0.0, 0.01
 
     def close(self) -> None:
         estimates.forget()
-        estimates.estimate, estimates.DELAY, playground_routes.PATIENCE = self.estimate, self.delay, self.patience
+        estimates.estimate, estimates.DELAY, app_routes.PATIENCE = self.estimate, self.delay, self.patience
         self.services.close()
         app_services.replace(None)
 

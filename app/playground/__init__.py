@@ -1,1 +1,0 @@
-"""The page on which tiny networks train while one watches."""

@@ -1,0 +1,175 @@
+"""What the browser draws of a study or of a search while it trains."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from acenode.compare.metrics import MetricFormat
+from acenode.compare.study_grid import MISSING, GridCell, GridRow, StudyGrid, make_grid, repeat_title, with_device
+from acenode.config.ranges import SearchRange
+from acenode.runs.questions import SearchStore, StudyStore
+from acenode.search.journal import SearchJournal, TrialRecord
+from acenode.search.results import FEW, SearchReport, importance, params_text, read_report, value_text
+
+from .. import estimates, labels, messages
+from ..results.search_figures import MOST, SearchFigures
+from ..services import services
+
+BEST, NOW = 10, 4  # trials in the table, and running ones that are named
+AGAIN = 1.1  # importance is computed again when there are so many times the finished trials
+
+_lock = threading.Lock()
+_journals: dict[tuple[Path, tuple[SearchRange, ...]], SearchJournal] = {}
+_importance: dict[Path, tuple[int, dict[str, float]]] = {}  # of how many finished trials, and the shares
+
+
+# A study ------------------------------------------------------------------------------------------------------------
+
+
+def study(name: str) -> dict[str, Any]:
+    """Return the present grid of the study with this name; a UserError says why there is none."""
+    return describe(make_grid(StudyStore(services().store).read(name), services().catalogue.entries()))
+
+
+def describe(grid: StudyGrid) -> dict[str, Any]:
+    """Return texts of all cells of a study, the runs that train now, and the time that is left."""
+    launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
+    queue = {run_id: place for place, run_id in enumerate(launcher.queue() if launcher else [], 1)}
+    rows = []
+    for row in grid.rows:
+        spread = f" ± {grid.measure.number(row.std)}" if row.std is not None else ""
+        rows.append({"name": row.name, "baseline": row is grid.baseline,
+                     "mean": "" if row.mean is None else grid.measure.number(row.mean) + spread,
+                     "cells": [_cell(grid, cell, queue) for cell in row.cells]})
+    return {
+        "columns": [repeat_title(grid.study, repeat) for repeat in grid.study.repeats],
+        "rows": rows, "metric": grid.measure.heading,
+        "finished": grid.finished, "runs": len(grid.cells), "progress": grid.progress,
+        "now": [_run_now(grid, row, cell) for row in grid.rows for cell in row.cells if cell.state == "running"],
+        "left": time_text(grid) if grid.running else "",
+        "states": " ".join(f"{cell.entry.id if cell.entry else ''}:{cell.state}" for cell in grid.cells),
+    }
+
+
+def time_text(grid: StudyGrid) -> str:
+    """Say how long the queued and running runs still take, from their own speed and that of similar runs."""
+    from acenode.execution.study_run import cell_seconds
+
+    def device(cell: GridCell) -> str:
+        return str(cell.entry.config.get("device", "auto")) if cell.entry else "auto"
+
+    def seconds_left(cell: GridCell) -> float | None:
+        return cell_seconds(cell, lambda config: seconds(with_device(config, device(cell))))
+
+    seconds = estimates.known_seconds()
+    times = [seconds_left(cell) for cell in grid.running]
+    known = [time for time in times if time is not None]
+    if not known:
+        return ""
+    workers = services().launcher.workers(device(grid.running[0])) if services().launcher_ready else 1
+    text = f"about {labels.duration(max(sum(known) / workers, max(known)))} left"
+    return text if len(known) == len(times) else f"{text}, and {len(times) - len(known)} runs of unknown time"
+
+
+def _cell(grid: StudyGrid, cell: GridCell, queue: dict[str, int]) -> dict[str, Any]:
+    """Describe a cell: its text is its value, its progress, its place in the queue or its state."""
+    entry, state = cell.entry, cell.state
+    if cell.value is not None:
+        state, text = "finished", grid.measure.number(cell.value)
+    elif state == "running":
+        text = f"{100 * cell.progress:.0f}%" if cell.progress < 1 else "testing"
+    elif entry is not None and state == "queued":
+        place = queue.get(entry.id)
+        text = f"{labels.ordinal(place)} in queue" if place else "queued"
+    else:
+        text = "–" if state == MISSING else f"{state} at {100 * cell.progress:.0f}%" if cell.progress else state
+    return {"state": state, "progress": cell.progress, "text": text,
+            "about": "Not trained yet" if state == MISSING else state.capitalize(),
+            "link": f"{entry.experiment}?runs={entry.id}" if entry else ""}
+
+
+def _run_now(grid: StudyGrid, row: GridRow, cell: GridCell) -> str:
+    """Say which run trains, how far it is and how long it still takes."""
+    entry = cell.entry
+    assert entry is not None
+    left = f", {labels.duration(entry.seconds_left)} left" if entry.seconds_left else ""
+    best = f", validation {grid.measure.text(entry.best)}" if entry.best is not None and not grid.study.metric else ""
+    stage = f"epoch {min(entry.epoch + 1, entry.epochs)} of {entry.epochs}" if entry.epochs else "starting"
+    stage = "testing" if entry.progress >= 1 else stage
+    return f"{row.name}, {repeat_title(grid.study, cell.repeat)}: {stage}{best}{left}"
+
+
+# A search -----------------------------------------------------------------------------------------------------------
+
+
+def _journal(store: SearchStore, name: str) -> SearchJournal:
+    ranges = store.read(name).ranges
+    with _lock:
+        return _journals.setdefault((store.journal(name), ranges), SearchJournal(store.journal(name), ranges))
+
+
+def report(name: str) -> SearchReport:
+    """Return a search with its trials; of its journal, only what is new since the last call is read."""
+    store = SearchStore(services().store)
+    return read_report(store, name, _journal(store, name))
+
+
+def search(name: str, since: str = "") -> dict[str, Any]:
+    """Return texts on a search, its best trials, and charts if they have changed.
+
+    Args:
+        name: the search; a UserError says why there is none.
+        since: the `revision` of an earlier answer; there are no charts if they have not changed since.
+    """
+    journal = _journal(SearchStore(services().store), name)
+    found = report(name)
+    measure, state, ranges = found.measure, found.status.state, found.search.ranges
+    shares, count = _shares(journal.path, found), len(found.trials)
+    revision = f"{journal.generation}.{journal.revision}.{state}.{len(shares)}"
+    done = sum(found.counts.get(ended, 0) for ended in ("finished", "pruned", "failed"))
+    now = [_trial_now(trial, measure) for trial in found.trials if found.state_of(trial) == "running"]
+    more = f"; and {len(now) - NOW} more" * (len(now) > NOW)
+    titles = [messages.capital(labels.plain(one.key)) for one in ranges]
+    answer = {
+        "state": state, "has_best": found.best is not None, "trials": count, "revision": revision,
+        "summary": found.counts_text, "best": messages.capital(found.best_text), "progress": done / found.search.trials,
+        "now": f"Training: {'; '.join(now[:NOW])}{more}" if now else "",
+        "note": f"The charts show {MOST} of {count:,} trials: the best, and evenly spaced ones" * (count > MOST),
+        "table": {"heads": ["Trial", f"Validation {measure.heading}", *titles, "Run"], "rows": [
+            {"cells": [f"{trial.number} (defaults)" if trial.default else str(trial.number), measure.text(trial.value),
+                       *(value_text(trial.params[one.key]) if one.key in trial.params else "–" for one in ranges)],
+             "link": f"{found.search.experiment}?runs={trial.run}" if trial.run else ""}
+            for trial in found.ranked()[:BEST]]}}
+    if revision != since:
+        nothing = "Waiting for the first finished trial…" if state == "running" else (
+            f"No trial is finished yet: press {'More trials' if state == 'finished' else 'Resume'}")
+        drawn = SearchFigures(found)
+        answer |= {"words": drawn.words(), "figures": drawn.all(shares, FEW, nothing)}
+    return answer
+
+
+def _shares(path: Path, found: SearchReport) -> dict[str, float]:
+    """Return the importance of each setting, computed again when a tenth more trials are finished."""
+    finished = found.counts.get("finished", 0)
+    with _lock:
+        before, shares = _importance.get(path, (-1, {}))
+    if 0 <= before <= finished < max(before + 1, AGAIN * before):
+        return shares
+    shares = importance(found.search.ranges, found.trials, found.measure.higher_is_better)
+    with _lock:
+        _importance[path] = finished, shares
+    return shares
+
+
+def _trial_now(trial: TrialRecord, measure: MetricFormat) -> str:
+    """Say how far a running trial is."""
+    entry = services().catalogue.entry(trial.run) if trial.run else None
+    stage = "starting"
+    if entry is not None and entry.state != "running":
+        stage = "waits for a worker" if entry.state == "queued" else entry.state
+    elif entry is not None and entry.epochs:
+        best = f", validation {measure.text(entry.best)}" if entry.best is not None else ""
+        stage = f"epoch {min(entry.epoch + 1, entry.epochs)} of {entry.epochs}{best}"
+    return f"trial {trial.number} ({params_text(trial.params)}): {stage}"

@@ -1,0 +1,114 @@
+"""The page of studies or of searches: a list, the form of a new one, or one of them, as the URL says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from acenode import experiments
+from acenode.errors import UserError
+from acenode.runs.questions import QuestionStore
+
+from .. import messages, navigation
+from ..services import services
+from .links import QuestionLinks
+
+
+@dataclass(frozen=True)
+class QuestionPage:
+    """What differs between the pages of studies and of searches."""
+
+    links: QuestionLinks
+    store: type[QuestionStore[Any]]
+    about: str  # says in the list what they are
+    nothing: str  # is shown in the list while there are none
+    asks: str  # the query parameter that opens the form
+    names: Callable[[], list[str]]  # of the stored questions
+    find: Callable[[str], Any]  # a question with its runs; a UserError says why there is none
+    list_one: Callable[[str], Any]  # shows a question in the list and returns it
+    list_more: Callable[[Sequence[Any]], None]  # shows what belongs below the list
+    offer_new: Callable[[], None]  # shows links to the form
+    form: Callable[[], None]  # shows the form
+    heading: Callable[[Any], tuple[str, str]]  # title and caption of a question
+    controls: Callable[[Any], None]  # says in a line what happens, and offers to start, stop and continue
+    answer: Callable[[Any], None]  # shows the live view and the answer
+
+    def show(self) -> None:
+        """Show the part that the URL names."""
+        # written again when it names something else: links within one page do not change the browser's address
+        named = [st.query_params.get(key) for key in (self.links.noun, "experiment", self.asks)]
+        if st.session_state.get(f"{self.links.page}/address") != named:
+            st.session_state[f"{self.links.page}/address"] = named
+            st.query_params.from_dict(st.query_params.to_dict())
+        if self.links.noun in st.query_params:
+            self._show_one(st.query_params[self.links.noun])
+        elif self.asks in st.query_params:
+            self.links.show_all()
+            self.form()
+        else:
+            self._show_list()
+
+    def _show_list(self) -> None:
+        plural = self.links.page
+        st.title(plural.capitalize())
+        st.caption(self.about)
+        if names := self.names():
+            st.header(f"Your {plural}", anchor=False)
+            found = []
+            for name in names:
+                with st.container(border=True, gap="xsmall"):
+                    try:
+                        found.append(self.list_one(name))
+                    except UserError as error:
+                        messages.error(error)
+            self.list_more(found)
+        else:
+            st.info(self.nothing, icon=f":material/{self.links.icon}:")
+        st.header(f"New {self.links.noun}", anchor=False)
+        self.offer_new()
+
+    def ask_experiment(self) -> str:
+        """Ask for the experiment of a new question."""
+        return st.selectbox("Experiment", navigation.experiment_names(), key=f"{self.links.page}/experiment", width=260,
+                            format_func=lambda n: experiments.get(n).title) or "mnist"
+
+    def _show_one(self, name: str) -> None:
+        noun = self.links.noun
+        self.links.show_all()
+        try:
+            found = self.find(name)
+        except UserError as error:
+            st.title(noun.capitalize(), anchor=False)
+            messages.invalid(error)
+            return
+        title, caption = self.heading(found)
+        st.title(messages.escape(title), anchor=False)
+        st.caption(messages.escape(caption))
+        with st.container(key=f"{noun}-controls"):  # a container each: what comes or goes does not rebuild the rest
+            self.controls(found)
+        self.answer(found)
+
+    def offer_deletion(self, name: str) -> None:
+        """Offer to delete a question, after asking."""
+        noun = self.links.noun
+        with st.popover("Delete", icon=":material/delete:", key=f"{noun}/delete-box"):
+            st.markdown(f"Deletes the {noun}. Its runs stay.")
+            if st.button(f"Delete the {noun}", key=f"{noun}/delete"):
+                try:
+                    self.store(services().store).delete(name)
+                except UserError as error:
+                    messages.error(error)
+                    return
+                st.query_params.clear()
+                st.rerun()
+
+
+def act(action: Callable[..., object], *given: object) -> None:
+    """Act on a question; an error, such as missing data, is a notice."""
+    try:
+        action(*given)
+    except (UserError, OSError) as error:
+        messages.notify(error)

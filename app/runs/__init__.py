@@ -1,1 +1,0 @@
-"""The page that lists runs, and what can be edited and exported of one."""

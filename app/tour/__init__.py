@@ -1,1 +1,0 @@
-"""The page that explains ACE-NODE in five steps."""

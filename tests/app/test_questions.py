@@ -1,0 +1,531 @@
+"""The pages of studies and searches without a browser: list, form, one of them, and what their charts read."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acenode_app import active, estimates, messages
+from acenode_app.questions import drafts, live, studies
+from acenode_app.services import Services
+from app_routes import get
+from export_runs import metrics, result, snapshot
+from search_launcher import a_search
+from streamlit.testing.v1 import AppTest
+from study_entries import attention_study, finished, one
+from test_pages import no_exception, page_text
+
+from acenode import experiments
+from acenode.bench.synthetic import synthetic_search
+from acenode.compare import study_answer
+from acenode.compare.study_grid import check_study, group_names, make_grid, preset
+from acenode.config.ranges import read_range
+from acenode.errors import UserError
+from acenode.files import write_json
+from acenode.runs.entry import Entry
+from acenode.runs.process import identity
+from acenode.runs.questions import SearchStore, Study, StudyGroup, StudyStore
+from acenode.runs.store import RunStore
+from acenode.runs.writer import RunWriter
+from acenode.search.plan import winner_study
+
+Page = Callable[..., AppTest]
+QUICK = {"initial": "conv", "epochs": 1}
+VALUES = {0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}
+
+
+def write(services: Services, entry: Entry, **status: Any) -> None:
+    """Write the folder of a run that an entry describes, with curves and one snapshot."""
+    folder = services.store.root / entry.id
+    folder.mkdir(parents=True)
+    write_json(folder / "config.json", {"format": 1, "id": entry.id, "created": 1e9, "params": 15_346,
+                                        "config": {"format": 1, **entry.config}, "environment": {"device": "cpu"}})
+    write_json(folder / "status.json", {"state": "finished", "error": None, "seconds": 2.0, "heartbeat": 0.0,
+                                        "process": {"pid": 1}, "epochs": 2, "epoch": 2, "progress": 1.0, **status})
+    writer = RunWriter(services.store.open(entry.id))
+    writer.append(metrics())
+    writer.snapshot("epoch-00001", snapshot(entry.seed))
+    if entry.value is not None:
+        write_json(folder / "result.json", result() | {"test": {"accuracy": entry.value}})
+
+
+@pytest.fixture
+def study(services: Services) -> Study:
+    """Store a study with a question, without runs."""
+    made = attention_study(question="Does it help?", held=QUICK)
+    StudyStore(services.store).write(made)
+    return made
+
+
+def test_the_list_offers_questions_and_shows_how_far_studies_are(page: Page, services: Services, study: Study) -> None:
+    write(services, one(study, 0, 0, 0.9))
+    (services.store.root / "studies" / "torn.json").write_text("{")
+    app = no_exception(page("studies"))
+    assert "1 of 9 runs finished" in page_text(app).replace("\\", "")
+    assert "cannot be read" in app.error[0].value
+    assert "evolving attention, fixed attention, no attention; 3 seeds each" in page_text(app).replace("\\", "")
+
+
+def test_the_list_calls_only_samples_of_the_papers_data_samples() -> None:
+    own = Study("own", "predator-prey", (StudyGroup("ace"), StudyGroup("no-attention")))
+    assert "(sample)" not in studies.progress_text(make_grid(own, []))
+    assert "MNIST (sample), " in studies.progress_text(make_grid(attention_study(), []))
+
+
+def test_the_form_says_time_and_fairness_before_it_queues(page: Page, services: Services) -> None:
+    app = page("studies", experiment="mnist", preset="attention")
+    assert estimates.wait(300)
+    no_exception(app.run())
+    text = page_text(app).replace("\\", "")
+    assert "**9 runs**, about 9 min here, one after the other" in text
+    assert "The number of parameters differs: 31,690 in evolving attention, 15,346 in no attention" in text
+    assert not any(button.label.startswith("Estimate") for button in app.button)
+    app.toggle(key="study/equal/mnist-attention").set_value(True)
+    no_exception(app.run())
+    assert "Changed: f_layers" in page_text(app).replace("\\", "")
+    assert not list(services.store)  # nothing is queued yet
+    app.button(key="study/save").click()
+    no_exception(app.run())
+    (stored,) = StudyStore(services.store).list()
+    assert stored.study is not None
+    assert stored.name == "mnist-attention-equal"
+
+
+def test_start_queues_the_runs_and_opens_the_study(page: Page, services: Services,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    services.launcher.set_workers("cpu", 1)
+    started: list[Any] = []
+    monkeypatch.setattr(services.launcher, "start", lambda config: started.append(config) or Any)
+    app = page("studies", experiment="mnist", preset="attention")
+    length = next(w for w in app.pills if w.label == "Length of each run")
+    length.set_value("Trial: 1 epoch, coarse solver")
+    no_exception(app.run())
+    app.button(key="study/start").click()
+    no_exception(app.run())
+    assert [(c.get("attention"), c.seed) for c in started[:4]] == [("evolving", 0), ("fixed", 0), ("none", 0),
+                                                                    ("evolving", 1)]
+    assert {c.get("epochs") for c in started} == {1}
+    assert app.query_params["study"] == "mnist-attention"
+    assert app.title[0].value.replace("\\", "") == preset("mnist", "attention").question
+
+
+@pytest.mark.parametrize(("experiment", "kind"), [("mnist", "host"), ("ushcn", "schedule"), ("mnist", "size"),
+                                                  ("physionet", "own"), ("liver", "host")])
+def test_every_question_has_a_form(experiment: str, kind: str, page: Page) -> None:
+    app = no_exception(page("studies", experiment=experiment, preset=kind))
+    assert not app.error
+    assert "runs**" in page_text(app)
+
+
+@pytest.mark.parametrize(("query", "words"), [({"experiment": "nope", "preset": "host"}, "no experiment"),
+                                              ({"experiment": "ushcn", "preset": "size"}, "has no study"),
+                                              ({"study": "nope"}, "there is no study")])
+def test_a_link_to_nothing_says_so(query: dict[str, str], words: str, page: Page) -> None:
+    assert words in no_exception(page("studies", **query)).error[0].value
+
+
+def test_a_study_whose_runs_exist_needs_neither_data_nor_training(page: Page, services: Services) -> None:
+    full = preset("mnist", "attention", "full")
+    for entry in finished(full, VALUES):
+        write(services, entry)
+    app = page("studies", experiment="mnist", preset="attention")
+    app.segmented_control(key="study/data").set_value("full").run()
+    assert "All runs of this study are finished already" in page_text(app)
+    app.button(key="study/start").click()
+    no_exception(app.run())
+    assert app.query_params["study"] == "mnist-full-attention"
+    assert len(list(services.store)) == 9
+
+
+def test_a_study_answers_in_words_and_offers_its_exports(page: Page, services: Services, study: Study) -> None:
+    for entry in finished(study, VALUES):
+        write(services, entry)
+    app = no_exception(page("studies", study="attention"))
+    text = page_text(app).replace("\\", "")
+    assert "Evolving attention helps: accuracy +1.67 points against no attention, 95% interval +0.23 to +3.10" in text
+    assert ":red-badge[hurts] Fixed attention hurts" in text
+    assert "All runs are finished" in text
+    assert "majority class" in "".join(part.proto.body for part in app.get("html"))
+    assert {d.label for d in app.get("download_button")} >= {"Table as LaTeX", "HTML page", "Static site"}
+    assert "\\begin{table}" in app.code[0].value
+    grid = make_grid(replace(study, seeds=(0,)), services.catalogue.entries())
+    names = zipfile.ZipFile(BytesIO(studies.pack([study_answer.report(grid)]))).namelist()
+    assert {"index.html", "attention.html", "runs/run-0-0.html"} <= set(names)
+
+
+def test_the_sidebar_names_runs_of_a_study_by_their_group(services: Services, study: Study) -> None:
+    runs = [one(study, 1, 1, None), one(study, 0, 2, None)]
+    other = replace(runs[0], id="other", config=runs[0].config | {"batch_size": 7})
+    assert services.launcher.device_states()  # torch is loaded
+    assert active.names([*runs, other])["run-1-1"] == "fixed attention, seed 1 · MNIST"
+    assert active.names(runs[1:]) == {"run-0-2": "evolving attention, seed 2 · MNIST"}
+    assert active.names([other])["other"].startswith("MNIST · ACE-ODE-Net · ")
+    StudyStore(services.store).delete(study.name)
+    assert "MNIST · ACE-ODE-Net" in active.names(runs[:1])["run-1-1"]
+    assert active.names([]) == {}
+
+
+def test_the_commands_of_a_study_work_in_the_terminal(page: Page, study: Study,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "program", lambda: ".venv/bin/acenode")
+    app = no_exception(page("studies", study="attention"))
+    lines = app.code[0].value.splitlines()  # before a run has finished, the commands come first
+    assert lines[1:] == [".venv/bin/acenode study run attention", ".venv/bin/acenode study show attention"]
+
+
+def test_a_study_that_learned_nothing_says_so_first(page: Page, services: Services, study: Study) -> None:
+    for entry in finished(study, {0: [0.10, 0.10, 0.10], 1: [0.09, 0.09, 0.09], 2: [0.08, 0.08, 0.08]}):
+        write(services, entry)
+    text = page_text(no_exception(page("studies", study="attention"))).replace("\\", "")
+    assert "No group beats always answering the most frequent class (10.03%): the runs learned nothing yet" in text
+
+
+def test_the_grid_follows_the_runs(services: Services, study: Study) -> None:
+    here = {"process": identity(), "heartbeat": 4e9}
+    write(services, one(study, 0, 0, 0.9))
+    write(services, one(study, 1, 0, None), state="running", progress=0.4, epoch=0, seconds_left=12.0, best=0.5, **here)
+    write(services, one(study, 2, 0, None), state="queued", progress=0.0, **here)
+    write(services, one(study, 0, 1, None), state="stopped", progress=0.25)
+    view = get("/lab/study/attention").json()
+    assert view["columns"] == ["seed 0", "seed 1", "seed 2"]
+    assert [row["name"] for row in view["rows"]] == ["evolving attention", "fixed attention", "no attention"]
+    texts = [[cell["text"] for cell in row["cells"]] for row in view["rows"]]
+    assert texts == [["90.00", "stopped at 25%", "–"], ["40%", "–", "–"], ["queued", "–", "–"]]
+    assert view["now"] == ["fixed attention, seed 0: epoch 1 of 2, validation 50.00%, 12 s left"]
+    assert view["left"].startswith("about 1")  # what the running run says itself, and as long for the queued one
+    assert (view["finished"], view["runs"]) == (1, 9)
+    assert view["rows"][0]["cells"][0]["link"] == "mnist?runs=run-0-0"
+    assert get("/lab/study/nope").status == 404
+    json.dumps(live.study("attention"), allow_nan=False)
+
+
+def test_stop_and_resume_act_on_all_runs_of_a_study(page: Page, services: Services, study: Study,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(study, name="small", seeds=(0,))
+    StudyStore(services.store).write(small)
+    write(services, one(small, 0, 0, None), state="queued", progress=0.0, process=identity(), heartbeat=4e9)
+    stopped: list[str] = []
+    monkeypatch.setattr(services.launcher, "stop", lambda run: stopped.append(run.id))
+    app = no_exception(page("studies", study="small"))
+    assert "**2 runs** not trained yet" in page_text(app)
+    app.button(key="study/stop").click()
+    no_exception(app.run())
+    assert stopped == ["run-0-0"]
+    started: list[Any] = []
+    monkeypatch.setattr(services.launcher, "start", lambda config: started.append(config.get("attention")) or Any)
+    app.button(key="study/resume").click()
+    no_exception(app.run())
+    assert started == ["fixed", "none"]
+
+
+def test_deleting_a_study_keeps_its_runs(page: Page, services: Services, study: Study) -> None:
+    write(services, one(study, 0, 0, 0.9))
+    app = page("studies", study="attention")
+    app.button(key="study/delete").click()
+    no_exception(app.run())
+    assert not StudyStore(services.store).exists("attention")
+    assert [run.id for run in services.store] == ["run-0-0"]
+    assert app.title[0].value == "Studies"
+
+
+def test_experiments_and_home_link_to_studies(page: Page) -> None:
+    def links(name: str) -> dict[str, str]:
+        return {link.proto.label: link.proto.query_string for link in no_exception(page(name)).get("page_link")}
+
+    assert links("")["Study: does attention help?"] == "experiment=mnist&preset=attention"
+    for name in ("mnist", "ushcn"):
+        assert links(name)["Does attention help?"] == f"experiment={name}&preset=attention"
+
+
+START = preset("mnist", "attention")
+
+
+def test_a_draft_that_was_not_changed_is_the_preset() -> None:
+    seeds = " ".join(map(str, START.seeds))
+    assert drafts.make_study(START, seeds=seeds, held=drafts.settings_line(START.held)) == START
+
+
+def test_fields_change_length_seeds_baseline_and_what_is_held() -> None:
+    study = drafts.make_study(START, seeds="0-4", length={"epochs": 1}, held="rtol=0.01 initial=conv", baseline=0,
+                              name="mine", question="Why?")
+    assert (study.name, study.question, study.baseline, study.seeds) == ("mine", "Why?", 0, (0, 1, 2, 3, 4))
+    assert study.held == {"epochs": 1, "initial": "conv", "rtol": 0.01}
+
+
+@pytest.mark.parametrize(("fields", "words"), [
+    ({"seeds": "x"}, "seed"), ({"seeds": "0", "held": "rtol"}, "written as"), ({"held": "rtol=1 rtol=1"}, "twice"),
+    ({"held": "attention=none"}, "varies"), ({"name": "a b"}, "name")])
+def test_a_wrong_field_says_what_to_do(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        drafts.make_study(START, **fields)
+
+
+def test_lengths_are_a_trial_a_quick_look_and_the_default() -> None:
+    lengths = drafts.lengths(START)
+    assert lengths["Quick look: 3 epochs"] == {"epochs": 3}
+    assert list(lengths.items())[-1] == ("Default: 12 epochs", {})
+    trial = drafts.make_study(START, length=lengths["Trial: 1 epoch, coarse solver"])
+    assert trial.held["solver"] == "rk4"  # it applies to images
+    full = preset("mnist", "attention", "full")
+    assert list(drafts.lengths(full))[-1] == f"Default: {full.held['epochs']} epochs"
+    assert drafts.make_study(full, length={}).held["epochs"] == full.held["epochs"]
+    assert next(iter(drafts.lengths(preset("ushcn", "attention")))).startswith("Quick look")
+
+
+def test_a_question_of_ones_own_combines_methods_and_values() -> None:
+    mnist = experiments.get("mnist")
+    study = drafts.own_start(mnist, "sample", ["ace", "odenet"], {"attention": ["evolving", "fixed"]})
+    assert study.groups == (StudyGroup("ace", {"attention": "evolving"}), StudyGroup("ace", {"attention": "fixed"}),
+                            StudyGroup("odenet"))  # which has no attention to vary
+    assert group_names(check_study(study)) == ["evolving attention, ACE-ODE-Net", "fixed attention, ACE-ODE-Net",
+                                               "ODE-Net"]
+    varying = drafts.settings_of(mnist, list(mnist.methods), frozenset({"fold"}))
+    assert "attention" in varying
+    assert "snapshots" not in varying
+    assert drafts.read_values("rtol", "0.01, 0.001 0.01") == [0.01, 0.001]
+    with pytest.raises(UserError, match="choose two methods"):
+        drafts.own_start(mnist, "sample", ["ace"], {})
+
+
+def test_a_stored_study_is_used_again_only_if_it_is_the_same(tmp_path: Path) -> None:
+    store = StudyStore(RunStore(tmp_path))
+    assert drafts.stored_as(START, store) == START == store.read(START.name)
+    assert drafts.stored_as(START, store).name == START.name
+    longer = replace(START, seeds=(0, 1, 2, 3))
+    assert drafts.stored_as(longer, store).name == "mnist-attention-2"
+    store.path("mnist-attention-2").write_text("{")
+    assert drafts.stored_as(longer, store).name == "mnist-attention-3"
+
+
+@pytest.fixture
+def store(services: Services) -> SearchStore:
+    return SearchStore(services.store)
+
+
+def test_the_list_shows_how_far_searches_are(page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "many", 30)
+    store.path("bad").mkdir()
+    (store.path("bad") / "search.json").write_text("{")
+    app = no_exception(page("searches"))
+    text = page_text(app)
+    assert "22 of 30 trials finished, 8 pruned" in text
+    assert "cannot be read" in text
+
+
+def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
+    app = no_exception(page("searches", experiment="mnist"))
+    assert "The first trial is the default" in page_text(app)
+    assert "30 trials" in page_text(app)
+    low = next(field for field in app.text_input if field.label == "From")
+    assert low.value == "0.015"
+    low.set_value("0").run()
+    assert app.error[0].value.replace("\\", "") == "From must be above 0 on a logarithmic scale"
+    low.set_value("0.2").run()
+    assert "The first trial is not the default" in page_text(app)
+
+
+@pytest.mark.parametrize(("name", "low", "high", "log", "message"), [
+    ("learning_rate", "0", "1", True, "From must be above 0 on a logarithmic scale"),
+    ("learning_rate", "2", "1", False, "From must be smaller than To"),
+    ("learning_rate", "1", "1", True, "From must be smaller than To"),
+    ("learning_rate", "", "1", True, "From: enter a number"),
+    ("learning_rate", "0.1", "1e", True, "To: learning rate must be a number, not '1e'"),
+    ("learning_rate", "0.1", "11", False, "To: learning rate must be above 0 and at most 10, not 11"),
+    ("learning_rate", "nan", "1", False, "From: "),
+    ("epochs", "1.5", "3", False, "From: epochs must be a whole number, not '1.5'")])
+def test_errors_of_a_range_are_in_the_words_of_the_form(name: str, low: str, high: str, log: bool,
+                                                        message: str) -> None:
+    with pytest.raises(UserError) as error:
+        drafts.interval(name, low, high, log=log)
+    assert str(error.value).startswith(message)
+    assert not any(written in str(error.value) for written in ("..", "log:", "=", "_", "--"))
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "Give at least two values"), ("0.1", "Give at least two values"), ("0.1, 0.1", "Give at least two values"),
+    ("0.1, x", "Values: learning rate must be a number, not 'x'"), ("0.1..1", "Values are single numbers"),
+    (", ".join(f"{n / 100}" for n in range(1, 102)), "Give at most 100 values")])
+def test_errors_of_a_list_are_in_the_words_of_the_form(text: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        drafts.listed("learning_rate", text)
+    assert str(error.value).startswith(message)
+    assert not any(written in str(error.value) for written in ("..", "log:", "=", "_", "--"))
+
+
+def test_fields_of_a_range_are_read_as_in_the_terminal() -> None:
+    assert drafts.interval("learning_rate", " 1e-3", "0.1 ", log=True) == read_range(
+        "learning_rate", "log:1e-3..0.1")
+    assert drafts.interval("epochs", "1", "3", log=False) == read_range("epochs", "1..3")
+    assert drafts.listed("learning_rate", "0.1, 0.2,") == read_range("learning_rate", "0.1,0.2")
+
+
+@pytest.mark.parametrize(("trials", "known"), [(30, "up to about 5 min here, one after the other"),
+                                               (300, "each up to about 5 min here")])
+def test_the_time_of_a_search_reads_well_before_it_is_known(trials: int, known: str, page: Page,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    found = estimates.TimeHere(None, "some iterations are being timed", pending=True)
+    monkeypatch.setattr(estimates, "time_here", lambda configs: found)
+    app = page("searches", experiment="mnist")
+    app.number_input(key="search/trials").set_value(trials).run()
+    assert "over learning rate from 0.015 to 1.5, estimating the time…\n" in page_text(app).replace("\\", "")
+    found = estimates.TimeHere(300.0, "similar runs")
+    assert f", {known}" in page_text(no_exception(app.run()))
+
+
+def test_edited_fields_survive_another_choice_of_data_and_method(page: Page) -> None:
+    app = no_exception(page("searches", experiment="mnist"))
+    app.number_input(key="search/trials").set_value(7).run()
+    labelled(app.multiselect, "Settings to search").set_value(["learning_rate", "attention", "penalty_weight"]).run()
+    ends(app)[0].set_value("0.02").run()
+    labelled(app.multiselect, "Attention (a)").set_value(["evolving", "fixed"]).run()
+    labelled(app.text_input, "Name").set_value("mine").run()
+    labelled(app.number_input, "Epochs").set_value(9).run()
+    usual = ends(app)[1].value
+
+    def edited() -> list[Any]:
+        return [app.number_input(key="search/trials").value, ends(app)[0].value, labelled(app.text_input, "Name").value,
+                labelled(app.number_input, "Epochs").value]
+
+    for value in ("full", "sample"):
+        no_exception(app.segmented_control(key="search/data").set_value(value).run())
+        assert edited() == [7, "0.02", "mine", 9]
+        assert ends(app)[1].value == ("0.1" if value == "full" else usual)  # not edited: the default of the data
+        assert labelled(app.multiselect, "Attention (a)").value == ["evolving", "fixed"]
+    no_exception(app.selectbox(key="search/mnist/method").set_value("odenet").run())
+    assert edited() == [7, "0.02", "mine", 9]
+    assert labelled(app.multiselect, "Settings to search").value == ["learning_rate"]  # this method has no attention
+    no_exception(app.selectbox(key="search/mnist/method").set_value("ace").run())
+    assert labelled(app.multiselect, "Settings to search").value == ["learning_rate", "attention", "penalty_weight"]
+    assert labelled(app.multiselect, "Attention (a)").value == ["evolving", "fixed"]
+    labelled(app.number_input, "Epochs").set_value(12).run()
+    ends(app)[0].set_value("0.015").run()  # the defaults again
+    no_exception(app.segmented_control(key="search/data").set_value("full").run())
+    assert labelled(app.number_input, "Epochs").value == 160
+    assert ends(app)[0].value == "0.001"
+
+
+def labelled(fields: Any, label: str) -> Any:
+    return next(field for field in fields if field.label == label)
+
+
+def ends(app: AppTest) -> tuple[Any, Any]:
+    """Return the fields of the first range."""
+    return labelled(app.text_input, "From"), labelled(app.text_input, "To")
+
+
+@pytest.mark.parametrize("name", ["mnist", "physionet", "ushcn", "oscillators"])
+def test_every_number_has_a_usual_range(name: str) -> None:
+    from acenode.config import SETTINGS
+    from acenode.config.ranges import read_range
+
+    experiment = experiments.get(name)
+    for method in experiment.methods:
+        base = experiment.configure(method)
+        for key in drafts.settings_to_search(experiment, method):
+            if SETTINGS[key].type in (int, float):
+                found = drafts.usual_range(key, base.get(key))
+                assert read_range(key, found.text) == found
+                if base.get(key):
+                    assert found.contains(base.get(key))
+
+
+def test_an_unknown_experiment_and_search_are_one_line(page: Page) -> None:
+    assert "There is no experiment" in no_exception(page("searches", experiment="nothing")).error[0].value
+    for name in ("nothing", "../x"):
+        text = no_exception(page("searches", search=name)).error[0].value.replace("\\", "")
+        assert text == f"There is no search {name!r}: press All searches to choose one"
+
+
+def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "done", 30)
+    app = no_exception(page("searches", search="done"))
+    labels = [button.label for button in app.button]
+    assert "Train over seeds and test" in labels
+    assert "Stop" not in labels
+    assert "Trials are never tested" in page_text(app).replace("\\", "")
+    synthetic_search(store, "now", 30, running=2)
+    labels = [button.label for button in no_exception(page("searches", search="now")).button]
+    assert "Stop" in labels
+    assert "Resume" not in labels
+    store.write(a_search("stopped"))
+    assert "Resume" in [button.label for button in no_exception(page("searches", search="stopped")).button]
+
+
+def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore, services: Services,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    queued: list[Any] = []
+    monkeypatch.setattr(studies, "start", lambda study, device="auto": queued.append(study) or 6)
+    synthetic_search(store, "done", 30)
+    app = no_exception(page("searches", search="done"))
+    next(button for button in app.button if button.label == "Train over seeds and test").click().run()
+    (study,) = queued
+    assert (study.name, study.seeds, len(study.groups)) == ("done-winner", (0, 1, 2), 2)
+
+
+def test_the_page_links_the_study_of_the_best_settings(page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "done", 30)
+
+    def links() -> list[str]:
+        found = no_exception(page("searches", search="done")).get("page_link")
+        return [link.proto.label.replace("\\", "") for link in found]
+
+    assert "Best settings over seeds: done-winner" not in links()
+    StudyStore(store.runs).write(winner_study(live.report("done")))
+    assert "Best settings over seeds: done-winner" in links()
+    assert "best settings so far" not in page_text(page("searches", search="done"))
+    store.write_status("done", "running")
+    assert "these are the best settings so far" in page_text(page("searches", search="done"))
+
+
+def test_the_charts_follow_what_is_new(store: SearchStore) -> None:
+    synthetic_search(store, "now", 30, running=2)
+    first = get("/lab/search/now").json()
+    assert first["trials"] == 30
+    assert [one["title"] for one in first["figures"][3:]] == [
+        "Learning rate", "Weight of the penalty", "Convolutions in the derivative of the state"]
+    assert first["state"] == "running"
+    assert len(first["table"]["rows"]) == 10
+    assert first["now"].count("trial ") == 2
+    assert sum(first["figures"][1]["figure"]["data"][0]["x"]) == pytest.approx(100)
+    assert "figures" not in get(f"/lab/search/now?since={first['revision']}").json()
+    with open(store.journal("now"), "ab") as file:
+        file.write(b'{"op_code":6,"worker_id":"x","trial_id":29,"state":1,"values":[0.99],"datetime_complete":null}\n')
+    again = get(f"/lab/search/now?since={first['revision']}").json()
+    done = again["figures"][0]["figure"]["data"][1]
+    assert (done["customdata"][-1], done["y"][-1]) == (29, 99.0)
+    assert again["words"]["29"].startswith("trial 29: 99<br>learning rate: ")
+    assert again["best"].startswith("Best validation accuracy 99.00% (trial 29")
+    assert get("/lab/search/now?since=nonsense").json()["figures"]
+    assert get("/lab/search/nothing").status == 404
+
+
+@pytest.mark.parametrize("state", ["stopped", "interrupted", "failed"])
+def test_open_trials_of_a_search_that_does_not_run_are_unfinished(state: str, page: Page, store: SearchStore) -> None:
+    synthetic_search(store, "open", 1, running=1)
+    before = get("/lab/search/open").json()
+    assert before["summary"] == "0 of 1 trials finished, 1 running"
+    assert before["now"].count("trial ") == 1
+    assert before["figures"][0]["empty"] == "Waiting for the first finished trial…"
+    store.write_status("open", state)
+    after = get("/lab/search/open").json()
+    assert after["summary"] == "0 of 1 trials finished, 1 unfinished"
+    assert after["now"] == ""
+    assert after["figures"][0]["empty"] == "No trial is finished yet: press Resume"
+    assert "Resume" in [button.label for button in page("searches", search="open").button]
+    assert "0 of 1 trials finished, 1 unfinished" in page_text(page("searches"))
+
+
+def test_importance_is_computed_again_after_a_tenth_more_trials(store: SearchStore,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
+    monkeypatch.setattr(live, "importance", lambda ranges, trials, higher: computed.append(1) or {})
+    synthetic_search(store, "done", 30)
+    for _ in range(3):
+        live.search("done")
+    assert len(computed) == 1

@@ -1,0 +1,232 @@
+"""The list of runs: filters, tables of many runs, notes, tags, and several sessions at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from acenode_app import run_tables, runs
+from acenode_app.labels import label
+from acenode_app.services import Services
+from catalogue_entries import entry
+from conftest import RunFolder, config
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+from test_pages import field, no_exception, page_text
+
+from acenode import experiments
+from acenode.bench.synthetic import finished_runs
+from acenode.execution.execute import create
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.notes import write_notes
+from acenode.runs.store import RunStore
+
+Page = Callable[..., AppTest]
+
+
+def test_search_matches_settings_and_experiments() -> None:
+    one = entry(schedule="joint")
+    assert run_tables.matches(one, "")
+    assert run_tables.matches(one, "schedule=joint MNIST")
+    assert not run_tables.matches(one, "schedule=joint svhn")
+
+
+def test_filters_offer_names_instead_of_ids(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    app = no_exception(page("runs"))
+    assert app.multiselect(key="experiment").options[:4] == ["MNIST", "SVHN", "CIFAR10", "USHCN climate"]
+    assert app.multiselect(key="methods").options == ["ACE-ODE-Net", "ODE-Net"]
+    app.multiselect(key="methods").set_value(["ODE-Net"]).run()
+    assert "1 of 3 runs" in page_text(no_exception(app))
+    app.multiselect(key="experiment").set_value(["SVHN"]).run()
+    assert "0 of 3 runs" in page_text(no_exception(app))
+    assert app.info[-1].value == "No run matches. Remove a filter above, or search for fewer words."
+    assert not app.dataframe  # nor an empty table to select from
+    assert "Select runs with the checkboxes" not in page_text(app)
+
+
+@pytest.mark.parametrize("name", ["runs", "compare"])
+def test_links_may_have_ids(name: str, page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    app = no_exception(page(name, methods="odenet", experiment="mnist"))
+    assert app.multiselect(key="methods").value == ["ODE-Net"]
+    assert app.multiselect(key="experiment").value == ["MNIST"]
+    assert len(app.dataframe[0].value) == 1
+
+
+def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
+    finished_runs(tmp_path, run_tables.MANY)
+    entries = Catalogue(RunStore(tmp_path)).entries()[:run_tables.MANY]
+    made = run_tables.run_table(entries, runs.COLUMNS)
+    assert made["Settings"].dtype == "category"
+    assert made["Id"].dtype != "category"
+    few = run_tables.run_table(entries[:20], runs.COLUMNS)
+    assert made[:20].astype(few.dtypes).equals(few)
+
+
+def test_percentages_are_percentages_in_every_table() -> None:
+    one = replace(entry(), value=0.9805, best=0.97, metric="accuracy")
+    table = run_tables.run_table([one], ["Metric and unit", "Test", "Validation", "Test result", "Best validation"])
+    assert table.iloc[0].tolist() == ["accuracy (%)", 98.05, 97.0, "98.05%", "97.00%"]
+
+
+@pytest.mark.parametrize("name", ["runs", "compare"])
+def test_what_tells_runs_apart_comes_first_and_is_not_cut(name: str, page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    table = no_exception(page(name)).dataframe[0]
+    shown = [column for column in table.value.columns if column not in ("Open", "State")]
+    assert shown[:4] == ["Method", "Seed", "Created", "Experiment"]
+    assert set(table.value["Experiment"]) == {"MNIST"}
+    assert set(table.value["Method"]) == {"ACE-ODE-Net", "ODE-Net"}
+    config = json.loads(table.proto.columns)
+    for column in ("Method", "Settings", "Id"):
+        assert config[column]["width"] >= 7 * table.value[column].str.len().max()
+
+
+def test_state_and_link_of_a_run_are_seen_on_a_narrow_page(page: Page, run_folder: RunFolder) -> None:
+    """At 390 pixels the table has 358, of which 38 are for the checkboxes."""
+    run_folder.finished()
+    table = no_exception(page("runs")).dataframe[0]
+    assert list(table.value.columns[:3]) == ["Open", "State", "Method"]
+    config = json.loads(table.proto.columns)
+    assert sum(config[column]["width"] for column in ("Open", "State", "Method")) <= 358 - 38
+
+
+def go(app: AppTest, name: str, **query: str) -> AppTest:
+    """Open another page in the same session."""
+    app.query_params.clear()
+    for key, value in query.items():
+        app.query_params[key] = value
+    app._page_hash = calc_hash(name)
+    return no_exception(app.run())
+
+
+def test_sessions_share_notes(page: Page, run_folder: RunFolder, services: Services) -> None:
+    run = run_folder.finished()[0]
+    first, second = page("runs", runs=run.id), page("runs", runs=run.id)
+    second.text_area(key=f"notes/{run.id}/0").set_value("seen by both").run()
+    no_exception(first.run())  # as when any run changes its state
+    entry = services.catalogue.entry(run.id)
+    assert entry is not None
+    assert entry.notes == "seen by both"
+    assert first.text_area(key=f"notes/{run.id}/1").value == "seen by both"
+
+
+def test_an_edit_of_notes_keeps_the_tags_of_another_session(page: Page, run_folder: RunFolder,
+                                                            services: Services) -> None:
+    run = run_folder.finished()[0]
+    first, second = page("runs", runs=run.id), page("runs", runs=run.id)
+    second.multiselect(key=f"tags/{run.id}/0").set_value(["good"]).run()
+    first.text_area(key=f"notes/{run.id}/0").set_value("seen").run()
+    entry = services.catalogue.entry(run.id)
+    assert entry is not None
+    assert (entry.notes, entry.tags) == ("seen", ("good",))
+    assert no_exception(first).multiselect(key=f"tags/{run.id}/1").value == ["good"]
+
+
+def test_tags_are_stripped(page: Page, run_folder: RunFolder, services: Services) -> None:
+    run = run_folder.finished()[0]
+    app = page("runs", runs=run.id)
+    app.multiselect(key=f"tags/{run.id}/0").set_value([" good "]).run()
+    no_exception(app)
+    entry = services.catalogue.entry(run.id)
+    assert entry is not None
+    assert entry.tags == ("good",)
+
+
+def test_sessions_share_the_number_of_workers(page: Page, run_folder: RunFolder, services: Services) -> None:
+    run_folder.finished()
+    first, second = page("runs"), page("runs")
+    second.number_input(key="workers/cpu").set_value(3).run()
+    no_exception(first.run())
+    assert services.launcher.limits["cpu"] == 3
+    assert first.number_input(key="workers/cpu").value == 3
+
+
+def test_repeating_a_run_of_another_method_fills_the_form(page: Page, run_folder: RunFolder) -> None:
+    run = create(run_folder.services.store, config("odenet", learning_rate=0.012345678))
+    run.set_state("stopped")
+    app = page("mnist")
+    assert app.session_state["method"] == "ace"
+    app = go(app, "mnist", **{"from": run.id})
+    assert app.session_state["method"] == "odenet"
+    assert field(app, "text_input", "learning_rate").value == "0.012345678"  # type: ignore[attr-defined]
+
+
+def test_each_experiment_shows_its_own_runs(page: Page, run_folder: RunFolder) -> None:
+    run_folder.finished()
+    other = create(run_folder.services.store, experiments.get("cifar10").configure("odenet"))
+    other.set_state("stopped")
+    app = go(page("mnist"), "cifar10")
+    assert app.multiselect(key="shown/cifar10").value == [other.id]
+    assert "Deleted or unknown" not in page_text(app)
+
+
+def test_baseline_stays_when_more_runs_are_chosen(page: Page, run_folder: RunFolder) -> None:
+    runs = run_folder.finished()
+    app = no_exception(page("compare", runs=",".join(r.id for r in runs)))
+    ace = next(o for o in app.selectbox(key="base").options if o.startswith("ACE"))
+    app.selectbox(key="base").select(ace).run()
+    extra = create(run_folder.services.store, config(attention="fixed"))
+    extra.set_state("stopped")
+    assert no_exception(app.run()).selectbox(key="base").value == ace
+
+
+def test_metric_name_is_never_interpreted_as_markup(page: Page, run_folder: RunFolder) -> None:
+    run = run_folder.finished()[0]
+    status = (run.path / "status.json").read_text().replace('"accuracy"', '"![x](http://nowhere/x.png)"')
+    (run.path / "status.json").write_text(status)
+    app = no_exception(page("mnist", runs=run.id))
+    assert not [m for m in app.metric if "![x](" in m.label]
+
+
+def test_training_settings_survive_a_change_of_method(page: Page) -> None:
+    app = page("mnist")
+    field(app, "number_input", "epochs").set_value(2).run()  # type: ignore[attr-defined]
+    app.session_state["method"] = "augmented"
+    no_exception(app.run())
+    assert field(app, "number_input", "epochs").value == 2  # type: ignore[attr-defined]
+    assert not [w for w in app.text_input if "/penalty_weight/" in (w.key or "")]
+
+
+def test_widgets_are_sent_with_their_content_each_time(page: Page, run_folder: RunFolder, services: Services) -> None:
+    """A browser that missed a message, since the page was rerun meanwhile, must not take a widget for empty."""
+    run = run_folder.finished()[0]
+    write_notes(run, "keep me", ["good"])
+    entry = services.catalogue.entry(run.id)
+    assert entry is not None
+    shown, details = page("mnist", runs=run.id), page("runs", runs=run.id)
+    for _ in range(2):
+        selection = shown.multiselect(key="shown/mnist").proto
+        assert [selection.options[i] for i in selection.default] == [label(entry)]
+        assert details.text_area(key=f"notes/{run.id}/0").proto.default == "keep me"
+        tags = details.multiselect(key=f"tags/{run.id}/0").proto
+        assert [tags.options[i] for i in tags.default] == ["good"]
+        shown, details = no_exception(shown.run()), no_exception(details.run())
+
+
+def test_delete_asks_for_confirmation(page: Page, run_folder: RunFolder, services: Services) -> None:
+    runs = run_folder.finished()
+    app = page("runs", runs=runs[0].id)
+    app.button(key="runs/delete").click().run()
+    no_exception(app)
+    assert runs[0].path.exists()
+    app.button(key="delete/yes").click().run()
+    no_exception(app)
+    assert not runs[0].path.exists()
+    assert len(services.catalogue.entries()) == 2
+
+
+def test_notes_are_saved_and_never_interpreted(page: Page, run_folder: RunFolder, services: Services) -> None:
+    run = run_folder.finished()[0]
+    evil = "<script>alert(1)</script> **x** ![i](http://nowhere)"
+    app = page("runs", runs=run.id)
+    app.text_area(key=f"notes/{run.id}/0").set_value(evil).run()
+    no_exception(app)
+    entry = services.catalogue.entry(run.id)
+    assert entry is not None
+    assert entry.notes == evil
+    assert evil not in page_text(app)  # only in the table and the text area, which interpret no markup
