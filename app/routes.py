@@ -76,11 +76,12 @@ def plotly(request: Request) -> Response:
 def live(request: Request) -> Response:
     """Return the status and the new metrics of the requested runs; an unknown run is `gone`."""
     answer: dict[str, Any] = {}
-    for item in filter(None, request.query_params.get("runs", "").split(",")[:MAX_RUNS]):
+    for item in request.query_params.get("runs", "").split(",")[:MAX_RUNS]:
         name, _, offset = item.partition("@")
-        if name and (run := services().store.find(name)) is None:
+        run = services().store.find(name) if name else None
+        if name and run is None:
             answer[name] = {"gone": True}
-        elif name:
+        elif run is not None:
             try:
                 answer[name] = within_limit(run.path, functools.partial(_live, run, whole_number(offset) or 0))
             except (UserError, TimeoutError) as error:

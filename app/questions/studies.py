@@ -262,6 +262,11 @@ def _show_takeaway(study: Study, found: StudyReport | None) -> None:
             tab.code(text(), language=None, wrap_lines=True)
 
 
+def offer_new() -> None:
+    """Offer the questions that a new study of an experiment can ask."""
+    links.show_presets(experiments.get(PAGE.ask_experiment()))
+
+
 PAGE = QuestionPage(
     links=links.STUDIES, store=StudyStore, asks="preset",
     about="A study is a named question: what varies, what is held equal, and which seeds. It trains its runs and "
@@ -270,4 +275,4 @@ PAGE = QuestionPage(
             "and the answer appears while they finish.",
     names=lambda: [stored.name for stored in StudyStore(services().store).list()],
     find=find, list_one=list_one, list_more=offer_site, form=show_form, heading=heading, controls=show_controls,
-    answer=show_answer, offer_new=lambda: links.show_presets(experiments.get(PAGE.ask_experiment())))
+    answer=show_answer, offer_new=offer_new)
