@@ -1,6 +1,5 @@
 // The list of running and queued runs and of the devices in the sidebar; it refreshes itself.
 import { poll } from "./poll.js";
-import { mendSidebar } from "./sidebar_list.js";
 import { at, duration, make } from "./theme.js";
 
 const INTERVAL = 3000, IDLE_INTERVAL = 6000;  // milliseconds between two requests
@@ -31,6 +30,22 @@ function deviceLine({ title, load, memory_used: used, memory_total: total }) {
   const parts = [load];
   if (used !== null) parts.push(`${(used / 2 ** 30).toFixed(1)} of ${(total / 2 ** 30).toFixed(0)}\u00a0GiB`);
   return make("div", "active-device", make("strong", "", title), make("span", "", parts.join(" · ")));
+}
+
+// Roles that the list of pages in Streamlit's sidebar lacks: its sections are items, and the links in them are not.
+function mend() {
+  for (const section of document.querySelectorAll("[data-testid=stSidebarNavItems] > div")) {
+    section.setAttribute("role", "listitem");
+    for (const item of section.querySelectorAll(":scope > li")) item.setAttribute("role", "none");
+  }
+}
+
+// Set the roles now and whenever the sidebar of this element changes; return a function that ends it.
+function mendSidebar(element) {
+  const observer = new MutationObserver(mend), sidebar = element.closest("[data-testid=stSidebar]");
+  if (sidebar) observer.observe(sidebar, { childList: true, subtree: true });
+  mend();
+  return () => observer.disconnect();
 }
 
 const described = (states) => Object.entries(states).map(([id, state]) => `${id} ${state}`).sort().join();

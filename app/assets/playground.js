@@ -2,19 +2,206 @@
 //
 //   mount(element, data) → { update(data), destroy() }
 //   data = { base, problems, networks, sliders, attentions, examples }: titles and words of app/playground/texts.py
-import { readTheme } from "./colours.js";
-import { drawLosses } from "./playground_loss.js";
+import { classColour, readTheme } from "./colours.js";
 import { Clock } from "./player.js";
-import { Pad } from "./playground_pad.js";
-import { slider } from "./playground_sliders.js";
-import { connect } from "./playground_source.js";
-import { attended, nothing, points, rest } from "./playground_views.js";
-import { make, setText, setTextOrHide } from "./theme.js";
+import { axes } from "./player_draw.js";
+import { bytes } from "./player_run.js";
+import { attended, drawLosses, nothing, points, rest } from "./playground_pictures.js";
+import { at, make, setText, setTextOrHide } from "./theme.js";
+import { dot, line, onCanvas } from "./tour_pictures.js";
 
 const PASS_SECONDS = 3, HOLD_SECONDS = 1;  // to play all of t, and before it starts again
 const WATCH_MS = 500;
 const SEND_MS = 60;  // between two messages of a slider that is dragged
 const FPS_FRAMES = 20;
+
+// The server --------------------------------------------------------------------------------------------------------
+
+const PAUSE_MS = 55;  // at least, between two requests for frames
+const RETRY_MS = 2000;
+
+// This tab's name for its playground, which survives a reload of the page.
+function ownName() {
+  const key = "acenode-playground";
+  try {
+    const found = sessionStorage.getItem(key);
+    if (/^[0-9a-f]{32}$/.test(found)) return found;
+  } catch { /* storage is blocked: a name for this visit */ }
+  const name = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
+  try { sessionStorage.setItem(key, name); } catch { /* as above */ }
+  return name;
+}
+
+// An array of the server: { shape, data }; `data` becomes a Float32Array.
+function decode(array) {
+  if (array && typeof array.data === "string") array.data = new Float32Array(bytes(array.data).buffer);
+}
+
+function decodeFrame(frame) {
+  decode(frame.problem.targets);
+  for (const { picture } of frame.networks) for (const part of Object.values(picture ?? {})) decode(part);
+  return frame;
+}
+
+const wait = (ms, signal) => new Promise((done) => {
+  const timer = setTimeout(done, ms);
+  signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+});
+
+const visible = (signal) => new Promise((done) => {
+  if (!document.hidden) { done(); return; }
+  const look = () => { if (!document.hidden) { document.removeEventListener("visibilitychange", look); done(); } };
+  document.addEventListener("visibilitychange", look);
+  signal.addEventListener("abort", done, { once: true });
+});
+
+// shown(frame) is called with every new frame, failed(words) with errors and with "" when the server answers again.
+function connect(base, shown, failed) {
+  const address = at(`${base}playground/${ownName()}`), stop = new AbortController(), { signal } = stop;
+  let after = 0, broken = false;
+
+  async function follow() {
+    while (!signal.aborted) {
+      await visible(signal);
+      const began = performance.now();
+      let words = "The server does not respond. Training continues when it is running again.";
+      try {
+        const answer = await fetch(`${address}?after=${after}`, { signal });
+        if (answer.status === 503) words = (await answer.json()).error ?? words;  // too many playgrounds
+        if (!answer.ok) throw new Error(String(answer.status));
+        const frame = await answer.json();
+        if (broken) { broken = false; failed(""); }
+        if (frame.serial !== undefined) {
+          after = frame.serial;
+          shown(decodeFrame(frame));
+        }
+      } catch {
+        if (signal.aborted) return;
+        broken = true;
+        after = 0;  // a new server counts from the beginning
+        failed(words);
+        await wait(RETRY_MS, signal);
+      }
+      const rest = PAUSE_MS - (performance.now() - began);
+      if (rest > 0) await wait(rest, signal);
+    }
+  }
+
+  async function send(action, values = {}) {
+    try {
+      const answer = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, signal,
+        body: JSON.stringify(action === "set" ? { action, values } : { action }) });
+      failed(answer.ok ? "" : (await answer.json()).error);
+    } catch {
+      if (!signal.aborted) failed("The server does not respond.");
+    }
+  }
+
+  follow();
+  return { send, stop: () => stop.abort() };
+}
+
+// Controls ----------------------------------------------------------------------------------------------------------
+
+const STEPS = 120;  // places of a slider with a logarithmic scale
+
+function scaleOf({ scale, low, high, least = low }) {
+  if (scale === "whole") return { max: high - low, read: (n) => low + n, place: (v) => v - low, words: String };
+  const zero = scale === "log0", first = zero ? 1 : 0, ratio = Math.log(high / least);
+  return {
+    max: STEPS,
+    read: (n) => zero && n === 0 ? 0 : Number((least * Math.exp(ratio * (n - first) / (STEPS - first))).toPrecision(2)),
+    place: (v) => zero && v <= 0 ? 0 : Math.round(first + (STEPS - first) * Math.log(v / least) / ratio),
+    words: (v) => v === 0 ? "0" : v < 0.001 ? v.toExponential(1) : String(v),
+  };
+}
+
+// A labelled slider; changed(value) is called at every move.
+function slider(about, changed) {
+  const scale = scaleOf(about), output = make("span", "value");  // not <output>, which screen readers would read aloud at every change
+  const input = make("input", { type: "range", min: "0", max: String(scale.max), step: "1", "aria-label": about.title, on: {
+    input: () => { show(scale.read(Number(input.value))); changed(about.key, scale.read(Number(input.value))); } } });
+  function show(value) {
+    setText(output, scale.words(value));
+    input.setAttribute("aria-valuetext", scale.words(value));
+  }
+  return { node: make("label", "slider", make("span", "", about.title), input, output),
+    set(value) { input.value = String(scale.place(value)); show(value); } };
+}
+
+// A pad on which paths are drawn with the mouse, a finger or a pen; examples can be chosen without one.
+
+const REACH = 1.6, MOST_STROKES = 8, MOST_PLACES = 150;
+const CLOSE = 4;  // pixels between two places of a path
+const SHORTEST = 0.15;
+
+class Pad {
+  // drawn(strokes) is called after every change, with at least one path; wake() asks for a new picture.
+  constructor(examples, drawn, wake) {
+    this.strokes = examples[0].strokes;
+    this.current = null;
+    this.drawn = drawn;
+    this.wake = wake;
+    this.canvas = make("canvas", { tabIndex: -1, role: "img", "aria-label": "Drawing area. Choose an example below it to use the keyboard." });
+    this.canvas.addEventListener("pointerdown", (event) => this.begin(event));
+    this.canvas.addEventListener("pointermove", (event) => this.go(event));
+    for (const name of ["pointerup", "pointercancel"]) this.canvas.addEventListener(name, () => this.end());
+    const button = (title, act) => make("button", { type: "button", on: { click: act } }, title);
+    this.node = make("div", "pad", this.canvas, make("div", "choices",
+      button("Undo last path", () => this.set(this.strokes.slice(0, -1))), button("Clear", () => this.set([])),
+      make("span", "", "Examples"), ...examples.map(({ title, strokes }) => button(title, () => this.set(strokes)))));
+  }
+
+  set(strokes) {
+    this.strokes = strokes;
+    this.wake();
+    if (strokes.length) this.drawn(strokes);
+  }
+
+  place(event) {
+    const { x, y, w, h } = this.box;
+    const round = (v) => Math.round(Math.min(Math.max(v, -REACH), REACH) * 1000) / 1000;
+    return [round((event.offsetX - x) / w * 2 * REACH - REACH), round(REACH - (event.offsetY - y) / h * 2 * REACH)];
+  }
+
+  begin(event) {
+    if (!this.box || event.button > 0) return;
+    if (this.strokes.length >= MOST_STROKES) this.strokes = this.strokes.slice(1);
+    this.canvas.setPointerCapture(event.pointerId);
+    this.current = [this.place(event)];
+    this.wake();
+  }
+
+  go(event) {
+    if (!this.current) return;
+    const next = this.place(event), [x, y] = this.current.at(-1);
+    if (Math.hypot(next[0] - x, next[1] - y) < CLOSE * 2 * REACH / this.box.w || this.current.length >= MOST_PLACES) return;
+    this.current.push(next);
+    this.wake();
+  }
+
+  end() {
+    const path = this.current ?? [];
+    this.current = null;
+    const length = path.slice(1).reduce((sum, [x, y], n) => sum + Math.hypot(x - path[n][0], y - path[n][1]), 0);
+    if (length >= SHORTEST) this.set([...this.strokes, path]);
+    this.wake();
+  }
+
+  draw(g, w, h, theme) {
+    const side = Math.min(w - 70, h - 50);
+    this.box = { x: 60, y: 8, w: side, h: side };
+    const { X, Y } = axes(g, this.box, [-REACH, REACH], [-REACH, REACH], theme, ["First coordinate (h₁)", "Second coordinate (h₂)"]);
+    for (const [k, stroke] of [...this.strokes, ...(this.current ? [this.current] : [])].entries()) {
+      const places = stroke.map(([x, y]) => [X(x), Y(y)]);
+      line(g, places, classColour(k), 2.5, 0.8);
+      dot(g, ...places[0], 5, classColour(k), theme.paper);
+      dot(g, ...places.at(-1), 8, null, classColour(k), 2);
+    }
+  }
+}
+
+// The page ----------------------------------------------------------------------------------------------------------
 
 class Playground {
   constructor(element, data) {
@@ -170,15 +357,8 @@ class Playground {
   }
 
   paintCanvas(canvas, heightOf, draw) {
-    const width = Math.floor(canvas.parentElement.clientWidth), height = heightOf(width), ratio = window.devicePixelRatio || 1;
-    if (width < 40) return;
-    const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = canvas.getContext("2d");
-    if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
-    canvas.style.height = `${height}px`;
-    g.setTransform(1, 0, 0, 1, 0, 0);
-    g.clearRect(0, 0, w, h);
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    draw(g, width, height);
+    const width = Math.floor(canvas.parentElement.clientWidth);
+    if (width >= 40) onCanvas(canvas, width, heightOf(width), draw);
   }
 
   destroy() {

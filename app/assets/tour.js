@@ -9,9 +9,7 @@
 import { readTheme } from "./colours.js";
 import { Clock } from "./player.js";
 import { clamp, make, setText } from "./theme.js";
-import { ATTEND } from "./tour_attend.js";
-import { FLOW } from "./tour_flow.js";
-import { SWAP } from "./tour_swap.js";
+import { ATTEND, FLOW, onCanvas, SWAP } from "./tour_pictures.js";
 
 const PICTURES = { flow: FLOW, swap: SWAP, attend: ATTEND };
 const PASS_SECONDS = 4;  // to play all of t
@@ -99,7 +97,7 @@ class Picture {
   }
 
   paint() {
-    const { state, data, picture, theme, width } = this, ratio = window.devicePixelRatio || 1;
+    const { state, data, picture, theme, width } = this;
     setText(this.button, this.clock.playing ? "❚❚ Pause" : "▶ Play");
     setText(this.timeText, picture.timeText?.(data, state.t) ?? state.t.toFixed(2));
     setText(this.rowText, String(state.row + 1));
@@ -107,13 +105,7 @@ class Picture {
     this.row.value = String(state.row + 1);
     for (const [i, button] of [...this.choices.querySelectorAll("button")].entries()) button.setAttribute("aria-pressed", String(i === state.choice));
     if (width < 8) return;
-    const height = picture.height(width), [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = this.canvas.getContext("2d");
-    if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
-    this.canvas.style.height = `${height}px`;
-    g.setTransform(1, 0, 0, 1, 0, 0);
-    g.clearRect(0, 0, w, h);
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.areas = picture.draw(g, width, height, data, state, theme);
+    this.areas = onCanvas(this.canvas, width, picture.height(width), (g, w, h) => picture.draw(g, w, h, data, state, theme));
     const words = picture.words(data, state);
     setText(this.words, words);
     for (const [node, name] of [[this.canvas, "aria-label"], [this.time, "aria-valuetext"], [this.row, "aria-valuetext"]]) {

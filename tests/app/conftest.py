@@ -61,13 +61,14 @@ def own_runs(served: Served) -> RunStore:
 
 
 @pytest.fixture(autouse=True)
-def minute_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+def minute_estimates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every run without similar ones be estimated at one minute, at once, instead of timing iterations."""
-    assert estimates.wait(60)  # for what an earlier test has asked for
     estimates.forget()
     monkeypatch.setattr(estimates, "DELAY", 0.0)
     monkeypatch.setattr(estimates, "estimate", lambda configs, *_: Estimate(
         len(configs), 60.0 * len(configs), "timing 1 configuration", dict.fromkeys(configs, 60.0)))
+    yield
+    assert estimates.wait(60)  # before the estimate is the real one again
 
 
 @pytest.fixture

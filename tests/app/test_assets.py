@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Any:
 
 
 def test_the_axis_of_losses_reaches_the_smallest_one(run: Any) -> None:
-    found = run("""import { lossRange } from "./playground_loss.js";
+    found = run("""import { lossRange } from "./playground_pictures.js";
         console.log(JSON.stringify([[0.5, 3e-8], [0.9], [250, 0.01], [1, 0], [1, 1e-30]].map(lossRange)));""")
     assert found == [[-8, 0], [-1, 0], [-2, 3], [-1, 0], [-12, 0]]
 
@@ -175,7 +175,7 @@ def test_an_axis_has_at_least_two_ticks(run: Any) -> None:
 
 
 def test_the_legend_of_losses_wraps_on_a_narrow_page(run: Any) -> None:
-    found = run("""import { legendPlaces, powerOfTen } from "./playground_loss.js";
+    found = run("""import { legendPlaces, powerOfTen } from "./playground_pictures.js";
         const titles = ["NODE", "Augmented NODE", "ACE-NODE"];
         const rows = (w) => legendPlaces(titles, w).map(({ row }) => row);
         console.log(JSON.stringify([rows(900), rows(270), rows(40), legendPlaces(titles, 270)[2].x,
