@@ -31,7 +31,7 @@ from acenode.compare.verdict import judge
 from acenode.export.tables import PAPER_TABLES
 from acenode.runs.entry import Entry
 
-from .. import components, labels, messages
+from .. import components, messages
 from ..services import services
 from . import cell as opened_cell
 from . import figures as paper_figures
