@@ -18,6 +18,10 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
 
 from acenode import files
 from acenode.files import user_cache
@@ -56,6 +60,27 @@ class Kernel:
         for name in self.functions if found is not None else ():
             getattr(found, name).argtypes = [ctypes.POINTER(self.job)]
         return found
+
+    def call(self, function: str, **values: Any) -> bool:
+        """Call a function with a struct of these values, tensors as addresses; return True if it found no memory."""
+        job = self.job()
+        for name, value in values.items():
+            if isinstance(value, Sequence):
+                for i, one in enumerate(value):
+                    getattr(job, name)[i] = _to_c(one)
+            else:
+                setattr(job, name, _to_c(value))
+        return bool(getattr(self.load(), function)(job))
+
+
+def _to_c(value: Any) -> Any:
+    return value.data_ptr() if isinstance(value, Tensor) else value
+
+
+def padded(x: Tensor, lanes: int, rows: bool = True) -> Tensor:
+    """Pad the columns of a tensor, and with `rows` the rows of a matrix, with zeros to whole vectors."""
+    missing = [-n % lanes for n in x.shape]
+    return F.pad(x, (0, missing[-1], *((0, missing[0]) if rows and x.dim() == 2 else ())))
 
 
 def library(source: Path) -> ctypes.CDLL | None:

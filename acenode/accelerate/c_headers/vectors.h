@@ -240,3 +240,28 @@ static long lay(const Place *places, long n, float *base) {
     }
     return used;
 }
+
+/* Run blocks of series in parallel. Each thread has a copy of `start` with memory of its own, which `lay_state` assigns.
+ * The blocks of a chunk add their gradients to `size` floats of `shares`, if that is not NULL, and the sums of the chunks
+ * are added to the first in order, so the result does not depend on the number of threads. Return 0, or 1 if there is no
+ * memory. */
+static inline int run_blocks(const void *start, size_t bytes, long (*lay_state)(void *, float *),
+                             void (*run)(void *, long, float *), long blocks, long chunks, long threads, float *shares,
+                             long size) {
+    int failed = 0;
+#pragma omp parallel num_threads((int)threads) reduction(| : failed)
+    {
+        void *state = memcpy(malloc(bytes), start, bytes);
+        float *memory = allocate(lay_state(state, NULL));
+        if (memory) lay_state(state, memory);
+        else failed = 1;
+#pragma omp for schedule(dynamic)
+        for (long c = 0; c < chunks; c++)
+            for (long block = blocks * c / chunks; memory && block < blocks * (c + 1) / chunks; block++)
+                run(state, block, shares ? shares + c * size : NULL);
+        free(memory);
+        free(state);
+    }
+    for (long c = 1; shares && c < chunks; c++) EACH(i, size) shares[i] += shares[c * size + i];
+    return failed;
+}

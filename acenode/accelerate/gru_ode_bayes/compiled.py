@@ -1,69 +1,49 @@
-"""GRU-ODE-Bayes and ACE in C (the folder `kernel`), for CPUs in single precision."""
+"""GRU-ODE-Bayes and ACE in C (`pass.c`), for CPUs in single precision."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate.c_compiler import Kernel
+from acenode.accelerate.c_compiler import Kernel, padded
 from acenode.backend import COMPILED_C, Backend
 from acenode.data.passes import PassInputs, PassOutputs
 from acenode.data.schedule import ScheduledPoints
 
-WEIGHTS, WEIGHTS_WITH_ATTENTION = 11, 15  # number of packed weights
+OF_F, OF_JUMP, OF_G = slice(0, 2), slice(2, 10), slice(10, 14)  # packed weights
 BLOCK, BLOCK_WITH_ATTENTION = 16, 8  # series that advance together
+CHUNKS = 64  # separate sums of gradients, at most
 WINDOW = 16  # rows, without attention
 SAVE_LIMIT = 2.5e9  # bytes of g's gates that are saved; beyond it the backward pass recomputes them
-MAX_LANES = 8  # floats of a vector register, at most
-
-
-class CPoints(ctypes.Structure):
-    """Scheduled points sorted by block of series, then by row."""
-
-    _fields_ = [(name, ctypes.c_void_p) for name in ("first", "order", "row", "series")]
+UNOBSERVED = -1e9  # added to the features of unobserved variables
+SIGMOID_SCALE = -1 / math.log(2)  # of the weights of gates, see `vectors.h`
+SCALES = {0: SIGMOID_SCALE, 1: 2 * SIGMOID_SCALE, 10: SIGMOID_SCALE, 11: 2 * SIGMOID_SCALE, 12: SIGMOID_SCALE,
+          13: 2 * SIGMOID_SCALE}
 
 
 class CPass(ctypes.Structure):
-    """The struct `Pass` of `kernel/weights.h`, field by field."""
+    """The struct `Pass` of `pass.c`, field by field."""
 
-    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "H", "D", "Q", "F", "S", "block", "every", "span",
-                                                      "own_steps", "attention", "own_feedback", "detach", "threads",
-                                                      "needed")),
-                *((name, ctypes.c_void_p) for name in ("dt", "h0", "a0", "x", "m", "dropout")),
-                ("weights", ctypes.c_void_p * WEIGHTS_WITH_ATTENTION), ("observations", CPoints), ("reads", CPoints),
+    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "S", "units", "H", "D", "Q", "F", "block", "every", "span",
+                                                      "chunks", "attention", "own_feedback", "detach", "threads",
+                                                      "f_needed", "jump_needed", "g_needed")),
+                ("sizes", ctypes.c_int64 * OF_G.stop), ("observations", ctypes.c_void_p * 3),
+                ("reads", ctypes.c_void_p * 3),
+                *((name, ctypes.c_void_p) for name in ("dt", "h0", "a0", "x", "unobserved", "dropout")),
+                ("weights", ctypes.c_void_p * OF_G.stop), ("transposed", ctypes.c_void_p * OF_G.stop),
                 *((name, ctypes.c_void_p) for name in ("predicted", "before", "after", "read", "h_saved", "a_saved",
-                                                       "g_gates", "d_predicted", "d_after", "d_read", "d_h0",
-                                                       "d_a0")),
-                ("d_weights", ctypes.c_void_p * WEIGHTS_WITH_ATTENTION)]
+                                                       "g_gates", "d_predicted", "d_after", "d_read", "d_h0", "d_a0",
+                                                       "shares"))]
 
 
-KERNEL = Kernel(Path(__file__).parent / "kernel" / "jump.c", CPass, ("pass_forward", "pass_backward"))
-
-
-class PackedWeights(NamedTuple):
-    """All as (inputs, outputs). Update gates are negated: σ of their product is o = 1 − z."""
-
-    f_reset: Tensor  # (H, H)
-    f_open: Tensor
-    f_new: Tensor
-    hidden: Tensor  # (H, Q) of p
-    hidden_bias: Tensor
-    out: Tensor  # (Q, 4D): −log σ²/2, μ, log σ², −μ
-    out_bias: Tensor
-    features: Tensor  # (4D, D·P) of x, μ, log σ², e = (x − μ)/σ
-    features_bias: Tensor
-    cell: Tensor  # (D·P + H, 4H): gates r and z, the input's term of n, and h's term of n
-    cell_bias: Tensor
-    g_gates: Tensor | None = None  # (H, 2H) of the rows of a
-    g_new: Tensor | None = None
-    g_gates_in: Tensor | None = None  # (H, 2H) of the mean of h'
-    g_new_in: Tensor | None = None
+KERNEL = Kernel(Path(__file__).parent / "pass.c", CPass, ("pass_forward", "pass_backward"))
 
 
 def available(backend: Backend) -> bool:
@@ -82,126 +62,129 @@ def supports(inputs: PassInputs) -> bool:
 
 def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     """Integrate one batch in C; None if that does not support the inputs, or there is no C compiler."""
-    if not supports(inputs) or not available(backend):
+    if not supports(inputs) or not available(backend) or (library := KERNEL.load()) is None:
         return None
     backend.report_series_by(COMPILED_C)
-    a0 = None if inputs.attention is None else inputs.attention.a0
-    return PassOutputs(*FusedPass.apply(inputs, torch.is_grad_enabled(), inputs.h0, a0, *pack(inputs)))
+    lanes, attention, schedule = library.lanes(), inputs.attention, inputs.schedule
+    (B, H), S, D = inputs.h0.shape, schedule.rows, inputs.x.shape[1]
+    block, every, span = BLOCK, WINDOW, 1
+    if attention is not None:
+        block, every = BLOCK_WITH_ATTENTION, attention.every
+        span = math.ceil(math.sqrt((S - 1) / every)) or 1  # as many windows between saved states as saved states
+    (order, *observations), (read_order, *reads) = (_by_block(points, B, block)
+                                                    for points in (schedule.observations, schedule.reads))
+    weights, h0 = pack(inputs, lanes), padded(inputs.h0, lanes, False)
+    sizes = {"B": B, "S": S, "units": H, "H": h0.shape[1], "D": -(-D // lanes) * lanes, "Q": len(weights[3]),
+             "F": len(weights[7]), "block": block, "every": every, "span": span, "chunks": min(-(-B // block), CHUNKS),
+             "attention": int(attention is not None)}
+    if attention is not None:
+        sizes |= {"own_feedback": int(attention.own_feedback), "detach": int(attention.detach)}
+    unobserved = ((1 - inputs.m) * UNOBSERVED).repeat_interleave(inputs.weights.features.shape[2], 1)
+    given = {name: None if x is None else padded(x[order], lanes, False)
+             for name, x in (("x", inputs.x), ("unobserved", unobserved), ("dropout", inputs.dropout))}
+    given["dt"] = schedule.dt.squeeze(-1).expand(-1, B).contiguous()
+    plan = CPlan(sizes, given, observations, reads, torch.is_grad_enabled())
+    a0 = None if attention is None else padded(attention.a0, lanes, False)
+    predicted, after, read = CompiledPass.apply(plan, h0, a0, *weights)
+    place, read_place = order.argsort(), read_order.argsort()
+    return PassOutputs(predicted.unflatten(1, (2, -1))[place, :, :D].flatten(1), after[place, :H], read[read_place, :H])
 
 
-class FusedPass(torch.autograd.Function):
-    """The whole pass as one node of the graph.
+def _by_block(points: ScheduledPoints, B: int, size: int) -> tuple[Tensor, ...]:
+    """Sort points by block of `size` series; return the order, where each block starts, and the rows and series."""
+    block, count = points.series.div(size, rounding_mode="floor"), -(-B // size)
+    first, order = torch.zeros(count + 1, dtype=torch.int64), torch.argsort(block, stable=True)
+    first[1:] = torch.bincount(block, minlength=count).cumsum(0)
+    return order, first, points.row[order], (points.series - block * size)[order]
 
-    `FusedPass.apply(inputs, save, h0, a0, *weights)` returns the predictions before the observations (N, 2D), h after
-    them (N, H) and h at the read points (R, H).
+
+def pack(inputs: PassInputs, lanes: int) -> list[Tensor]:
+    """Return the weights combined into few matrices (inputs, outputs), differentiable, in the order of `pass.c`.
+
+    Their sections are padded to whole vectors. Update gates are negated: σ of their product is o = 1 − z.
+    """
+    w = inputs.weights
+
+    def grid(*rows: Sequence[Tensor]) -> Tensor:
+        return torch.cat([torch.cat([padded(part, lanes) for part in row], -1) for row in rows])
+
+    mean, logvar = w.p_out.t().chunk(2, 1)
+    D, bias = len(w.features), w.p_out_bias
+    bias = torch.cat((-0.5 * bias[D:], bias, -bias[:D]))
+    r, z, n = w.gru_input.t().chunk(3, 1)
+    r_h, z_h, n_h = w.gru_hidden.t().chunk(3, 1)
+    r_bias, z_bias, n_bias = w.gru_input_bias.chunk(3)
+    r_own, z_own, n_own = w.gru_hidden_bias.chunk(3)
+    packed = [
+        grid((w.f_reset.t(), -w.f_update.t())), grid((w.f_new.t(),)), grid((w.p_hidden.t(),)), grid((w.p_hidden_bias,)),
+        grid((-0.5 * logvar, mean, logvar, -mean)), grid(bias.chunk(4)),
+        grid(*((torch.block_diag(*each.unsqueeze(1)),) for each in w.features.unbind(1))),
+        grid((w.features_bias.flatten(),)),
+        grid((r, z, n, torch.zeros_like(n)), (r_h, z_h, torch.zeros_like(n_h), n_h)),
+        grid((r_bias + r_own, z_bias + z_own, n_bias, n_own))]
+    if inputs.attention is not None:
+        g = inputs.attention.weights
+        for gates, new in ((g.gates, g.new), (g.gates_in, g.new_in)):
+            reset, update = gates.t().chunk(2, 1)
+            packed += [grid((reset, -update)), grid((new.t(),))]
+    return packed
+
+
+@dataclass(frozen=True)
+class CPlan:
+    """What a pass needs besides h(0), a(0) and the weights."""
+
+    sizes: dict[str, int]
+    given: dict[str, Tensor | None]
+    observations: Sequence[Tensor]
+    reads: Sequence[Tensor]
+    save: bool  # keep what the backward pass needs
+
+    def run(self, function: str, weights: Sequence[Tensor], tensors: dict[str, Tensor | None], **more: Any) -> None:
+        scaled = [SCALES[i] * w if i in SCALES else w for i, w in enumerate(weights)]
+        if KERNEL.call(function, **self.sizes, **self.given, **tensors, **more, observations=self.observations,
+                       reads=self.reads, weights=scaled, threads=torch.get_num_threads(),
+                       sizes=[w.numel() for w in weights]):
+            raise MemoryError("there is no memory left for a pass over the series")
+
+
+class CompiledPass(torch.autograd.Function):
+    """The whole pass as one node of the graph; all tensors have padded columns.
+
+    `CompiledPass.apply(plan, h0, a0, *weights)` returns the predictions before the observations (N, 2D), h after them
+    (N, H) and h at the read points (R, H), by block of series.
     """
 
     @staticmethod
-    def forward(ctx: Any, inputs: PassInputs, save: bool, h0: Tensor, a0: Tensor | None,
-                *weights: Tensor | None) -> tuple[Tensor, ...]:
-        packed: Any = PackedWeights(*(None if w is None else w.detach().contiguous() for w in weights))  # type: ignore[arg-type]
-        ctx.run = CompiledPass(inputs, save, packed)
-        return ctx.run.run(h0.detach(), None if a0 is None else a0.detach().contiguous())
+    def forward(ctx: Any, plan: CPlan, h0: Tensor, a0: Tensor | None, *weights: Tensor) -> tuple[Tensor, ...]:
+        (B, H), S, N, new = h0.shape, plan.sizes["S"], len(plan.observations[1]), h0.new_empty
+        every, span, D = plan.sizes["every"], plan.sizes["span"], plan.sizes["D"]
+        saved = math.ceil((S - 1) / (every * span))
+        ctx.plan = plan
+        ctx.tensors = {"h0": h0.contiguous(), "before": new(N, H), "after": new(N, H), "h_saved": new(saved, B, H)}
+        if a0 is not None:
+            ctx.tensors |= {"a0": a0.contiguous(), "a_saved": new(saved, *a0.shape)}
+            gates = max(S - 2, 0) // every * 3 * a0.numel()
+            if plan.save and 4 * gates <= SAVE_LIMIT:
+                ctx.tensors["g_gates"] = new(gates)
+        ctx.weights = [w.contiguous() for w in weights]
+        predicted, read = new(N, 2 * D), new(len(plan.reads[1]), H)
+        plan.run("pass_forward", ctx.weights, ctx.tensors, predicted=predicted, read=read)
+        # an output that this object holds would be a reference cycle through its grad_fn
+        return predicted, ctx.tensors["after"].detach(), read
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        return None, None, *ctx.run.backward(grads, ctx.needs_input_grad[4:])
-
-
-def pack(inputs: PassInputs) -> list[Tensor | None]:
-    """Return the packed weights, differentiable in the model's, in the order of `PackedWeights`."""
-    w, H, D = inputs.weights, inputs.h0.shape[1], inputs.x.shape[1]
-    out, bias = w.p_out.t(), w.p_out_bias
-    read, own = w.gru_input.t(), w.gru_hidden.t()
-    zeros = own.new_zeros
-    packed: list[Tensor | None] = [
-        w.f_reset.t(), -w.f_update.t(), w.f_new.t(), w.p_hidden.t(), w.p_hidden_bias,
-        torch.cat((-0.5 * out[:, D:], out, -out[:, :D]), 1), torch.cat((-0.5 * bias[D:], bias, -bias[:D])),
-        block_diagonal(w.features), w.features_bias.flatten(),
-        torch.cat((torch.cat((read, zeros(len(read), H)), 1),
-                   torch.cat((own[:, :2 * H], zeros(H, H), own[:, 2 * H:]), 1))),
-        torch.cat((w.gru_input_bias + F.pad(w.gru_hidden_bias[:2 * H], (0, H)), w.gru_hidden_bias[2 * H:]))]
-    if inputs.attention is not None:
-        g = inputs.attention.weights
-        sign = inputs.h0.new_ones(2 * H, 1)
-        sign[H:] = -1
-        packed += [(g.gates * sign).t(), g.new.t(), (g.gates_in * sign).t(), g.new_in.t()]
-    return packed
-
-
-def block_diagonal(features: Tensor) -> Tensor:
-    """Return (D, 4, P) as one matrix (4D, D·P), zero between different variables."""
-    D, four, P = features.shape
-    same = torch.eye(D, dtype=features.dtype, device=features.device).view(1, D, D, 1)
-    return (features.transpose(0, 1).unsqueeze(2) * same).reshape(four * D, D * P)
-
-
-class CompiledPass:
-    """One pass over a schedule, with the values that its backward pass needs."""
-
-    def __init__(self, plan: PassInputs, save: bool, w: PackedWeights) -> None:
-        self.plan, self.save, self.w = plan, save, w
-
-    def run(self, h0: Tensor, a0: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the predictions before the observations, h after them and h at the read points."""
-        plan, w, schedule = self.plan, self.w, self.plan.schedule
-        (N, D), (B, H), S = plan.x.shape, h0.shape, schedule.rows
-        block, every, span = BLOCK, WINDOW, 1
-        if a0 is not None:
-            assert plan.attention is not None
-            block, every = BLOCK_WITH_ATTENTION, plan.attention.every
-            span = math.ceil(math.sqrt((S - 1) / every)) or 1  # as many windows between saved states as saved states
-        self.sizes = {"B": B, "H": H, "D": D, "Q": w.hidden.shape[1], "F": w.features.shape[1], "S": S, "block": block,
-                      "every": every, "span": span, "own_steps": int(schedule.dt.shape[1] == B),
-                      "attention": int(a0 is not None)}
-        if plan.attention is not None:
-            self.sizes |= {"own_feedback": plan.attention.own_feedback, "detach": plan.attention.detach}
-        new, saved = h0.new_empty, math.ceil((S - 1) / (every * span))
-        after = new(N, H)
-        tensors = {"dt": schedule.dt, "h0": h0, "a0": a0, "x": plan.x, "m": plan.m, "dropout": plan.dropout}
-        self.tensors = {k: v.contiguous() for k, v in tensors.items() if v is not None}
-        self.tensors |= {"before": new(N, H), "after": after, "h_saved": new(saved, B, H)}
-        if a0 is not None:
-            self.tensors["a_saved"] = new(saved, B, H, H)
-            gates = max(S - 2, 0) // every * B * 3 * H * math.ceil(H / MAX_LANES) * MAX_LANES
-            if self.save and 4 * gates <= SAVE_LIMIT:
-                self.tensors["g_gates"] = new(gates)
-        self.points = [_by_block(points, B, block) for points in (schedule.observations, schedule.reads)]
-        predicted, read = new(N, 2 * D), new(len(schedule.reads), H)
-        self._call("pass_forward", predicted=predicted, read=read)
-        # an output that this object holds would be a reference cycle through its grad_fn
-        return predicted, after.detach(), read
-
-    def backward(self, grads: tuple[Tensor, ...], needed: tuple[bool, ...]) -> list[Any]:
-        """Return ∂h(0), ∂a(0) and ∂weights, None for weights that need no gradient."""
-        found = [torch.empty_like(w) if w is not None and wanted else None
-                 for w, wanted in zip(self.w, needed, strict=False)]
-        out = {"d_h0": torch.empty_like(self.tensors["h0"])}
-        if "a0" in self.tensors:
-            out["d_a0"] = torch.zeros_like(self.tensors["a0"])
+        plan, weights, tensors, needed = ctx.plan, ctx.weights, ctx.tensors, ctx.needs_input_grad[3:]
+        groups = {"f_needed": OF_F, "jump_needed": OF_JUMP, "g_needed": OF_G}
+        flags = {name: int(any(needed[part])) for name, part in groups.items()}
         d_predicted, d_after, d_read = (g.contiguous() for g in grads)
-        gates = {"g_gates": self.tensors.pop("g_gates")} if "g_gates" in self.tensors else {}  # will be overwritten
-        self._call("pass_backward", found, d_predicted=d_predicted, d_after=d_after, d_read=d_read, **out, **gates)
-        return [out["d_h0"], out.get("d_a0"), *found]
-
-    def _call(self, name: str, found: list[Tensor | None] | None = None, **more: Tensor) -> None:
-        job = CPass(**self.sizes, **{k: v.data_ptr() for k, v in (self.tensors | more).items()})
-        job.threads = torch.get_num_threads()
-        job.observations, job.reads = (CPoints(*(v.data_ptr() for v in points)) for points in self.points)
-        for i, w in enumerate(self.w[:WEIGHTS_WITH_ATTENTION]):
-            job.weights[i] = None if w is None else w.data_ptr()
-        for i, d in enumerate(found or []):
-            if d is not None:
-                job.needed |= 1 << i
-                job.d_weights[i] = d.data_ptr()
-        if getattr(KERNEL.load(), name)(job):
-            raise MemoryError("there is no memory left for a pass over the series")
-
-
-def _by_block(points: ScheduledPoints, B: int, size: int) -> tuple[Tensor, ...]:
-    """Sort points by block of `size` series; return where each block starts, the order, and the rows and series."""
-    block, count = points.series.div(size, rounding_mode="floor"), -(-B // size)
-    first = torch.zeros(count + 1, dtype=torch.int64)
-    first[1:] = torch.bincount(block, minlength=count).cumsum(0)
-    return first, torch.argsort(block, stable=True), points.row.contiguous(), points.series.contiguous()
+        d_h0, d_a0 = torch.empty_like(tensors["h0"]), torch.zeros_like(tensors["a0"]) if "a0" in tensors else None
+        shares = d_h0.new_zeros(plan.sizes["chunks"], sum(w.numel() for w in weights))
+        transposed = [(w[plan.sizes["D"]:] if i == 6 else w).t().contiguous() for i, w in enumerate(weights)]
+        plan.run("pass_backward", weights, tensors, transposed=transposed, d_predicted=d_predicted, d_after=d_after,
+                 d_read=d_read, d_h0=d_h0, d_a0=d_a0, shares=shares, **flags)
+        tensors.pop("g_gates", None)  # overwritten by gradients
+        parts = zip(shares[0].split([w.numel() for w in weights]), weights, needed, strict=True)
+        return None, d_h0, d_a0, *(d.view_as(w) if wanted else None for d, w, wanted in parts)
