@@ -24,6 +24,7 @@ import streamlit as st
 from acenode.compare.metrics import MetricFormat
 from acenode.player import assets as player_assets
 
+from .results.live_curves import series_of
 from .services import is_served
 
 FOLDERS = (Path(__file__).parent / "assets", player_assets.FOLDER)  # reports use the player as well
@@ -107,8 +108,9 @@ def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands:
         bands: draw one line for each group, with a band over its seeds.
     """
     number = {"scale": metric.scale, "digits": metric.digits, "unit": metric.unit}
-    return show("curves", key, {"runs": runs, "metric": metric.name, "title": metric.title, "number": number,
-                                "bands": bands, "panels": None})
+    given = [{key: run[key] for key in ("id", "label", "live") if key in run} for run in runs]
+    return show("curves", key, {"runs": given, "series": series_of(runs, bands), "metric": metric.name,
+                                "title": metric.title, "number": number})
 
 
 def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0, scroll: str | None = None) -> Any:

@@ -2,7 +2,7 @@
 
     lab/assets/VERSION/NAME     JavaScript and style sheets of the charts
     lab/plotly.js               plotly.js from the plotly package
-    lab/live?runs=ID@OFFSET,…   each run's status, and its metrics from a byte offset on
+    lab/live?runs=ID,…&view=…   each run's status, and the figures of their curves that have changed
     lab/active                  running and queued runs, and the devices
     lab/film/ID?known=VERSION   description of the snapshots for the player, if it has changed; …/ID/EPOCH: one of them
     lab/playground/NAME         frames of a page's playground; its commands are posted there
@@ -27,9 +27,7 @@ from starlette.routing import Route
 
 from acenode.errors import UserError
 from acenode.player import data as player_data
-from acenode.runs.metric_lines import without_checksums
-from acenode.runs.stalled import within_limit
-from acenode.runs.store import NAME, Run
+from acenode.runs.store import NAME
 
 from . import active as active_runs
 from . import components
@@ -38,10 +36,6 @@ from .services import services
 if TYPE_CHECKING:  # imported when first used: they need torch
     from acenode.playground.session import Frame, NetworkFrame
 
-CHUNK = 4_000_000  # bytes of metrics in one response
-MAX_RUNS = 60  # in one request
-STATUS_KEYS = ("state", "progress", "phase", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "error",
-               "began")
 CACHE_ONE_DAY = {"Cache-Control": "private, max-age=86400"}
 CACHE_FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 PATIENCE = 2.0  # seconds that a request waits for a new frame of the playground
@@ -74,43 +68,15 @@ def plotly(request: Request) -> Response:
 
 
 def live(request: Request) -> Response:
-    """Return the status and the new metrics of the requested runs; an unknown run is `gone`."""
-    answer: dict[str, Any] = {}
-    for item in request.query_params.get("runs", "").split(",")[:MAX_RUNS]:
-        name, _, offset = item.partition("@")
-        run = services().store.find(name) if name else None
-        if name and run is None:
-            answer[name] = {"gone": True}
-        elif run is not None:
-            try:
-                answer[name] = within_limit(run.path, functools.partial(_live, run, whole_number(offset) or 0))
-            except (UserError, TimeoutError) as error:
-                reason = str(error) if isinstance(error, UserError) else error.strerror
-                answer[name] = {"status": {"state": "unreadable", "error": reason}, "lines": "", "offset": 0,
-                                "more": False}
-    return JSONResponse({"runs": answer}, headers=NO_CACHE)
+    """Return the status of the requested runs, and the figures of their curves that have changed."""
+    from .results import live_curves
 
-
-def _live(run: Run, offset: int) -> dict[str, Any]:
-    found = run.status()
-    status = {key: found.get(key) for key in STATUS_KEYS}
-    lines, end, more = b"", 0, False
+    ids = [item.partition("@")[0] for item in request.query_params.get("runs", "").split(",")]
     try:
-        with run.open_metrics() as file:
-            size = file.seek(0, 2)
-            start = offset if offset <= size else 0  # the file became shorter: the run was started again
-            file.seek(start)
-            lines = file.read(CHUNK)
-            lines = lines[:lines.rfind(b"\n") + 1]
-            end = start + len(lines)
-            more = bool(lines) and size - end > 0 and len(lines) > CHUNK // 2
-    except OSError:
-        pass  # the run has not started yet, or the file is damaged
-    for key, value in status.items():  # a number that JSON does not have would fail the answer for all runs
-        if isinstance(value, int | float) and not abs(value) <= 1e300:
-            status[key] = None
-    text = without_checksums(lines).decode("utf-8", "replace")
-    return {"status": status, "lines": text, "offset": end, "more": more}
+        asked = json.loads(request.query_params.get("view", "{}"))
+        return JSONResponse(live_curves.answer(ids, asked if isinstance(asked, dict) else {}), headers=NO_CACHE)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return JSONResponse({"error": f"this view cannot be drawn ({error})"}, 400)
 
 
 def whole_number(text: str) -> int | None:

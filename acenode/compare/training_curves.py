@@ -5,6 +5,7 @@ Colours such as `var(--ink)` are those of the page, which the browser fills in.
 
 from __future__ import annotations
 
+import math
 import threading
 from array import array
 from collections import defaultdict
@@ -15,9 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
-from acenode.compare.figures import add_band
 from acenode.runs.store import Run
 
 AXES = {"step": ("Step", "step %{x:.0f}"), "epoch": ("Epoch", "epoch %{x:.2~f}"),
@@ -85,7 +84,8 @@ LOSS = Panel(
     "Loss of the state (L_h): the task's loss, which trains everything but the derivative of attention (g). Loss of "
     "attention (L_a): the task's loss plus the penalty on the parameters of that derivative (θ_g), which it trains.",
     logarithmic=True, zero=False)
-KEYS = frozenset(key for panel in (LOSS, *DIAGNOSTICS) for c in panel.curves for key in (c.key, *(c.limits or ())))
+KEYS = frozenset(key for panel in (LOSS, *DIAGNOSTICS) for c in panel.curves for key in (c.key, *(c.limits or ()))) | {
+    "step", "epoch", "elapsed"}
 
 
 def panels(metric: str, title: str) -> dict[str, Panel]:
@@ -129,11 +129,13 @@ class RunCurves:
 
     def _add(self, of: str, record: dict[str, Any]) -> None:
         columns, count = self.columns[of], self.versions[of]
-        for key in ("step", "epoch", "elapsed", *KEYS) if of == "steps" else record:
-            value = record.get(key)
-            if isinstance(value, int | float):
-                column = columns.setdefault(key, array("d"))
-                column.extend([NAN] * (count - len(column)))
+        for key, value in record.items():
+            if isinstance(value, int | float) and (of == "epochs" or key in KEYS):
+                column = columns.get(key)
+                if column is None:
+                    column = columns[key] = array("d")
+                if len(column) < count:
+                    column.extend([NAN] * (count - len(column)))
                 column.append(value)
         self.versions[of] += 1
 
@@ -214,61 +216,62 @@ EVERYTHING = View(phase_two=True)
 
 
 def figure(panel: Panel, series: Sequence[Series], view: View = EVERYTHING, window: Window = None,
-           share: bool = False) -> tuple[go.Figure, list[dict[str, Any]]]:
-    """Draw a panel, and return the key of its curves as well.
+           share: bool = False) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a panel's figure, as JSON since it is drawn often, and the key of its curves, which is empty without any.
 
     Args:
         window: the x that can be seen, where more points are drawn.
         share: the values are shares, which are written as percentages.
     """
-    drawn, key = go.Figure(), dict[str, dict[str, Any]]()
-    curves = [c for c in panel.curves if not c.phase_two or view.phase_two]
-    alone, log = len(series) == 1, panel.logarithmic and view.log
+    traces, key = list[dict[str, Any]](), dict[str, dict[str, Any]]()
+    alone, log, last = len(series) == 1, panel.logarithmic and view.log, 0.0
     weight = 0.0 if panel.of == "epochs" or panel.exact else view.smoothing
-    ends: list[float] = []
+    curves = [c for c in panel.curves if not c.phase_two or view.phase_two]
     for s, one in enumerate(series):
         for c in curves:
             if not any(run.has(panel.of, c.key) for run in one.runs):
                 continue
             x, y, raw, low, high = _values(one, panel.of, c, view.x, weight, log, alone)
-            ends.append(x[-1])
+            last = max(last, float(x[-1]))
             colour = c.tint if alone and c.tint else one.colour
-            few = len(x) == 1 or (panel.of == "epochs" and len(x) * len(series) <= 80)
-            group = {"legendgroup": str(s), "meta": s}
+            own = {"type": "scatter", "mode": "lines", "legendgroup": str(s), "meta": s}  # meta: whose it is
+            under = {**own, "hoverinfo": "skip", "showlegend": False}
             if low is not None and high is not None:
                 some = _chosen(x, high, window)
                 some = some[low[some] <= high[some]]
-                add_band(drawn, x[some].tolist(), low[some].tolist(), high[some].tolist(), colour, str(s), meta=s)
+                traces.append({**under, "x": _short([*x[some], *x[some][::-1]]), "fill": "toself", "fillcolor": colour,
+                               "y": _short([*low[some], *high[some][::-1]]), "opacity": 0.2, "line": {"width": 0}})
                 count = len(one.runs)
                 text = "mean ± standard deviation" if count > 2 else "smallest to largest" if count == 2 else c.band
                 key.setdefault(text, {"name": text, "colour": colour if alone else INK, "band": True})
             if raw is not None:
-                drawn.add_scatter(**_line(x, raw, window), mode="lines", hoverinfo="skip", opacity=0.3,
-                                  line={"width": 1, "color": colour}, showlegend=False, **group)
-            name = c.name if alone else escape(one.label[:40]) + f" {c.name}" * (len(curves) > 1)
-            drawn.add_scatter(
-                **_line(x, y, window), mode="lines+markers" if few else "lines", name=name, connectgaps=False,
-                hovertemplate="%{y:.2%}" if share else "%{y:.4~g}", **group,
-                marker={"size": 7 if c.dash != "solid" else 5, "color": colour,
-                        "symbol": "circle" if c.dash == "solid" else "square-open"},
-                line={"width": 1.2 if c.phase_two else 2, "color": colour, "dash": c.dash,
-                      "shape": "hv" if panel.exact else "linear"})
+                traces.append({**under, **_line(x, raw, window), "opacity": 0.3,
+                               "line": {"width": 1, "color": colour}})
+            few = len(x) == 1 or (panel.of == "epochs" and len(x) * len(series) <= 80)
+            solid = c.dash == "solid"
+            traces.append({
+                **own, **_line(x, y, window), "mode": "lines+markers" if few else "lines", "connectgaps": False,
+                "name": c.name if alone else escape(one.label[:40]) + f" {c.name}" * (len(curves) > 1),
+                "hovertemplate": "%{y:.2%}" if share else "%{y:.4~g}", "marker": {
+                    "size": 5 if solid else 7, "color": colour, "symbol": "circle" if solid else "square-open"},
+                "line": {"width": 1.2 if c.phase_two else 2, "color": colour, "dash": c.dash,
+                         "shape": "hv" if panel.exact else "linear"}})
             key.setdefault(c.name, {"name": c.name, "colour": colour if alone else INK, "dash": c.dash})
             if c.best and alone and len(one.runs) == 1 and one.runs[0].has("epochs", "best"):
                 best = np.flatnonzero(one.runs[0].frame("epochs")["best"] == 1)[-1:]
-                drawn.add_scatter(x=x[best], y=y[best], mode="markers", hoverinfo="skip", showlegend=False, **group,
-                                  marker={"symbol": "circle-open", "size": 12, "color": INK, "line": {"width": 1.5}})
+                traces.append({**under, "mode": "markers", "x": _short(x[best]), "y": _short(y[best]), "marker": {
+                    "symbol": "circle-open", "size": 12, "color": INK, "line": {"width": 1.5}}})
                 key["best epoch"] = {"name": "best epoch", "colour": INK, "circle": True}
     title, hover = AXES[view.x]
-    whole = view.x == "step" or (view.x == "epoch" and panel.of == "epochs")
-    drawn.update_layout(hovermode="x unified", hoverdistance=40, margin={"l": 62, "r": 22, "t": 8, "b": 36})
-    few_x = {"dtick": 1} if whole and max(ends, default=9) <= 5 else {}  # no ticks between whole steps
-    drawn.update_xaxes(title=title, uirevision=view.x, exponentformat="none", separatethousands=True, nticks=7,
-                       unifiedhovertitle={"text": hover}, **few_x)
-    drawn.update_yaxes(title=panel.axis or panel.title, uirevision=str(log), type="log" if log else "linear",
-                       exponentformat="e", minorloglabels="complete", rangemode="tozero" if panel.zero else "normal",
-                       nticks=4 if log else 6, **({"tickformat": ".3~%"} if share else {}))
-    return drawn, list(key.values())
+    whole = last <= 5 and (view.x == "step" or (view.x == "epoch" and panel.of == "epochs"))
+    return {"data": traces, "layout": {
+        "hovermode": "x unified", "hoverdistance": 40, "margin": {"l": 62, "r": 22, "t": 8, "b": 36},
+        "xaxis": {"title": {"text": title}, "uirevision": view.x, "exponentformat": "none", "separatethousands": True,
+                  "nticks": 7, "unifiedhovertitle": {"text": hover}, **({"dtick": 1} if whole else {})},
+        "yaxis": {"title": {"text": panel.axis or panel.title}, "uirevision": str(log), "exponentformat": "e",
+                  "type": "log" if log else "linear", "minorloglabels": "complete", "nticks": 4 if log else 6,
+                  "rangemode": "tozero" if panel.zero else "normal", **({"tickformat": ".3~%"} if share else {})}},
+    }, list(key.values())
 
 
 def _values(one: Series, of: str, curve: Curve, kind: str, weight: float, log: bool, alone: bool) -> Values:
@@ -330,9 +333,9 @@ def _line(x: np.ndarray, y: np.ndarray, window: Window) -> dict[str, list[float 
     return {"x": _short(x[some]), "y": _short(y[some])}
 
 
-def _short(values: np.ndarray) -> list[float | None]:
+def _short(values: Any) -> list[float | None]:
     """Return numbers for JSON with few digits, and None for those that are not finite."""
-    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in values.tolist()]
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in np.asarray(values, dtype=float).tolist()]
 
 
 def _chosen(x: np.ndarray, y: np.ndarray, window: Window) -> np.ndarray:

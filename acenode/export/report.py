@@ -141,9 +141,10 @@ def _curves(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> tu
         figure, key = training_curves.figure(found[name], series, share=about.metric == "accuracy" and name == "metric")
         empty = training_curves.empty_reason(found[name], [curves], about.state in ("running", "queued"))
         if key := [one for one in key if not found[name].solver or curves.solves_ode()]:
-            figure.for_each_trace(lambda trace: trace.update(visible="legendonly"),
-                                  lambda trace: "while attention trains" in (trace.name or ""))
-            drawn[name] = plain_figure(figure.update_layout(showlegend=len(key) > 1, legend=LEGEND))
+            for trace in figure["data"]:
+                trace["visible"] = "legendonly" if "while attention trains" in trace.get("name", "") else True
+            figure["layout"] |= {"showlegend": len(key) > 1, "legend": LEGEND}
+            drawn[name] = figure
         lacks = name == "losses" and key and not curves.has("steps", "L_a")
         parts.append(place(name, heading, None if key else empty,
                            note="No L_a: this run has no separate loss of attention." if lacks else ""))

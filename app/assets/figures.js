@@ -43,7 +43,7 @@ export class Theme {
 
 export class Card {
   constructor({ title = "", hint = "", wide = false } = {}, ...more) {
-    [this.plot, this.empty, this.figure, this.dirty] = [make("div", "plot"), make("p", "empty", "Loading…"), null, false];
+    [this.plot, this.empty, this.dirty] = [make("div", "plot"), make("p", "empty", "Loading…"), false];
     [this.title, this.hint] = [make("span", "title", title), make("span", "key", hint)];
     this.head = make("figcaption", "", this.title, this.hint, ...more);
     this.body = make("div", "body", this.plot, this.empty);
@@ -65,22 +65,27 @@ export class Card {
 // Calls draw(card) for cards that have changed, one after the other so that the page answers in between, and only while they
 // can be seen or nearly.
 export class Drawing {
-  constructor(draw, canDraw = () => true) {
+  // appeared() is called whenever other cards can be seen.
+  constructor(draw, canDraw = () => true, appeared = () => {}) {
     Object.assign(this, { draw, canDraw, cards: new Map(), seen: new Set(), timer: 0 });
     this.observer = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) this.seen[isIntersecting ? "add" : "delete"](this.cards.get(target));
+      appeared();
       this.next();
     }, { rootMargin: "200px" });
     this.look = () => this.next();
     document.addEventListener("visibilitychange", this.look);
   }
 
+  watch(card) {
+    if (this.cards.has(card.node)) return;
+    this.cards.set(card.node, card);
+    this.observer.observe(card.node);
+  }
+
   add(card) {
     card.dirty = true;
-    if (!this.cards.has(card.node)) {
-      this.cards.set(card.node, card);
-      this.observer.observe(card.node);
-    }
+    this.watch(card);
     this.next();
   }
 

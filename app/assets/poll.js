@@ -3,7 +3,7 @@
 //   poll(ask, idle) → { now(), later(milliseconds), end() }
 //   idle: milliseconds until the next call after one that failed, and while the page is hidden
 export function poll(ask, idle) {
-  let timer = 0, asking = false, ended = false;
+  let timer = 0, asking = false, again = false, ended = false;
 
   function later(milliseconds) {
     clearTimeout(timer);
@@ -11,7 +11,8 @@ export function poll(ask, idle) {
   }
 
   async function now() {
-    if (asking || ended) return;  // the running call schedules the next one
+    again = asking;  // the running call is followed by another
+    if (asking || ended) return;
     asking = true;
     clearTimeout(timer);
     let pause = idle;
@@ -21,7 +22,7 @@ export function poll(ask, idle) {
       pause = idle;  // the server restarts; Streamlit shows that itself
     }
     asking = false;
-    later(document.hidden ? idle : pause);
+    later(again ? 0 : document.hidden ? idle : pause);
   }
 
   return { now, later, end() { ended = true; clearTimeout(timer); } };
