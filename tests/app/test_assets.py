@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from acenode_app import components
 
-from acenode.compare.metrics import metric_format
 from acenode.player import assets as player_assets
 
 
@@ -64,31 +63,6 @@ def test_polling_never_asks_twice_at_once_and_goes_on_after_an_error(run: Any) -
     assert found == [True, 1, 0]
 
 
-GROUP = """import { curveOf } from "./curves_figure.js";
-    const run = (steps, losses) => (
-      { steps: new Map([["step", steps], ["L", losses]]), x: () => steps.map((s) => s / 2) });
-    const mean = (...runs) => {
-      const { x, y, low, high } = curveOf({ runs }, "steps", "L", null, { kind: "time", weight: 0, positive: false });
-      return [x, y, low, high].map((values) => [...values].map((v) => Number.isNaN(v) ? null : v));
-    };
-"""
-
-
-def test_the_mean_of_runs_interpolates_those_that_lack_a_step(run: Any) -> None:
-    x, y, low, high = run(GROUP + """console.log(JSON.stringify(mean(
-          run([0, 2, 4, 6], [0, 2, 4, 6]), run([0, 3, 6], [10, 13, 16]), run([0, 6], [20, 26]))));""")
-    assert x == [0, 1, 1.5, 2, 3]  # steps 0, 2, 3, 4, 6
-    assert y == [10, 12, 13, 14, 16]
-    assert (low, high) == ([0, 2, 3, 4, 6], [20, 22, 23, 24, 26])
-
-
-def test_the_mean_of_runs_goes_on_with_those_that_last_longer(run: Any) -> None:
-    x, y, low, high = run(GROUP + """console.log(JSON.stringify(mean(
-          run([1, 2, 3, 4], [1, 1, 1, NaN]), run([1, 3], [3, 3]))));""")
-    assert (x, y) == ([0.5, 1, 1.5, 2], [2, 2, 2, None])
-    assert (low, high) == ([1, 1, 1, None], [3, 3, 3, None])
-
-
 def test_components_share_one_palette() -> None:
     palette = player_assets.PALETTE
     for name in ("player", "tour", "playground"):
@@ -97,20 +71,6 @@ def test_components_share_one_palette() -> None:
         assert "--ink:" not in sheet.read_text()
         assert f".ace-{name}" in (components.find_asset(palette) or sheet).read_text()
     assert "--ink:" in player_assets.style_sheet()  # of reports
-
-
-def test_a_run_that_ends_before_the_first_answer_is_told_to_the_page(run: Any) -> None:
-    found = run("""import { Poller, Run } from "./curves_data.js";
-        const told = [];
-        const callbacks = { nextIn: () => 500, stateChanged: (run, state) => told.push([run.given.id, state]) };
-        const answer = (state) => ({ status: { state }, lines: "", offset: 0, more: false });
-        for (const [id, live, ...states] of [["ended", true, "stopped", "stopped"], ["runs", true, "running"],
-            ["old", false, "finished"], ["report", undefined, "finished"], ["later", true, "running", "stopped"]]) {
-          const run = new Run({ id, live });
-          for (const state of states) Poller.prototype.receive.call({ callbacks }, run, answer(state), 0);
-        }
-        console.log(JSON.stringify(told));""")
-    assert found == [["ended", "stopped"], ["later", "stopped"]]
 
 
 @pytest.mark.parametrize(("measure", "sentence"), [
@@ -130,15 +90,6 @@ def test_the_player_says_how_attention_begins_and_ends(measure: dict[str, Any], 
         const run = {{ meta, timeText: (t) => `${{48 * t}} hours` }};
         console.log(JSON.stringify(MEASURE.over({{ run, block: {{ arrays }} }}, 1)));""")
     assert found == sentence
-
-
-def test_a_metric_is_written_as_on_the_pages(run: Any) -> None:
-    formats = [metric_format("accuracy"), metric_format("mse", "physionet-vitals"), metric_format("score")]
-    cases = [(0.2822, formats[0]), (0.0020254, formats[1]), (1.23456, formats[2])]
-    given = json.dumps([[value, {"scale": f.scale, "digits": f.digits, "unit": f.unit}] for value, f in cases])
-    found = run(f"""import {{ metricText }} from "./curves.js";
-        console.log(JSON.stringify({given}.map((one) => metricText(...one))));""")
-    assert found == [f.text(value) for value, f in cases] == ["28.22%", "2.025 ×10⁻³", "1.235"]
 
 
 CANVAS = """const written = [], none = () => {};

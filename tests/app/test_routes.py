@@ -23,9 +23,9 @@ def test_one_bad_run_does_not_stop_the_curves_of_others(services: Services, run_
     (piped.path / "metrics.jsonl").unlink(missing_ok=True)
     os.mkfifo(piped.path / "metrics.jsonl")
     answer = get(f"/lab/live?runs={bad.id}@0,{piped.id}@0,{good.id}@0").json()["runs"]
-    assert answer[good.id]["lines"]
-    assert answer[bad.id]["status"]["state"] == "failed"
-    assert answer[piped.id]["lines"] == ""
+    assert answer[good.id]["points"]
+    assert answer[bad.id]["state"] == "failed"
+    assert answer[piped.id]["points"] == 0
 
 
 def test_compressed_curves_that_are_cut_short_do_not_stop_those_of_others(services: Services,
@@ -36,14 +36,13 @@ def test_compressed_curves_that_are_cut_short_do_not_stop_those_of_others(servic
         (run.path / "metrics.jsonl").unlink(missing_ok=True)
         (run.path / "metrics.jsonl.gz").write_bytes(stored)
     answer = get(f"/lab/live?runs={torn.id}@0,{damaged.id}@0,{good.id}@0").json()["runs"]
-    assert answer[good.id]["lines"]
-    assert answer[torn.id]["lines"] == answer[damaged.id]["lines"] == ""
+    assert answer[good.id]["points"]
+    assert answer[torn.id]["points"] == answer[damaged.id]["points"] == 0
     assert torn.metrics() == damaged.metrics() == ([], 0)
 
 
-def test_an_offset_with_many_digits_is_no_offset(services: Services, run_folder: RunFolder) -> None:
+def test_a_number_with_many_digits_is_no_epoch(services: Services, run_folder: RunFolder) -> None:
     run = run_folder.finished()[0]
-    assert get(f"/lab/live?runs={run.id}@{'9' * 5000}").json()["runs"][run.id]["lines"]
     assert get(f"/lab/film/{run.id}/{'9' * 5000}").status == 404
     assert get(f"/lab/film/{run.id}/x").status == 404
 
@@ -52,14 +51,13 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     run = run_folder.finished()[0]
     run_folder.foreign("torn", config_json="{", status_json="{")
     answer = get(f"/lab/live?runs={run.id}@0,gone@5,..%2F..@0,torn@0").json()["runs"]
-    assert answer[run.id]["status"]["state"] == "finished"
-    assert json.loads(answer[run.id]["lines"].splitlines()[0])["kind"] == "step"
-    assert answer["gone"] == answer["../.."] == {"gone": True}
-    assert answer["torn"]["status"]["state"] == "unreadable"
-    again = get(f"/lab/live?runs={run.id}@{answer[run.id]['offset']}").json()["runs"][run.id]
-    assert again["lines"] == ""
-    shorter = get(f"/lab/live?runs={run.id}@{10**9}").json()["runs"][run.id]
-    assert shorter["offset"] == answer[run.id]["offset"]  # the file is shorter than that: from the beginning
+    assert answer[run.id]["state"] == "finished"
+    assert answer[run.id]["points"] == sum(record["kind"] == "step" for record in run.metrics()[0])
+    assert answer["gone"]["gone"]
+    assert answer["../.."]["gone"]
+    assert answer["torn"]["state"] == "unreadable"
+    assert get(f"/lab/live?runs={run.id}&view=7").status == 200
+    assert get(f"/lab/live?runs={run.id}&view=%7B").status == 400
     assert get("/lab/film/gone").status == 404
     assert get(f"/lab/film/{run.id}").json()["epochs"]
     assert get(f"/lab/film/{run.id}/0").status == 200

@@ -54,9 +54,9 @@ def test_pipes_and_a_stalled_mount_do_not_hold_up_the_server(run_folder: RunFold
             _ask(port, "/lab/active", process, tmp_path / "output")
             for _ in range(3):
                 live = _ask(port, f"/lab/live?runs={good.id},{piped.id},mnist-stalled", process, tmp_path / "output")
-                states = {name: run["status"]["state"] for name, run in live["runs"].items()}
+                states = {name: run["state"] for name, run in live["runs"].items()}
                 assert states == {good.id: "finished", piped.id: "unreadable", "mnist-stalled": "unreadable"}
-                assert "does not answer" in live["runs"]["mnist-stalled"]["status"]["error"]
+                assert "does not answer" in live["runs"]["mnist-stalled"]["error"]
                 assert _ask(port, "/lab/film/mnist-stalled", process, tmp_path / "output")["why"]
                 assert _ask(port, f"/lab/film/{good.id}", process, tmp_path / "output")["epochs"]
             _ask_devices(port, process, tmp_path / "output")  # recovery at the start has ended

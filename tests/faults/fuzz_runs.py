@@ -44,7 +44,7 @@ class RunFolders:
         call("list", "--runs", str(self.root))
         call("show", BAD, "--runs", str(self.root), *rng.choice([(), ("--json",)]))
         answer = get(f"/lab/live?runs={GOOD},{BAD}@{rng.choice(['', '0', '17', '99999999'])}")
-        if not answer.json()["runs"][GOOD]["lines"]:
+        if not answer.json()["runs"][GOOD]["points"]:
             raise FaultError("the good run has no curves")
         get(f"/lab/film/{BAD}")
         get(f"/lab/film/{BAD}/{rng.choice([0, 1, 5])}")
