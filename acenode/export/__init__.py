@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from acenode.compare.metrics import read_records
 from acenode.errors import UserError
@@ -15,24 +15,17 @@ from acenode.runs.store import Run
 __all__ = ["FORMATS", "Format", "export"]
 
 
-@dataclass(frozen=True)
-class Format:
-    """How a format is written, and its default place below <run>/export/.
-
-    A format `by_epoch` is of chosen snapshots: `write` takes `epoch` too.
-    """
+class Format(NamedTuple):
+    """How a format is written, and its default place below <run>/export/. One `by_epoch` is of chosen snapshots."""
 
     write: Callable[..., Path]
     place: str
     by_epoch: bool = False
 
 
-FORMATS: dict[str, Format] = {
-    "csv": Format(tables.write_run, "csv"),
-    "html": Format(report.write, "report.html"),
-    "tensorboard": Format(tensorboard_events.write, "tensorboard"),
-    "attention": Format(tables.write_attention, "attention.csv", by_epoch=True),
-}
+FORMATS = {"csv": Format(tables.write_run, "csv"), "html": Format(report.write, "report.html"),
+           "tensorboard": Format(tensorboard_events.write, "tensorboard"),
+           "attention": Format(tables.write_attention, "attention.csv", by_epoch=True)}
 
 
 def export(run: Run, to: str, out: Path | None = None, *, epoch: Epoch = None) -> Path:

@@ -34,6 +34,10 @@ from acenode.player import assets as player_assets
 from acenode.player import data as player_data
 from acenode.runs.store import Run
 
+CONTROLS = (
+    '<div class="controls"><label><input type="checkbox" id="log"> Log scale for losses</label><label>Smoothing <input '
+    'type="range" id="smoothing" min="0" max="0.98" step="0.02" value="0.6"> <output id="smoothing-value"></output>'
+    "</label></div>")
 LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}}
 
 
@@ -58,20 +62,36 @@ def render(run: Run) -> str:
     curves, smoothed = _curves(run, about, drawn)
     outcome = _outcome(run, about, drawn)
     player = {"runs": [{"id": run.id, "label": about.title}], "embedded": {run.id: snapshots}, "always": True}
-    return page("page.html", {"figures": drawn, "smoothed": smoothed, "player": player},
-                title=escape(about.title), run=escape(run.id), header=_header(about), curves=curves, outcome=outcome,
-                player=_player(snapshots), settings=table(("Setting", "Value", "Meaning"), about.settings),
-                environment=table(("About the run", "Value"), about.environment))
+    tables = (table(("Setting", "Value", "Meaning"), about.settings)
+              + table(("About the run", "Value"), about.environment))
+    return page(f"{about.title} – {run.id}", _header(run, about), {
+        "curves": ("Training", f'{CONTROLS}<div class="grid">{curves}</div>'),
+        "player": ("Trajectories", _player(snapshots)), "outcome": ("Test set", f'<div class="grid">{outcome}</div>'),
+        "settings": ("Configuration", f'<div class="tables">{tables}</div>'),
+    }, {"figures": drawn, "smoothed": smoothed, "player": player})
 
 
-def page(template: str, data: Mapping[str, Any], **parts: str) -> str:
-    """Return a page that draws the embedded `figures` and `player` of `data`, with plotly.js and the page's script."""
+def page(title: str, header: str, sections: Mapping[str, tuple[str, str]],
+         data: Mapping[str, Any] | None = None) -> str:
+    """Return a self-contained page.
+
+    Args:
+        title: in the browser's tab.
+        header: HTML below the heading.
+        sections: heading and HTML of each by its name.
+        data: `figures` and `player`, which the page's script draws; without it the page has no script.
+    """
     from plotly.offline import get_plotlyjs
 
-    plotly, code = script(get_plotlyjs()), script("\n".join((player_assets.script(), asset("page.js"))))
-    return Template(asset(template)).substitute(
-        style=asset("style.css") + player_assets.style_sheet(), data=embedded(data), plotly=plotly, code=code,
-        scripts=f"{digest(plotly)} {digest(code)}", **parts)
+    scripts = [] if data is None else [script(get_plotlyjs()),
+                                       script("\n".join((player_assets.script(), asset("page.js"))))]
+    embed = "" if data is None else f'<script type="application/json" id="data">{embedded(data)}</script>'
+    return Template(asset("page.html")).substitute(
+        title=escape(title), style=asset("style.css") + player_assets.style_sheet(), header=header,
+        policy=f"script-src {' '.join(map(digest, scripts))};" * bool(scripts),
+        sections="".join(f'<section id="section-{name}"><h2>{escape(heading)}</h2>{content}</section>'
+                         for name, (heading, content) in sections.items() if content),
+        scripts=embed + "".join(f"<script>{code}</script>" for code in scripts))
 
 
 def asset(name: str) -> str:
@@ -120,12 +140,14 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 # The parts of a report ----------------------------------------------------------------------------------------------
 
-def _header(about: RunSummary) -> str:
+def _header(run: Run, about: RunSummary) -> str:
     tiles = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>"
                     for label, value in (("State", about.state + " (recorded)" * about.recorded), *about.tiles))
     error = f'<p class="error">{escape(about.error)}</p>' if about.error else ""
-    return (f'<p class="data{" sample" if about.sample else ""}">{escape(about.data)}</p>{error}'
-            f'<dl class="tiles">{tiles}</dl>')
+    return (f'<h1>{escape(about.title)}</h1><p class="run-id">{escape(run.id)}</p>'
+            f'<p class="data{" sample" * about.sample}">{escape(about.data)}</p>{error}<dl class="tiles">{tiles}</dl>'
+            '<noscript><p class="error">The charts need JavaScript. The numbers above and the tables below do not.</p>'
+            "</noscript>")
 
 
 def _curves(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> tuple[str, list[str]]:

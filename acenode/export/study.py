@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from acenode import experiments
@@ -19,7 +18,7 @@ from acenode.compare.study_figures import study_figures
 from acenode.compare.study_grid import MOST_PLAYERS, repeat_title
 from acenode.errors import UserError
 from acenode.export import report, tables
-from acenode.export.report import RunSummary, asset, page, place, table, write_page
+from acenode.export.report import RunSummary, page, place, table, write_page
 from acenode.files import write_atomic
 from acenode.player import data as player_data
 from acenode.runs.entry import Entry
@@ -27,6 +26,7 @@ from acenode.runs.questions import Repeat, Study
 from acenode.runs.store import Run
 
 FOLDER = "runs"  # of the reports of runs, below the index of a site
+INTERVALS = "95% intervals by Student's t on differences paired by seed, each for one comparison."
 NO_KALEIDO = ("SVG needs Kaleido and a Chrome browser, which are not installed (run `pip install 'acenode[figures]'`): "
               "the page has the same figures")
 
@@ -88,16 +88,24 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
     repeat, runs = played_runs(found)
     player = {"runs": [{"id": entry.id, "label": name} for name, entry in runs.items()], "always": True,
               "embedded": {entry.id: player_data.embed(entry.run) for entry in runs.values()}}
-    drawn = study_figures(found)
-    return page(
-        "study.html", {"player": player, "figures": {one.name: plain_figure(one.figure) for one in drawn}},
-        title=escape(study.question or study.name), name=escape(study.name if study.question else study.experiment),
-        caption=escape(f"{shown.caption}."), sample=" sample" * apart,
-        comparable=" Not comparable with the paper." * apart,
-        answer="".join(f"<p>{escape(text)}</p>" for text in found.answer.sentences),
-        figures="".join(place(one.name, one.title, kind="study-figure") for one in drawn),
-        table=table(shown.heads, shown.rows), fairness=_fairness(found), player=_player(found, repeat, runs),
-        runs=_runs(found, links or {}), python=escape(to_python(study)), commands=escape(to_commands(study)))
+    drawn, sample = study_figures(found), " Not comparable with the paper." * apart
+    header = (f'<h1>{escape(study.question or study.name)}</h1><p class="run-id">'
+              f'{escape(study.name if study.question else study.experiment)}</p>'
+              f'<p class="data{" sample" * apart}">{escape(shown.caption)}.{sample}</p>')
+    answer = "".join(f"<p>{escape(text)}</p>" for text in found.answer.sentences)
+    places = "".join(place(one.name, one.title, kind="study-figure") for one in drawn)
+    return page(f"{study.question or study.name} – {study.name}", header, {
+        "answer": ("Answer", f'{answer}<p class="note">{INTERVALS}</p>{places}'),
+        "table": ("Results", _scroll("Results", table(shown.heads, shown.rows))),
+        "fairness": ("Fairness", _fairness(found)), "player": ("Trajectories", _player(found, repeat, runs)),
+        "code": ("Repeat it", f'<pre id="commands">{escape(to_commands(study))}</pre>'
+                              f'<pre id="python">{escape(to_python(study))}</pre>'),
+        "runs": ("Runs", _scroll("Runs", _runs(found, links or {}))),
+    }, {"player": player, "figures": {one.name: plain_figure(one.figure) for one in drawn}})
+
+
+def _scroll(label: str, content: str) -> str:
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{content}</div>'
 
 
 def played_runs(found: StudyReport) -> tuple[Repeat | None, dict[str, Entry]]:
@@ -161,16 +169,16 @@ def write_site(studies: Sequence[StudyReport], runs: Sequence[Run], out: Path) -
         study = found.grid.study
         write_page(render(found, links), out / f"{study.name}.html", study.name)
         pages.append((f"{study.name}.html", study.question or study.name, found.answer.text))
-    index = Template(asset("index.html")).substitute(
-        style=asset("style.css"), studies=_section("Studies", pages), runs=_section("Runs", reports))
+    index = page("ACE-NODE Lab: reports", "<h1>ACE-NODE Lab: reports</h1>",
+                 {"studies": ("Studies", _links(pages)), "runs": ("Runs", _links(reports))})
     return write_page(index, out / "index.html", "index")
 
 
-def _section(title: str, links: Sequence[tuple[str, str, str]]) -> str:
+def _links(links: Sequence[tuple[str, str, str]]) -> str:
     """Return a list of links: address, title, and what is said about it."""
     items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a><p class="note">{escape(about)}</p></li>'
                     for address, name, about in links)
-    return f"<section><h2>{escape(title)}</h2><ul>{items}</ul></section>" * bool(links)
+    return f"<ul>{items}</ul>" * bool(links)
 
 
 # Code ---------------------------------------------------------------------------------------------------------------

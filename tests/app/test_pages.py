@@ -271,8 +271,8 @@ def good(run_folder: RunFolder) -> Run:
 
 def test_curves_asked_for_together_go_on(good: Run, services: Services) -> None:
     runs = get(f"/lab/live?runs={','.join([*sorted(NAMES), good.id])}").json()["runs"]
-    assert runs[good.id]["lines"]
-    unreadable = {name for name in NAMES if runs[name]["status"]["state"] == "unreadable"}
+    assert runs[good.id]["points"]
+    unreadable = {name for name in NAMES if runs[name]["state"] == "unreadable"}
     assert unreadable >= {"nan", "heartbeat", "cut", "pipe"}
     assert get("/lab/active").status == 200
 
@@ -329,7 +329,7 @@ def test_commands_and_routes(runs: list[Run], services: Services, capsys: pytest
     states = {entry.id: entry.state for entry in services.catalogue.entries()}
     assert [states[run.id] for run in runs] == ["finished"] * 3 + ["interrupted"]
     live = get(f"/lab/live?runs={','.join(run.id for run in runs)}").json()["runs"]
-    assert [live[run.id]["status"]["state"] for run in runs] == ["finished"] * 3 + ["interrupted"]
+    assert [live[run.id]["state"] for run in runs] == ["finished"] * 3 + ["interrupted"]
     assert json.loads(get(f"/lab/film/{runs[0].id}").body)["epochs"]
     assert services.launcher.active() == []  # created, after a recovery that could write nothing
 
