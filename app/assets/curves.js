@@ -12,7 +12,7 @@ import { at, clamp, make, setText, setTextOrHide } from "./theme.js";
 const STORAGE_KEY = "acenode.curves";
 const AXES = { step: "Step", epoch: "Epoch", time: "Training time (s)" };
 const RESULTS = ["metric", "losses"], DIAGNOSTICS = ["nfe", "dt", "gradients", "seconds", "lr"];
-const MIN_INTERVAL = 500, MAX_INTERVAL = 900, IDLE_INTERVAL = 5000;  // milliseconds between two requests, and while no run trains
+const MIN_INTERVAL = 700, MAX_INTERVAL = 850, IDLE_INTERVAL = 5000;  // milliseconds between two requests, and while no run trains
 const INTERVAL_PER_COST = 12;  // an interval is this many times the cost of drawing, which competes with training for the processor
 const TIMEOUT = 15000;
 
@@ -190,7 +190,7 @@ export function mount(element, first, send) {
   }
 
   async function refresh() {
-    const asked = data, panels = Object.fromEntries([...cards.values()].filter((card) => drawing.seen.has(card))
+    const begun = performance.now(), asked = data, panels = Object.fromEntries([...cards.values()].filter((card) => drawing.seen.has(card))
       .map(({ name, window, version }) => [name, { window, version }]));
     const { series, metric, title, number, base } = data, view = JSON.stringify({ series, metric, title, number, ...settings, panels });
     try {
@@ -206,7 +206,8 @@ export function mount(element, first, send) {
       lost.hidden = false;  // the server does not respond: keep what is drawn
       throw error;
     }
-    return Object.values(runs).some(({ busy }) => busy) ? clamp(INTERVAL_PER_COST * cost, MIN_INTERVAL, MAX_INTERVAL) : IDLE_INTERVAL;
+    if (!Object.values(runs).some(({ busy }) => busy)) return IDLE_INTERVAL;
+    return Math.max(0, clamp(INTERVAL_PER_COST * cost, MIN_INTERVAL, MAX_INTERVAL) - (performance.now() - begun));
   }
 
   function update(next) {

@@ -1,6 +1,6 @@
 // The panels that show curves: the path of h(t) in the plane of the first two principal components, and how attention acts
 // over time (acenode/player/attention.py says which measure and why).
-import { axes, chosenLast, number, percent, rug, span, text } from "./player_draw.js";
+import { axes, chosenLast, dot, number, path, percent, rug, span, text } from "./player_draw.js";
 
 export const PLANE = {
   name: "plane",
@@ -26,54 +26,20 @@ export const PLANE = {
     const { run, block } = view, { data, shape: [T, P] } = block.arrays.pca, box = { x: 58, y: 8, w: w - 68, h: h - 48 };
     const [xs, ys] = this.range(view, state), share = (i) => `Component ${i + 1} (${percent(run.meta.pca.shares[i])} of variance)`;
     const { X, Y } = axes(g, box, xs, ys, theme, [share(0), share(1)]);
-    g.lineJoin = "round";
-    for (const p of span(P)) {
-      g.strokeStyle = run.colour(p);
-      g.globalAlpha = p === state.probe ? 0.8 : 0.4;
-      g.lineWidth = 1;
-      g.beginPath();
-      for (let f = 0; f < T; f++) g.lineTo(X(data[(f * P + p) * 2]), Y(data[(f * P + p) * 2 + 1]));
-      g.stroke();
-    }
-    g.globalAlpha = 1;
-    return { X, Y };
+    const points = (p) => span(T).map((f) => [X(data[(f * P + p) * 2]), Y(data[(f * P + p) * 2 + 1])]);
+    for (const p of span(P)) path(g, points(p), run.colour(p), 1, p === state.probe ? 0.8 : 0.4);
+    return { points };
   },
 
-  draw(g, w, h, view, state, theme, { X, Y }) {
-    const { run, block } = view, { data, shape: [, P] } = block.arrays.pca;
-    const { low, high, part } = run.frame(state.t), px = (f, p) => X(data[(f * P + p) * 2]), py = (f, p) => Y(data[(f * P + p) * 2 + 1]);
-    const head = (p) => [px(low, p) + (px(high, p) - px(low, p)) * part, py(low, p) + (py(high, p) - py(low, p)) * part];
-    const order = chosenLast(P, state.probe);
-    view.heads = [];
-    g.lineJoin = g.lineCap = "round";
-    for (const p of order) {
-      const chosen = p === state.probe, [hx, hy] = head(p);
-      g.strokeStyle = run.colour(p);
-      g.globalAlpha = chosen ? 1 : 0.75;
-      g.lineWidth = chosen ? 4 : 2;
-      g.beginPath();
-      for (let f = 0; f <= low; f++) g.lineTo(px(f, p), py(f, p));
-      g.lineTo(hx, hy);
-      g.stroke();
-      g.globalAlpha = 1;
-      g.lineWidth = 1.5;  // h(0)
-      g.fillStyle = theme.paper;
-      g.beginPath();
-      g.arc(px(0, p), py(0, p), 2.5, 0, 7);
-      g.fill();
-      g.stroke();
-    }
-    for (const p of order) {
-      const chosen = p === state.probe, [x, y] = head(p);
-      g.fillStyle = run.colour(p);
-      g.strokeStyle = chosen ? theme.ink : theme.paper;
-      g.lineWidth = chosen ? 2 : 1;
-      g.beginPath();
-      g.arc(x, y, chosen ? 7.5 : 5, 0, 7);
-      g.fill();
-      g.stroke();
-      view.heads.push({ p, x, y });
-    }
+  draw(g, w, h, view, state, theme, { points }) {
+    const { run, block } = view, { low, high, part } = run.frame(state.t);
+    view.heads = chosenLast(block.arrays.pca.shape[1], state.probe).map((p) => {
+      const own = points(p), [x, y] = [0, 1].map((i) => own[low][i] + (own[high][i] - own[low][i]) * part), chosen = p === state.probe;
+      path(g, [...own.slice(0, low + 1), [x, y]], run.colour(p), chosen ? 4 : 2, chosen ? 1 : 0.75);
+      dot(g, ...own[0], 2.5, theme.paper, run.colour(p), 1.5);  // h(0)
+      return { p, x, y, chosen };
+    });
+    for (const { p, x, y, chosen } of view.heads) dot(g, x, y, chosen ? 7.5 : 5, run.colour(p), chosen ? theme.ink : theme.paper, chosen ? 2 : 1);
   },
 
   nearest(x, y, view) {
@@ -126,45 +92,21 @@ export const MEASURE = {
       g.globalAlpha = 1;
       this.legend(g, box, run.colour(probe), measure.band, theme);
     }
-    if (measure.reference !== null && measure.reference >= low && measure.reference <= high) this.reference(g, box, Y(measure.reference), theme);
-    for (const p of chosenLast(P, probe)) {
-      g.globalAlpha = p === probe ? 1 : 0.5;
-      g.strokeStyle = run.colour(p);
-      g.lineWidth = p === probe ? 3 : 1.25;
-      g.beginPath();
-      for (let f = 0; f < T; f++) g.lineTo(X(t[f]), Y(at(data, P, f, p)));
-      g.stroke();
-    }
-    g.globalAlpha = 1;
+    if (measure.reference !== null && measure.reference >= low && measure.reference <= high)
+      path(g, [[box.x, Y(measure.reference)], [box.x + box.w, Y(measure.reference)]], theme.ink, 1, 0.55, [2, 4]);
+    for (const p of chosenLast(P, probe)) path(g, span(T).map((f) => [X(t[f]), Y(at(data, P, f, p))]), run.colour(p), p === probe ? 3 : 1.25, p === probe ? 1 : 0.5);
     rug(g, box, X, run.jumps(probe), theme);
     return { box, X, Y };
   },
 
   legend(g, box, colour, words, theme) {
-    g.strokeStyle = g.fillStyle = colour;
-    g.lineWidth = 3;
-    g.beginPath();
-    g.moveTo(box.x, 10);
-    g.lineTo(box.x + 16, 10);
-    g.stroke();
+    path(g, [[box.x, 10], [box.x + 16, 10]], colour, 3);
+    g.fillStyle = colour;
     text(g, "mean", box.x + 20, 10, { colour: theme.ink, faint: true });
     g.globalAlpha = 0.25;
     g.fillRect(box.x + 60, 5, 16, 10);
     g.globalAlpha = 1;
     text(g, words, box.x + 80, 10, { colour: theme.ink, faint: true });
-  },
-
-  reference(g, box, y, theme) {
-    g.strokeStyle = theme.ink;
-    g.lineWidth = 1;
-    g.globalAlpha = 0.55;
-    g.setLineDash([2, 4]);
-    g.beginPath();
-    g.moveTo(box.x, y);
-    g.lineTo(box.x + box.w, y);
-    g.stroke();
-    g.setLineDash([]);
-    g.globalAlpha = 1;
   },
 
   value(view, state) {
@@ -174,22 +116,8 @@ export const MEASURE = {
   },
 
   draw(g, w, h, view, state, theme, { box, X, Y }) {
-    g.strokeStyle = theme.ink;
-    g.lineWidth = 1;
-    g.globalAlpha = 0.5;
-    g.setLineDash([3, 3]);
-    g.beginPath();
-    g.moveTo(X(state.t), box.y);
-    g.lineTo(X(state.t), box.y + box.h);
-    g.stroke();
-    g.setLineDash([]);
-    g.globalAlpha = 1;
-    g.fillStyle = view.run.colour(state.probe);
-    g.lineWidth = 2;
-    g.beginPath();
-    g.arc(X(state.t), Y(this.value(view, state)), 6, 0, 7);
-    g.fill();
-    g.stroke();
+    path(g, [[X(state.t), box.y], [X(state.t), box.y + box.h]], theme.ink, 1, 0.5, [3, 3]);
+    dot(g, X(state.t), Y(this.value(view, state)), 6, view.run.colour(state.probe), theme.ink, 2);
     view.curve = { box, X, Y };
   },
 

@@ -83,19 +83,28 @@ export function axes(g, box, xs, ys, theme, labels, written = number) {
   return { X, Y };
 }
 
-// Ticks below a box whose horizontal axis is time, at the times of jumps.
-export function rug(g, box, X, jumps, theme) {
-  g.strokeStyle = theme.ink;
-  g.lineWidth = 1;
-  g.globalAlpha = 0.7;
+// Draw a line through points [x, y].
+export function path(g, points, colour, width = 1, alpha = 1, dash = []) {
+  Object.assign(g, { strokeStyle: colour, lineWidth: width, globalAlpha: alpha, lineJoin: "round" });
+  g.setLineDash(dash);
   g.beginPath();
-  for (const t of jumps) {
-    const x = Math.round(X(t)) + 0.5;
-    g.moveTo(x, box.y + box.h + 1);
-    g.lineTo(x, box.y + box.h + 1 + RUG);
-  }
+  for (const [x, y] of points) g.lineTo(x, y);
   g.stroke();
+  g.setLineDash([]);
   g.globalAlpha = 1;
+}
+
+export function dot(g, x, y, radius, fill, stroke, width) {
+  Object.assign(g, { fillStyle: fill, strokeStyle: stroke, lineWidth: width });
+  g.beginPath();
+  g.arc(x, y, radius, 0, 7);
+  g.fill();
+  g.stroke();
+}
+
+// Ticks below a box whose horizontal axis is time, at the times of jumps.
+export function rug(g, { y, h }, X, jumps, theme) {
+  for (const x of jumps.map((t) => Math.round(X(t)) + 0.5)) path(g, [[x, y + h + 1], [x, y + h + 1 + RUG]], theme.ink, 1, 0.7);
 }
 
 export function colourBar(g, w, h, table, low, high, theme) {
@@ -228,16 +237,9 @@ export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, 
 }
 
 // Draw the line at the current t.
-export function drawNow(g, x, box, theme) {
-  g.beginPath();
-  g.moveTo(x, box.y);
-  g.lineTo(x, box.y + box.h);
-  g.strokeStyle = theme.paper;
-  g.lineWidth = 4;
-  g.stroke();
-  g.strokeStyle = theme.ink;
-  g.lineWidth = 1.5;
-  g.stroke();
+export function drawNow(g, x, { y, h }, theme) {
+  path(g, [[x, y], [x, y + h]], theme.paper, 4);
+  path(g, [[x, y], [x, y + h]], theme.ink, 1.5);
 }
 
 export function overTimeCell(x, y, box) {
