@@ -1,57 +1,71 @@
-"""Image sets from the mirror to arrays: prepared once, checked, loaded."""
+"""Image sets: from a mirror to arrays, prepared once and checked; batches on the device; and the bundled digits."""
 
+import hashlib
 import os
-import pickle
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from sklearn.datasets import load_digits
 
 from acenode.data import images
-from acenode.data.images import IMAGE_SOURCES, torchvision_datasets
-from acenode.data.source import DataState
+from acenode.data.batches import DeviceImages, TrainingBatches, mixed_seed
+from acenode.data.images import IMAGE_SOURCES, LUMINANCE, MIN_CONTRAST, digits, torchvision_datasets
 from acenode.errors import UserError
 
 NAMES = ("mnist", "svhn", "cifar10")
 
 
-def test_every_image_set_is_described_completely(tmp_path):
+class Trap:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def test_every_image_set_has_files_with_checksums(tmp_path):
     assert tuple(IMAGE_SOURCES) == NAMES
+    mirrors = {}
     for name, source in IMAGE_SOURCES.items():
-        assert source.name == name
         assert len(source.classes) == 10
         files = source.files(getattr(torchvision_datasets(), source.torchvision), tmp_path)
+        mirrors[name] = [len(file.urls) for file in files.values()]
         for path, file in files.items():
             assert path.name == file.name
             assert len(file.md5) == 32
             assert all(url.endswith(f"/{file.name}") for url in file.urls)
-
-
-def test_mnist_has_a_second_mirror(tmp_path):
-    files = IMAGE_SOURCES["mnist"].files(torchvision_datasets().MNIST, tmp_path)
-    assert [len(file.urls) for file in files.values()] == [2] * 4
+    assert mirrors == {"mnist": [2] * 4, "svhn": [1] * 2, "cifar10": [1]}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_prepare_writes_the_published_arrays(tmp_path, official, files_under, name):
-    made = official(name)
-    path = made.source.prepare(tmp_path)
+def test_prepare_writes_the_published_arrays_once(tmp_path, official, mirror, files_under, name):
+    made, seen = official(name), {}
+    path = made.source.prepare(tmp_path, lambda done, total, label: seen.update({label: (done, total)}))
     assert path == tmp_path / f"{name}.npz"
+    assert seen == {name: (len(body), len(body)) for name, body in made.files.items()}
     assert files_under(tmp_path) == [f"{name}.npz"]  # the downloads are removed
     assert not (tmp_path / "downloads").exists()
     loaded = made.source.load(tmp_path)
-    for key, array in made.arrays.items():
+    for key, array in made.arrays.items():  # in SVHN's files, a zero has the label 10
         np.testing.assert_array_equal(getattr(loaded, key), array)
         assert getattr(loaded, key).dtype == np.uint8
     assert loaded.classes == IMAGE_SOURCES[name].classes
-
-
-def test_progress_reaches_the_total_of_every_file(tmp_path, official):
-    made, seen = official("mnist"), {}
-    made.source.prepare(tmp_path, lambda done, total, label: seen.update({label: (done, total)}))
-    assert seen == {name: (len(body), len(body)) for name, body in made.files.items()}
+    state = made.source.check(tmp_path)
+    assert (state.state, state.bytes, state.detail) == (
+        "ready", path.stat().st_size, "15 training and 4 test images")
+    assert IMAGE_SOURCES[name].check(tmp_path).state == "broken"  # 15 are not the official number
+    before = path.stat()
+    mirror.requests.clear()
+    assert made.source.prepare(tmp_path) == path
+    assert (mirror.requests, path.stat()) == ([], before)
 
 
 def test_the_second_mirror_is_used_if_the_first_fails(tmp_path, official, mirror):
@@ -62,45 +76,15 @@ def test_the_second_mirror_is_used_if_the_first_fails(tmp_path, official, mirror
     np.testing.assert_array_equal(made.source.load(tmp_path).x_test, made.arrays["x_test"])
 
 
-def test_a_second_prepare_needs_no_network(tmp_path, official, mirror):
-    made = official("mnist")
-    path = made.source.prepare(tmp_path)
-    before = path.stat()
-    mirror.requests.clear()
-    assert made.source.prepare(tmp_path) == path
-    assert mirror.requests == []
-    assert path.stat() == before
-
-
 def test_a_file_prepared_by_someone_else_is_used_as_it_is(tmp_path, official, mirror, monkeypatch):
     made = official("cifar10")
     np.savez_compressed(tmp_path / "cifar10.npz", **made.arrays)
     monkeypatch.setattr("acenode.data.source.locked", lambda *_args: pytest.fail("it wanted to write"))
     made.source.prepare(tmp_path)
     assert mirror.requests == []
-    np.testing.assert_array_equal(made.source.load(tmp_path).x_test, made.arrays["x_test"])
 
 
-def test_completed_downloads_are_not_fetched_again(tmp_path, official, mirror):
-    made = official("svhn")
-    folder = tmp_path / "downloads" / "svhn"
-    folder.mkdir(parents=True)
-    (folder / "train_32x32.mat").write_bytes(made.files["train_32x32.mat"])
-    made.source.prepare(tmp_path)
-    assert mirror.requests == ["/test_32x32.mat"]
-
-
-def test_an_incomplete_extracted_file_is_extracted_again(tmp_path, official):
-    made = official("mnist")
-    raw = tmp_path / "downloads" / "mnist" / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    for name in made.files:
-        (raw / name.removesuffix(".gz")).write_bytes(b"incomplete")
-    made.source.prepare(tmp_path)
-    np.testing.assert_array_equal(made.source.load(tmp_path).x_train, made.arrays["x_train"])
-
-
-def test_a_failed_download_leaves_only_complete_files(tmp_path, official, mirror, files_under):
+def test_after_a_failure_complete_downloads_stay_and_are_not_fetched_again(tmp_path, official, mirror, files_under):
     made = official("svhn")
     mirror.serve("test_32x32.mat", made.files["test_32x32.mat"][:-5], missing=5)
     with pytest.raises(UserError, match=r"test_32x32\.mat"):
@@ -113,43 +97,32 @@ def test_a_failed_download_leaves_only_complete_files(tmp_path, official, mirror
     assert files_under(tmp_path) == ["svhn.npz"]
 
 
-def test_an_interrupt_leaves_no_partial_file(tmp_path, official, files_under):
-    def interrupt(*_call):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        official("cifar10").source.prepare(tmp_path, interrupt)
-    assert files_under(tmp_path) == []
-
-
-def test_a_full_disk_leaves_no_partial_file(tmp_path, official, files_under, full_disk):
-    with pytest.raises(UserError, match="no space left"):
-        official("cifar10").source.prepare(tmp_path)
-    assert files_under(tmp_path) == []
-
-
-def test_an_interrupt_while_the_npz_is_written(tmp_path, official, files_under, monkeypatch):
-    made = official("svhn")
-    write = np.lib.format.write_array
-
-    def interrupt(entry, array, **options):
-        write(entry, array, **options)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np.lib.format, "write_array", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        made.source.prepare(tmp_path)
-    assert files_under(tmp_path) == ["downloads/svhn/test_32x32.mat", "downloads/svhn/train_32x32.mat"]
-    assert made.source.check(tmp_path).state == "missing"
-
-
-def test_partial_files_of_a_killed_process_are_removed(tmp_path, official, files_under):
-    (tmp_path / ".mnist.npz.0123.part").write_bytes(b"half")
-    folder = tmp_path / "downloads" / "mnist"
-    folder.mkdir(parents=True)
-    (folder / ".train-images-idx3-ubyte.gz.0123.part").write_bytes(b"half")
-    official("mnist").source.prepare(tmp_path)
+def test_what_a_killed_process_left_is_removed(tmp_path, official, files_under):
+    made, raw = official("mnist"), tmp_path / "downloads" / "mnist" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name in made.files:
+        (raw / name.removesuffix(".gz")).write_bytes(b"incomplete")
+    for part in (tmp_path / ".mnist.npz.0123.part", raw.parent.parent / ".train-images-idx3-ubyte.gz.0123.part"):
+        part.write_bytes(b"half")
+    made.source.prepare(tmp_path)
     assert files_under(tmp_path) == ["mnist.npz"]
+    np.testing.assert_array_equal(made.source.load(tmp_path).x_train, made.arrays["x_train"])
+
+
+@pytest.mark.parametrize("fault", ["disk", "interrupt", "interrupted npz"])
+def test_no_partial_file_is_left(tmp_path, official, files_under, monkeypatch, request, fault):
+    def interrupt(*_call, **_options):
+        raise KeyboardInterrupt
+
+    made = official("svhn")
+    if fault == "disk":
+        request.getfixturevalue("full_disk")
+    elif fault == "interrupted npz":
+        monkeypatch.setattr(np.lib.format, "write_array", interrupt)
+    with pytest.raises((KeyboardInterrupt, UserError)):
+        made.source.prepare(tmp_path, interrupt if fault == "interrupt" else None)
+    assert files_under(tmp_path) == (["downloads/svhn/test_32x32.mat", "downloads/svhn/train_32x32.mat"]
+                                     if fault == "interrupted npz" else [])
 
 
 def test_two_prepares_at_once_download_once(tmp_path, official, mirror):
@@ -161,12 +134,11 @@ def test_two_prepares_at_once_download_once(tmp_path, official, mirror):
             asked.set()
             return waits.wait(timeout)
 
-    mirror.serve("train-images-idx3-ubyte.gz", made.files["train-images-idx3-ubyte.gz"], gate=Gate())
-
     def second(done, total, label):
         assert label == "waiting for another download of mnist"
         waits.set()
 
+    mirror.serve("train-images-idx3-ubyte.gz", made.files["train-images-idx3-ubyte.gz"], gate=Gate())
     first = threading.Thread(target=made.source.prepare, args=(tmp_path,))
     first.start()
     assert asked.wait(5)
@@ -176,57 +148,34 @@ def test_two_prepares_at_once_download_once(tmp_path, official, mirror):
     assert made.source.check(tmp_path).state == "ready"
 
 
-def test_files_with_another_number_of_images_are_refused(tmp_path, official, files_under):
-    source = replace(official("mnist").source, train=16)
-    with pytest.raises(UserError, match=r"x_train is uint8 \(15, 28, 28, 1\), where uint8 \(16, 28, 28, 1\)"):
-        source.prepare(tmp_path)
-    assert "mnist.npz" not in files_under(tmp_path)
+@pytest.mark.parametrize(("name", "file"), [("mnist", "train-images-idx3-ubyte.gz"), ("svhn", "train_32x32.mat"),
+                                            ("cifar10", "cifar-10-python.tar.gz")])
+def test_a_damaged_download_is_never_read(tmp_path, official, mirror, name, file):
+    made = official(name)
+    for body in (b"", made.files[file][:-9], b"<html>moved</html>"):
+        mirror.serve(file, body)
+        with pytest.raises(UserError, match=f"cannot download {file}: .* sent a file whose md5 is .*discarded"):
+            made.source.prepare(tmp_path)
 
 
-def test_an_unknown_name_lists_the_known_ones(tmp_path):
-    with pytest.raises(UserError, match="no image set 'imagenet': choose one of mnist, svhn, cifar10"):
-        images.load("imagenet", tmp_path)
-
-
-def test_the_error_for_a_missing_set_says_how_to_get_it(tmp_path):
-    with pytest.raises(UserError) as caught:
-        images.load("mnist", tmp_path)
-    assert str(caught.value) == (
-        "mnist is not downloaded yet: run `acenode data get mnist`, or train with --data sample"
-    )
-    state = IMAGE_SOURCES["mnist"].check(tmp_path)
-    assert state == DataState(
-        "mnist", "missing", tmp_path / "mnist.npz", 0, "not downloaded yet: run `acenode data get mnist`"
-    )
-
-
-def test_a_ready_set_has_the_official_counts(tmp_path, official):
-    made = official("svhn")
-    path = made.source.prepare(tmp_path)
-    state = made.source.check(tmp_path)
-    assert state.state == "ready"
-    assert state.bytes == path.stat().st_size
-    assert "15 training and 4 test images" in state.detail
-    assert IMAGE_SOURCES["svhn"].check(tmp_path).state == "broken"  # 15 are not the official 73,257
-
-
-class _Trap:
-    """Creates a folder when it is unpickled."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.folder),)
+def test_a_file_in_another_format_or_of_another_size_is_refused_in_one_line(tmp_path, official, mirror):
+    made, body = official("svhn"), b"<html>moved</html>"
+    with pytest.raises(UserError, match=r"x_train is uint8 \(15, 32, 32, 3\), where uint8 \(16, 32, 32, 3\)"):
+        replace(made.source, train=16).prepare(tmp_path)
+    mirror.serve("test_32x32.mat", body)
+    made.source.dataset.split_list["test"][2] = hashlib.md5(body).hexdigest()
+    with pytest.raises(UserError, match="^the downloads for svhn cannot be read .*: delete .*/svhn, try again$"):
+        made.source.prepare(tmp_path)
 
 
 def test_a_cifar_batch_with_another_checksum_is_not_unpickled(tmp_path, official):
+    import pickle
+
     made = official("cifar10")
     batches = tmp_path / "downloads" / "cifar10" / "cifar-10-batches-py"
     batches.mkdir(parents=True)
-    (batches / "data_batch_1").write_bytes(pickle.dumps(_Trap(tmp_path / "unpickled")))
+    (batches / "data_batch_1").write_bytes(pickle.dumps(Trap(tmp_path / "unpickled")))
     made.source.prepare(tmp_path)  # replaces the batch by the one in the archive
-    assert not (tmp_path / "unpickled").exists()
     made.source.path(tmp_path).unlink()
     made.source.dataset.train_list[0][1] = "0" * 32  # now the archive's own batch has a wrong checksum
     with pytest.raises(UserError, match="the downloads for cifar10 cannot be read .*corrupted.*: delete .*, try again"):
@@ -234,13 +183,157 @@ def test_a_cifar_batch_with_another_checksum_is_not_unpickled(tmp_path, official
     assert not (tmp_path / "unpickled").exists()
 
 
+def torn(path, arrays):
+    np.savez(path, **arrays)
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def one_byte_off(path, arrays):
+    np.savez(path, **arrays)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def changed(**new):
+    return lambda path, arrays: np.savez(path, **{**arrays, **{key: make(arrays[key]) for key, make in new.items()}})
+
+
+@pytest.mark.parametrize("fault", [
+    torn, one_byte_off, changed(x_train=lambda x: np.array([Trap(Path("unpickled"))], dtype=object)),
+    lambda path, arrays: path.touch(), lambda path, arrays: path.write_text("not an npz"),
+    lambda path, arrays: np.savez(path, x_train=arrays["x_train"]), changed(x_test=lambda x: x / 255.0),
+    changed(x_test=lambda x: np.moveaxis(x, 3, 1)), changed(y_train=lambda y: y[:-1]),
+    changed(y_test=lambda y: y + 10)])
+def test_a_broken_prepared_file_is_refused_and_replaced(tmp_path, official, monkeypatch, fault):
+    made, path = official("mnist"), tmp_path / "mnist.npz"
+    monkeypatch.chdir(tmp_path)
+    fault(path, made.arrays)
+    with pytest.raises(UserError) as caught:
+        made.source.load(tmp_path)
+    assert str(caught.value).startswith(f"{path} cannot be used (")
+    assert str(caught.value).endswith("delete it, or get it again with `acenode data get mnist`")
+    assert "\n" not in str(caught.value)
+    state = made.source.check(tmp_path)
+    assert (state.state, state.bytes) == ("broken", path.stat().st_size)
+    made.source.prepare(tmp_path)
+    np.testing.assert_array_equal(made.source.load(tmp_path).x_train, made.arrays["x_train"])
+    assert not (tmp_path / "unpickled").exists()
+
+
+IMPORT = """
+import sys, threading, torch
+def fail(path):
+    raise OSError("undefined symbol")
+if sys.argv[1] == "missing":
+    torch.ops.load_library = fail
+else:  # built for another CUDA
+    torch.ops.load_library = lambda path: None
+    library = torch.library.Library("torchvision", "DEF")
+    library.define("_cuda_version() -> int")
+    library.impl("_cuda_version", lambda: 12080, "CompositeExplicitAutograd")
+    for name in ("nms", "qnms"):
+        library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    torch.version.cuda = "13.0"
+try:
+    import torchvision
+    sys.exit("the simulated failure did not happen")
+except RuntimeError:
+    pass
+from acenode.data.images import torchvision_datasets
+found = []
+threads = [threading.Thread(target=lambda: found.append(torchvision_datasets().MNIST)) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(found) == 4 and len(set(found)) == 1, found
+"""
+
+
+@pytest.mark.parametrize("simulation", ["missing", "other CUDA"])
+def test_data_sets_load_without_the_compiled_operators(simulation):
+    done = subprocess.run([sys.executable, "-c", IMPORT, simulation], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_prepared_files_load_without_torchvision(tmp_path, official, monkeypatch):
+    made = official("cifar10")
+    made.source.prepare(tmp_path)
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    assert made.source.prepare(tmp_path).name == "cifar10.npz"
+    assert len(made.source.load(tmp_path).x_train) == 15
+    with pytest.raises(UserError, match="install it with `pip install torchvision`"):
+        IMAGE_SOURCES["mnist"].prepare(tmp_path)
+
+
 @pytest.mark.realdata
 def test_the_real_mnist():
     root = Path(os.environ.get("ACENODE_DATA") or "nowhere")
     if not (root / "mnist.npz").is_file():
         pytest.skip("ACENODE_DATA has no mnist.npz")
-    assert IMAGE_SOURCES["mnist"].check(root).state == "ready"
     mnist = images.load("mnist", root)
     assert np.bincount(mnist.y_train).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(mnist.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert mnist.x_train.mean() / 255 == pytest.approx(0.1307, abs=5e-5)
+
+
+# Batches and digits -------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.integers(0, 256, (50, 7, 7, 3), dtype=np.uint8), np.arange(50, dtype=np.uint8)
+
+
+def batches(pad: int = 2, crop: int = 7, seed: int = 0, device: str = "cpu") -> TrainingBatches:
+    return TrainingBatches(DeviceImages(X, Y, torch.device(device)), 8, pad, crop, seed)
+
+
+@pytest.mark.parametrize(("pad", "crop"), [(2, 7), (4, 5), (0, 7)])
+def test_every_crop_is_a_window_of_its_padded_image(pad, crop):
+    x, y = batches(pad, crop).batch(0, 1)
+    assert x.shape == (8, 3, crop, crop)
+    assert x.is_contiguous()
+    for image, label in zip(x, y.tolist(), strict=True):
+        whole = np.pad(X[label], ((pad, pad), (pad, pad), (0, 0))).transpose(2, 0, 1) / 255
+        room = whole.shape[1] - crop + 1
+        assert any(np.allclose(whole[:, r:r + crop, c:c + crop], image.numpy(), atol=1e-6)
+                   for r in range(room) for c in range(room))
+
+
+def test_a_batch_is_a_function_of_seed_epoch_and_iteration():
+    one, two = batches(), batches()
+    assert len(torch.cat([one.batch(3, i)[1] for i in range(one.iterations)]).unique()) == 48  # each at most once
+    two.batch(7, 0)
+    for epoch, iteration in ((2, 3), (0, 0), (2, 3)):
+        pairs = zip(one.batch(epoch, iteration), two.batch(epoch, iteration), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+    assert not torch.equal(one.batch(0, 0)[1], one.batch(1, 0)[1])
+    assert not torch.equal(one.batch(0, 0)[1], batches(seed=1).batch(0, 0)[1])
+    assert len({mixed_seed(s, e) for s in range(100) for e in range(100)}) == 10_000
+
+
+@pytest.mark.cuda
+def test_the_gpu_draws_the_same_batches():
+    for a, b in zip(batches().batch(1, 2), batches(device="cuda").batch(1, 2), strict=True):
+        assert torch.allclose(a, b.cpu(), atol=1e-6, rtol=0)  # a GPU divides by 255 in its own way
+
+
+def test_every_digit_appears_once_in_the_full_range_and_a_fifth_is_for_test():
+    data, bunch = digits(), load_digits()
+    assert (data.x_train.shape, data.x_test.shape, data.x_test.dtype) == ((1438, 8, 8, 1), (359, 8, 8, 1), np.uint8)
+    ours, labels = np.concatenate([data.x_train, data.x_test]), np.concatenate([data.y_train, data.y_test])
+    known = np.column_stack([np.rint(bunch.data * 255 / 16), bunch.target]).astype(np.uint8)
+    found = np.column_stack([ours.reshape(-1, 64), labels])
+    assert sorted(row.tobytes() for row in found) == sorted(row.tobytes() for row in known)
+    np.testing.assert_allclose(np.bincount(data.y_test) / np.bincount(labels), 0.2, atol=0.006)
+
+
+def test_the_seed_changes_only_the_colours_which_contrast():
+    grey, coloured = digits(), digits(colour=True, seed=3)
+    np.testing.assert_array_equal(coloured.x_train, digits(colour=True, seed=3).x_train)
+    np.testing.assert_array_equal(coloured.y_test, grey.y_test)
+    assert (coloured.x_train != digits(colour=True, seed=4).x_train).any()
+    for image, ink in zip(coloured.x_test, grey.x_test[..., 0], strict=True):
+        background, darkest = image[ink == 0], image[ink == ink.max()]
+        assert (background == background[0]).all()  # one colour each
+        assert abs((darkest[0] @ LUMINANCE) - (background[0] @ LUMINANCE)) >= MIN_CONTRAST * ink.max() / 255 - 1
+    assert len(np.unique(coloured.x_test[:, 0, 0], axis=0)) > 300  # backgrounds differ

@@ -8,9 +8,13 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from acenode.data.activity import CLASSES, NAMES
-from acenode.data.simulated import icu, movement
-from acenode.data.splits import record_split, trial_split
+from acenode.data.simulated import BRUSSELATOR_CUT, OU_CUT, brusselator, climate, double_ou, icu, movement
+from acenode.data.splits import record_split, trial_split, two_sided
+from acenode.data.ushcn import CUT, VARIABLES
+
+SETS = {"icu": icu, "movement": movement, "climate": climate, "brusselator": brusselator,
+        "double_ou": lambda seed=0: double_ou(seed, 400)}
+CUTS = {"climate": CUT, "brusselator": BRUSSELATOR_CUT, "double_ou": OU_CUT}
 
 
 def records(data):
@@ -22,120 +26,129 @@ def regression():
     return make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=500))
 
 
-@pytest.mark.parametrize("make", [icu, movement])
-def test_a_seed_gives_the_same_series_every_time(make):
+@pytest.mark.parametrize("name", SETS)
+def test_a_seed_gives_the_same_valid_series_every_time(name):
     np.random.seed(1)  # noqa: NPY002 - the global state is what must not matter
-    one = make(3)
+    one, other = SETS[name](3), SETS[name](4)
     np.random.seed(2)  # noqa: NPY002
-    two = make(3)
-    for name in ("ids", "offsets", "t", "x", "m", "label", "group", "coupling"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-    assert len(one.x) != len(make(4).x) or (one.x != make(4).x).any()
+    two = SETS[name](3)
+    for part in ("ids", "offsets", "t", "x", "m", "label", "group"):
+        np.testing.assert_array_equal(getattr(one, part), getattr(two, part))
+    assert one.x.shape != other.x.shape or (one.x != other.x).any()
+    for data in (one, other):
+        assert data.fault() is None
+        assert data.m.any(axis=1).all()
+        if name in CUTS:
+            assert np.isnan(data.label).all()
+            assert two_sided(data, CUTS[name]).mean() > 0.99
+        else:
+            assert (data.t[data.offsets[:-1]] == 0).all()
 
 
-@pytest.mark.parametrize("make", [icu, movement])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_arrays_are_valid(make, seed):
-    data = make(seed)
-    assert data.fault() is None
-    assert len(data.names) == len(set(data.names)) == 12
-    assert (data.t[data.offsets[:-1]] == 0).all()
-    assert data.m.any(axis=1).all()
-
-
-@pytest.mark.parametrize("make", [icu, movement])
-def test_the_coupling_is_sparse_with_a_zero_diagonal(make):
+@pytest.mark.parametrize(("make", "least", "most"), [(icu, 8, 24), (movement, 8, 24), (climate, 7, 7)])
+def test_the_coupling_is_sparse_with_a_zero_diagonal(make, least, most):
     coupling = make().coupling
-    assert coupling.shape == (12, 12)
     assert (coupling >= 0).all()
-    assert 8 <= (coupling > 0).sum() <= 24
+    assert least <= (coupling > 0).sum() <= most
     assert (np.diag(coupling) == 0).all()
 
 
 def test_stays_are_as_irregular_as_real_ones():
     data = icu()
     points = np.diff(data.offsets)
-    assert len(data) == 480
+    assert (len(data), data.unit, data.horizon, data.names[0]) == (480, "h", 48.0, "HR")
     assert 35 < points.mean() < 45
     assert points.std() > 8
     assert 3 <= data.m.sum(axis=1).mean() <= 4
     ever = np.logical_or.reduceat(data.m, data.offsets[:-1])
     assert 0.05 < 1 - ever.mean() < 0.25  # some variables are never observed in a record
     assert 0.2 <= data.label.mean() <= 0.25
-    assert (data.unit, data.horizon) == ("h", 48.0)
-    parts = record_split(data.ids)
-    for part in (parts.train, parts.validation, parts.test):
-        assert 0.1 < data.label[part].mean() < 0.35
-    pulse = data.x[:, 0][data.m[:, 0]]
-    assert data.names[0] == "HR"
-    assert pulse.min() >= 30
-    assert 70 < np.median(pulse) < 110
-
-
-def auc(features, label):
-    chance = cross_val_predict(regression(), features, label, cv=5, method="predict_proba")[:, 1]
-    return roc_auc_score(label, chance)
+    assert all(0.1 < data.label[part].mean() < 0.35 for part in record_split(data.ids))
 
 
 def test_death_can_be_learned_from_values_but_not_from_times():
+    def auc(features):
+        chance = cross_val_predict(regression(), features, data.label, cv=5, method="predict_proba")[:, 1]
+        return roc_auc_score(data.label, chance)
+
     data = icu()
     usual = data.x.sum(axis=0) / data.m.sum(axis=0)
     means = np.array([np.where(m.any(0), x.sum(0) / np.maximum(m.sum(0), 1), usual) for _, x, m in records(data)])
     looks = np.array([[len(t), *m.mean(axis=0)] for t, _, m in records(data)])
-    assert 0.85 < auc(means, data.label) < 0.95
-    assert auc(looks, data.label) < 0.65
-    assert max(auc(means[:, [j]], data.label) for j in range(12)) < 0.9  # it takes several variables
-
-
-def test_a_driven_variable_follows_its_driver():
-    data = icu()
-    late = [(x[m[:, j], j][-3:].mean(), x[m[:, k], k][-3:].mean())
-            for j, k in [(data.names.index("Temp"), data.names.index("WBC"))]
-            for _, x, m in records(data) if m[:, j].any() and m[:, k].any()]
-    assert data.coupling[data.names.index("Temp"), data.names.index("WBC")] > 0
-    assert data.coupling[data.names.index("WBC"), data.names.index("Temp")] == 0
-    assert np.corrcoef(np.array(late).T)[0, 1] > 0.3
+    assert 0.85 < auc(means) < 0.95
+    assert auc(looks) < 0.65
+    assert max(auc(means[:, [j]]) for j in range(12)) < 0.9  # it takes several variables
 
 
 def test_movements_read_one_tag_at_a_time():
     data = movement()
     points = np.diff(data.offsets)
-    assert len(data) == 400
-    assert (points.min(), points.max()) == (30, 50)
-    assert data.names == NAMES
-    assert data.classes == CLASSES
-    tags = data.m.reshape(-1, 4, 3)
-    assert (tags.sum(axis=1) == 1).all()
-    assert data.pointwise
+    assert (len(data), points.min(), points.max()) == (400, 30, 50)
+    assert (data.m.reshape(-1, 4, 3).sum(axis=1) == 1).all()
     share = np.bincount(data.label, minlength=7) / len(data.label)
-    assert share.min() > 0.015
-    assert share.max() < 0.35
+    assert (share.min() > 0.015, share.max() < 0.35) == (True, True)
     changes = [len(np.unique(data.label[a:b])) > 1 for a, b in zip(data.offsets[:-1], data.offsets[1:], strict=True)]
     assert 0.4 < np.mean(changes) < 0.9  # activities switch within windows
-    assert set(data.group) == {1, 2, 3, 4, 5}
     assert len(trial_split(data.group).train) == 240
 
 
-def carried(data):
-    """Return the last position of each tag, relative to their mean in x and y, and its change since the one before."""
-    rows = []
-    for _, x, m in records(data):
-        last = before = np.full((4, 3), np.nan)
-        for values, seen in zip(x.reshape(-1, 4, 3), m.reshape(-1, 4, 3), strict=True):
-            before, last = np.where(seen, last, before), np.where(seen, values, last)
-            across = last[:, :2] - np.nanmean(last[:, :2], axis=0)
-            move = last - before
-            rows.append([*np.hypot(*across.T), *last[:, 2], *np.hypot(*move[:, :2].T), *move[:, 2]])
-    return np.nan_to_num(np.array(rows), nan=0.5)
-
-
 def test_activities_can_be_learned_from_several_points_but_not_from_one():
+    def carried(data):
+        """Return the last position of each tag, relative to their mean in x and y, and its change since before."""
+        rows = []
+        for _, x, m in records(data):
+            last = before = np.full((4, 3), np.nan)
+            for values, seen in zip(x.reshape(-1, 4, 3), m.reshape(-1, 4, 3), strict=True):
+                before, last = np.where(seen, last, before), np.where(seen, values, last)
+                across, move = last[:, :2] - np.nanmean(last[:, :2], axis=0), last - before
+                rows.append([*np.hypot(*across.T), *last[:, 2], *np.hypot(*move[:, :2].T), *move[:, 2]])
+        return np.nan_to_num(np.array(rows), nan=0.5)
+
     data = movement()
-    parts = trial_split(data.group)
-    train, test = data.take(parts.train), data.take(parts.test)
+    train, test = (data.take(part) for part in (trial_split(data.group).train, trial_split(data.group).test))
+    several, one = (regression().fit(of(train), train.label).score(of(test), test.label)
+                    for of in (carried, lambda data: np.hstack([data.x, data.m])))
+    assert 0.8 < several < 0.97
+    assert one < 0.65
 
-    def accuracy(features):
-        return regression().fit(features(train), train.label).score(features(test), test.label)
 
-    assert 0.8 < accuracy(carried) < 0.97
-    assert accuracy(lambda data: np.hstack([data.x, data.m])) < 0.65
+def test_the_processes_are_the_published_ones():
+    data = brusselator()
+    assert (len(data), data.offsets[1], data.horizon) == (1000, 29, 50.0)
+    assert data.t[:3].tolist() == pytest.approx([0.4, 3.4, 4.2])
+    np.testing.assert_array_equal(data.x[:3], np.float32(
+        [[1.0664879083633423, 4.643246173858643], [1.0518302917480469, 0], [0.999302327632904, 4.4304327964782715]]))
+    second = slice(data.offsets[1], data.offsets[2])
+    assert data.x[second][data.t[second] == np.float32(25.3)][0].tolist() == pytest.approx(
+        [0.8395103216171265, 5.309178829193115])
+    pairs = double_ou()
+    points = np.diff(pairs.offsets)
+    assert (len(pairs), points.min(), points.max()) == (10_000, 16, 23)
+    assert pairs.m.mean(axis=0) == pytest.approx([0.6, 0.6], abs=0.005)
+    assert pairs.m.all(axis=1).mean() == pytest.approx(0.2, abs=0.005)
+    for k, mean in enumerate((1, -1)):  # long-run means are uniform within ½, and around them σ² / 2θ
+        x = pairs.x[(pairs.t > 6) & pairs.m[:, k], k]
+        assert x.mean() == pytest.approx(mean, abs=0.02)
+        assert x.std() == pytest.approx(np.sqrt(1 / 12 + 0.1**2 / 2), rel=0.03)
+
+
+def test_the_climate_is_as_sporadic_as_the_real_one_with_seasons_and_drivers():
+    data = climate()
+    assert (len(data), data.names, data.horizon) == (500, VARIABLES, 200.0)
+    assert 55 < np.diff(data.offsets).mean() < 65
+    assert 1.1 < data.m.sum(axis=1).mean() < 1.3
+    np.testing.assert_allclose(data.t, np.rint(data.t * 10) / 10, atol=1e-4)
+    assert np.add.reduceat(data.t > CUT, data.offsets[:-1]).min() >= 3  # targets of every series
+    for k in range(5):
+        x = data.x[data.m[:, k], k]
+        assert (x.mean(), x.std()) == pytest.approx((0, 1), abs=1e-4)
+    for one, two, sign in (("TMIN", "TMAX", 1), ("SNOW", "TMAX", -1), ("SNWD", "SNOW", 1)):
+        i, k = VARIABLES.index(one), VARIABLES.index(two)
+        both = data.m[:, i] & data.m[:, k]
+        assert (data.coupling[i, k] > 0, data.coupling[k, i]) == (True, 0)
+        assert sign * np.corrcoef(data.x[both][:, [i, k]].T)[0, 1] > 0.4
+    k = VARIABLES.index("TMAX")
+    angle = 2 * np.pi * data.t[data.m[:, k]] / (365.25 * 2500 / 18627)
+    basis = np.stack([np.cos(angle), np.sin(angle), np.ones_like(angle)], axis=1)
+    x = data.x[data.m[:, k], k]
+    assert 0.2 < (x - basis @ np.linalg.lstsq(basis, x, rcond=None)[0]).var() < 0.8  # a season, and weather beside it
