@@ -9,8 +9,7 @@ from acenode.backend import PLAIN
 from acenode.config import resolve
 from acenode.data.named_batches import ScaledSet
 from acenode.data.named_set import NamedSet, Record
-from acenode.experiments.named import COMMON
-from acenode.experiments.named_methods import METHODS, NamedShape
+from acenode.experiments.named import COMMON, METHODS, NamedShape
 from acenode.models.layers import initialise
 
 V, K = 3, 2

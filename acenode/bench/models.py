@@ -27,7 +27,7 @@ from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.data.ushcn import END, VARIABLES
 from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
-from acenode.experiments.named import EXAMPLES, NamedSpec, experiment
+from acenode.experiments.named import EXAMPLES, named_spec
 from acenode.experiments.series_batches import Layout, assemble
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.forecast.gaussian import gaussian_nll
@@ -207,7 +207,7 @@ def time_losses(losses: Losses, repeats: int,
 
 def latent_losses(made: SeriesTask) -> Losses:
     """Return implementations that assemble a batch from the records and compute the loss of one model."""
-    noise, plain = made.batches.batch(0, 0).noise, latent_task(backend=PLAIN)
+    noise, plain = made.batch(0, 0).noise, latent_task(backend=PLAIN)
     plain.model.load_state_dict(made.model.state_dict())
 
     def loss(task: SeriesTask, layout: Layout) -> Tensor:
@@ -318,7 +318,7 @@ def named(options: Namespace, source: NamedSet | None = None) -> Report:
     backends = {PLAIN_STEPS: PLAIN} if device.type == "cuda" else {PLAIN_STEPS: PLAIN, FAST_STEPS: ACCELERATED}
     small = {name: trainer(EXAMPLES["oscillators"], backend) for name, backend in backends.items()}
     made = large_set() if source is None else source
-    large = trainer(experiment(NamedSpec(made.name, "", "", "", lambda root: made, "forecast")), ACCELERATED)
+    large = trainer(named_spec(made.name, "", "", "", "forecast", load=lambda root: made).experiment(), ACCELERATED)
     seconds = in_turns({name: partial(iterate, one, 1) for name, one in small.items()}, options.repeats, warm=1)
     megabytes = peak_megabytes(lambda: seconds_of(lambda: iterate(large, 1)), device)
     iteration = in_turns({"large": lambda: iterate(large, 1)}, options.repeats)["large"]

@@ -24,8 +24,8 @@ from acenode.execution.environment import run_context
 from acenode.experiments.base import LabTask
 from acenode.experiments.forecast_task import ForecastTask
 from acenode.experiments.image_task import ImageTask
-from acenode.experiments.latent_methods import SeriesShape
-from acenode.experiments.mnist import IMAGES
+from acenode.experiments.images import MNIST
+from acenode.experiments.series import SeriesShape
 from acenode.experiments.series_batches import Records, SeriesSplits
 from acenode.experiments.series_task import SeriesTask
 from acenode.training.task import Metric, SilentListener
@@ -52,7 +52,7 @@ def image_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED,
     y = rng.integers(0, 10, count, dtype=np.uint8)
     x = (160 * rng.random((10, 28, 28, 1))[y] + 95 * rng.random((count, 28, 28, 1))).astype(np.uint8)
     images = ImageArrays(x, y, x[:128], y[:128], tuple("0123456789"))
-    return ImageTask(config, images, 100, IMAGES.build(config, backend), pad=4, device=torch.device(device))
+    return ImageTask(config, images, 100, MNIST.build(config, backend), pad=4, device=torch.device(device))
 
 
 def physionet_records(count: int, seed: int = 0) -> Records:

@@ -24,7 +24,7 @@ from acenode.cli import (
 from acenode.cli.argument_types import device, epoch, integer, path
 from acenode.cli.cluster_option import add_cluster_arguments
 from acenode.cli.reproduce import reproduce
-from acenode.config.presets import CHOSEN, PRESETS
+from acenode.config.vocabulary import CHOSEN, PRESETS
 
 
 class OneLineParser(argparse.ArgumentParser):

@@ -59,7 +59,7 @@ def settings(options: Namespace) -> int:
     """Print every setting, or those of one experiment with their defaults."""
     from acenode import experiments
     from acenode.cli import defaults
-    from acenode.experiments.chosen import reason_for
+    from acenode.experiments.base import reason_for
 
     by_method = defaults.defaults_by_method(options.experiment) if options.experiment else {}
     found: list[dict[str, Any]] = []

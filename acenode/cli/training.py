@@ -13,7 +13,7 @@ from acenode.cli.cluster_option import announce, cluster_of
 from acenode.cli.common import data_words, print_json, run_store
 from acenode.cli.training_seeds import seeds_of, train_seeds
 from acenode.config import parse
-from acenode.config.presets import PRESET
+from acenode.config.vocabulary import PRESET
 from acenode.errors import UserError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from acenode.cli.common import data_words, print_json, run_store
-from acenode.config.seeds import read_seeds
+from acenode.config import read_seeds
 from acenode.errors import UserError
 
 if TYPE_CHECKING:

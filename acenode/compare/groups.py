@@ -20,11 +20,11 @@ from acenode import experiments
 from acenode.compare import paper
 from acenode.compare.metrics import MetricFormat, metric_format, metric_name
 from acenode.config import KEYS, Config
-from acenode.config.presets import PRINTED
-from acenode.config.vocabulary import ADDED
+from acenode.config.groups import ADDED
+from acenode.config.vocabulary import PRINTED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.experiments.chosen import chosen_settings
+from acenode.experiments.base import chosen_settings
 from acenode.runs.catalogue import Entry
 
 REPEATED = frozenset({"seed", "fold"})

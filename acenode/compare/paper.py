@@ -14,7 +14,7 @@ from typing import Any
 from acenode import experiments
 from acenode.compare.metrics import MetricFormat, metric_format
 from acenode.config import Config
-from acenode.config.presets import CHOSEN
+from acenode.config.vocabulary import CHOSEN
 from acenode.errors import UserError
 
 

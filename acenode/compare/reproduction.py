@@ -20,9 +20,8 @@ from acenode.compare.cells import Measured, measure, missing, repetitions
 from acenode.compare.groups import unfinished
 from acenode.compare.paper import CELLS, TABLES, PaperCell
 from acenode.config import Config
-from acenode.config.groups import Training
-from acenode.config.presets import CHOSEN
-from acenode.config.vocabulary import ADDED
+from acenode.config.groups import ADDED, Training
+from acenode.config.vocabulary import CHOSEN
 from acenode.data.folder import is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError

@@ -17,7 +17,7 @@ from acenode.compare.groups import IGNORED, changed_settings, replaced_settings,
 from acenode.compare.metrics import MetricFormat, metric_format
 from acenode.compare.statistics import over_seeds
 from acenode.config import KEYS, Config
-from acenode.config.presets import PRINTED
+from acenode.config.vocabulary import PRINTED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.runs.catalogue import Entry

@@ -219,10 +219,8 @@ class Predictor:
     def _predict(self, given: Sequence[Record], asked: Sequence[np.ndarray]) -> NamedPredictions:
         import torch
 
-        from acenode.experiments.prediction import named_batch
-
         with torch.no_grad():
-            return self.task.model(named_batch(self.task, given, asked))
+            return self.task.model(self.task.new_batch(given, asked))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,17 +3,15 @@
 from pathlib import Path
 
 from acenode.errors import UserError
-from acenode.experiments.activity import ACTIVITY
 from acenode.experiments.base import Experiment, Method
-from acenode.experiments.cifar10 import CIFAR10
+from acenode.experiments.forecast import USHCN
+from acenode.experiments.images import CIFAR10, MNIST, SVHN
 from acenode.experiments.imported import YOUR_DATA, imported_experiment, imported_names
-from acenode.experiments.mnist import MNIST
 from acenode.experiments.named import EXAMPLES
-from acenode.experiments.physionet import PHYSIONET, VITALS
-from acenode.experiments.svhn import SVHN
-from acenode.experiments.ushcn import USHCN
+from acenode.experiments.series import ACTIVITY, PHYSIONET, VITALS
 
-EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (MNIST, SVHN, CIFAR10, USHCN, PHYSIONET, VITALS, ACTIVITY)}
+EXPERIMENTS: dict[str, Experiment] = {spec.name: spec.experiment() for spec in (
+    MNIST, SVHN, CIFAR10, USHCN, PHYSIONET, VITALS, ACTIVITY)}
 
 __all__ = ["EXAMPLES", "EXPERIMENTS", "YOUR_DATA", "Experiment", "Method", "find", "get", "imported_names",
            "is_imported"]

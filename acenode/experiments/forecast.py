@@ -1,4 +1,4 @@
-"""Forecasting experiments: a full data set and several bundled ones, each with its cut, step size and settings."""
+"""The forecasting experiments: USHCN (table 6, figure 5) and bundled sets beside it, each with its cut and settings."""
 
 from __future__ import annotations
 
@@ -7,30 +7,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acenode.backend import ACCELERATED, PLAIN, Backend
+from acenode.backend import ACCELERATED, Backend
 from acenode.config import Config
-from acenode.config.groups import ForecastData
+from acenode.config import groups as keys
+from acenode.data import simulated, ushcn
 from acenode.data.series import SeriesArrays
-from acenode.experiments.base import Experiment
-from acenode.experiments.forecast_methods import METHODS
+from acenode.data.simulated import BRUSSELATOR_CUT, OU_CUT
+from acenode.experiments.base import DEFAULTS, Method, Spec, later
 from acenode.training.task import Metric
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # type checking only: avoids importing torch
     import torch
     from torch import nn
 
     from acenode.experiments.forecast_task import ForecastTask
 
-COMMON: dict[str, Any] = {
-    "epochs": 300, "batch_size": 300, "learning_rate": 1e-4, "weight_decay": 1e-4, "dropout": 0.2, "latent": 50,
-    "recognition": 50, "units": 25, "features": 10, "mixing": 1e-4, "cell": "full", "impute": False, "augment": 5,
-    "fold": 0, "solver": "dopri5", "rtol": 1e-3, "atol": 1e-4, "max_steps": 1000, "gradient": "backprop",
-    "seminorm": False, "engine": "auto", "attention": "evolving", "initial": "correlation", "schedule": "alternating",
-    "penalty": "l2", "penalty_weight": 1e-2, "detach_attention": False, "g": "rows", "feedback": "attended",
-    "at_jump": "keep", "attention_every": 20, "snapshots": 12,
-}
-SAMPLE: dict[str, Any] = {"latent": 20, "recognition": 20, "units": 25, "features": 8, "dropout": 0.0,
-                          "learning_rate": 1e-2, "penalty_weight": 1e-3, "attention_every": 10}
+COMMON = (keys.DecayTraining, keys.ForecastNetwork, keys.ForecastData, keys.SnapshotSettings)
+JUMPS = (*COMMON, keys.JumpNetwork, keys.EngineSettings)
+BASELINE = {"learning_rate": 1e-3}
+METHODS: dict[str, Method[int]] = {m.name: m for m in (
+    Method("node-vae", "Neural-ODE-VAE", later("forecast_task", "build_node_vae"),
+           (*COMMON, keys.SolverSettings, keys.Recognition), BASELINE),
+    Method("node-vae-mask", "Neural-ODE-VAE-Mask", later("forecast_task", "build_node_vae_mask"),
+           (*COMMON, keys.SolverSettings, keys.Recognition), BASELINE),
+    Method("seq-vae", "Sequential VAE", later("forecast_task", "build_seq_vae"), (*COMMON, keys.Recognition), BASELINE),
+    Method("gru-simple", "GRU-Simple", later("forecast_task", "build_gru_simple"), COMMON, BASELINE),
+    Method("gru-d", "GRU-D", later("forecast_task", "build_gru_d"), COMMON, BASELINE),
+    Method("t-lstm", "T-LSTM", later("forecast_task", "build_t_lstm"), COMMON, BASELINE),
+    Method("gru-ode-bayes", "GRU-ODE-Bayes", later("forecast_task", "build_gru_ode_bayes"), JUMPS),
+    Method("augmented", "Augmented-GRU-ODE-Bayes", later("forecast_task", "build_augmented"),
+           (*JUMPS, keys.Augmentation)),
+    Method("ace", "ACE-GRU-ODE-Bayes", later("forecast_task", "build_ace"),
+           (*JUMPS, keys.JumpAttention, keys.AttentionTraining)),
+)}
 
 
 @dataclass(frozen=True)
@@ -40,67 +49,77 @@ class SporadicSet:
     load: Callable[[Path], SeriesArrays]
     variables: int
     cut: float
-    values: Mapping[str, Any] = field(default_factory=dict)
-    about: str = ""
+    values: Mapping[str, Any]
     note: str = ""  # on the unit of time
 
 
-@dataclass(frozen=True)
-class ForecastSet:
-    """A forecasting experiment."""
+@dataclass(frozen=True, kw_only=True)
+class ForecastSet(Spec):
+    """A full data set and several bundled ones."""
 
-    name: str
-    title: str
-    summary: str
-    about_sample: str
-    sample_title: str
-    source: str
+    metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, selection="negll"))
+    methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
+    allowed_choices: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"initial": ("correlation", "dense")})
+    other_metrics: tuple[str, ...] = ("negll",)
     full: SporadicSet
     samples: Mapping[str, SporadicSet]
-    is_complete: Callable[[SeriesArrays], bool]
-    data_note: Callable[[SeriesArrays], str]  # how the full data was made, if it is not the published file
-    metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, selection="negll"))
+    has_all: Callable[[SeriesArrays], bool]
+    note: Callable[[SeriesArrays], str]  # how the full data was made, if it is not the published file
 
     def chosen(self, config: Config) -> SporadicSet:
-        return self.full if config.data == "full" else self.samples[config.part(ForecastData).sample]
+        return self.full if config.data == "full" else self.samples[config.part(keys.ForecastData).sample]
 
     def build(self, config: Config, backend: Backend) -> nn.Module:
-        """Return the model that a configuration describes, not yet initialised."""
         return METHODS[config.method].build(self.chosen(config).variables, config, backend)
 
-    def make(self, config: Config, root: Path, device: torch.device,
-             backend: Backend = ACCELERATED) -> ForecastTask:
+    def make(self, config: Config, root: Path, device: torch.device, backend: Backend = ACCELERATED) -> ForecastTask:
         from acenode.data.splits import forecast_parts
         from acenode.experiments.forecast_task import ForecastTask
 
         chosen, model = self.chosen(config), self.build(config, backend)
         arrays = chosen.load(root)
-        parts = forecast_parts(arrays, config.part(ForecastData).fold, chosen.cut)
+        parts = forecast_parts(arrays, config.part(keys.ForecastData).fold, chosen.cut)
         task = ForecastTask(config, arrays, parts, chosen.cut, model, self.metric, device, chosen.note)
         if config.data == "full":
-            task.partial, task.data_note = not self.is_complete(arrays), self.data_note(arrays)
+            task.partial, task.data_note = not self.has_all(arrays), self.note(arrays)
         return task
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        values = {**COMMON, **METHODS[method].defaults}
+        values = DEFAULTS | {
+            "epochs": 300, "batch_size": 300, "learning_rate": 1e-4, "weight_decay": 1e-4, "dropout": 0.2,
+            "latent": 50, "recognition": 50, "units": 25, "features": 10, "mixing": 1e-4, "cell": "full",
+            "impute": False, "fold": 0, "rtol": 1e-3, "atol": 1e-4, "penalty_weight": 1e-2, "g": "rows",
+            "feedback": "attended", "at_jump": "keep", "attention_every": 20, **METHODS[method].defaults}
         if data == "sample":
             first = next(iter(self.samples))
-            chosen = self.samples.get(given.get("sample", first), self.samples[first])
-            values |= {**SAMPLE, "sample": first, **chosen.values}
+            values |= {"latent": 20, "recognition": 20, "units": 25, "features": 8, "dropout": 0.0,
+                       "learning_rate": 1e-2, "penalty_weight": 1e-3, "attention_every": 10, "sample": first,
+                       **self.samples.get(given.get("sample", first), self.samples[first]).values}
         else:
             values |= self.full.values
         if "solver" in METHODS[method].uses:
             values["step_size"] = 0.05  # for an ODE whose time is in units of the horizon
         return values
 
+    def complete(self, root: Path) -> bool:
+        return self.has_all(self.full.load(root))
 
-def experiment(spec: ForecastSet) -> Experiment:
-    """Return the registry entry of a forecasting experiment."""
-    return Experiment(
-        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample,
-        sample_title=spec.sample_title, metric=spec.metric,
-        other_metrics=("negll",), methods=METHODS, defaults=spec.defaults, make=spec.make, source=spec.source,
-        count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
-        allowed_choices={"initial": ("correlation", "dense")},
-        is_complete=lambda root: spec.is_complete(spec.full.load(root)),
-    )
+
+DAYS = f"one unit is {ushcn.DAYS:.2f} days."
+USHCN = ForecastSet(
+    name="ushcn", title="USHCN climate",
+    summary="USHCN daily: forecast five sporadic weather variables, pairwise attention on a state that jumps at "
+            "observations",
+    about_sample="500 simulated stations whose couplings are known, or two stochastic processes (the setting Sample)",
+    sample_title="simulated series", source="ushcn",
+    full=SporadicSet(ushcn.USHCN.load, 5, ushcn.CUT, {"step_size": 0.1, "targets": 3}, note=DAYS),
+    samples={
+        "climate": SporadicSet(lambda root: simulated.climate(), 5, ushcn.CUT, {
+            "step_size": 0.5, "attention_every": 4, "targets": 3, "epochs": 20, "batch_size": 50}, note=DAYS),
+        "ou": SporadicSet(lambda root: simulated.double_ou(), 2, OU_CUT, {
+            "step_size": 0.05, "targets": 1, "epochs": 10, "batch_size": 250, "weight_decay": 5e-4}),
+        "brusselator": SporadicSet(lambda root: simulated.brusselator(), 2, BRUSSELATOR_CUT, {
+            "step_size": 0.05, "targets": 3, "epochs": 20, "batch_size": 50, "weight_decay": 5e-4}),
+    },
+    has_all=ushcn.is_complete, note=ushcn.rebuilt_note)

@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from acenode.data.points import Points, TimeSeries, pad
 from acenode.data.schedule import SporadicBatch
-from acenode.experiments.attention_flow import excess_flow, row_distance
 from acenode.experiments.forecast_batches import ForecastSeries
-from acenode.experiments.probes import LIMIT, half
+from acenode.experiments.recording import LIMIT, attention_report, excess_flow, half, means, with_attention
 from acenode.models.forecast.gaussian import Forecast
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, common_times
 
 SHOWN, GRID, BINS = 6, 200, 10  # series shown, times of a curve, bins of the errors over time
 FRAMES = 41  # times in a snapshot
@@ -23,7 +22,7 @@ BAND = 2.0  # half width of the band of a forecast, in standard deviations
 def snapshot(model: nn.Module, data: ForecastSeries, probes: list[int]) -> dict[str, np.ndarray]:
     """Return the arrays of a snapshot file, for as many probes as its size limit allows."""
     d = int(model.latent)  # type: ignore[arg-type]
-    attentive = getattr(model, "attention", None) is not None
+    attentive = isinstance(model, GRUODEBayes) and model.attention is not None
     size = FRAMES * 2 * (d + (d * d if attentive else 0))
     chosen = probes[:max(1, min(len(probes), LIMIT // size))]
     batch = data.forecast_batch(chosen, 0)
@@ -33,45 +32,34 @@ def snapshot(model: nn.Module, data: ForecastSeries, probes: list[int]) -> dict[
     marks = np.full((len(chosen), max(len(j) for j in jumps)), np.nan, np.float32)
     for row, times in zip(marks, jumps, strict=True):
         row[:len(times)] = times
-    arrays = {"t": t.astype(np.float32), "h": half(h), "jumps": marks, "name": data.arrays.ids[chosen]}
-    return arrays | ({"a": half(a)} if a is not None else {})
+    return with_attention({"t": t.astype(np.float32), "h": half(h), "jumps": marks, "name": data.arrays.ids[chosen]}, a)
 
 
 def report(model: nn.Module, data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
     """Return the results on the test set that pages and exports show, by the keys of result.json.
 
-    `bins` (3, BINS) are squared errors, negative log-likelihoods and counts over time.
+    `bins` (3, BINS) are squared errors, negative log-likelihoods and counts over time after the cut, where the model
+    reads no values.
     """
-    found: dict[str, Any] = {"over_time": over_time(data, bins), "cut": data.cut, "records": records(model, data)}
-    attention = attention_over_time(model, data)
-    if attention is None:
-        return found
-    found["row_distance"] = {"value": row_distance(attention[-1]), "how": (
-        "mean total-variation distance between two rows of softmax(a) at the end of the series; 0 if all are equal")}
-    known, learned = data.arrays.coupling, learned_coupling(model, data, attention)
-    if known is not None:
-        found["coupling"] = {
-            "names": list(data.arrays.names), "known": known.tolist(), "learned": learned.round(4).tolist(),
-            "how": "softmax(a(t)) averaged over series and time, mapped to the variables by the weights of p, "
-                   "relative to uniform attention"}
-    return found
-
-
-def over_time(data: ForecastSeries, bins: np.ndarray) -> dict[str, Any]:
-    """Return the mean errors of the forecasts after the cut in each time bin; the model reads no values there."""
-    edges = np.linspace(data.cut, data.arrays.horizon, bins.shape[1] + 1)
-    squared, nll, count = bins
-    return {"t": ((edges[1:] + edges[:-1]) / 2).round(4).tolist(), "count": count.astype(int).tolist(),
-            "mse": [float(s / n) if n else None for s, n in zip(squared, count, strict=True)],
-            "negll": [float(s / n) if n else None for s, n in zip(nll, count, strict=True)],
-            "unit": data.arrays.unit}
+    a, (squared, nll, count) = data.arrays, bins
+    edges = np.linspace(data.cut, a.horizon, bins.shape[1] + 1)
+    found: dict[str, Any] = {"over_time": {
+        "t": ((edges[1:] + edges[:-1]) / 2).round(4).tolist(), "count": count.astype(int).tolist(),
+        "mse": means(squared, count), "negll": means(nll, count), "unit": a.unit}, "cut": data.cut,
+        "records": records(model, data)}
+    attention, learned = attention_over_time(model, data), None
+    if attention is not None:
+        p: Any = model.p  # attention on h, mapped by the weights from h to the means
+        learned = excess_flow(attention, p.out.weight[:len(a.names)].abs() @ p.hidden.weight.abs())
+    return found | attention_report(attention, a.names, a.coupling, learned, "the end of the series", "series",
+                                    "the weights of p")
 
 
 def records(model: nn.Module, data: ForecastSeries) -> list[dict[str, Any]]:
     """Return a few series: the observations before and after the cut, and the forecast over time."""
     a, chosen = data.arrays, data.longest(data.parts.test, SHOWN)
     lines, found = curves(model, data, data.forecast_batch(chosen, 0)), []
-    has_jumps = hasattr(model, "predict_around_jumps")
+    has_jumps = isinstance(model, GRUODEBayes)
     for b, (i, r) in enumerate(zip(chosen, data.records(chosen), strict=True)):
         t, mean, deviation = lines[b]
         seen = r.t <= data.cut
@@ -91,11 +79,12 @@ def records(model: nn.Module, data: ForecastSeries) -> list[dict[str, Any]]:
 def curves(model: nn.Module, data: ForecastSeries,
            batch: SporadicBatch) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return times, means and standard deviations of each series; at a jump both before and after it."""
-    if hasattr(model, "predict_around_jumps"):
-        seen, after, between, times = model.predict_around_jumps(batch, data.grid(GRID).tolist())  # type: ignore[operator]
+    if isinstance(model, GRUODEBayes):
+        seen, after, between, times = model.predict_around_jumps(batch, data.grid(GRID).tolist())
         parts = [(times, between), (batch.seen, seen), (batch.seen, after)]
     else:
-        later = unobserved_points(batch.seen, np.linspace(data.cut, data.arrays.horizon, GRID // 4 + 1)[1:])
+        t = np.linspace(data.cut, data.arrays.horizon, GRID // 4 + 1)[1:]
+        later = common_times(batch.seen, t.tolist())  # with nothing observed
         predicted: Forecast = model(SporadicBatch(batch.seen, batch.seen, batch.horizon))
         parts = [(batch.seen, predicted), (later, model(SporadicBatch(batch.seen, later, batch.horizon)))]
     found = []
@@ -108,22 +97,8 @@ def curves(model: nn.Module, data: ForecastSeries,
     return found
 
 
-def unobserved_points(like: Points, t: np.ndarray) -> Points:
-    """Return the same times for every series, with nothing observed."""
-    B, D = len(like.t), like.x.shape[-1]
-    nothing = TimeSeries(t.astype(np.float32), np.zeros((len(t), D), np.float32), np.zeros((len(t), D), np.float32))
-    points = pad([nothing] * B)
-    return Points(*(v.to(like.t.device) for v in (points.t, points.x, points.m, points.valid)))
-
-
 def attention_over_time(model: nn.Module, data: ForecastSeries) -> torch.Tensor | None:
     """Return a of some test series at 21 times, (21, B, d, d), or None without attention."""
     batch = data.forecast_batch(data.parts.test[:SHOWN * 4], 0)
     a: torch.Tensor | None = model.trajectory(batch, data.grid(21).tolist())[1]  # type: ignore[operator]
     return a
-
-
-def learned_coupling(model: nn.Module, data: ForecastSeries, a: torch.Tensor) -> np.ndarray:
-    """Return the learned coupling of the variables: attention on h, mapped by the weights from h to the means."""
-    p: Any = model.p
-    return excess_flow(a, p.out.weight[:len(data.arrays.names)].abs() @ p.hidden.weight.abs())

@@ -1,72 +1,118 @@
-"""Forecasting as a task for the trainer: batches, loss, evaluation after the cut, snapshots and report."""
+"""Forecasting as a task for the trainer: models, batches, loss, evaluation after the cut, snapshots and report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from acenode.attention import Correlation, Dense
+from acenode.backend import Backend
 from acenode.config import Config
-from acenode.config.groups import DecayTraining, ForecastData
+from acenode.config import groups as keys
 from acenode.data.batches import mixed_seed
+from acenode.data.points import pad
 from acenode.data.schedule import SporadicBatch
 from acenode.data.series import SeriesArrays
 from acenode.data.splits import Parts
+from acenode.errors import UserError
 from acenode.experiments import forecast_report as report
 from acenode.experiments.base import recipe_of
-from acenode.experiments.forecast_batches import ForecastSeries
-from acenode.experiments.forecast_errors import ObservedTargets, error_report
+from acenode.experiments.forecast_batches import ForecastErrors, ForecastSeries, ObservedTargets, error_report
+from acenode.experiments.prediction import SeriesPrediction, checked
+from acenode.experiments.recording import FamilyTask
+from acenode.models.forecast.baselines import ODEVAE, GRUSimple, RecurrentForecaster, SequentialVAE, TimeLSTM, gru_d
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
-from acenode.models.layers import initialise
+from acenode.models.forecast.gru_ode import GRUAttention, MatrixGRU, RowGRU
+from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 EVALUATION_BATCH = 250
 DRAWS = 3  # separates the seeds of a model's random draws from those of the order of the series
 RATE_DROP_EPOCH = 20  # the learning rate is divided by three after so many epochs
 PROBES = 6
+TIMES = 41  # at which the correlation of fixed attention keeps its running averages
+
+# Models ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class ForecastErrors:
-    """Sums over the observed targets of a split."""
+def _recurrent(make: Callable[[int, int, Backend], Any]) -> Callable[[int, Config, Backend], nn.Module]:
+    """Return a builder of a forecaster with this recurrence."""
+    def build(variables: int, c: Config, backend: Backend) -> nn.Module:
+        network = c.part(keys.ForecastNetwork)
+        recurrence = make(variables, network.latent, backend)
+        return RecurrentForecaster(recurrence, variables, network.units, network.dropout)
 
-    squared: float = 0.0
-    nll: float = 0.0
-    observed: float = 0.0
-    nfe: float | None = None  # evaluations of f in the last batch, if the model has an f
-    bins: np.ndarray | None = None  # (3, bins): squared errors, negative log-likelihoods and counts over time
+    return build
 
 
-class ForecastTask:
+build_gru_simple, build_gru_d, build_t_lstm = _recurrent(GRUSimple), _recurrent(gru_d), _recurrent(TimeLSTM)
+
+
+def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
+    network, recognition = c.part(keys.ForecastNetwork), c.part(keys.Recognition).recognition
+    return SequentialVAE(variables, network.latent, network.latent, recognition, network.units, network.dropout,
+                         backend)
+
+
+def build_node_vae(variables: int, c: Config, backend: Backend, mask: bool = False) -> nn.Module:
+    network, recognition = c.part(keys.ForecastNetwork), c.part(keys.Recognition).recognition
+    return ODEVAE(variables, network.latent, network.latent, recognition, network.units, mask=mask,
+                  solver=c.part(keys.SolverSettings).to_solver(), dropout=network.dropout, backend=backend)
+
+
+def build_node_vae_mask(variables: int, c: Config, backend: Backend) -> nn.Module:
+    return build_node_vae(variables, c, backend, mask=True)
+
+
+def build_gru_ode_bayes(variables: int, c: Config, backend: Backend, *, extra: int = 0,
+                        attention: GRUAttention | None = None) -> nn.Module:
+    network, jumps = c.part(keys.ForecastNetwork), c.part(keys.JumpNetwork)
+    return GRUODEBayes(variables, network.latent, network.units, jumps.features, step=jumps.step_size,
+                       dropout=network.dropout, mixing=jumps.mixing, minimal=jumps.cell == "minimal",
+                       impute=jumps.impute, extra=extra, attention=attention, backend=backend)
+
+
+def build_augmented(variables: int, c: Config, backend: Backend) -> nn.Module:
+    return build_gru_ode_bayes(variables, c, backend, extra=c.part(keys.Augmentation).augment)
+
+
+def build_ace(variables: int, c: Config, backend: Backend) -> nn.Module:
+    d, chosen = c.part(keys.ForecastNetwork).latent, c.part(keys.JumpAttention)
+    if chosen.attention == "none":
+        return build_gru_ode_bayes(variables, c, backend)
+    evolving = chosen.attention == "evolving"
+    q = Dense((d,)) if chosen.initial == "dense" else Correlation((d,), bins=1 if evolving else TIMES)
+    g = MatrixGRU(d) if chosen.g == "matrix" else RowGRU(d)
+    attention = GRUAttention(g if evolving else None, q, every=chosen.attention_every, at_jump=chosen.at_jump,
+                             own_feedback=chosen.feedback == "own")
+    return build_gru_ode_bayes(variables, c, backend, attention=attention)
+
+
+# The task -------------------------------------------------------------------------------------------------------------
+
+
+class ForecastTask(FamilyTask):
     """Trains a model to predict each observation before reading it; evaluates its forecasts after the cut."""
 
     def __init__(self, config: Config, arrays: SeriesArrays, parts: Parts, cut: float, model: nn.Module,
                  metric: Metric, device: torch.device, note: str = "") -> None:
-        self.config, self.metric = config, metric
-        self.data = ForecastSeries(arrays, parts, cut, device, getattr(model, "step_size", None), note)
-        self.interrupted: Callable[[], bool] = never_interrupted
-        self.partial = False  # True if only a part of the full data is present
-        self.data_note = ""  # how the full data was made, if it is not the published file
-        self.size = min(config.part(DecayTraining).batch_size, len(parts.train))
+        super().__init__(config, model, metric, device)
+        step = model.step_size if isinstance(model, GRUODEBayes) else None
+        self.data = ForecastSeries(arrays, parts, cut, device, step, note)
+        self.size = min(config.part(keys.DecayTraining).batch_size, len(parts.train))
         self.iterations = math.ceil(len(parts.train) / self.size)
-        self.epoch = -1
-        initialise(model, config.seed)
-        self.model = model.to(device)
-        recurrence: Any = getattr(model, "recurrence", None)
-        if hasattr(recurrence, "mean"):
-            recurrence.mean.copy_(torch.from_numpy(self.data.observed_mean()))
-        self.evaluation_batches: dict[tuple[str, int], list[SporadicBatch]] = {}  # cache
+        mean = getattr(model.recurrence, "mean", None) if isinstance(model, RecurrentForecaster) else None
+        if mean is not None:
+            mean.copy_(torch.from_numpy(self.data.observed_mean()))
         self.probes = self.data.longest(parts.validation, PROBES)
 
-    # Training -----------------------------------------------------------------------------------------------------
-
     def recipe(self) -> Recipe:
-        training = self.config.part(DecayTraining)
+        training = self.config.part(keys.DecayTraining)
 
         def adam(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
             return torch.optim.Adam(parameters, lr=lr, weight_decay=0.0 if is_attention else training.weight_decay)
@@ -74,16 +120,12 @@ class ForecastTask:
         return recipe_of(self.config, adam, lambda p: 1.0 if p * training.epochs < RATE_DROP_EPOCH else 1 / 3)
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
-        attention = getattr(self.model, "attention", None)
-        return ParameterGroups.split(self.model, [getattr(attention, "g", None)], getattr(attention, "q", None),
-                                     detach_attention)
+        attention = self.model.attention if isinstance(self.model, GRUODEBayes) else None
+        g, q = (None, None) if attention is None else (attention.g, attention.q)
+        return ParameterGroups.split(self.model, [g], q, detach_attention)
 
     def batch(self, epoch: int, iteration: int) -> SporadicBatch:
-        train = self.data.parts.train
-        if epoch != self.epoch:
-            self.order = train[np.random.default_rng(mixed_seed(self.config.seed, epoch)).permutation(len(train))]
-            self.epoch = epoch
-        chosen = self.order[iteration * self.size:(iteration + 1) * self.size]
+        chosen = self.chosen(self.data.parts.train, self.size, epoch, iteration)
         return self.data.training_batch(chosen, mixed_seed(self.config.seed, epoch, iteration, DRAWS))
 
     def loss(self, batch: SporadicBatch, *, detach_attention: bool) -> Loss:
@@ -96,46 +138,17 @@ class ForecastTask:
             metrics = {"mse": ((target.x - predicted.mean).square() * target.m).sum() / count, "negll": nll / count}
         return Loss(total / len(target.t), {k: v.detach() for k, v in metrics.items()}, predicted.evaluations)
 
-    # Evaluation ---------------------------------------------------------------------------------------------------
-
     def batches(self, split: str, targets: int | None) -> list[SporadicBatch]:
-        key = split, targets or 0
-        if key not in self.evaluation_batches:
+        """Return the batches of a split to evaluate, made at the first call, with so many targets (None: all)."""
+        if (split, targets) not in self.cached:
             index = getattr(self.data.parts, split)
-            self.evaluation_batches[key] = [self.data.forecast_batch(index[i:i + EVALUATION_BATCH], targets)
-                                            for i in range(0, len(index), EVALUATION_BATCH)]
-        return self.evaluation_batches[key]
+            self.cached[split, targets] = [self.data.forecast_batch(index[i:i + EVALUATION_BATCH], targets)
+                                           for i in range(0, len(index), EVALUATION_BATCH)]
+        return self.cached[split, targets]
 
-    @torch.no_grad()
-    def errors(self, split: str, targets: int | None, interrupted: Callable[[], bool] = never_interrupted,
-               bins: int = 0) -> ForecastErrors | None:
-        """Evaluate every series of a split; None if interrupted."""
-        self.model.eval()
-        out = ForecastErrors()
-        data = self.data
-        edges = torch.linspace(data.cut, data.arrays.horizon, bins + 1, device=data.device) if bins else None
-        for batch in self.batches(split, targets):
-            predicted, target = self.model(batch), batch.target
-            squared = (target.x - predicted.mean).square() * target.m
-            nll = gaussian_nll(target.x, predicted.mean, predicted.logvar) * target.m
-            out.squared += float(squared.sum(dtype=torch.float64))
-            out.nll += float(nll.sum(dtype=torch.float64))
-            out.observed += float(target.m.sum())
-            out.nfe = None if predicted.evaluations is None else predicted.evaluations.forward
-            if edges is not None:
-                sums = binned(target.t, edges, squared, nll, target.m)
-                out.bins = sums if out.bins is None else out.bins + sums
-            if interrupted():
-                return None
-        return out
-
-    def evaluate(self, split: str) -> dict[str, float]:
-        """Return the metrics of a split, or nothing if interrupted before the last series."""
-        out = self.errors(split, self.config.part(ForecastData).targets, self.interrupted)
-        if out is None:
-            return {}
-        found = {"mse": out.squared / max(1.0, out.observed), "negll": out.nll / max(1.0, out.observed)}
-        return found if out.nfe is None else {**found, "nfe": out.nfe}
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> ForecastErrors | None:
+        targets = self.config.part(keys.ForecastData).targets
+        return self.evaluated(ForecastErrors(), self.batches(split, targets), interrupted)
 
     @torch.no_grad()
     def targets(self, split: str, targets: int | None) -> ObservedTargets:
@@ -150,31 +163,33 @@ class ForecastTask:
             first += len(target.t)
         return ObservedTargets(*(torch.cat(column).cpu().numpy() for column in zip(*columns, strict=True)))
 
-    # Snapshots and report -----------------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def snapshot(self) -> dict[str, np.ndarray]:
+    def take_snapshot(self) -> dict[str, np.ndarray]:
         """Return h(t) and a(t) of the probes, which are observed up to the cut and forecast after it."""
-        was_training = self.model.training
-        self.model.eval()
-        found = report.snapshot(self.model, self.data, self.probes)
-        self.model.train(was_training)
-        return found
+        return report.snapshot(self.model, self.data, self.probes)
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
         """Return the report on the test set, by the keys of result.json."""
-        errors = self.errors("test", None, bins=report.BINS)
-        assert errors is not None
-        assert errors.bins is not None
-        found = error_report(self.targets("test", self.config.part(ForecastData).targets), self.data.arrays.names)
-        return {**report.report(self.model, self.data, errors.bins), "errors": found}
+        data = self.data
+        edges = torch.linspace(data.cut, data.arrays.horizon, report.BINS + 1, device=data.device)
+        out = self.evaluated(ForecastErrors(edges), self.batches("test", None), never_interrupted)
+        targets = self.targets("test", self.config.part(keys.ForecastData).targets)
+        return {**report.report(self.model, data, out.bins), "errors": error_report(targets, data.arrays.names)}
 
+    def preprocess(self, inputs: Any) -> SporadicBatch:
+        """Return series as a batch: rows with a value are read, rows of NaN are forecast."""
+        arrays, seen, asked = self.data.arrays, [], []
+        for s in checked(inputs, len(arrays.names), arrays.horizon):
+            seen.append(s.part(np.flatnonzero(s.m.any(1))))
+            asked.append(s.part(np.flatnonzero(~s.m.any(1))))
+        if not all(len(s.t) for s in asked):
+            raise UserError("there is nothing to forecast: add the times to forecast as rows of NaN")
+        return self.data.to_forecast(pad(seen), pad(asked))
 
-def binned(t: Tensor, edges: Tensor, *values: Tensor) -> np.ndarray:
-    """Sum values (B, T, D) at times (B, T) over variables and within the bins between the edges."""
-    index = torch.bucketize(t.contiguous(), edges[1:-1], right=True).flatten()
-    sums = torch.zeros(len(values), len(edges) - 1, dtype=torch.float64, device=t.device)
-    for row, value in zip(sums, values, strict=True):
-        row.index_add_(0, index, value.sum(-1).flatten().double())
-    return sums.cpu().numpy()
+    def predict(self, inputs: Any) -> list[SeriesPrediction]:
+        batch = self.preprocess(inputs)
+        out, found = self.model(batch), []
+        for i, valid in enumerate(batch.target.valid):
+            mean, logvar = (x[i, valid].cpu().numpy() for x in (out.mean, out.logvar))
+            found.append(SeriesPrediction(batch.target.t[i, valid].cpu().numpy(), mean, np.exp(0.5 * logvar)))
+        return found

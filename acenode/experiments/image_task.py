@@ -1,10 +1,10 @@
-"""Image classification as a task for the trainer: batches, loss, evaluation, probes and the final report."""
+"""Image classification as a task for the trainer: models, batches, loss, evaluation, probes, report, predictions."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,68 +12,95 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acenode.backend import Backend
 from acenode.config import Config
-from acenode.config.groups import FeatureSnapshotSettings, ImageNetwork, MomentumTraining
+from acenode.config import groups as keys
 from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.data.images import ImageArrays
 from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 from acenode.experiments.base import recipe_of
-from acenode.experiments.probes import Probes
-from acenode.models.image.model import ImageModel
-from acenode.models.layers import initialise
+from acenode.experiments.recording import PROBES, FamilyTask, confusion, fit, half, in_turn, with_attention
+from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net, augmented_ode_net, ode_net, resnet
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 SPLIT_SEED = 20210814  # of the validation split, the same for every run
 EVALUATION_BATCH = 1000
 DECAY = {"full": (60 / 160, 100 / 160, 140 / 160), "sample": (0.6, 0.85)}
+SEED = 0  # of the analysis
+TSNE_POINTS, SILHOUETTE_POINTS = 2000, 10_000
 
 
-def rate(shares: tuple[float, ...], progress: float) -> float:
-    """Return the factor of the learning rate: divided by ten after each of these fractions of the training."""
-    return 0.1 ** sum(progress >= share for share in shares)
+def build_resnet(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
+    return resnet(shape, backend)
+
+
+def build_ode_net(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
+    return ode_net(shape, config.part(keys.SolverSettings).to_solver(), backend)
+
+
+def build_augmented(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
+    extra = config.part(keys.Augmentation).augment
+    return augmented_ode_net(shape, config.part(keys.SolverSettings).to_solver(), extra, backend)
+
+
+def build_ace(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
+    chosen = config.part(keys.ImageAttention)
+    if chosen.attention != "none" and chosen.initial != "conv" and config.part(keys.ImageNetwork).crop != shape.side:
+        raise UserError(f"initial={chosen.initial} needs maps of one size: leave crop at {shape.side}")
+    return ace_ode_net(shape, config.part(keys.SolverSettings).to_solver(), backend, f_layers=chosen.f_layers,
+                       q_layers=chosen.q_layers, attention=chosen.attention, initial=chosen.initial)
 
 
 @dataclass(frozen=True)
 class ImageOutputs:
-    """Features and logits of a split; fewer than it has samples if the evaluation was interrupted."""
+    """Features and logits of a split, with its labels."""
 
     features: Tensor  # (N, C), after the head's average
     logits: Tensor  # (N, classes)
-    labels: Tensor  # (N,), always of the whole split
+    labels: Tensor  # (N,)
     nfe: float  # mean evaluations per batch
 
+    def metrics(self) -> dict[str, float]:
+        return {"accuracy": float((self.logits.argmax(1) == self.labels).float().mean()),
+                "loss": float(F.cross_entropy(self.logits, self.labels)), "nfe": self.nfe}
 
-class ImageTask:
+
+@dataclass(frozen=True, eq=False)
+class ImagePredictions:
+    """Class probabilities of N images, (N, classes), and the name of the likeliest class of each."""
+
+    probabilities: np.ndarray
+    labels: list[str]
+
+
+class ImageTask(FamilyTask):
     """Classify one image set with one model."""
-
-    metric = Metric("accuracy")
 
     def __init__(self, config: Config, arrays: ImageArrays, held: int, model: ImageModel, pad: int,
                  device: torch.device) -> None:
-        self.config, self.classes = config, arrays.classes
-        self.interrupted: Callable[[], bool] = never_interrupted  # called between the batches of an evaluation
-        side, crop = arrays.x_train.shape[1] + 2 * pad, config.part(ImageNetwork).crop
+        side, crop = arrays.x_train.shape[1] + 2 * pad, config.part(keys.ImageNetwork).crop
         if crop > side:
             raise UserError(f"crop must be at most {side}, the padded image's side, not {crop}")
+        super().__init__(config, model, Metric("accuracy"), device)
+        self.classes = arrays.classes
         train, validation = stratified_holdout(arrays.y_train, held, SPLIT_SEED)
         self.batches = TrainingBatches(DeviceImages(arrays.x_train[train], arrays.y_train[train], device),
-                                       config.part(MomentumTraining).batch_size, pad, crop, config.seed)
+                                       config.part(keys.MomentumTraining).batch_size, pad, crop, config.seed)
         self.iterations = self.batches.iterations
-        self.splits = {"validation": DeviceImages(arrays.x_train[validation], arrays.y_train[validation], device),
-                       "test": DeviceImages(arrays.x_test, arrays.y_test, device)}
-        initialise(model, config.seed)
-        self.model: ImageModel = model.to(device)
-        self.probes = Probes.choose(self.splits["validation"].x, self.splits["validation"].y)
+        held_out = DeviceImages(arrays.x_train[validation], arrays.y_train[validation], device)
+        self.splits = {"validation": held_out, "test": DeviceImages(arrays.x_test, arrays.y_test, device)}
+        self.probes = in_turn(list(enumerate(held_out.y.tolist())))[:PROBES[1]]
 
     def recipe(self) -> Recipe:
-        training = self.config.part(MomentumTraining)
+        training, shares = self.config.part(keys.MomentumTraining), DECAY[self.config.data]
 
         def sgd(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
             decay = 0.0 if is_attention else training.weight_decay
             return torch.optim.SGD(parameters, lr=lr, momentum=training.momentum, weight_decay=decay)
 
-        return recipe_of(self.config, sgd, partial(rate, DECAY[self.config.data]))
+        # divided by ten after each of these shares of the training
+        return recipe_of(self.config, sgd, lambda progress: 0.1 ** sum(progress >= share for share in shares))
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
         """Separate θ_g from θ_f and θ_others; θ_q belongs to θ_others unless phase one cannot reach it."""
@@ -100,8 +127,7 @@ class ImageTask:
         return Loss(*self.read_out(trajectory.h[-1], batch), trajectory.evaluations)
 
     @torch.no_grad()
-    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> ImageOutputs:
-        """Run a split through the model in evaluation mode until it is done or interrupted."""
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> ImageOutputs | None:
         self.model.eval()
         images, features, nfe = self.splits[split], [], []
         for start in range(0, len(images), EVALUATION_BATCH):
@@ -109,28 +135,81 @@ class ImageTask:
             trajectory = self.model.evolve(self.model.encode(x))
             features.append(self.model.head.features(trajectory.h[-1]))
             nfe.append(trajectory.evaluations.forward)
-            if interrupted():
-                break
+            if interrupted() and start + EVALUATION_BATCH < len(images):
+                return None
         together = torch.cat(features)
         return ImageOutputs(together, self.model.head.linear(together), images.y, sum(nfe) / len(nfe))
 
-    def evaluate(self, split: str) -> dict[str, float]:
-        """Return the metrics of a split, or nothing if interrupted before the last sample."""
-        out = self.outputs(split, self.interrupted)
-        if len(out.logits) < len(out.labels):
-            return {}
-        return {"accuracy": float((out.logits.argmax(1) == out.labels).float().mean()),
-                "loss": float(F.cross_entropy(out.logits, out.labels)), "nfe": out.nfe}
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        return self.probes.take(self.model)
+    def take_snapshot(self) -> dict[str, np.ndarray]:
+        """Return as many probes and frames as fit, the images, and the logits."""
+        held, model = self.splits["validation"], self.model
+        images = held.x[self.probes]
+        h0 = model.encode(images.float().div(255))
+        blocks = 2 if getattr(model.ode, "attention", "none") != "none" else 1
+        probes, frames = fit(h0[0].numel() * blocks * 2)
+        t = torch.linspace(0, 1, frames, dtype=torch.float64)
+        trajectory = model.evolve(h0[:probes], t.tolist())
+        return with_attention({
+            "t": t.numpy().astype(np.float32), "h": half(trajectory.h), "image": images[:probes].cpu().numpy(),
+            "label": held.y[self.probes][:probes].cpu().numpy(),
+            "logits": model.read_out(trajectory.h[-1]).float().cpu().numpy()}, trajectory.a)
 
     def report(self) -> dict[str, Any]:
         """Return what the test set shows: confusion, accuracy per class and, if configured, silhouettes and a t-SNE."""
-        from acenode.experiments.analysis import confusion, embedding
-
         out = self.outputs("test")
+        assert out is not None
         features, logits, labels = (x.cpu().numpy() for x in (out.features, out.logits, out.labels))
         result = confusion(logits.argmax(1), labels, self.classes)
-        analysed = self.config.part(FeatureSnapshotSettings).analysis
+        analysed = self.config.part(keys.FeatureSnapshotSettings).analysis
         return result | embedding(features, logits, labels) if analysed else result
+
+    def preprocess(self, images: Any) -> Tensor:
+        """Return images (N, H, W) or (N, H, W, C), integers up to 255 or numbers up to 1, as (N, C, H, W) in [0, 1]."""
+        x, (C, H, W) = np.asarray(images), self.splits["test"].x.shape[1:]
+        x = x[..., None] if x.ndim == 3 else x
+        if x.shape[1:] != (H, W, C) or not len(x):
+            raise UserError(f"the model takes images of ({H}, {W}, {C}), at least one, not {x.shape}")
+        scale = 255.0 if x.dtype.kind in "iu" else 1.0
+        x = x.astype(np.float32) / scale
+        if not (x.min() >= 0 and x.max() <= 1):  # False for NaN
+            raise UserError("pixels are integers from 0 to 255 or numbers from 0 to 1")
+        return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2))).to(self.device)
+
+    def predict(self, images: Any) -> ImagePredictions:
+        parts = [self.model(part) for part in self.preprocess(images).split(EVALUATION_BATCH)]
+        probabilities = torch.softmax(torch.cat(parts), -1).cpu().numpy()
+        return ImagePredictions(probabilities, [str(self.classes[i]) for i in probabilities.argmax(1)])
+
+
+def embedding(features: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """Return silhouettes of K-means clusters (K = number of classes, Euclidean) and a t-SNE of the features.
+
+    The paper does not say which representation it clusters, so all three candidates are returned.
+    """
+    from sklearn.manifold import TSNE
+
+    start = time.perf_counter()
+    order = np.random.default_rng(SEED).permutation(len(features))
+    chosen = np.sort(order[:TSNE_POINTS])
+    perplexity = min(30.0, (len(chosen) - 1) / 3)
+    points = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED).fit_transform(features[chosen])
+    clusters = logits.shape[1]
+    return {
+        "silhouette": {"features": silhouette(features, clusters), "logits": silhouette(logits, clusters),
+                       "tsne": silhouette(points, clusters)},
+        "tsne": {"x": points[:, 0].round(3).tolist(), "y": points[:, 1].round(3).tolist(),
+                 "label": labels[chosen].tolist(), "index": chosen.tolist()},
+        "analysis_seconds": round(time.perf_counter() - start, 3),
+    }
+
+
+def silhouette(x: np.ndarray, clusters: int) -> float | None:
+    """Return the mean silhouette of K-means clusters; None if there are too few distinct points."""
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import silhouette_score
+
+    if len(np.unique(x, axis=0)) <= clusters:
+        return None
+    found = KMeans(clusters, n_init=10, random_state=SEED).fit_predict(x)
+    size = SILHOUETTE_POINTS if len(x) > SILHOUETTE_POINTS else None
+    return float(silhouette_score(x, found, sample_size=size, random_state=SEED))

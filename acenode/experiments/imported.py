@@ -11,7 +11,7 @@ from acenode.data.folder import data_dir, is_file
 from acenode.data.named_set import NamedSet, check_name
 from acenode.errors import UserError
 from acenode.experiments.base import Experiment
-from acenode.experiments.named import NamedSpec, experiment
+from acenode.experiments.named import named_spec
 from acenode.files import Stamp, stamp
 
 FOLDER = "imported"  # in the data folder
@@ -54,9 +54,10 @@ def _experiment(folder: Path, about: Stamp | None, arrays: Stamp | None) -> Expe
         return source if root is None else NamedSet.load(root / FOLDER / name)
 
     words = WORDS[source.task].format(given=source.given, unit=source.time_unit)
-    return experiment(NamedSpec(name, source.title or name, f"{len(source.variables)} variables: {words}",
-                                source.note or f"{len(source):,} imported series", load, source.task,
-                                imported_values(source), source.classes, YOUR_DATA, imported=True))
+    return named_spec(name, source.title or name, f"{len(source.variables)} variables: {words}",
+                      source.note or f"{len(source):,} imported series", source.task, load=load,
+                      values=imported_values(source), classes=source.classes, sample_title=YOUR_DATA,
+                      imported=True).experiment()
 
 
 def changed_set(description: Mapping[str, Any], source: NamedSet | None) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.config import Config
-from acenode.experiments.base import Experiment
-from acenode.experiments.named_methods import METHODS, NamedShape
+from acenode.config import groups as keys
+from acenode.experiments.base import DEFAULTS, Experiment, Method, Spec, later
 from acenode.training.task import Metric
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # needs torch, which a list of methods does not
     import torch
 
     from acenode.data.named_set import NamedSet
@@ -21,65 +21,70 @@ if TYPE_CHECKING:
     from acenode.models.named.model import NamedModel
 
 MSE, AUC = Metric("mse", higher_is_better=False), Metric("auc", tie_breaker="cross_entropy")
-COMMON: dict[str, Any] = {
+COMMON: dict[str, Any] = DEFAULTS | {
     "epochs": 40, "batch_size": 100, "learning_rate": 3e-3, "weight_decay": 1e-3, "block": 4, "embedding": 6,
     "units": 64, "recognition": 32, "relative_to": "mean", "solver": "midpoint", "step_size": 0.05, "rtol": 1e-4,
-    "atol": 1e-5, "max_steps": 10_000, "gradient": "backprop", "seminorm": False, "engine": "auto",
-    "attention": "evolving", "coupling": "own", "initial": "correlation", "pull": 2.0, "schedule": "alternating",
-    "penalty": "l2", "penalty_weight": 1e-5, "detach_attention": False, "snapshots": 6,
+    "atol": 1e-5, "max_steps": 10_000, "coupling": "own", "pull": 2.0, "penalty_weight": 1e-5, "snapshots": 6,
 }
-CHOICES = {"initial": ("correlation", "learned")}
 
 
 @dataclass(frozen=True)
-class NamedSpec:
+class NamedShape:
+    """What a model of named variables reads and predicts."""
+
+    variables: int
+    classes: int = 0  # 0: it predicts values
+    controlled: bool = False  # True if observations continue while the ODE runs
+
+
+# exchange through the attention alone, no exchange, and one f on everything
+GROUPS = (keys.DecayTraining, keys.NamedNetwork, keys.SolverSettings, keys.SnapshotSettings)
+METHODS: dict[str, Method[NamedShape]] = {m.name: m for m in (
+    Method("no-attention", "No attention", later("named_task", "build_no_attention"), GROUPS),
+    Method("mixed", "ACE, one f on everything", later("named_task", "build_mixed"),
+           (*GROUPS, keys.NamedAttention, keys.AttentionTraining)),
+    Method("ace", "ACE", later("named_task", "build_ace"),
+           (*GROUPS, keys.NamedAttention, keys.NamedCoupling, keys.AttentionTraining)),
+)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSpec(Spec):
     """A set of named variables as an experiment. The set itself is read when a model is built."""
 
-    name: str
-    title: str
-    summary: str
-    about: str
+    methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
+    allowed_choices: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"initial": ("correlation", "learned")})
     load: Callable[[Path | None], NamedSet]  # from a data folder; None: the usual one
-    task: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
-    kind: str = "real data"  # what the set consists of, in a few words
     imported: bool = False  # True for a user's own set, which may be replaced by another of the same name
 
-    @property
-    def metric(self) -> Metric:
-        return AUC if self.task == "classify" else MSE
-
-    def shape(self, source: NamedSet) -> NamedShape:
-        classes = len(source.classes) if self.task == "classify" else 0
-        return NamedShape(len(source.variables), classes, self.task != "forecast")
-
-    def build(self, source: NamedSet, config: Config, backend: Backend) -> NamedModel:
-        """Return the model that a configuration describes, not yet initialised."""
-        return METHODS[config.method].build(self.shape(source), config, backend)
+    def build_for(self, source: NamedSet, config: Config, backend: Backend) -> NamedModel:
+        """Return the model of a set that a configuration describes, not yet initialised."""
+        classes = len(source.classes) if source.task == "classify" else 0
+        shape = NamedShape(len(source.variables), classes, source.task != "forecast")
+        return METHODS[config.method].build(shape, config, backend)
 
     def make(self, config: Config, root: Path, device: torch.device, backend: Backend = ACCELERATED) -> NamedTask:
         from acenode.experiments.named_task import NamedTask
 
         source = self.load(root)
-        task = NamedTask(config, source, self.build(source, config, backend), self.metric, device)
+        task = NamedTask(config, source, self.build_for(source, config, backend), self.metric, device)
         task.data_fingerprint = source.fingerprint if self.imported else ""
         return task
 
-    def count(self, config: Config) -> int:
-        return sum(p.numel() for p in self.build(self.load(None), config, PLAIN).parameters())
+    def build(self, config: Config, backend: Backend = PLAIN) -> NamedModel:
+        return self.build_for(self.load(None), config, backend)
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**COMMON, **self.values, **METHODS[method].defaults}
 
 
-def experiment(spec: NamedSpec) -> Experiment:
-    """Return the registry entry of a set of named variables."""
-    return Experiment(
-        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about, sample_title=spec.kind,
-        metric=spec.metric, methods=METHODS, defaults=spec.defaults, make=spec.make, count=spec.count,
-        classes=spec.classes, allowed_choices=CHOICES,
-        other_metrics=("accuracy",) if spec.task == "classify" else ("mae",))
+def named_spec(name: str, title: str, summary: str, about: str, task: str, **more: Any) -> NamedSpec:
+    """Return the experiment of a set whose task is to "forecast", "fill" or "classify"."""
+    metric, other = (AUC, "accuracy") if task == "classify" else (MSE, "mae")
+    return NamedSpec(name=name, title=title, summary=summary, about_sample=about, metric=metric,
+                     other_metrics=(other,), **{"sample_title": "real data", **more})
 
 
 def _example(name: str, title: str, summary: str, about: str, task: str = "forecast", **more: Any) -> NamedSpec:
@@ -88,16 +93,16 @@ def _example(name: str, title: str, summary: str, about: str, task: str = "forec
 
         return example(name)
 
-    return NamedSpec(name, title, summary, about, load, task, **more)
+    return named_spec(name, title, summary, about, task, load=load, **more)
 
 
-EXAMPLES: dict[str, Experiment] = {spec.name: experiment(spec) for spec in (
+EXAMPLES: dict[str, Experiment] = {spec.name: spec.experiment() for spec in (
     _example("oscillators", "Coupled oscillators", "eight oscillators, each driven by two others: forecast 16 points "
              "from 5, and find who drives whom", "1,300 simulated trajectories whose links are known",
-             kind="simulated data", values={"epochs": 80, "learning_rate": 5e-3, "initial": "learned"}),
+             sample_title="simulated data", values={"epochs": 80, "learning_rate": 5e-3, "initial": "learned"}),
     _example("predator-prey", "Predators and prey", "three prey and three predators, counted irregularly: forecast "
              "four years from six, and find who eats whom", "600 simulated food webs whose links are known",
-             kind="simulated data",
+             sample_title="simulated data",
              values={"epochs": 60, "batch_size": 50, "learning_rate": 5e-3, "initial": "learned"}),
     _example("la-speeds", "Los Angeles speeds", "eight detectors along a road: forecast an hour from the hour before",
              "a week of speeds every five minutes; how near the detectors are is known",

@@ -12,16 +12,8 @@ from torch import Tensor
 from acenode.data.named_batches import NamedBatch, ScaledSet, references_at
 from acenode.data.named_set import NamedSet
 from acenode.data.points import Points
-from acenode.experiments.analysis import confusion
-from acenode.experiments.attention_flow import row_distance
-from acenode.experiments.named_references import (
-    SquaredErrors,
-    in_own_units,
-    label_references,
-    value_references,
-)
-from acenode.experiments.probes import half, in_turn
-from acenode.experiments.series_report import record_curves
+from acenode.experiments.named_references import SquaredErrors, in_own_units, label_references, value_references
+from acenode.experiments.recording import confusion, half, in_turn, record_curves, row_distance, with_attention
 from acenode.models.influence import influence
 from acenode.models.named.model import NamedModel
 from acenode.training.metrics import binary_auc
@@ -50,7 +42,7 @@ def snapshot(model: NamedModel, batch: NamedBatch, index: np.ndarray, source: Na
               "time_scale": np.array([source.duration], np.float32), "time_unit": np.array([source.time_unit])}
     if source.labels is not None:
         arrays["label"] = batch.label.cpu().numpy()
-    return arrays | ({"a": half(a)} if a is not None else {})
+    return with_attention(arrays, a)
 
 
 def course(model: NamedModel, batch: NamedBatch, t: list[float]) -> tuple[Tensor, Tensor | None, Tensor]:

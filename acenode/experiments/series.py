@@ -1,129 +1,165 @@
-"""The experiments of the latent family: they differ in data, in what a model predicts, and in hyperparameters."""
+"""The experiments of the latent family: PhysioNet mortality and vitals (tables 7 and 8), Human Activity (table 9).
+
+They differ in data, in what a model predicts, and in hyperparameters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acenode.backend import ACCELERATED, PLAIN, Backend
+from acenode.backend import ACCELERATED, Backend
 from acenode.config import Config
-from acenode.config.groups import Normalisation, RecordingSplit
+from acenode.config import groups as keys
+from acenode.data import activity, physionet, simulated
 from acenode.data.series import Scale, SeriesArrays
 from acenode.data.splits import record_split, trial_split
-from acenode.experiments.base import Experiment, Method
-from acenode.experiments.latent_methods import SeriesShape
+from acenode.experiments.base import DEFAULTS, Method, Spec, later
 from acenode.training.task import Metric
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from acenode.experiments.series_batches import Records
     from acenode.experiments.series_task import SeriesTask
-
-COMMON: dict[str, Any] = {
-    "batch_size": 50, "learning_rate": 1e-2, "trajectories": 3, "grid": "own", "bounded": False, "f_maps": 4,
-    "classify_from": "start", "augment": 5, "solver": "dopri5", "rtol": 1e-4, "atol": 1e-5, "step_size": 0.05,
-    "max_steps": 1000, "gradient": "backprop", "seminorm": False, "engine": "auto", "attention": "evolving",
-    "initial": "correlation", "schedule": "alternating", "penalty": "l2", "penalty_weight": 1e-2,
-    "detach_attention": False, "attention_in": "generative", "normalisation": "comparable", "deviation": 0.01,
-    "split": "window", "task": "interpolation", "cut": "half", "snapshots": 12,
-}
-SAMPLE: dict[str, Any] = {
-    "epochs": 15, "batch_size": 32, "latent": 8, "recognition": 16, "units": 32, "gru_units": 32, "f_maps": 3,
-    "encoder_maps": 3, "rtol": 1e-3, "atol": 1e-4, "normalisation": "standard",
-}
 
 
 @dataclass(frozen=True)
-class SeriesSet:
+class SeriesShape:
+    """What a series model reads and predicts: the number of variables and, if it classifies, what."""
+
+    variables: int
+    classify: str | None = None  # "record", "points" or None
+    classes: int = 1
+
+
+COMMON = (keys.Training, keys.SeriesNetwork, keys.SnapshotSettings)
+DECODER = (keys.Decoder, keys.SolverSettings)
+_METHODS: tuple[Method[SeriesShape], ...] = (
+    Method("rnn-dt", "RNN Δt", later("series_task", "build_rnn_dt"), COMMON),
+    Method("rnn-impute", "RNN-Impute", later("series_task", "build_rnn_impute"), COMMON),
+    Method("rnn-decay", "RNN-Decay", later("series_task", "build_rnn_decay"), COMMON),
+    Method("gru-d", "GRU-D", later("series_task", "build_gru_d"), COMMON),
+    Method("rnn-vae", "RNN-VAE", later("series_task", "build_rnn_vae"), (*COMMON, keys.Recognition)),
+    Method("latent-rnn", "Latent-ODE (RNN enc.)", later("series_task", "build_latent_rnn"),
+           (*COMMON, *DECODER, keys.GatedRecognition)),
+    Method("ode-rnn", "ODE-RNN", later("series_task", "build_ode_rnn"),
+           (*COMMON, keys.ODERecurrenceSettings, keys.EngineSettings)),
+    Method("latent-poisson", "Latent-ODE + Poisson", later("series_task", "build_poisson"),
+           (*COMMON, keys.ODERecognition, *DECODER)),
+    Method("latent-ode", "Latent-ODE (ODE enc.)", later("series_task", "build_latent_ode"),
+           (*COMMON, keys.ODERecognition, *DECODER)),
+    Method("augmented", "Augmented-Latent-ODE", later("series_task", "build_augmented"),
+           (*COMMON, keys.ODERecognition, *DECODER, keys.Augmentation)),
+    Method("ace", "ACE-Latent-ODE", later("series_task", "build_ace"),
+           (*COMMON, keys.ODERecognition, *DECODER, keys.LatentAttention, keys.AttentionTraining)),
+)
+GENERATIVE = ("rnn-vae", "latent-rnn", "latent-poisson", "latent-ode", "augmented", "ace")  # in the vitals table
+
+
+def methods(names: tuple[str, ...] | None, *extra: type[keys.Settings], record: bool = False) -> dict[str, Method]:
+    """Return the methods of these names (None: all), each with an experiment's own groups of settings.
+
+    With `record` the experiment classifies whole records, and a method with a solver can do that at either end of z.
+    """
+    ends = {m.name: (keys.RecordClassification,) if record and keys.SolverSettings in m.groups else ()
+            for m in _METHODS}
+    return {m.name: replace(m, groups=(*m.groups, *extra, *ends[m.name]))
+            for m in _METHODS if names is None or m.name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesSet(Spec):
     """What differs between these experiments."""
 
-    name: str
-    title: str
-    summary: str
-    about_sample: str
-    sample_title: str
+    allowed_choices: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"initial": ("correlation", "dense")})
     kind: str  # record, points or vitals
-    source: str
-    metric: Metric
-    methods: Mapping[str, Method]
     sample: Callable[[], SeriesArrays]
     full: Callable[[Path], SeriesArrays]
     variables: tuple[int, int]  # of the sample and of the full data
-    classes: int
+    outputs: int = 1  # of a classifier
     values: Mapping[str, Any]  # the paper's best
-    of_sample: Mapping[str, Any]
-    names: tuple[str, ...]  # of the classes
-    is_complete: Callable[[SeriesArrays], bool]  # True if no record of the full data is missing
+    of_sample: Mapping[str, Any] = field(default_factory=dict)
+    has_all: Callable[[SeriesArrays], bool]  # True if no record of the full data is missing
 
     def shape(self, config: Config) -> SeriesShape:
         classify = None if self.kind == "vitals" else self.kind
-        return SeriesShape(self.variables[config.data == "full"], classify, self.classes)
+        return SeriesShape(self.variables[config.data == "full"], classify, self.outputs)
 
     def build(self, config: Config, backend: Backend) -> nn.Module:
-        """Return the model that a configuration describes, not yet initialised."""
         return self.methods[config.method].build(self.shape(config), config, backend)
 
-    def make(self, config: Config, root: Path, device: torch.device,
-             backend: Backend = ACCELERATED) -> SeriesTask:
-        from acenode.experiments.series_batches import SeriesSplits
+    def make(self, config: Config, root: Path, device: torch.device, backend: Backend = ACCELERATED) -> SeriesTask:
+        from acenode.experiments.series_batches import SeriesSplits, records_of
         from acenode.experiments.series_task import SeriesTask
 
         arrays = self.sample() if config.data == "sample" else self.full(root)
-        by_recording = config.get("split") is not None and config.part(RecordingSplit).split == "recording"
+        by_recording = config.get("split") is not None and config.part(keys.RecordingSplit).split == "recording"
         parts = trial_split(arrays.group) if by_recording else record_split(len(arrays))
         scale = self.scale(arrays, parts.train, config)
-        splits = SeriesSplits(records_of(arrays, parts.train, scale), records_of(arrays, parts.validation, scale),
-                        records_of(arrays, parts.test, scale), arrays.classes, arrays.coupling)
+        train, validation, test = (records_of(arrays, part, scale)
+                                   for part in (parts.train, parts.validation, parts.test))
+        splits = SeriesSplits(train, validation, test, arrays.classes, arrays.coupling)
         task = SeriesTask(config, splits, self.build(config, backend), self.kind, self.metric, device)
-        task.partial = config.data == "full" and not self.is_complete(arrays)
+        task.partial = config.data == "full" and not self.has_all(arrays)
         return task
 
     def scale(self, arrays: SeriesArrays, train: np.ndarray, config: Config) -> Scale:
         """Return how values are scaled: over all records, as published, over the training records, or not at all."""
         if config.get("normalisation") is None:
             return Scale(np.zeros(arrays.x.shape[1], np.float32), np.ones(arrays.x.shape[1], np.float32))
-        if config.part(Normalisation).normalisation == "comparable":
+        if config.part(keys.Normalisation).normalisation == "comparable":
             return Scale.comparable(arrays.x, arrays.m)
         chosen = arrays.take(train)
         return Scale.standard(chosen.x, chosen.m)
 
     def defaults(self, method: str, data: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        own = {**SAMPLE, **self.of_sample} if data == "sample" else {}
-        values = {**COMMON, **self.values, **own, **self.methods[method].defaults}
+        values = DEFAULTS | {
+            "batch_size": 50, "learning_rate": 1e-2, "trajectories": 3, "grid": "own", "bounded": False, "f_maps": 4,
+            "classify_from": "start", "rtol": 1e-4, "atol": 1e-5, "step_size": 0.05, "penalty_weight": 1e-2,
+            "attention_in": "generative", "normalisation": "comparable", "deviation": 0.01, "split": "window",
+            "task": "interpolation", "cut": "half", **self.values}
+        if data == "sample":
+            values |= {"epochs": 15, "batch_size": 32, "latent": 8, "recognition": 16, "units": 32, "gru_units": 32,
+                       "f_maps": 3, "encoder_maps": 3, "rtol": 1e-3, "atol": 1e-4, "normalisation": "standard",
+                       **self.of_sample}
+        values |= self.methods[method].defaults
         if given.get("normalisation", values["normalisation"]) == "standard":
             values["deviation"] = 0.3  # for values of standard deviation 1
         return values
 
-
-def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
-    """Return these records, normalised, with times in units of the horizon."""
-    from acenode.data.points import TimeSeries
-    from acenode.experiments.series_batches import Records
-
-    series, labels = [], []
-    for i in index:
-        here = slice(int(arrays.offsets[i]), int(arrays.offsets[i + 1]))
-        m = arrays.m[here]
-        t = (arrays.t[here] / arrays.horizon).astype(np.float32)
-        series.append(TimeSeries(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
-        labels.append(arrays.label[here] if arrays.pointwise else np.asarray(arrays.label[i]))
-    return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names,
-                   scale)
+    def complete(self, root: Path) -> bool:
+        return self.has_all(self.full(root))
 
 
-def experiment(spec: SeriesSet) -> Experiment:
-    """Return the registry entry of a series experiment."""
-    return Experiment(
-        name=spec.name, title=spec.title, summary=spec.summary, about_sample=spec.about_sample,
-        sample_title=spec.sample_title, metric=spec.metric,
-        methods=spec.methods, defaults=spec.defaults, make=spec.make, source=spec.source,
-        count=lambda config: sum(p.numel() for p in spec.build(config, PLAIN).parameters()),
-        allowed_choices={"initial": ("correlation", "dense")}, classes=spec.names,
-        is_complete=lambda root: spec.is_complete(spec.full(root)),
-    )
+PATIENTS: dict[str, Any] = {
+    "about_sample": "480 simulated stays of 12 variables, whose couplings are known",
+    "sample_title": "simulated patients", "source": "physionet2012", "sample": simulated.icu, "variables": (12, 41),
+    "values": {"epochs": 30, "latent": 20, "recognition": 40, "units": 50, "gru_units": 50, "encoder_maps": 4},
+}
+PHYSIONET = SeriesSet(
+    name="physionet", title="PhysioNet mortality", kind="record", metric=Metric("auc"), classes=physionet.CLASSES,
+    summary="PhysioNet 2012: death in hospital from 48 irregular hours of 41 variables, pairwise attention "
+            "on the latent state (z)",
+    methods=methods(None, keys.Normalisation, record=True), full=lambda root: physionet.load(root, "a"),
+    has_all=lambda arrays: len(arrays) == 4000, **PATIENTS)
+VITALS = SeriesSet(
+    name="physionet-vitals", title="PhysioNet vitals", kind="vitals", metric=Metric("mse", higher_is_better=False),
+    summary="PhysioNet 2012: reconstruct 48 hours of 41 variables, or predict the second half",
+    methods=methods(GENERATIVE, keys.Normalisation, keys.Reconstruction),
+    full=lambda root: physionet.load(root, "ab"), has_all=lambda arrays: len(arrays) == 8000, **PATIENTS)
+ACTIVITY = SeriesSet(
+    name="activity", title="Human Activity", kind="points", metric=Metric("accuracy"), classes=activity.CLASSES,
+    summary="Human Activity: seven activities at every moment from four irregularly read tags, pairwise attention "
+            "on the latent state (z)",
+    about_sample="400 simulated windows of movement, whose couplings are known", sample_title="simulated movement",
+    source="activity", methods=methods(None, keys.RecordingSplit), sample=simulated.movement,
+    full=activity.ACTIVITY.load, variables=(12, 12), outputs=7,
+    values={"epochs": 70, "latent": 15, "recognition": 100, "units": 500, "gru_units": 50, "encoder_maps": 6},
+    of_sample={"units": 64, "latent": 15, "recognition": 32, "epochs": 20, "learning_rate": 0.03, "batch_size": 20},
+    has_all=lambda arrays: activity.recordings(arrays) >= activity.RECORDINGS)

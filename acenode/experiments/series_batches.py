@@ -1,4 +1,4 @@
-"""Irregular records as batches of a task: a batch is a pure function of (seed, epoch, iteration)."""
+"""Irregular records as batches of a task, and what a model predicts on a whole split with the metrics of it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.data.batches import mixed_seed
 from acenode.data.points import Points, SeriesBatch, TimeSeries, median_time, pad, recurrent_schedule
-from acenode.data.series import Scale
-from acenode.models.latent.latent_ode import kl_weight
-
-NOISE = 1  # separates the seeds of the noise of z0 from those of the order of the records
+from acenode.data.series import Scale, SeriesArrays
+from acenode.experiments.recording import binned
+from acenode.models.latent.latent_ode import Predictions, squared_error
+from acenode.training.metrics import binary_auc, macro_auc
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +89,17 @@ def _labels(records: Records, target: Points, layout: Layout) -> Tensor:
     return torch.from_numpy(label)
 
 
-class SeriesBatches:
-    """Shuffled mini-batches of the training records with their noise of z0."""
-
-    def __init__(self, records: Records, layout: Layout, batch_size: int, seed: int) -> None:
-        self.records, self.layout, self.size, self.seed = records, layout, min(batch_size, len(records)), seed
-        self.iterations = len(records) // self.size  # the last partial batch is left out
-        self.epoch = -1
-
-    def batch(self, epoch: int, iteration: int) -> SeriesBatch:
-        if epoch != self.epoch:
-            self.order = np.random.default_rng(mixed_seed(self.seed, epoch)).permutation(len(self.records))
-            self.epoch = epoch
-        chosen = self.records.take(self.order[iteration * self.size:(iteration + 1) * self.size])
-        generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch, iteration, NOISE))
-        noise = torch.randn(self.layout.trajectories, self.size, self.layout.latent, generator=generator)
-        return assemble(chosen, self.layout, noise, kl_weight(epoch), cut_of(chosen, self.layout))
+def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
+    """Return these records, normalised, with times in units of the horizon."""
+    series, labels = [], []
+    for i in index:
+        here = slice(int(arrays.offsets[i]), int(arrays.offsets[i + 1]))
+        m = arrays.m[here]
+        t = (arrays.t[here] / arrays.horizon).astype(np.float32)
+        series.append(TimeSeries(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
+        labels.append(arrays.label[here] if arrays.pointwise else np.asarray(arrays.label[i]))
+    return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names,
+                   scale)
 
 
 def cut_of(records: Records, layout: Layout) -> float | None:
@@ -113,3 +107,74 @@ def cut_of(records: Records, layout: Layout) -> float | None:
     if layout.cut is None:
         return None
     return median_time(records.series) if layout.cut == "half" else 24.0 / records.horizon
+
+
+def observed_mean(records: Records) -> np.ndarray:
+    """Return the mean of every variable over its observations."""
+    total = sum(r.x.sum(0, dtype=np.float64) for r in records.series)
+    count = sum(r.m.sum(0, dtype=np.float64) for r in records.series)
+    return (total / np.maximum(count, 1)).astype(np.float32)
+
+
+@dataclass
+class SeriesOutputs:
+    """Logits of a split and the sums that its other metrics need. `kind` is record, points or vitals."""
+
+    kind: str
+    has_ode: bool = False
+    edges: Tensor | None = None  # of the time bins in which errors are summed
+    logits: list[np.ndarray] = field(default_factory=list)
+    labels: list[np.ndarray] = field(default_factory=list)
+    diluted: float = 0.0  # the published error, which averages per variable before it averages over variables
+    squared: float = 0.0
+    observed: float = 0.0
+    records: int = 0
+    nfe: float = 0.0
+    batches: int = 0
+    bins: np.ndarray | None = None  # (2, bins): squared errors and counts over time
+
+    def add(self, predicted: Predictions, batch: SeriesBatch) -> None:
+        """Add the predictions of one batch."""
+        B = len(batch.seen.t)
+        if predicted.logits is not None and self.kind == "record":
+            self.logits.append(predicted.logits.cpu().numpy())
+            self.labels.append(batch.label.cpu().numpy())
+        elif predicted.logits is not None:
+            counted = (batch.label >= 0) & batch.target.observed
+            self.logits.append(predicted.logits[:, counted].cpu().numpy())
+            self.labels.append(batch.label[counted].cpu().numpy())
+        if predicted.x is not None:
+            error = (predicted.x - batch.target.x).square() * batch.target.m  # (K, B, T, D)
+            self.diluted += float(squared_error(predicted.x, batch.target)) * B
+            self.squared += float(error.sum()) / len(predicted.x)
+            self.observed += float(batch.target.m.sum())
+            if self.edges is not None:
+                sums = binned(batch.target.t, self.edges, error.mean(0), batch.target.m)
+                self.bins = sums + (0 if self.bins is None else self.bins)
+        self.records += B
+        self.nfe += predicted.evaluations.forward if predicted.evaluations is not None else 0
+        self.batches += 1
+
+    def labelled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return logits (K, N, …) and labels (N,) of everything that has a label."""
+        logits, labels = np.concatenate(self.logits, 1), np.concatenate(self.labels)
+        known = ~np.isnan(labels)
+        return logits[:, known], labels[known]
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the protocol, and plainer ones beside them under their own names."""
+        found: dict[str, float] = {}
+        if self.kind == "record":
+            logits, labels = self.labelled()
+            found |= {"auc": binary_auc(logits.ravel(), np.tile(labels, len(logits))),
+                      "mean_logit_auc": binary_auc(logits.mean(0), labels)}
+        if self.kind == "points":
+            logits, labels = self.labelled()
+            probability = torch.from_numpy(logits).softmax(-1).mean(0).numpy()
+            found |= {"accuracy": float((logits.argmax(-1) == labels).mean()),
+                      "macro_auc": macro_auc(probability, labels)}
+        else:
+            found |= {"mse": self.diluted / max(1, self.records), "micro_mse": self.squared / max(1.0, self.observed)}
+        if self.has_ode:
+            found["nfe"] = self.nfe / max(1, self.batches)
+        return found

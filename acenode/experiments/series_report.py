@@ -11,18 +11,25 @@ from torch import Tensor, nn
 
 from acenode.data.points import SeriesBatch
 from acenode.data.variables import unit
-from acenode.experiments.analysis import confusion
-from acenode.experiments.attention_flow import excess_flow, row_distance
-from acenode.experiments.probes import half, in_turn
-from acenode.experiments.series_batches import Layout, Records, SeriesSplits, assemble, cut_of
-from acenode.experiments.series_outputs import SeriesOutputs
+from acenode.experiments.recording import (
+    attention_report,
+    confusion,
+    excess_flow,
+    half,
+    in_turn,
+    means,
+    record_curves,
+    with_attention,
+)
+from acenode.experiments.series_batches import Records, SeriesOutputs, SeriesSplits
 from acenode.models.influence import layer_influence
-from acenode.node import ACENODE, NODE, AugmentedNODE
-from acenode.training.metrics import binary_auc, roc
+from acenode.models.latent.baselines import Autoregressive
+from acenode.models.latent.latent_ode import LatentODE, PoissonODE
+from acenode.node import ACENODE, NODE
 
 SHOWN, VARIABLES, GRID = 6, 6, 97  # records shown, variables of each, times of a curve
 INFLUENCE_SIZE = 24  # coordinates of z up to which a snapshot has the influence between them
-BINS, TIMES = 10, 24  # bins of the calibration, bins of the errors over time
+TIMES = 24  # bins of the errors over time
 
 
 def choose(records: Records, kind: str, count: int) -> list[int]:
@@ -40,35 +47,30 @@ def main_label(own: np.ndarray, kind: str) -> int:
 
 def snapshot(t: np.ndarray, h: Tensor, a: Tensor | None, probes: Records, kind: str) -> dict[str, np.ndarray]:
     """Return the arrays of a snapshot file."""
-    labels = np.array([max(0, main_label(own, kind)) for own in probes.labels], np.int64)
     arrays = {"t": t.astype(np.float32), "h": half(h), "name": np.array(probes.ids),
               "time_scale": np.array([probes.horizon], np.float32), "time_unit": np.array([probes.unit])}
     if kind != "vitals":
-        arrays["label"] = labels
-    return arrays | ({"a": half(a)} if a is not None else {})
+        arrays["label"] = np.array([max(0, main_label(own, kind)) for own in probes.labels], np.int64)
+    return with_attention(arrays, a)
 
 
-def influence_of(model: Any, batch: SeriesBatch, t: list[float]) -> dict[str, np.ndarray]:
+def influence_of(model: nn.Module, batch: SeriesBatch, t: list[float]) -> dict[str, np.ndarray]:
     """Return the influence |∂ż_i/∂z_j| of a snapshot, (F, B, d, d); nothing if z has no ODE layer or is too large."""
-    layer: Any = getattr(model, "ode", None)
-    if type(layer) not in (NODE, AugmentedNODE, ACENODE) or not hasattr(model, "encode"):
+    if not isinstance(model, LatentODE) or not isinstance(layer := model.ode, NODE | ACENODE):
         return {}
     z0 = model.encode(batch)[0]
-    if z0[0].numel() > INFLUENCE_SIZE:
+    if isinstance(layer, PoissonODE) or z0[0].numel() > INFLUENCE_SIZE:
         return {}
     return {"influence": half(layer_influence(layer, z0, t)[1])}
 
 
-def report(model: nn.Module, splits: SeriesSplits, layout: Layout, out: SeriesOutputs,
-           noise: Tensor) -> dict[str, Any]:
+def report(model: nn.Module, splits: SeriesSplits, out: SeriesOutputs, chosen: Records,
+           batch: SeriesBatch) -> dict[str, Any]:
     """Return what the pages and reports show of the test set, by the keys of result.json.
 
-    `out` are the outputs for the whole test set; `noise` is that of z0 for the records shown one by one.
+    `out` are the outputs for the whole test set; `chosen` are the records shown one by one, and their batch.
     """
     found: dict[str, Any] = {}
-    records = splits.test
-    chosen = records.take(choose(records, out.kind, SHOWN))
-    batch = assemble(chosen, layout, noise, 0.0, cut_of(records, layout))
     if out.kind == "record":
         logits, labels = out.labelled()
         found |= record_curves(logits.ravel(), np.tile(labels, len(logits)))
@@ -78,41 +80,17 @@ def report(model: nn.Module, splits: SeriesSplits, layout: Layout, out: SeriesOu
         found |= confusion(logits.mean(0).argmax(-1), labels, splits.classes)
         found["bands"] = bands(model, chosen, batch)
     else:
-        found["records"] = curves(model, layout, chosen, batch)
+        found["records"] = curves(model, chosen, batch)
     if out.bins is not None:
-        found["over_time"] = over_time(out.bins, batch.span, records)
-    attention, learned = attention_and_coupling(model, batch)
-    if attention is not None:
-        found["row_distance"] = {"value": row_distance(attention[-1]), "how": (
-            "mean total-variation distance between two rows of softmax(a) at the last time; 0 if all are equal")}
-    if splits.coupling is not None and learned is not None:
-        found["coupling"] = {
-            "names": list(records.names), "known": splits.coupling.tolist(), "learned": learned.round(4).tolist(),
-            "how": "softmax(a(t)) averaged over records and time, mapped to the variables by the emission's weights, "
-                   "relative to uniform attention"}
-    return found
-
-
-def record_curves(logits: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Return ROC and calibration of the logits of all trajectories, pooled as in the metric."""
-    fpr, tpr = roc(logits, labels)
-    probability = 1 / (1 + np.exp(-logits.clip(-500, 500)))
-    index = (probability * BINS).astype(int).clip(0, BINS - 1)
-    count = np.bincount(index, minlength=BINS)
-    held = count > 0
-    predicted = np.bincount(index, probability, BINS)[held] / count[held]
-    observed = np.bincount(index, labels, BINS)[held] / count[held]
-    return {"roc": {"fpr": fpr.round(5).tolist(), "tpr": tpr.round(5).tolist(), "auc": binary_auc(logits, labels)},
-            "calibration": {"predicted": predicted.round(4).tolist(), "observed": observed.round(4).tolist(),
-                            "count": count[held].tolist()}}
-
-
-def over_time(bins: np.ndarray, span: tuple[float, float], records: Records) -> dict[str, Any]:
-    """Return the mean squared error in each time bin."""
-    edges = np.linspace(*span, bins.shape[1] + 1) * records.horizon
-    mse = [float(s / n) if n else None for s, n in bins.T]
-    return {"t": ((edges[1:] + edges[:-1]) / 2).round(3).tolist(), "mse": mse, "count": bins[1].astype(int).tolist(),
-            "unit": records.unit}
+        edges = np.linspace(*batch.span, out.bins.shape[1] + 1) * chosen.horizon
+        found["over_time"] = {"t": ((edges[1:] + edges[:-1]) / 2).round(3).tolist(), "mse": means(*out.bins),
+                              "count": out.bins[1].astype(int).tolist(), "unit": chosen.unit}
+    _, a = model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]
+    learned = None  # the emission maps attention on z to the variables if it is one matrix
+    if a is not None and isinstance(model.emission, nn.Linear):
+        learned = excess_flow(a, model.emission.weight)
+    return found | attention_report(a, chosen.names, splits.coupling, learned, "the last time", "records",
+                                    "the emission's weights")
 
 
 def bands(model: nn.Module, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
@@ -125,9 +103,9 @@ def bands(model: nn.Module, chosen: Records, batch: SeriesBatch) -> list[dict[st
     return found
 
 
-def curves(model: nn.Module, layout: Layout, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
+def curves(model: nn.Module, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
     """Return predictions for a few records on a grid of times: mean and range over the samples of z0."""
-    if layout.backwards is False or not hasattr(model, "encoder"):
+    if isinstance(model, Autoregressive):
         return []  # it predicts at a record's own times only
     start, end = batch.span
     grid = np.linspace(start, end, GRID)
@@ -142,20 +120,15 @@ def curves(model: nn.Module, layout: Layout, chosen: Records, batch: SeriesBatch
             points = {"t": r.t[here & seen], "target_t": r.t[here & ~seen], "grid": grid}
             values = {"x": r.x[here & seen, j], "target_x": r.x[here & ~seen, j], "mean": mean[b, :, j],
                       "low": low[b, :, j], "high": high[b, :, j]}
-            variables.append({"name": chosen.names[j], **_unit(chosen, j),
+            in_unit = {} if chosen.scale is None else {  # shift and scale convert normalised values to the unit
+                "unit": unit(chosen.names[j]), "shift": float(chosen.scale.shift[j]),
+                "scale": float(chosen.scale.scale[j])}
+            variables.append({"name": chosen.names[j], **in_unit,
                               **{k: (v * chosen.horizon).round(3).tolist() for k, v in points.items()},
                               **{k: v.astype(float).round(5).tolist() for k, v in values.items()}})
         found.append({"id": chosen.ids[b], "unit": chosen.unit, "cut": start * chosen.horizon if start > 0 else None,
                       "variables": variables})
     return found
-
-
-def _unit(records: Records, j: int) -> dict[str, Any]:
-    """Return the unit of a variable, and the shift and scale that convert normalised values to it."""
-    if records.scale is None:
-        return {}
-    return {"unit": unit(records.names[j]), "shift": float(records.scale.shift[j]),
-            "scale": float(records.scale.scale[j])}
 
 
 def _at_grid(model: nn.Module, batch: SeriesBatch, grid: np.ndarray) -> Tensor:
@@ -164,15 +137,3 @@ def _at_grid(model: nn.Module, batch: SeriesBatch, grid: np.ndarray) -> Tensor:
     empty = torch.zeros(B, len(grid), D, device=t.device)
     target = replace(batch.target, t=t, x=empty, m=empty, valid=torch.ones_like(t, dtype=torch.bool))
     return model(replace(batch, target=target)).x
-
-
-def attention_and_coupling(model: nn.Module, batch: SeriesBatch) -> tuple[Tensor | None, np.ndarray | None]:
-    """Return a at 21 times, and the learned coupling of the variables: attention on z, mapped by the emission.
-
-    Both are None without attention, and the coupling if the emission is not one matrix.
-    """
-    emission: Any = getattr(model, "emission", None)
-    _, a = model.trajectory(batch, np.linspace(*batch.span, 21).tolist())  # type: ignore[operator]
-    if a is None:
-        return None, None
-    return a, excess_flow(a, emission.weight) if hasattr(emission, "weight") else None

@@ -196,6 +196,8 @@ class MissingDataGRU(nn.Module):
         full: Give every coordinate of h its own factor in γ_h, by a full matrix.
     """
 
+    mean: Tensor  # x̄, over the observed values of the training data
+
     def __init__(self, variables: int, size: int, *, gap: bool, impute: bool, decay: bool, full: bool = False,
                  backend: Backend = ACCELERATED) -> None:
         super().__init__()
@@ -205,7 +207,7 @@ class MissingDataGRU(nn.Module):
         self.decay = (MatrixDecay(variables, size) if full else Decay(variables, each=False)) if decay else None
         self.cell = GRUCell(inputs, size, backend) if decay else None
         self.gru = None if decay else MaskedGRU(inputs, size)
-        self.register_buffer("mean", torch.zeros(variables))  # x̄, over the observed values of the training data
+        self.register_buffer("mean", torch.zeros(variables))
 
     def inputs(self, r: RecurrentInputs) -> Tensor:
         """Return [x̂, m], with Δ if it is an input."""

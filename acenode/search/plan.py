@@ -8,8 +8,8 @@ from typing import Any
 from acenode import experiments
 from acenode.compare.study_grid import check_study
 from acenode.config import SETTINGS, Config
+from acenode.config.groups import ARGUMENTS, DEPENDS
 from acenode.config.ranges import SearchRange
-from acenode.config.vocabulary import ARGUMENTS, DEPENDS
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.runs.questions import MAX_NAME, Search, Study, StudyGroup, StudyStore

@@ -12,7 +12,7 @@ from export_runs import result
 from synthetic_results import ALL_CHARTS, STATION_RESULT
 
 from acenode.compare import result_charts
-from acenode.experiments import ushcn
+from acenode.experiments import forecast
 
 KEYS = ("roc", "calibration", "over_time", "records", "bands", "coupling")
 WRONG: list[Any] = [None, 7, "text", True, [], {}, [1, 2], {"a": 1}, [[[]]], [None], float("nan"), [{}], {"t": "x"}]
@@ -164,7 +164,7 @@ def test_values_are_in_the_unit_of_the_variable_if_the_result_says_how_they_were
 
 
 def test_the_note_of_the_climate_is_understood() -> None:
-    assert result_charts.days_of(ushcn.DAYS) == 7.45
+    assert result_charts.days_of(forecast.DAYS) == 7.45
     assert result_charts.days_of("one unit is a while") is None
 
 

@@ -1,16 +1,16 @@
-"""Configurations: defaults, bounds, contradictions, groups of settings, JSON."""
+"""Configurations: defaults, bounds, contradictions, groups of settings, JSON, ranges of a search."""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, fields, replace
-from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
 from acenode import UserError, experiments
 from acenode.config import KEYS, SETTINGS, Config, parse
-from acenode.config.groups import Settings
-from acenode.config.vocabulary import ARGUMENTS, DEPENDS, check
+from acenode.config.groups import DEPENDS, every_group
+from acenode.config.ranges import SearchRange, ranges_text, read_range, read_ranges
+from acenode.config.vocabulary import check
 
 MNIST = experiments.get("mnist")
 
@@ -92,30 +92,19 @@ def test_text_that_is_no_value_is_refused(key: str, text: str, words: str) -> No
         parse(key, text)
 
 
-def test_every_setting_has_help_and_bounds() -> None:
+def test_every_setting_has_help_bounds_and_a_default_only_if_it_depends_on_another() -> None:
     for setting in SETTINGS.values():
         assert setting.help
         assert setting.choices or setting.high is not None or setting.type is bool
-
-
-def every_group(base: type[Settings] = Settings) -> list[type[Settings]]:
-    return [group for child in base.__subclasses__() for group in (child, *every_group(child))]
-
-
-@pytest.mark.parametrize("group", every_group(), ids=lambda group: group.__name__)
-def test_a_group_has_the_types_of_its_settings(group: type[Settings]) -> None:
-    hints = get_type_hints(group)
-    for f in fields(group):
-        kind = hints[f.name]
-        if kind == float | None:
-            kind = float
-        assert (str if get_origin(kind) is not None and get_args(kind) else kind) is KEYS[f.name].type
-        assert f.default is MISSING or f.name in DEPENDS, "only a setting that depends on another has a default"
-
-
-def test_every_setting_is_in_a_group() -> None:
-    in_groups = {f.name for group in every_group() for f in fields(group)}
-    assert in_groups == KEYS.keys() - ARGUMENTS - {"checkpoint_seconds"}  # only in runs of version 0.1
+    for group in every_group():
+        for f in fields(group):  # type: ignore[arg-type]
+            assert f.default is MISSING or f.name in DEPENDS
+    for key, (other, values) in DEPENDS.items():  # each follows the one that it depends on
+        assert list(KEYS).index(other) < list(KEYS).index(key)
+        assert not KEYS[other].choices or values <= set(KEYS[other].choices)
+    one, same, another = (MNIST.configure("ace", seed=seed) for seed in (1, 1, 2))
+    assert one == same
+    assert len({one, same, another}) == 2
 
 
 @pytest.mark.parametrize("name", experiments.EXPERIMENTS)
@@ -148,7 +137,55 @@ def test_an_unknown_setting_lists_those_of_the_method() -> None:
                                  "momentum, weight_decay, size, crop, snapshots, analysis")
 
 
-def test_equal_configurations_have_equal_hashes() -> None:
-    one, same, other = (MNIST.configure("ace", seed=seed) for seed in (1, 1, 2))
-    assert one == same
-    assert len({one, same, other}) == 2
+def test_intervals_and_lists_are_read() -> None:
+    found = read_ranges(["learning_rate=log:1e-5..1e-2, penalty_weight=0,1e-4, 1e-3,1e-2", "f_layers=1..2"])
+    assert found == (SearchRange("learning_rate", 1e-5, 1e-2, log=True),
+                     SearchRange("penalty_weight", values=(0.0, 1e-4, 1e-3, 1e-2)), SearchRange("f_layers", 1, 2))
+    assert [one.whole for one in found] == [False, False, True]
+
+
+def test_a_setting_follows_those_it_depends_on() -> None:
+    assert [one.key for one in read_ranges(["penalty_weight=0..1, attention=evolving,none, epochs=1..3"])] == [
+        "epochs", "attention", "penalty_weight"]
+
+
+@pytest.mark.parametrize("text", ["learning_rate=log:1e-05..0.01", "penalty_weight=0.0,0.0001", "f_layers=1..2",
+                                  "detach_attention=false,true", "attention=evolving,fixed"])
+def test_a_range_is_written_as_it_is_read(text: str) -> None:
+    assert ranges_text(read_ranges([text])) == text
+    key, _, values = text.partition("=")
+    assert read_range(key, values) == read_ranges([text])[0]
+
+
+def test_a_range_knows_its_values() -> None:
+    interval, listed = read_ranges(["learning_rate=0.01..0.1, attention=evolving,none"])
+    assert interval.contains(0.1)
+    assert not interval.contains(0.11)
+    assert not interval.contains(None)
+    assert listed.contains("none")
+    assert not listed.contains("fixed")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("learning_rate=log:0..1", "learning_rate=log:0..1: a logarithmic range must start above 0"),
+    ("learning_rate=1..0.1", "goes from a smaller to a larger number"),
+    ("learning_rate=0..0.1", "learning_rate must be above 0 and at most 10, not 0"),
+    ("learning_rate=0.1..20", "learning_rate must be above 0 and at most 10, not 20"),
+    ("learning_rate=a..b", "'a' is not a number; a range is written as 1e-5..1e-2"),
+    ("learning_rate=..1", "'' is not a number"),
+    ("f_layers=1..1.5", "'1.5' is not a whole number"),
+    ("learning_rate=0.1", "learning_rate has one value to try: give at least two"),
+    ("learning_rate=0.1, learning_rate=0.2", "learning_rate is given twice"),
+    ("learning_rate=0.1,log:1..2", "takes one range"),
+    ("learning_rat=0.1,0.2", "there is no setting 'learning_rat': did you mean learning_rate?"),
+    ("attention=evolving..none", "attention is not a number: list the values to try, such as attention=evolving"),
+    ("attention=evolving,nothing", "attention has no value 'nothing'"),
+    ("seed=0,1", "seed is an argument of the command, not a setting"),
+    ("fold=0,1", "fold selects the data, so it cannot be searched"),
+    ("snapshots=2,4", "snapshots does not change how good a model is"),
+    ("0.1,0.2", "ranges are written as learning_rate=log:1e-5..1e-2"), ("", "ranges are written as")])
+def test_a_mistake_is_one_line(text: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        read_ranges([text])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

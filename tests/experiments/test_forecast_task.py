@@ -1,8 +1,8 @@
-"""Train every forecasting method and ablation on the samples; check metrics, batches, snapshots and reports."""
+"""The forecasting experiments on small samples: methods and ablations, metrics, errors, batches, snapshots, report."""
 
 from __future__ import annotations
 
-import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,123 +15,119 @@ from acenode import experiments
 from acenode.data import simulated, ushcn
 from acenode.data.splits import forecast_folds
 from acenode.errors import UserError
-from acenode.execution.execute import create, execute
 from acenode.experiments import forecast_report as report
+from acenode.experiments.forecast_batches import (
+    ForecastErrors,
+    ObservedTargets,
+    bootstrap_interval,
+    error_report,
+    measures,
+)
 from acenode.experiments.forecast_task import ForecastTask
-from acenode.experiments.probes import LIMIT
+from acenode.experiments.recording import LIMIT, row_distance
 from acenode.models.forecast.gaussian import Forecast
-from acenode.runs.store import RunStore
 
 CPU, NOWHERE = torch.device("cpu"), Path("/nonexistent")
 SMALL: dict[str, Any] = {"latent": 4, "units": 5, "features": 2, "recognition": 4, "epochs": 1, "batch_size": 40,
                          "snapshots": 2, "step_size": 0.5}
-SAMPLES = ("climate", "ou", "brusselator")
 ENTRY = experiments.get("ushcn")
 SPEC: Any = ENTRY.make.__self__  # type: ignore[union-attr]
-WHOLE = {"climate": simulated.climate(), "ou": simulated.double_ou(count=60),
-         "brusselator": simulated.brusselator(count=60)}
+FEW = {"climate": simulated.climate().take(np.arange(60)), "ou": simulated.double_ou(count=60),
+       "brusselator": simulated.brusselator(count=60)}
 
 
 @pytest.fixture(autouse=True)
-def few_series(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_series(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use only 60 series of each sample."""
-    fewer = {name: replace(SPEC.samples[name], load=lambda root, a=a: a.take(np.arange(60)))
-             for name, a in WHOLE.items()}
-    monkeypatch.setitem(SPEC.__dict__, "samples", fewer)
+    monkeypatch.setitem(SPEC.__dict__, "samples", {
+        name: replace(SPEC.samples[name], load=lambda root, a=a: a) for name, a in FEW.items()})
 
 
-def configure(method: str, **given: Any) -> Any:
+def task(method: str, **given: Any) -> ForecastTask:
     uses = ENTRY.method(method).uses
     small = {k: v for k, v in SMALL.items() if k in uses and not (k == "step_size" and "solver" in uses)}
     if given.get("attention", "evolving") == "evolving" and "attention_every" in uses:
         small["attention_every"] = 2
-    return ENTRY.configure(method, given.pop("data", "sample"), device="cpu", **{**small, **given})
-
-
-def task(method: str, **given: Any) -> ForecastTask:
-    made = ENTRY.make(configure(method, **given), NOWHERE, CPU)
+    config = ENTRY.configure(method, given.pop("data", "sample"), device="cpu", **{**small, **given})
+    made = ENTRY.make(config, NOWHERE, CPU)
     assert isinstance(made, ForecastTask)
     return made
 
 
-def train(tmp_path: Path, method: str, **given: Any) -> dict[str, Any]:
-    outcome = execute(create(RunStore(tmp_path), configure(method, **given)), NOWHERE)
-    assert outcome.state == "finished", outcome.error
-    assert "no analysis" not in (outcome.run.path / "log.txt").read_text()
-    result: dict[str, Any] = json.loads((outcome.run.path / "result.json").read_text())
-    assert all(np.isfinite(v) for v in result["test"].values())
-    return result
+def step(made: ForecastTask) -> None:
+    """Check that a training step and a validation give numbers."""
+    made.model.train()
+    made.loss(made.batch(0, 0), detach_attention=False).task.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in made.model.parameters())
+    assert np.isfinite(list(made.evaluate("validation").values())).all()
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
-@pytest.mark.parametrize("method", ENTRY.methods)
-def test_every_method_trains_on_every_sample(method: str, sample: str, tmp_path: Path) -> None:
-    result = train(tmp_path, method, sample=sample)
-    assert result["metric"] == "mse"
+@pytest.mark.parametrize(("method", "sample"), [*((m, "climate") for m in ENTRY.methods), ("ace", "ou"),
+                                                ("seq-vae", "brusselator")])
+def test_every_method_trains_and_reports(method: str, sample: str) -> None:
+    made, whole = task(method, sample=sample), FEW[sample]
+    step(made)
+    result = made.report()
     assert len(result["over_time"]["t"]) == 10
     record = result["records"][0]
-    assert [v["name"] for v in record["variables"]] == list(WHOLE[sample].names)
+    assert [v["name"] for v in record["variables"]] == list(whole.names)
     assert record["cut"] == result["cut"] == SPEC.samples[sample].cut
     assert bool(record["jumps"]) == (method in ("gru-ode-bayes", "augmented", "ace"))
     assert all(t <= record["cut"] for t in record["jumps"])
-    assert all(t > record["cut"] for v in record["variables"] for t in v["target_t"])
-    assert ("coupling" in result) == (method == "ace" and WHOLE[sample].coupling is not None)
-    errors = result["errors"]
-    assert errors["mse"] == pytest.approx(result["test"]["mse"], rel=1e-5)
-    assert [v["name"] for v in errors["by_variable"]] == list(WHOLE[sample].names)
+    for v in record["variables"]:
+        assert all(t > record["cut"] for t in v["target_t"])
+        assert (np.diff(v["grid"]) >= 0).all()
+        assert (np.array(v["high"]) > np.array(v["low"])).all()
+    assert ("coupling" in result) == (method == "ace" and whole.coupling is not None)
     assert ("row_distance" in result) == (method == "ace")
+    assert result["errors"]["mse"] == pytest.approx(made.evaluate("test")["mse"], rel=1e-5)
+    assert [v["name"] for v in result["errors"]["by_variable"]] == list(whole.names)
 
 
 @pytest.mark.parametrize("given", [
     {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"attention": "fixed", "initial": "dense"},
-    {"schedule": "joint"}, {"schedule": "epoch", "epochs": 2}, {"penalty": "l1"}, {"penalty": "none"},
-    {"detach_attention": True}, {"feedback": "own"}, {"g": "matrix"}, {"at_jump": "recompute"}, {"at_jump": "observed"},
+    {"feedback": "own"}, {"g": "matrix"}, {"at_jump": "recompute"}, {"at_jump": "observed"},
     {"attention_every": 1}, {"cell": "minimal"}, {"attention": "none", "impute": True}, {"impute": True},
-    {"dropout": 0.3}, {"fold": 4},
-    {"targets": 1}, {"mixing": 0.0},
-], ids=lambda g: " ".join(f"{k}={v}" for k, v in g.items()))
-def test_every_ablation_trains(given: dict[str, Any], tmp_path: Path) -> None:
-    train(tmp_path, "ace", sample="ou", **given)
+    {"dropout": 0.3}, {"fold": 4}, {"targets": 1}, {"mixing": 0.0}], ids=str)
+def test_every_ablation_trains(given: dict[str, Any]) -> None:
+    step(task("ace", sample="ou", **given))
 
 
 @pytest.mark.parametrize(("given", "words"), [
     ({"attention_every": 0}, "attention_every"), ({"initial": "conv"}, "initial=conv"),
-    ({"fold": 5}, "fold"), ({"sample": "mars"}, "sample"), ({"data": "full", "sample": "ou"}, "sample"),
-])
+    ({"fold": 5}, "fold"), ({"sample": "mars"}, "sample"), ({"data": "full", "sample": "ou"}, "sample")])
 def test_invalid_settings_are_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         task("ace", **given)
 
 
+# Batches ------------------------------------------------------------------------------------------------------------
+
+
 def test_a_batch_depends_on_seed_epoch_and_iteration_only() -> None:
-    first, again = task("ace"), task("ace")
+    first, again = (task("ace", batch_size=16) for _ in range(2))
     again.batch(3, 0)
     a, b = first.batch(1, 1), again.batch(1, 1)
-    assert a.seed == b.seed
+    assert a.seed == b.seed != first.batch(2, 1).seed
     assert torch.equal(a.seen.x, b.seen.x)
     assert not torch.equal(first.batch(1, 0).seen.x[0, :2], a.seen.x[0, :2])
-    assert first.batch(2, 1).seed != a.seed
-
-
-def test_every_series_is_used_once_per_epoch() -> None:
-    made = task("gru-d", batch_size=16)
-    assert made.iterations == 3  # 43 training series (60 less a tenth, less a fifth of the rest): 16 + 16 + 11
-    drawn = np.concatenate([made.batch(0, i) and made.order[16 * i:16 * (i + 1)] for i in range(3)])
-    assert sorted(drawn) == sorted(made.data.parts.train)
-    assert sum(len(made.batch(0, i).seen.t) for i in range(3)) == len(made.data.parts.train)
+    assert first.iterations == 3  # 43 training series (60 less a tenth, less a fifth of the rest): 16 + 16 + 11
+    assert sum(len(first.batch(0, i).seen.t) for i in range(3)) == 43
+    assert sorted(first.order) == sorted(first.data.parts.train)
 
 
 def test_training_uses_all_points_and_evaluation_those_up_to_the_cut() -> None:
     made = task("gru-d", targets=2)
-    seen = made.batch(0, 0).seen
-    assert float(seen.t.max()) > made.data.cut
+    assert float(made.batch(0, 0).seen.t.max()) > made.data.cut
     (held,) = made.batches("test", 2)
-    assert float(held.seen.t.max()) <= made.data.cut < float(held.target.t[held.target.valid].min())
-    assert (held.target.valid.sum(1) <= 2).all()
-    index = made.data.parts.test
-    for b, i in enumerate(index):
-        own = made.data.arrays.t[made.data.arrays.offsets[i]:made.data.arrays.offsets[i + 1]]
+    assert float(held.seen.t.max()) <= made.data.cut
+    arrays = made.data.arrays
+    for b, i in enumerate(made.data.parts.test):
+        own = arrays.t[arrays.offsets[i]:arrays.offsets[i + 1]]
         assert held.target.t[b][held.target.valid[b]].tolist() == own[own > made.data.cut][:2].tolist()
+
+
+# Metrics and loss ---------------------------------------------------------------------------------------------------
 
 
 class Constant(torch.nn.Module):
@@ -144,29 +140,32 @@ class Constant(torch.nn.Module):
         return Forecast(like + 0.5, like + 0.3)
 
 
-def test_metrics_follow_the_protocol() -> None:
-    """Σ m (x − μ)² / Σ m and the mean negative log-likelihood, over all targets of the split."""
-    made = task("gru-d", sample="climate")
+def constant_nll(x: Any) -> Any:
+    return 0.5 * np.log(2 * np.pi) + 0.15 + (x - 0.5) ** 2 / (2 * np.exp(0.3))
+
+
+def test_metrics_and_loss_follow_the_protocol() -> None:
+    """Metrics average over all targets of the split; the loss sums over a series and averages over the batch."""
+    made = task("gru-d", sample="climate", batch_size=10)
     made.model = Constant()
     squared, nll, count = 0.0, 0.0, 0
     for r in made.data.records(made.data.parts.validation):
         for i in np.flatnonzero(r.t > made.data.cut)[:3]:
             x = r.x[i][r.m[i] > 0].astype(float)
-            squared += ((x - 0.5) ** 2).sum()
-            nll += (0.5 * np.log(2 * np.pi) + 0.15 + (x - 0.5) ** 2 / (2 * np.exp(0.3))).sum()
-            count += len(x)
-    found = made.evaluate("validation")
-    assert found["mse"] == pytest.approx(squared / count, rel=1e-5)
-    assert found["negll"] == pytest.approx(nll / count, rel=1e-5)
+            squared, nll, count = squared + ((x - 0.5) ** 2).sum(), nll + constant_nll(x).sum(), count + len(x)
+    assert made.evaluate("validation") == pytest.approx({"mse": squared / count, "negll": nll / count}, rel=1e-5)
+    batch = made.batch(0, 0)
+    by_hand = (constant_nll(batch.seen.x) * batch.seen.m).sum() / 10
+    assert float(made.loss(batch, detach_attention=False).task) == pytest.approx(float(by_hand), rel=1e-5)
 
 
 def test_errors_over_time_sum_to_the_total_error() -> None:
     made = task("gru-d", sample="climate")
     made.model = Constant()
-    errors = made.errors("test", None, bins=10)
-    assert errors is not None
-    assert errors.bins is not None
+    edges = torch.linspace(made.data.cut, made.data.arrays.horizon, 11)
+    errors = made.evaluated(ForecastErrors(edges), made.batches("test", None), lambda: False)
     assert errors.bins[0].sum() == pytest.approx(errors.squared, rel=1e-6)
+    assert errors.bins[1].sum() == pytest.approx(errors.nll, rel=1e-6)
     assert errors.bins[2].sum() == errors.observed
     for n, count in enumerate(errors.bins[2]):
         low, high = made.data.cut + 5 * n, made.data.cut + 5 * (n + 1) + (n == 9)
@@ -174,91 +173,23 @@ def test_errors_over_time_sum_to_the_total_error() -> None:
                             for r in made.data.records(made.data.parts.test))
 
 
-def test_the_loss_is_summed_over_a_series_and_averaged_over_the_batch() -> None:
-    made = task("gru-d", batch_size=10)
-    made.model = Constant()
-    batch = made.batch(0, 0)
-    x, m = batch.seen.x, batch.seen.m
-    by_hand = ((0.5 * np.log(2 * np.pi) + 0.15 + (x - 0.5) ** 2 / (2 * np.exp(0.3))) * m).sum() / 10
-    assert float(made.loss(batch, detach_attention=False).task) == pytest.approx(float(by_hand), rel=1e-5)
-
-
-def test_the_best_epoch_is_selected_by_the_likelihood() -> None:
-    assert ENTRY.metric.name == "mse"
-    assert ENTRY.metric.selection == "negll"
-    assert not ENTRY.metric.higher_is_better
-
-
-def test_weight_decay_does_not_apply_to_penalised_attention_parameters() -> None:
-    made = task("ace")
+def test_training_settings() -> None:
+    """The best epoch is selected by the likelihood; θ_g has no weight decay; the rate falls after twenty epochs."""
+    assert (ENTRY.metric.name, ENTRY.metric.selection, ENTRY.metric.higher_is_better) == ("mse", "negll", False)
+    made = task("ace", epochs=40)
     recipe, groups = made.recipe(), made.groups(False)
     decay = made.config.get("weight_decay")
     assert recipe.optimiser(groups.main, 1e-3, False).param_groups[0]["weight_decay"] == decay > 0
     assert recipe.optimiser(groups.attention, 1e-3, True).param_groups[0]["weight_decay"] == 0
-    assert {id(p) for p in groups.penalised} == {id(p) for p in made.model.attention.g.parameters()}  # type: ignore[union-attr]
-
-
-def test_the_learning_rate_falls_to_a_third_after_twenty_epochs() -> None:
-    recipe = task("ace", epochs=40).recipe()
+    assert {id(p) for p in groups.penalised} == {id(p) for p in made.model.attention.g.parameters()}
     assert [recipe.rate(e / 40) for e in (0, 19.9, 20, 39)] == [1.0, 1.0, pytest.approx(1 / 3), pytest.approx(1 / 3)]
-
-
-@pytest.mark.parametrize("method", ["ace", "gru-ode-bayes", "t-lstm", "node-vae"])
-def test_a_snapshot_contains_the_probes_and_their_jumps(method: str) -> None:
-    made = task(method, sample="climate")
-    arrays = made.snapshot()
-    F, P, d = arrays["h"].shape
-    assert len(arrays["t"]) == F
-    assert d == 4
-    assert ("a" in arrays) == (method == "ace")
-    assert arrays["name"].shape == (P,)
-    assert arrays["jumps"].shape[0] == P
-    first = arrays["jumps"][0][~np.isnan(arrays["jumps"][0])]
-    own = next(r.t for r, i in zip(made.data.records(made.probes), made.probes, strict=True) if i == made.probes[0])
-    assert first.tolist() == own[own <= made.data.cut].tolist()
-
-
-def test_a_snapshot_at_the_papers_size_stays_below_the_limit() -> None:
-    made = task("ace", sample="climate", latent=50)
-    assert sum(a.nbytes for a in made.snapshot().values()) < LIMIT * 1.05
-
-
-def test_the_grid_of_a_curve_has_every_jump_twice() -> None:
-    made = task("gru-ode-bayes", sample="climate")
-    report = made.report()
-    record = report["records"][0]
-    grid = np.array(record["variables"][0]["grid"])
-    assert (np.diff(grid) >= 0).all()
-    for t in record["jumps"]:
-        assert (np.abs(grid - t) < 1e-3).sum() >= 2
-
-
-def test_a_curve_continues_from_the_prediction_after_a_jump() -> None:
-    """Also if a time of the grid coincides with the jump."""
-    made = task("gru-ode-bayes", sample="ou", step_size=0.05)
-    batch = made.data.forecast_batch(made.data.parts.test[:1], 0)
-    with torch.no_grad():
-        _, after, _, _ = made.model.eval().predict_around_jumps(batch, [0.0])  # type: ignore[operator]
-        ((t, mean, _),) = report.curves(made.model, made.data, batch)
-    seen = batch.seen.t[0].numpy()
-    for i, at in enumerate(seen):
-        last = int(np.flatnonzero(np.abs(t - at) < 1e-6)[-1])
-        assert np.allclose(mean[last], after.mean[0, i].numpy(), atol=1e-6)
-
-
-def test_folds_equal_the_published_ones() -> None:
-    parts = forecast_folds(ushcn.SERIES)[0]
-    assert parts.test[:6].tolist() == [154, 561, 284, 466, 950, 259]
-    assert [len(p) for p in (parts.train, parts.validation, parts.test)] == [801, 201, 112]
 
 
 def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or_its_mean(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = simulated.double_ou(count=1200)
+    pairs = simulated.double_ou(count=800)
     monkeypatch.setitem(SPEC.__dict__, "samples", {"ou": replace(SPEC.samples["ou"], load=lambda root: pairs)})
-    config = ENTRY.configure("gru-ode-bayes", device="cpu", sample="ou", epochs=5, batch_size=54, latent=16, features=4)
-    made = ENTRY.make(config, NOWHERE, CPU)
-    assert isinstance(made, ForecastTask)
+    made = task("gru-ode-bayes", sample="ou", epochs=5, batch_size=54, latent=16, features=4, units=25, step_size=0.1)
     recipe = made.recipe()
     optimiser = recipe.optimiser(list(made.model.parameters()), recipe.learning_rate, False)
     for epoch in range(5):
@@ -280,15 +211,92 @@ def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or
     assert mse < 0.3 * np.mean(errors["mean"])
 
 
+# Snapshots and curves -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["ace", "t-lstm", "node-vae"])
+def test_a_snapshot_contains_the_probes_and_their_jumps(method: str) -> None:
+    made = task(method, sample="climate", **({"latent": 50} if method == "ace" else {}))  # the paper's size
+    arrays = made.snapshot()
+    F, P, _ = arrays["h"].shape
+    assert len(arrays["t"]) == F
+    assert ("a" in arrays) == (method == "ace")
+    assert arrays["name"].shape == (P,)
+    assert sum(a.nbytes for a in arrays.values()) < LIMIT * 1.05
+    (own,) = (r.t for r in made.data.records(made.probes[:1]))
+    first = arrays["jumps"][0][~np.isnan(arrays["jumps"][0])]
+    assert first.tolist() == own[own <= made.data.cut].tolist()
+
+
+def test_a_curve_continues_from_the_prediction_after_a_jump() -> None:
+    """It has every jump twice, also if a time of the grid coincides with the jump."""
+    made = task("gru-ode-bayes", sample="ou", step_size=0.05)
+    batch = made.data.forecast_batch(made.data.parts.test[:1], 0)
+    with torch.no_grad():
+        before, after, _, _ = made.model.eval().predict_around_jumps(batch, [0.0])
+        ((t, mean, deviation),) = report.curves(made.model, made.data, batch)
+    for i, at in enumerate(batch.seen.t[0].numpy()):
+        *_, first, last = np.flatnonzero(np.abs(t - at) < 1e-6)
+        assert np.allclose(mean[first], before.mean[0, i].numpy(), atol=1e-6)
+        assert np.allclose(mean[last], after.mean[0, i].numpy(), atol=1e-6)
+        assert np.allclose(deviation[last], np.exp(0.5 * after.logvar[0, i].numpy()), atol=1e-6)
+
+
+def test_folds_equal_the_published_ones() -> None:
+    parts = forecast_folds(ushcn.SERIES)[0]
+    assert parts.test[:6].tolist() == [154, 561, 284, 466, 950, 259]
+    assert [len(p) for p in (parts.train, parts.validation, parts.test)] == [801, 201, 112]
+
+
 @pytest.mark.parametrize("complete", [True, False])
-def test_a_run_says_how_its_data_was_made(complete: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stations = simulated.climate()
-    monkeypatch.setitem(SPEC.__dict__, "full", replace(SPEC.full, load=lambda root: stations))
-    monkeypatch.setitem(SPEC.__dict__, "is_complete", lambda arrays: complete)
-    monkeypatch.setitem(SPEC.__dict__, "data_note", lambda arrays: "rebuilt" if complete else "")
-    config = ENTRY.configure("node-vae", "full", device="cpu", epochs=1, latent=4, units=4, recognition=4)
-    run = create(RunStore(tmp_path), config)
-    execute(run, NOWHERE)
-    description = run.description()
-    assert (description.get("partial"), description.get("data_note")) == ((None, "rebuilt") if complete else
-                                                                         (True, None))
+def test_a_task_says_how_its_data_was_made(complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SPEC.__dict__, "full", replace(SPEC.full, load=lambda root: simulated.climate()))
+    monkeypatch.setitem(SPEC.__dict__, "has_all", lambda arrays: complete)
+    monkeypatch.setitem(SPEC.__dict__, "note", lambda arrays: "rebuilt" if complete else "")
+    made = task("node-vae", data="full")
+    assert (made.partial, made.data_note) == ((False, "rebuilt") if complete else (True, ""))
+
+
+# Errors beside the mean squared error, on targets whose errors are known ----------------------------------------------
+
+
+def targets(errors: list[float], variable: list[int], series: list[int] | None = None) -> ObservedTargets:
+    mean = np.linspace(-1, 1, len(errors))
+    return ObservedTargets(np.array(series or range(len(errors))), np.array(variable), np.zeros(len(errors)),
+                           mean + np.array(errors), mean)
+
+
+def test_one_extreme_target_decides_the_mean_but_not_the_robust_measures() -> None:
+    quiet, heavy = [0.1, -0.1] * 100, [0.1, -0.1] * 99 + [0.1, 10.0]
+    calm, storm = (measures(targets(e, [0] * 200)) for e in (quiet, heavy))
+    assert calm == {"count": 200, "mse": pytest.approx(0.01), "mae": pytest.approx(0.1), "median": pytest.approx(0.01),
+                    "winsorised": pytest.approx(0.01), "largest": pytest.approx(0.01)}
+    assert storm["mse"] == pytest.approx((199 * 0.01 + 100) / 200)
+    assert storm["median"] == pytest.approx(0.01)
+    assert storm["winsorised"] == pytest.approx(0.01, rel=0.01)
+    assert storm["largest"] == pytest.approx((100 + 0.01) / (100 + 199 * 0.01))  # the largest 1% are two targets
+
+
+def test_errors_by_variable_add_up() -> None:
+    found = error_report(targets([1.0, 2.0, 3.0, 0.0], [0, 1, 1, 0]), ("rain", "snow", "never"))
+    rain, snow, never = found["by_variable"]
+    assert (rain["mse"], snow["mse"], never["mse"]) == (pytest.approx(0.5), pytest.approx(6.5), None)
+    assert (rain["share"], snow["share"], never["share"]) == (pytest.approx(1 / 14), pytest.approx(13 / 14), 0.0)
+    assert sum(v["mse"] * v["count"] for v in (rain, snow)) == pytest.approx(found["mse"] * found["count"])
+
+
+def test_the_bootstrap_draws_series_not_targets() -> None:
+    """The interval of the mean of n equal groups is that of n numbers: its width has a closed form."""
+    squares = np.random.default_rng(1).normal(size=400) ** 2
+    errors = np.sqrt(np.repeat(squares, 5))
+    low, high = bootstrap_interval(targets(errors.tolist(), [0] * 2000, np.repeat(np.arange(400), 5).tolist()))
+    assert low < squares.mean() < high
+    assert high - low == pytest.approx(2 * 1.96 * squares.std() / math.sqrt(400), rel=0.1)
+
+
+def test_distance_between_rows_of_attention() -> None:
+    equal = torch.randn(2, 1, 4, generator=torch.Generator().manual_seed(0)).expand(2, 4, 4)
+    assert row_distance(equal) == pytest.approx(0.0, abs=1e-7)
+    assert row_distance(1e4 * torch.eye(4)) == pytest.approx(1.0)
+    row = math.e / (math.e + 3)  # rows of softmax(I) differ in two entries, by row − 1/(e + 3) each
+    assert row_distance(torch.eye(4)) == pytest.approx(row - 1 / (math.e + 3))

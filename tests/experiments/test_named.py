@@ -52,8 +52,8 @@ def make(entry: experiments.Experiment, method: str, root: Path, **given):
     return entry.make(entry.configure(method, **{**SMALL, **given}), root, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("task", ["forecast", "fill", "classify"])
-@pytest.mark.parametrize("method", ["ace", "no-attention", "mixed"])
+@pytest.mark.parametrize(("task", "method"), [
+    ("forecast", "ace"), ("fill", "ace"), ("classify", "ace"), ("fill", "no-attention"), ("classify", "mixed")])
 def test_an_imported_set_trains_and_reports(task, method, imported, tmp_path):
     made = make(imported(small_set(task)), method, tmp_path)
     trainer = Trainer(made, made.recipe(), SilentListener())
@@ -119,13 +119,6 @@ def test_a_reference_that_fails_costs_a_run_nothing_else(task, name, imported, t
     assert "influence" in found
 
 
-def test_the_same_seed_gives_the_same_numbers(imported, tmp_path):
-    entry = imported(small_set())
-    runs = [make(entry, "ace", tmp_path, seed=seed) for seed in (0, 0, 1)]
-    losses = [run.loss(run.batch(0, 0), detach_attention=False).task.item() for run in runs]
-    assert losses[0] == losses[1] != losses[2]
-
-
 def test_equal_aucs_are_decided_by_the_cross_entropy(imported, tmp_path):
     """On a few validation series the AUC is soon 1, long before the probabilities are right."""
     made = make(imported(small_set("classify")), "ace", tmp_path, epochs=3)
@@ -187,9 +180,8 @@ def test_links_are_scored_off_the_diagonal():
     assert link_auroc(np.ones((3, 3)), links) == 0.5
 
 
-@pytest.mark.parametrize("name", ["stocks", "liver", "air-quality"])
-def test_an_example_trains(name, tmp_path):
-    made = make(experiments.get(name), "ace", tmp_path)
-    record = Trainer(made, made.recipe(), SilentListener()).train_batch()
-    assert torch.isfinite(record["L_h"])
-    assert made.source is example(name)
+def test_examples_train(tmp_path):
+    for name in ("stocks", "liver", "air-quality"):
+        made = make(experiments.get(name), "ace", tmp_path)
+        assert torch.isfinite(Trainer(made, made.recipe(), SilentListener()).train_batch()["L_h"])
+        assert made.source is example(name)

@@ -98,14 +98,6 @@ def test_gradients_against_central_differences(gradient: str) -> None:
         assert float((p.grad * direction).sum()) == pytest.approx(exact, rel=1e-4, abs=1e-6)
 
 
-def test_in_evaluation_a_sample_does_not_depend_on_its_batch() -> None:
-    layer = co_evolving("pairwise", Solver("dopri5", rtol=1e-3, atol=1e-4), d=3).eval()
-    h0, t = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), own_times(5, 4)
-    whole_batch = layer.at(h0, t).h
-    for b in range(5):
-        assert torch.allclose(whole_batch[b], layer.at(h0[b:b + 1], t[b:b + 1]).h[0], atol=1e-13)
-
-
 @pytest.mark.parametrize("gradient", ["backprop", "checkpointed", "adjoint"])
 @pytest.mark.parametrize("training", [True, False])
 def test_times_outside_the_span_are_refused(gradient: str, training: bool) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from acenode import NODE, Solver, UserError, solve
 
@@ -107,16 +106,6 @@ def test_an_event_without_a_slope_ends_the_solve_and_has_no_gradient(event: Call
     for value in (found.event_t, found.states[0].sum()):
         with pytest.raises(UserError, match="^the time of the event has no gradient, .*: use a smooth function, or "):
             torch.autograd.grad(value, y, retain_graph=True)  # type: ignore[arg-type]
-
-
-def test_forward_mode_through_an_event() -> None:
-    with forward_ad.dual_level():
-        height = forward_ad.make_dual(torch.full((1,), 2.0, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
-        found = solve(fall, (height, torch.zeros(1, dtype=torch.float64)), [0.0, 3.0], TIGHT, event=ground)
-        slope = forward_ad.unpack_dual(found.event_t).tangent
-        assert float(slope) == pytest.approx(1 / math.sqrt(2 * G * 2.0), rel=1e-5)
-        with pytest.raises(UserError, match="has no gradient"):
-            solve(lambda t, s: (s[0],), (height / 2,), [0.0, 3.0], TIGHT, event=sign)
 
 
 def landing(height: Tensor) -> Tensor:

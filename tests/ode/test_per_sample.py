@@ -1,17 +1,19 @@
-"""Steps per sample: equal to solving every sample alone."""
+"""Steps per sample: equal to solving every sample alone with a scalar t, for any f, g and q."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from problems import Linear, central_difference, co_evolving, relative
-from torch import Tensor
+from problems import Linear, central_difference, co_evolving
+from torch import Tensor, nn
 
-from acenode import NODE, Solver
+from acenode import ACENODE, NODE, Dense, Elementwise, Pairwise, Solver
 from acenode.errors import SolveError
-from acenode.models.image.layers import TimeConv
+from acenode.node import time_use
 from acenode.ode.solve import solve
 from acenode.ode.tableaus import TABLEAUS
 
@@ -38,18 +40,6 @@ def test_equals_every_sample_solved_alone(method: str, times: list[float]) -> No
         alone = [solve(field, tuple(b[i:i + 1] for b in y), times, solver).states for i in range(4)]
     for block, blocks in zip(together, zip(*alone, strict=True), strict=True):
         assert torch.allclose(block, torch.cat(blocks, dim=1), rtol=1e-6, atol=1e-13)  # cancellation in dopri8
-
-
-@pytest.mark.parametrize("method", ADAPTIVE)
-def test_matches_the_matrix_exponential(method: str) -> None:
-    field, y = problem()
-    tolerance = 1e-6 if method == "adaptive_heun" else 1e-7  # of second order: thousands of steps
-    with torch.no_grad():
-        h, a = solve(field, y, [0.0, 0.7], Solver(method, rtol=tolerance, atol=tolerance / 100, max_steps=100_000),
-                     per_sample=True).states
-        exact_h, exact_a = field.exact(*y, 0.7)
-    assert relative(h[-1], exact_h) < 1e-4
-    assert relative(a[-1], exact_a) < 1e-4
 
 
 @pytest.mark.parametrize("kind", ["pairwise", "elementwise"])
@@ -120,28 +110,131 @@ def test_a_step_waits_for_the_device_once(times: list[float], monkeypatch: pytes
     assert len(reads) == len(y) + cost.accepted + cost.rejected  # and once per block of the initial state
 
 
-def test_shared_steps_keep_a_scalar_time() -> None:
-    """For an f that cannot take one time per sample."""
-    class Rate(torch.nn.Module):
-        def forward(self, h: Tensor, t: Tensor) -> Tensor:
-            return h * float(t)
-
-    layer = NODE(Rate(), Solver(per_sample=False)).eval()
-    assert relative(layer(torch.ones(5, 2)).h[-1], torch.full((5, 2), 0.5).exp()) < 1e-4
+SOLVER = Solver(rtol=1e-4, atol=1e-4)
 
 
-def test_a_convolution_takes_one_time_per_sample() -> None:
+class Rate(nn.Module):
+    """A network of h whose output has the given shape, combined with t by `use`."""
+
+    def __init__(self, d: int, shape: tuple[int, ...], use: Callable[[nn.Module, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.shape, self.use = shape, use
+        self.net = nn.Linear(d, torch.Size(shape).numel())
+        self.timed = nn.Linear(d + 1, torch.Size(shape).numel())
+
+    def forward(self, h: Tensor, t: Tensor) -> Tensor:
+        return self.use(self, h, t)
+
+
+def times_output(rate: nn.Module, h: Tensor, t: Tensor) -> Tensor:
+    return rate.net(h).unflatten(-1, rate.shape) * torch.cos(3 * t)  # type: ignore[operator, arg-type]
+
+
+def with_input(rate: nn.Module, h: Tensor, t: Tensor) -> Tensor:
+    return rate.timed(torch.cat((h, t * torch.ones_like(h[..., :1])), -1)).unflatten(-1, rate.shape)  # type: ignore[operator, arg-type]
+
+
+def as_number(rate: nn.Module, h: Tensor, t: Tensor) -> Tensor:
+    return rate.net(h).unflatten(-1, rate.shape) * float(t)  # type: ignore[operator, arg-type]
+
+
+def as_condition(rate: nn.Module, h: Tensor, t: Tensor) -> Tensor:
+    return rate.net(h).unflatten(-1, rate.shape) * (1.0 if t < 0.5 else -1.0)  # type: ignore[operator, arg-type]
+
+
+def first_time(rate: nn.Module, h: Tensor, t: Tensor) -> Tensor:
+    return rate.net(h).unflatten(-1, rate.shape) * t.flatten()[0]  # type: ignore[operator, arg-type]
+
+
+def layer_of(d: int, use_f: Callable, use_g: Callable, kind: str = "pairwise", **options: object) -> ACENODE:
     torch.manual_seed(0)
-    conv = TimeConv(3, 4).double()
-    conv.initialise(torch.Generator().manual_seed(0))
-    x = torch.randn(5, 3, 4, 4, dtype=torch.float64)
-    t, weight = torch.rand(5, dtype=torch.float64), torch.randn(5, 4, 4, 4, dtype=torch.float64)
-    together = conv(x, t.view(-1, 1, 1, 1))
-    (together * weight).sum().backward()
-    gradients = [p.grad.clone() for p in conv.parameters() if p.grad is not None]
-    conv.zero_grad()
-    alone = torch.cat([conv(x[i:i + 1], t[i]) for i in range(5)])
-    (alone * weight).sum().backward()
-    assert torch.allclose(together, alone)
-    assert len(gradients) == 3
-    assert all(torch.allclose(g, p.grad) for g, p in zip(gradients, conv.parameters(), strict=True))  # type: ignore[arg-type]
+    pairwise = kind == "pairwise"
+    g = Rate(d, (d, d) if pairwise else (d,), use_g)
+    attend = Pairwise() if pairwise else Elementwise()
+    return ACENODE(Rate(d, (d,), use_f), g, Dense((d,), kind), attend=attend, solver=SOLVER, **options).double()  # type: ignore[arg-type]
+
+
+def states(d: int, B: int) -> Tensor:
+    scale = torch.linspace(0.2, 4.0, B, dtype=torch.float64)[:, None]  # so that the samples take different steps
+    return scale * torch.randn(B, d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.mark.filterwarnings("ignore:f, g or q")
+@pytest.mark.parametrize("B", [3, 5])
+@pytest.mark.parametrize("kind", ["pairwise", "elementwise"])
+@pytest.mark.parametrize(("use_f", "use_g"), [
+    (times_output, times_output), (times_output, with_input), (with_input, times_output), (with_input, with_input),
+    (as_number, with_input), (times_output, as_condition), (first_time, times_output)])
+def test_evaluation_equals_every_sample_alone(use_f: Callable, use_g: Callable, kind: str, B: int) -> None:
+    """For B other than d and for B = d, where a wrong broadcast raises no error."""
+    layer, h0 = layer_of(3, use_f, use_g, kind), states(3, B)
+    own = torch.rand(B, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    alone = [layer.train()(h0[b:b + 1], [0.0, 0.4, 1.0]) for b in range(B)]
+    at_alone = [layer.at(h0[b:b + 1], own[b:b + 1]).h for b in range(B)]
+    together, at = layer.eval()(h0, [0.0, 0.4, 1.0]), layer.at(h0, own).h
+    assert torch.allclose(together.h, torch.cat([x.h for x in alone], 1), atol=1e-9)
+    assert torch.allclose(together.a, torch.cat([x.a for x in alone], 1), atol=1e-9)  # type: ignore[arg-type, misc]
+    assert torch.allclose(at, torch.cat(at_alone), atol=1e-9)
+
+
+def test_a_field_that_needs_a_number_is_reported_once() -> None:
+    layer = NODE(Rate(2, (2,), as_number), SOLVER).double().eval()
+    with pytest.warns(UserWarning, match="every sample is solved alone, which is slow: let it broadcast t"):
+        layer(states(2, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(states(2, 4))
+
+
+@pytest.mark.filterwarnings("ignore:f, g or q")
+def test_how_t_is_read_is_decided_again_when_f_changes() -> None:
+    """By a replaced module, by loaded parameters, and by a part that is put into another mode."""
+    class Chosen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rate, self.kind = Rate(3, (3,), times_output), nn.Parameter(torch.zeros(()))
+
+        def forward(self, h: Tensor, t: Tensor) -> Tensor:
+            use = first_time if self.kind > 0 or self.rate.training else times_output
+            return use(self.rate, h, t)
+
+    torch.manual_seed(0)
+    layer, h0 = NODE(Chosen(), SOLVER).double().eval(), states(3, 5)
+
+    def check() -> None:
+        alone = [layer(h0[b:b + 1]).h for b in range(5)]
+        assert torch.allclose(layer(h0).h, torch.cat(alone, 1), atol=1e-9)
+
+    check()
+    layer.load_state_dict(layer.state_dict() | {"f.kind": torch.ones(())})
+    check()
+    layer.load_state_dict(layer.state_dict() | {"f.kind": torch.zeros(())})
+    layer.f.rate.train()
+    check()
+    layer.f = Rate(3, (3,), as_condition).double().eval()
+    check()
+
+
+def test_fixed_attention_passes_q_a_time_that_broadcasts() -> None:
+    class Turning(nn.Module):
+        def forward(self, h: Tensor, t: Tensor | float) -> Tensor:
+            return h.unsqueeze(-1) * h.unsqueeze(-2) * torch.cos(torch.as_tensor(t) * 3)
+
+    torch.manual_seed(0)
+    layer = ACENODE(Rate(3, (3,), times_output), q=Turning(), attention="fixed", solver=SOLVER).double()
+    h0 = states(3, 3)
+    alone = torch.cat([layer(h0[b:b + 1]).h for b in range(3)], 1)
+    assert torch.allclose(layer.eval()(h0).h, alone, atol=1e-9)
+
+
+def test_a_field_whose_samples_interact_keeps_shared_steps() -> None:
+    """Nodes of a graph on the first axis: they are no samples of a batch."""
+    A = torch.rand(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    class Graph(nn.Module):
+        def forward(self, h: Tensor, t: Tensor) -> Tensor:
+            return A @ h * torch.cos(t)
+
+    layer, h0 = NODE(Graph(), SOLVER), states(3, 4)
+    assert torch.equal(layer.train()(h0).h, layer.eval()(h0).h)
+    assert time_use(lambda t, y: (y[0].mean(0) * torch.cos(t) + 0 * y[0],), (h0,), (0.0, 1.0)) == "shared"

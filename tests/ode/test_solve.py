@@ -1,19 +1,21 @@
-"""`solve` against closed forms and against torchdiffeq, and its errors."""
+"""`solve` against closed forms and against torchdiffeq, its step sizes, and its errors."""
 
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from problems import TIGHT, Linear, relative
-from torch import nn
+from torch import Tensor, nn
 
 from acenode import SolveError, Solver, UserError, solve
 from acenode.ode.options import METHODS
 from acenode.ode.runge_kutta import take_step, with_end_slope
+from acenode.ode.step_size import GROW, SAFETY, SHRINK, first_step_size, next_step_size, trial_step_size
 from acenode.ode.stepping import SharedSteps
 from acenode.ode.tableaus import TABLEAUS
 
@@ -134,15 +136,6 @@ def test_every_requested_time_gets_a_state(times: list[float], method: str, grad
     assert torch.allclose(y.grad, exact.sum().expand(2), atol=1e-3)
 
 
-def test_the_step_limit_of_the_adjoint_solve_counts_per_interval() -> None:
-    y = torch.ones(1, dtype=torch.float64, requires_grad=True)
-    field, _, _ = linear()
-    solution = solve(field, (y.expand(1, 3), torch.zeros(1, 3, dtype=torch.float64)), torch.linspace(0, 1, 120),
-                     Solver(gradient="adjoint", max_steps=50))
-    solution.states[0].sum().backward()
-    assert y.grad is not None
-
-
 def test_an_assertion_error_of_the_field_is_raised_unchanged() -> None:
     class Strict(nn.Module):
         def forward(self, t: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -210,16 +203,6 @@ def test_failure_of_the_adjoint_solve_is_a_solve_error() -> None:
         solution.states[0][-1].sum().backward()
 
 
-def test_fixed_steps_report_where_the_state_stopped_being_finite() -> None:
-    with pytest.raises(SolveError, match=r"NaN or infinite at t=0\.[45].*smaller step_size"):
-        solve(NaNLater(), (torch.ones(1, dtype=torch.float64),), [0.0, 1.0], Solver("rk4", step_size=0.1))
-
-
-def test_fixed_steps_have_a_step_limit() -> None:
-    with pytest.raises(SolveError, match="step limit of 1000 steps would be needed .* larger step_size"):
-        solve(BlowUp(), (torch.ones(1),), [0.0, 1.0], Solver("rk4", step_size=1e-8))
-
-
 @pytest.mark.filterwarnings("ignore:Functional iteration did not converge")
 @pytest.mark.parametrize("method", ["explicit_adams", "implicit_adams", "fixed_adams"])
 @pytest.mark.parametrize("step", [0.05, 0.1, 0.2, 0.4])
@@ -246,39 +229,118 @@ def test_a_field_that_returns_something_else_is_refused(returned: Callable[..., 
         solve(lambda t, s: returned(s), y, [0.0, 1.0], Solver(**settings), per_sample=per_sample)
 
 
-@pytest.mark.parametrize("state", [(), (torch.ones(0, 3),), (torch.ones(2, 3), torch.ones(2, 0))])
-def test_an_empty_state_is_refused(state: tuple) -> None:
-    with pytest.raises(UserError, match="the state of a solve is empty: give it at least one block"):
-        solve(BlowUp(), state, [0.0, 1.0])
+ONE = (torch.ones(1, dtype=torch.float64),)
 
 
-@pytest.mark.parametrize("state", [torch.ones(1), (torch.ones(1, dtype=torch.int64),)])
-def test_wrong_states_are_refused(state: object) -> None:
-    with pytest.raises(UserError, match="a tuple of floating-point tensors"):
-        solve(BlowUp(), state, [0.0, 1.0])  # type: ignore[arg-type]
-
-
-def test_a_nan_initial_state_is_refused() -> None:
-    with pytest.raises(SolveError, match="the initial state is NaN"):
-        solve(BlowUp(), (torch.full((1,), torch.nan),), [0.0, 1.0])
+@pytest.mark.parametrize(("field", "state", "times", "solver", "message"), [
+    (NaNLater(), ONE, [0.0, 1.0], Solver("rk4", step_size=0.1), r"NaN or infinite at t=0\.[45].*smaller step_size"),
+    (BlowUp(), ONE, [0.0, 1.0], Solver("rk4", step_size=1e-8), "step limit of 1000 steps would be needed .* larger"),
+    (BlowUp(), (ONE[0] * torch.nan,), [0.0, 1.0], Solver(), "the initial state is NaN"),
+    *((BlowUp(), state, [0.0, 1.0], Solver(), "the state of a solve is empty: give it at least one block")
+      for state in ((), (torch.ones(0, 3),), (torch.ones(2, 3), torch.ones(2, 0)))),
+    *((BlowUp(), state, [0.0, 1.0], Solver(), "a tuple of floating-point tensors")
+      for state in (torch.ones(1), (torch.ones(1, dtype=torch.int64),))),
+    *((BlowUp(), ONE, times, Solver(), "times") for times in (
+        [0.0], [], [0.0, 0.0], [0.0, 1.0, 0.5], [0.0, math.nan], 1.0, torch.zeros(2, 2),
+        torch.tensor([0.0, 1.0], requires_grad=True))),
+])
+def test_what_cannot_be_solved_is_refused(field: nn.Module, state: Any, times: Any, solver: Solver,
+                                          message: str) -> None:
+    with pytest.raises((UserError, SolveError), match=message):
+        solve(field, state, times, solver)
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"method": "dopri6"}, "no solver 'dopri6': choose one of dopri5"),
-    ({"gradient": "none"}, "no gradient 'none'"),
-    ({"rtol": 0.0}, "must be positive"),
-    ({"step_size": -1.0}, "step_size must be positive"),
-    ({"step_size": 0.1}, "dopri5 chooses its own steps"),
-    ({"method": "implicit_adams", "gradient": "checkpointed"}, "use gradient adjoint"),
-    ({"method": "scipy_solver"}, "use gradient adjoint"),
-])
+    ({"method": "dopri6"}, "no solver 'dopri6': choose one of dopri5"), ({"gradient": "none"}, "no gradient 'none'"),
+    ({"engine": "fast"}, "no engine 'fast'"), ({"rtol": 0.0}, "must be positive"), ({"atol": 0.0}, "must be positive"),
+    ({"step_size": -1.0}, "step_size must be positive"), ({"step_size": 0.1}, "dopri5 chooses its own steps"),
+    ({"max_steps": 0}, "max_steps must be at least 1"), ({"method": "scipy_solver"}, "use gradient adjoint"),
+    ({"method": "implicit_adams", "gradient": "checkpointed"}, "use gradient adjoint")])
 def test_wrong_settings_say_what_to_do(settings: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         Solver(**settings)
 
 
-@pytest.mark.parametrize("times", [[0.0], [], [0.0, 0.0], [0.0, 1.0, 0.5], [0.0, math.nan], 1.0, torch.zeros(2, 2),
-                                   torch.tensor([0.0, 1.0], requires_grad=True)])
-def test_wrong_times_are_refused(times: object) -> None:
-    with pytest.raises(UserError):
-        solve(BlowUp(), (torch.ones(1),), times)  # type: ignore[arg-type]
+NORMS = [0.0, 1e-16, 1e-6, 1e-5, 0.3, 1.0, 250.0, 1e8]
+
+
+def double(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_first_step_of_exponential_decay() -> None:
+    """y' = -y from y = 1 with a tolerance of 1e-4: norms of state and slope are 1e4, the slope's change h0 · 1e4."""
+    h0 = trial_step_size(1e4, 1e4)
+    assert h0 == pytest.approx(0.01)
+    assert first_step_size(h0, 1e4, 0.01 * 1e4, order=5) == pytest.approx((0.01 / 1e4) ** (1 / 5))
+
+
+def test_first_step_grows_at_most_a_hundredfold_from_the_trial_step() -> None:
+    assert first_step_size(1e-6, 1e-12, 0.0, order=5) == pytest.approx(1e-4)
+    assert first_step_size(0.01, 0.0, 0.0, order=5) == pytest.approx(1e-5)  # a constant solution
+
+
+@pytest.mark.parametrize("order", [2, 3, 5, 8])
+def test_next_step_follows_the_error_within_its_bounds(order: int) -> None:
+    assert next_step_size(0.1, 0.5, True, order) == pytest.approx(0.1 * max(1.0, SAFETY * 0.5 ** (-1 / order)))
+    assert next_step_size(-0.1, 2.0, False, order) == pytest.approx(0.1 * SAFETY * 2.0 ** (-1 / order))
+    assert next_step_size(0.1, 0.0, True, order) == pytest.approx(0.1 * GROW)
+    assert next_step_size(0.1, 1e30, False, order) == pytest.approx(0.1 * SHRINK)
+    assert next_step_size(0.1, math.nan, False, order) == pytest.approx(0.1 * SHRINK)
+    assert next_step_size(0.1, 0.99, True, order) == pytest.approx(0.1)  # never smaller after an accepted step
+
+
+def test_numbers_and_tensors_get_the_same_sizes() -> None:
+    pairs = [(x, y) for x in NORMS for y in NORMS]
+    x, y = double(*(a for a, _ in pairs)), double(*(b for _, b in pairs))
+    h0 = trial_step_size(x, y)
+    assert h0.tolist() == pytest.approx([trial_step_size(*pair) for pair in pairs], rel=1e-14)
+    first = first_step_size(h0, y, x, 5)
+    assert first.tolist() == pytest.approx(
+        [first_step_size(h, b, a, 5) for h, (a, b) in zip(h0.tolist(), pairs, strict=True)], rel=1e-14)
+    ratios = [*NORMS, math.inf, math.nan]
+    sizes = next_step_size(torch.full((len(ratios),), -0.1, dtype=torch.float64), double(*ratios),
+                           double(*ratios) <= 1, 5)
+    assert sizes.tolist() == pytest.approx([next_step_size(-0.1, r, r <= 1, 5) for r in ratios], rel=1e-7)
+
+
+State = tuple[Tensor, ...]
+
+
+def blow_up(t: Tensor, y: State) -> State:
+    """y' = y² for one entry, infinite at t = 1/y(0) = 0.25, and y' = -y for the others."""
+    grows = torch.zeros_like(y[0])
+    grows[y[0] > 3] = 1.0
+    return torch.where(grows > 0, y[0] ** 2, -y[0]), -y[1]
+
+
+START = (torch.tensor([[0.1, 0.2, 0.3], [0.1, 0.2, 4.0]], dtype=torch.float64), torch.ones(2, 5, dtype=torch.float64))
+REMEDIES = "loosen rtol and atol; then lower the learning rate; then use a fixed-step solver such as rk4"
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_underflow_names_time_sample_variable_evaluations_and_remedies(per_sample: bool, engine: str) -> None:
+    solver = Solver(rtol=1e-4, atol=1e-4, max_steps=10_000, engine=engine)  # type: ignore[arg-type]
+    with pytest.raises(SolveError) as caught:
+        solve(blow_up, START, [0.0, 1.0], solver, per_sample=per_sample)
+    error = caught.value
+    assert error.t == pytest.approx(0.25, abs=1e-3)
+    assert (error.sample, error.variable) == (1, "h[2]")
+    assert error.evaluations is not None
+    assert error.evaluations > 50
+    assert str(error).endswith(f", in sample 1, in h[2], after {error.evaluations} evaluations: {REMEDIES}")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.sample, again.variable) == (str(error), 1, "h[2]")
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_a_nan_names_the_entry_that_became_nan(per_sample: bool) -> None:
+    def field(t: Tensor, y: State) -> State:
+        bad = torch.zeros_like(y[1])
+        bad[1 if len(bad) > 1 else 0, 3] = torch.nan
+        return -y[0], torch.where(torch.as_tensor(t > 0.5), bad, 0.0) - y[1]
+
+    with pytest.raises(SolveError, match="NaN or infinity at t=0.*in sample 1, in a.3., after") as caught:
+        solve(field, START, [0.0, 1.0], Solver(rtol=1e-3, atol=1e-3), per_sample=per_sample)
+    assert caught.value.variable == "a[3]"

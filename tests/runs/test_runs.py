@@ -20,7 +20,7 @@ from acenode import SolveError, UserError, experiments
 from acenode.cli import main
 from acenode.config import FORMAT
 from acenode.execution.execute import Outcome, create, execute
-from acenode.experiments.probes import LIMIT, fit
+from acenode.experiments.recording import LIMIT, fit
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunWriter
 from acenode.training.task import Loss

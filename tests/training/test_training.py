@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from problems import relative
-from quick_settings import QUICK
 from torch import Tensor, nn
 
 from acenode import UserError, experiments
-from acenode.data.batches import DeviceImages
-from acenode.execution.execute import create, execute
-from acenode.experiments import image_task
 from acenode.experiments.base import recipe_of
-from acenode.experiments.image_task import ImageTask
-from acenode.runs.store import RunStore
 from acenode.training.passes import parameter_norm
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe
 from acenode.training.trainer import Trainer, TrainingError
@@ -184,13 +176,6 @@ def test_a_second_measure_decides_between_epochs_with_the_same_metric() -> None:
     assert (t.best.value, t.best.epoch) == (1.0, 2)
 
 
-def test_without_a_second_measure_the_first_of_equal_epochs_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tied, "metric", Metric("error", higher_is_better=False))
-    t = tied(RecordingListener())
-    t.run()
-    assert t.best.epoch == 1
-
-
 @pytest.mark.parametrize("metric", [
     Metric("acc"), Metric("error", selection="acc"), Metric("error", tie_breaker="acc")])
 def test_a_metric_that_is_not_evaluated_is_named(metric: Metric, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,47 +263,6 @@ def test_one_checkpoint_an_epoch_and_another_before_validation_if_it_is_due() ->
     listener.checkpoint_due = lambda: True  # type: ignore[method-assign]
     trainer(epochs=2, listener=listener).run()
     assert [(s["epoch"], s["iteration"]) for s in listener.states] == [(0, 3), (1, 0), (1, 3), (2, 0)]
-
-
-def test_image_evaluation_stops_between_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run stopped in validation and in testing and then resumed gives the numbers of an uninterrupted run."""
-    monkeypatch.setattr(image_task, "EVALUATION_BATCH", 50)
-    quick = {**QUICK, "epochs": 2, "solver": "rk4", "step_size": 0.5}
-    store, settings = RunStore(tmp_path), experiments.get("mnist").configure("odenet", **quick)
-    whole, part = create(store, settings), create(store, settings)
-    assert execute(whole, tmp_path).state == "finished"
-    evaluate, take = ImageTask.evaluate, DeviceImages.take
-    stop, asked, wanted = threading.Event(), list[str](), "validation"
-
-    def recorded(self: ImageTask, split: str) -> dict[str, float]:
-        asked.append(split)
-        found = evaluate(self, split)
-        asked[-1] += "" if found else " interrupted"
-        return found
-
-    def counted(self: DeviceImages, rows: Any) -> Any:
-        if asked[-1] == wanted:
-            stop.set()
-        return take(self, rows)
-
-    monkeypatch.setattr(ImageTask, "evaluate", recorded)
-    monkeypatch.setattr(DeviceImages, "take", counted)
-    assert execute(part, tmp_path, stop=stop).state == "stopped"
-    assert asked == ["validation interrupted"]
-    stop.clear()
-    asked, wanted = [], "test"
-    assert execute(part, tmp_path, stop=stop).state == "stopped"
-    assert asked == ["validation", "validation", "test interrupted"]
-    assert part.result() is None
-    stop.clear()
-    asked, wanted = [], "nothing"
-    assert execute(part, tmp_path, stop=stop).state == "finished"
-    assert asked == ["test", "test"]
-    first, second = ([{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
-                     for run in (part, whole))
-    assert first == second
-    for key in ("test", "test_last", "confusion"):
-        assert part.result()[key] == whole.result()[key]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("schedule", ["alternating", "joint"])

@@ -12,6 +12,7 @@ from irregular_batches import filled, padded_more
 from sporadic_batches import (
     END,
     STEP,
+    D,
     H,
     batch,
     evolving,
@@ -21,9 +22,9 @@ from sporadic_batches import (
     series,
     several,
     times,
-    with_schedule,
 )
 from torch import Tensor, nn
+from torch.distributions import Normal, kl_divergence
 
 from acenode import experiments
 from acenode.accelerate import dispatch
@@ -33,7 +34,7 @@ from acenode.data.points import TimeSeries
 from acenode.data.schedule import SporadicBatch
 from acenode.models.forecast.gaussian import Gaussian, gaussian_nll
 from acenode.models.forecast.gru_ode import GRUODE, AttentionState, MatrixGRU, RowGRU
-from acenode.models.forecast.gru_ode_bayes import GRUODEBayes, kl_to_observation
+from acenode.models.forecast.gru_ode_bayes import GRUBayes, GRUODEBayes, kl_to_observation
 from acenode.models.layers import initialise
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -91,22 +92,6 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_series(kind: str, backend: Back
     assert torch.allclose(objective(model, batch(of)), sum(by_hand(model, r) for r in of), rtol=1e-12)  # type: ignore[arg-type]
 
 
-def test_attention_in_windows_converges_at_first_order() -> None:
-    """a lags behind by half a window, so halving the window halves the error."""
-    of, found = [series(np.array([0.5, 2.0, 4.5])), series(np.array([1.0, 3.0, 3.5]), 1)], {}
-    for every in (1, 10, 20, 40):
-        model = model_of(evolving(every=every), seed=5, step=0.00625)
-        with torch.no_grad():
-            _, a = model.trajectory(batch(of), [4.0])
-            found[every] = torch.cat((a.flatten(), objective(model, batch(of)).reshape(1)))  # type: ignore[union-attr]
-    errors = [(found[every] - found[1]).abs() for every in (10, 20, 40)]
-    of_a, of_loss = ([float(e[part].norm()) for e in errors] for part in (slice(-1), slice(-1, None)))
-    for fine, middle, coarse in (of_a, of_loss):
-        assert 1.7 < middle / fine < 2.4
-        assert 1.7 < coarse / middle < 2.4
-    assert of_a[2] < 0.1 * float(found[1][:-1].norm())
-
-
 @pytest.mark.parametrize("kind", ["plain", "ace", "matrix"])
 def test_the_gradient_against_central_differences(kind: str) -> None:
     model, of = model_of(KINDS[kind]()), batch(several())
@@ -123,19 +108,6 @@ def test_the_gradient_against_central_differences(kind: str) -> None:
                 p.add_(direction, alpha=-sign * 1e-6)
         exact = (sides[0] - sides[1]) / 2e-6
         assert abs(float((p.grad * direction).sum() - exact)) < 1e-5 * max(1.0, abs(float(exact))), name
-
-
-def test_frozen_parameters_get_no_gradient() -> None:
-    model = model_of(evolving())
-    assert model.attention is not None
-    assert model.attention.g is not None
-    for p in model.parameters():
-        p.requires_grad_(False)
-    for p in model.attention.g.parameters():
-        p.requires_grad_(True)
-    objective(model, batch(several())).backward()
-    grads = {name for name, p in model.named_parameters() if p.grad is not None}
-    assert grads == {name for name, _ in model.named_parameters() if name.startswith("attention.g.")}
 
 
 # Invariances ----------------------------------------------------------------------------------------------------------
@@ -169,15 +141,6 @@ def test_predictions_do_not_depend_on_padding_or_the_rest_of_the_batch(kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_read_point_changes_no_later_prediction(kind: str) -> None:
-    model = model_of(KINDS[kind]())
-    seen, after = [series(np.array([0.5, 1.5]))], [series(np.array([3.5]), 1)]
-    split = [series(np.array([2.0, 2.75, 3.5]), 1)]
-    assert torch.allclose(forecasts(model, batch(seen, after))[0, 0], forecasts(model, batch(seen, split))[0, 2],
-                          rtol=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_prediction_does_not_depend_on_its_target(kind: str) -> None:
     model = model_of(KINDS[kind](), seed=4)
     of = several((6,))
@@ -206,17 +169,6 @@ def test_h_is_bounded_by_one_with_its_own_feedback(own: bool) -> None:
     assert (float(h.abs().max()) <= 1 + 1e-12) == own
 
 
-def test_h_is_bounded_by_one_without_attention() -> None:
-    model = model_of(step=1.0)
-    with torch.no_grad():
-        for p in model.f.parameters():
-            p.mul_(20)
-    with torch.no_grad():
-        h, a = model.trajectory(batch(several()), list(np.arange(0.0, 20.5, 1.0)))
-    assert a is None
-    assert float(h.abs().max()) <= 1 + 1e-12
-
-
 @pytest.mark.parametrize("kind", [*KINDS, "dense", "long"])
 @pytest.mark.parametrize("own_steps", [False, True])
 def test_trajectories_of_the_fused_pass_are_those_of_the_plain_loop(kind: str, own_steps: bool) -> None:
@@ -236,12 +188,6 @@ def test_trajectories_of_the_fused_pass_are_those_of_the_plain_loop(kind: str, o
 
 
 # The rest of the model ------------------------------------------------------------------------------------------------
-
-def test_attention_starts_as_the_identity() -> None:
-    """h(0) is equal for all series: without variance the correlation is the identity."""
-    _, a = model_of(evolving()).trajectory(batch(several()), [0.0])
-    assert a is not None
-    assert torch.equal(a[0], torch.eye(H, dtype=torch.float64).expand(3, H, H))
 
 
 def test_attention_is_kept_or_recomputed_at_a_jump() -> None:
@@ -328,11 +274,6 @@ def test_imputed_inputs_reach_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch.allclose(fed, model.trajectory(batch(of), [END])[0])
 
 
-def test_a_schedule_given_with_the_batch_equals_the_computed_one() -> None:
-    model = model_of()
-    assert objective(model, with_schedule(batch(several()))) == objective(model, batch(several()))
-
-
 # Sizes ----------------------------------------------------------------------------------------------------------------
 
 def test_sizes_of_the_parts() -> None:
@@ -345,15 +286,12 @@ def test_sizes_of_the_parts() -> None:
 
 
 @pytest.mark.parametrize(("method", "size"), [
-    ("gru-ode-bayes", 27_235), ("augmented", 31_290), ("ace", 27_235 + 6 * 50**2)])
+    ("gru-ode-bayes", 27_235), ("augmented", 31_290), ("ace", 27_235 + 6 * 50**2), ("matrix", 27_235 + 135_000)])
 def test_sizes_of_the_methods(method: str, size: int) -> None:
     experiment = experiments.get("ushcn")
-    assert experiment.count(experiment.configure(method, "full")) == size
-
-
-def test_size_with_a_whole_matrix_from_g() -> None:
-    experiment = experiments.get("ushcn")
-    assert experiment.count(experiment.configure("ace", "full", g="matrix")) == 27_235 + 135_000
+    config = (experiment.configure("ace", "full", g="matrix") if method == "matrix" else
+              experiment.configure(method, "full"))
+    assert experiment.count(config) == size
 
 
 def test_initialisation_is_as_published() -> None:
@@ -365,3 +303,87 @@ def test_initialisation_is_as_published() -> None:
     assert (model.jump.bias == 0.1).all()
     assert abs(float(model.jump.weight.detach().std()) - math.sqrt(2 / 14)) < 0.06
     assert isinstance(model.p, Gaussian)
+
+
+@pytest.mark.parametrize("inputs", [0, 3])
+@pytest.mark.parametrize("minimal", [False, True])
+def test_both_gru_ode_cells(minimal: bool, inputs: int) -> None:
+    cell = filled(GRUODE(H, inputs, minimal)).double()
+    h, x = randn(4, H), randn(4, inputs)
+    gates = [cell.update] if minimal else [cell.reset, cell.update]
+    shares = [0.0] * 3
+    if cell.given is not None:
+        shares = list((x @ cell.given.weight.T + cell.given.bias).split(H, 1))
+    opened = [1 / (1 + torch.exp(-(h @ gate.weight.T + share)))  # type: ignore[union-attr]
+              for gate, share in zip(gates, shares, strict=False)]
+    u = torch.tanh((opened[0] * h) @ cell.new.weight.T + shares[len(gates)])
+    assert torch.allclose(cell(h, x if inputs else None), (1 - opened[-1]) * (u - h))
+
+
+def test_g_is_a_gru_ode_on_every_row() -> None:
+    g = filled(RowGRU(H)).double()
+    attended, a = randn(2, H), randn(2, H, H)
+    for b in range(2):
+        for i in range(H):
+            r, z = torch.sigmoid(g.gates.weight @ a[b, i] + g.gates_in.weight @ attended[b]).chunk(2)
+            u = torch.tanh(g.new.weight @ (r * a[b, i]) + g.new_in.weight @ attended[b])
+            assert torch.allclose(g(attended, a)[b, i], (1 - z) * (u - a[b, i]))
+
+
+def test_an_exponential_step_of_a() -> None:
+    """The linear part is solved exactly, a short step follows g, and no step leaves [−1, 1]."""
+    g = filled(RowGRU(H)).double()
+    attended, a, tau = randn(2, H), randn(2, H, H).tanh(), torch.tensor([0.7, 3.0], dtype=torch.float64).view(2, 1, 1)
+    for b in range(2):
+        for i in range(H):
+            r, z = torch.sigmoid(g.gates.weight @ a[b, i] + g.gates_in.weight @ attended[b]).chunk(2)
+            u = torch.tanh(g.new.weight @ (r * a[b, i]) + g.new_in.weight @ attended[b])
+            exact = torch.matrix_exp(-tau[b] * torch.diag(1 - z)) @ (a[b, i] - u) + u
+            assert torch.allclose(g.step(attended, a, tau)[b, i], exact)
+    assert torch.allclose((g.step(attended, a, tau * 1e-7) - a) / (tau * 1e-7), g(attended, a), atol=1e-6)
+    assert torch.equal(g.step(attended, a, tau * 0), a)
+    assert (g.step(attended, a, tau * 1e6).abs() <= 1).all()
+
+
+def test_g_maps_h_to_the_whole_matrix() -> None:
+    """Entry ij of da/dt is a row of the linear layer on the GRU-ODE of h'; it does not depend on a."""
+    g, T = filled(MatrixGRU(H)).double(), 3.0
+    attended, a = randn(2, H), randn(2, H, H)
+    cell = g.cell
+    for b in range(2):
+        r = torch.sigmoid(cell.reset.weight @ attended[b])  # type: ignore[union-attr]
+        z = torch.sigmoid(cell.update.weight @ attended[b])
+        v = (1 - z) * (torch.tanh(cell.new.weight @ (r * attended[b])) - attended[b])
+        for i in range(H):
+            for j in range(H):
+                rate = (g.out.weight[H * i + j] @ v + g.out.bias[H * i + j]) / T
+                assert torch.allclose(g(attended, T)[b, i, j], rate)
+    tau = torch.tensor([0.7, 3.0], dtype=torch.float64).view(2, 1, 1)
+    assert torch.allclose(g.step(attended, a, tau, T), a + tau * g(attended, T))
+    halves = g.step(attended, g.step(attended, a, tau / 2, T), tau / 2, T)
+    assert torch.allclose(halves, g.step(attended, a, tau, T))  # exact for a constant h'
+
+
+def test_the_gru_bayes_update() -> None:
+    jump = filled(GRUBayes(H, D, 2)).double()
+    h, mean, logvar, x = randn(3, H), randn(3, D), randn(3, D), randn(3, D)
+    m = torch.tensor([[1.0, 0, 1], [0, 1, 0], [1, 1, 1]], dtype=torch.float64)
+    cell = nn.GRUCell(2 * D, H).double()
+    own = jump.cell
+    cell.load_state_dict({"weight_ih": own.input.weight, "bias_ih": own.input.bias,
+                          "weight_hh": own.hidden.weight, "bias_hh": own.hidden.bias})
+    features = torch.zeros(3, D, 2, dtype=torch.float64)
+    for n in range(3):
+        for d in range(D):
+            error = (x[n, d] - mean[n, d]) / torch.exp(logvar[n, d] / 2)
+            inputs = torch.stack((x[n, d], mean[n, d], logvar[n, d], error))
+            features[n, d] = m[n, d] * torch.relu(inputs @ jump.weight[d] + jump.bias[d])
+    assert torch.allclose(jump(h, mean, logvar, x, m), cell(features.flatten(1), h))
+
+
+def test_likelihood_and_divergence_agree_with_torch() -> None:
+    mean, logvar, x = randn(5), randn(5), randn(5)
+    predicted = Normal(mean, torch.exp(logvar / 2))
+    assert torch.allclose(gaussian_nll(x, mean, logvar), -predicted.log_prob(x))
+    observed = Normal(x, torch.full_like(x, 0.01))
+    assert torch.allclose(kl_to_observation(mean, logvar, x), kl_divergence(predicted, observed))

@@ -1,4 +1,4 @@
-"""The latent models: parameter counts, terms of the loss, the decoder against direct solves, and the baselines."""
+"""The latent models: encoders and terms of the loss against their equations, the decoder against direct solves."""
 
 from __future__ import annotations
 
@@ -6,24 +6,141 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from irregular_batches import batch, filled, records
+from irregular_batches import batch, filled, padded_more, records
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from acenode import Solver, experiments
-from acenode.attention import Correlation, correlation
+from acenode.attention import Correlation
 from acenode.backend import ACCELERATED
-from acenode.data.points import Points
-from acenode.experiments.latent_methods import SeriesShape
+from acenode.data.points import FIRST_GAP, STEPS_PER_SPAN, EulerSteps, SeriesBatch, schedule_from_steps
+from acenode.experiments.series import SeriesShape
 from acenode.models.latent import latent_ode as elbo
 from acenode.models.latent.baselines import Autoregressive, RecurrentVAE
-from acenode.models.latent.latent_ode import LatentODE, LatentPoisson, PerTrajectory, PoissonODE
-from acenode.models.latent.ode_rnn import ODERNN, Drift, ODEEncoder, RNNEncoder
+from acenode.models.latent.latent_ode import LatentODE, PerTrajectory, PoissonODE
+from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift, ODEEncoder, RNNEncoder
 from acenode.models.layers import MLP, LinearLayer, MLPField
-from acenode.models.recurrent import Decay, MissingDataGRU, last_observed
+from acenode.models.recurrent import MissingDataGRU, time_to_next
 from acenode.node import ACENODE, NODE
+
+R = 4
+
+
+def encoder(attentive: bool = False, D: int = 3) -> ODEEncoder:
+    f = MLPField(R, R, 6, 3)
+    drift = AttentiveDrift(f, MLPField(R, R * R, 6, 3, square=True)) if attentive else Drift(f)
+    made = ODEEncoder(3, ODERNN(2 * D, R, 5, drift), hidden=7)
+    filled(made)
+    return made
+
+
+def encode_directly(made: ODEEncoder, b: SeriesBatch) -> tuple[Tensor, Tensor]:
+    """Encode record by record and step by step, as the equations are written."""
+    cell, f = made.recurrence.cell, made.recurrence.drift.f
+    assert b.schedule is not None
+    out = []
+    for i in range(len(b.seen.t)):
+        mu, s = torch.zeros(R), torch.zeros(R)
+        a = torch.eye(R)
+        for k in range(len(b.schedule.dt)):
+            dt = b.schedule.dt[k, i]
+            if isinstance(made.recurrence.drift, AttentiveDrift):
+                attended = torch.softmax(a, -1) @ mu
+                mu, a = mu + dt * f(attended), a + dt * made.recurrence.drift.g(attended)
+            else:
+                mu = mu + dt * f(mu)
+            if not b.schedule.read[k, i]:
+                continue
+            p = b.schedule.point[k, i]
+            x = torch.cat((b.seen.x[i, p], b.seen.m[i, p]))
+            c = torch.cat((mu, s, x))
+            u, r = torch.sigmoid(cell.update(c)), torch.sigmoid(cell.reset(c))
+            new = cell.state(torch.cat((mu * r, s * r, x)))
+            mu, s = (1 - u) * new[:R] + u * mu, ((1 - u) * new[R:].abs() + u * s).abs()
+        out.append(made.out(torch.cat((mu, s))))
+    y = torch.stack(out)
+    return y[:, :3], y[:, 3:].abs()
+
+
+@pytest.mark.parametrize("attentive", [False, True])
+def test_the_ode_encoder_follows_its_equations(attentive: bool) -> None:
+    made, b = encoder(attentive), batch(records())
+    found, exact = made(b.seen, b.schedule), encode_directly(made, b)
+    assert torch.allclose(found[0], exact[0], atol=1e-5)
+    assert torch.allclose(found[1], exact[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("attentive", [False, True])
+def test_an_encoding_does_not_depend_on_padding_unobserved_values_or_the_batch(attentive: bool) -> None:
+    made, of = encoder(attentive), records((5, 9, 3))
+    b = batch(of)
+    mean, deviation = made(b.seen, b.schedule)
+    alone = batch(of[:1])
+    assert torch.allclose(made(alone.seen, alone.schedule)[0][0], mean[0], atol=1e-6)
+    rubbish = replace(b.seen, x=torch.where(b.seen.m > 0, b.seen.x, 77.0))
+    assert not torch.equal(rubbish.x, b.seen.x)
+    masked = replace(rubbish, x=rubbish.x * b.seen.m)  # as the data loader does
+    assert torch.equal(made(masked, b.schedule)[0], mean)
+    longer = padded_more(b.seen, 4, rubbish=9.0)
+    assert torch.allclose(made(longer, b.schedule)[1], deviation, atol=1e-6)
+
+
+def test_the_union_grid_steps_all_records_through_all_times() -> None:
+    made, of = encoder(), records()
+    on_union = batch(of, union=True)
+    times = np.unique(np.concatenate([r.t for r in of])).astype(np.float64)
+    cell, f = made.recurrence.cell, made.recurrence.drift.f
+    mu = s = torch.zeros(len(of), R)
+    smallest, before = (times[-1] - times[0]) / STEPS_PER_SPAN, times[-1] + FIRST_GAP
+    for i in reversed(range(len(times))):
+        gap = times[i] - before
+        count = 1 if i == len(times) - 1 or abs(gap) < smallest else max(2, int(abs(gap) / smallest + 1e-6)) - 1
+        for _ in range(count):
+            mu = mu + gap / count * f(mu)
+        before = times[i]
+        for b, r in enumerate(of):
+            for k in np.flatnonzero(r.t == np.float32(times[i])):
+                given = torch.cat((mu[b], s[b], torch.from_numpy(r.x[k]), torch.from_numpy(r.m[k])))
+                u, reset = torch.sigmoid(cell.update(given)), torch.sigmoid(cell.reset(given))
+                new = cell.state(torch.cat((mu[b] * reset, s[b] * reset, given[2 * R:])))
+                mu, s = mu.clone(), s.clone()
+                mu[b], s[b] = (1 - u) * new[:R] + u * mu[b], ((1 - u) * new[R:].abs() + u * s[b]).abs()
+    mean, deviation = made.out(torch.cat((mu, s), 1)).chunk(2, 1)
+    exact = mean, deviation.abs()
+    found = made(on_union.seen, on_union.schedule)
+    assert torch.allclose(found[0], exact[0], atol=1e-5)
+    assert torch.allclose(found[1], exact[1], atol=1e-5)
+
+
+def test_the_rnn_encoder_reads_backwards_from_the_last_point() -> None:
+    made = RNNEncoder(3, 2, 4, 5)
+    filled(made)
+    b = batch(records((5, 3)))
+    x = torch.cat((time_to_next(b.seen).unsqueeze(-1), b.seen.x, b.seen.m), -1)
+    for i, n in enumerate((5, 3)):
+        h = made.gru(x[i:i + 1, :n].flip(1), torch.ones(1, n, dtype=torch.bool))[:, -1]
+        assert torch.allclose(made(b.seen, None)[0][i], made.out(h)[0, :2], atol=1e-6)
+
+
+def test_a_schedule_has_the_row_of_every_point() -> None:
+    b = batch(records((3,)))
+    rows = EulerSteps(np.array([[0.1], [0.2], [0.3], [0.4]], np.float32), np.array([[2], [-1], [1], [0]]))
+    assert schedule_from_steps(rows, b.seen).row.tolist() == [[3, 2, 0]]
+
+
+def test_detached_attention_gives_g_of_the_encoder_no_gradient() -> None:
+    """g affects the loss only through a(t), so it gets no gradient if a(t) is detached."""
+    made, b = encoder(attentive=True), batch(records())
+    drift: AttentiveDrift = made.recurrence.drift  # type: ignore[assignment]
+    made(b.seen, b.schedule)[0].sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in drift.g.parameters())
+    made.zero_grad()
+    made(b.seen, b.schedule, True)[0].sum().backward()
+    assert all(p.grad is None for p in drift.g.parameters())
+
 
 # Parameter counts ---------------------------------------------------------------------------------------------------
 
@@ -82,13 +199,6 @@ def test_the_likelihood_is_averaged_as_in_the_protocol() -> None:
                 own = Normal(x[k, i, :, j], 0.3).log_prob(b.target.x[i, :, j])[here]
                 per.append(own.mean() if here.any() else torch.zeros(()))  # an unobserved variable counts as zero
         assert found[k] == pytest.approx(float(torch.stack(per).mean()), rel=1e-5)
-
-
-def test_unobserved_variables_count_as_zero_in_the_error() -> None:
-    m = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
-    points = Points(torch.zeros(1, 2), torch.zeros(1, 2, 2), m, torch.ones(1, 2, dtype=torch.bool))
-    x = torch.tensor([[[[1.0, 9.0], [3.0, 9.0]]]])
-    assert elbo.squared_error(x, points) == pytest.approx((1 + 9) / 2 / 2)  # two variables, one never observed
 
 
 def test_the_kl_divergence_agrees_with_torch() -> None:
@@ -174,15 +284,6 @@ def test_a_prediction_does_not_depend_on_its_batch(kind: str) -> None:
         assert torch.allclose(predicted.x[:, 0, :n], together.x[:, i, :n], atol=1e-5)
 
 
-def test_each_trajectory_has_its_own_correlation() -> None:
-    q = PerTrajectory(Correlation((LATENT,)), 2).train()
-    h = torch.randn(2 * 5, LATENT, generator=torch.Generator().manual_seed(3))
-    a = q(h)
-    assert a.shape == (10, LATENT, LATENT)
-    assert torch.allclose(a[0], correlation(h[:5]))
-    assert torch.allclose(a[7], correlation(h[5:]))
-
-
 def test_attention_evolves_in_the_generative_ode() -> None:
     g = MLPField(LATENT, LATENT**2, 6, 3, square=True)
     ode = ACENODE(MLPField(LATENT, LATENT, 6, 3), g, PerTrajectory(Correlation((LATENT,)), 2), solver=TIGHT)
@@ -216,65 +317,7 @@ def test_the_poisson_likelihood_is_over_observed_variables() -> None:
     assert found.tolist() == pytest.approx([(0.1 + 0.2 - 0.7) / 2])
 
 
-def test_shapes_of_the_poisson_models_output() -> None:
-    ode = PoissonODE(MLPField(4, 4, 6, 3), MLP(2, D, 6, 3), 2, D, TIGHT)
-    encoder = ODEEncoder(4, ODERNN(2 * D, 4, 5, Drift(MLPField(4, 4, 6, 3))), hidden=7)
-    model = LatentPoisson(encoder, ode, LinearLayer(2, D), MLP(4, 1, 5, 3), 4)
-    filled(model, size=0.2)
-    b = batch(records(), latent=4)
-    predicted = model(b)
-    assert predicted.times is not None
-    assert predicted.times.shape == (2,)
-    assert predicted.x is not None
-    assert predicted.x.shape == (2, 3, 9, D)
-
-
 # Recurrent baselines ------------------------------------------------------------------------------------------------
-
-
-def test_time_since_the_last_observation_of_a_variable() -> None:
-    t = torch.tensor([[0.0, 0.1, 0.3, 0.7]])
-    m = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]])
-    x = torch.tensor([[[5.0, 0.0], [0.0, 6.0], [7.0, 0.0], [0.0, 0.0]]])
-    delta, last = last_observed(Points(t, x, m, torch.ones(1, 4, dtype=torch.bool)))
-    assert torch.allclose(delta, torch.tensor([[[0.0, 0.0], [0.1, 0.1], [0.3, 0.2], [0.4, 0.6]]]), atol=1e-6)
-    assert last.tolist() == [[[0.0, 0.0], [5.0, 0.0], [5.0, 6.0], [7.0, 6.0]]]
-
-
-def test_a_decay_never_exceeds_one() -> None:
-    decay = Decay(2, each=True)
-    decay.weight.data = torch.tensor([2.0, -3.0])
-    found = decay(torch.tensor([[0.5, 0.5]]))
-    assert found[0].tolist() == pytest.approx([math.exp(-1.0), 1.0])
-    assert Decay(2, each=False)(torch.zeros(4, 2)).shape == (4, 1)
-
-
-@pytest.mark.parametrize(("gap", "impute", "decay"), [(True, False, False), (True, True, False), (False, False, True),
-                                                      (False, True, True)])
-def test_the_recurrences_follow_their_equations(gap: bool, impute: bool, decay: bool) -> None:
-    recurrence = MissingDataGRU(D, 4, gap=gap, impute=impute, decay=decay)
-    filled(recurrence)
-    recurrence.mean.copy_(torch.tensor([0.3, -0.2, 0.1]))
-    points = batch(records((5, 3))).seen
-    found = recurrence(points)
-    delta, last = last_observed(points)
-    for i, n in enumerate((5, 3)):
-        h = torch.zeros(4)
-        for k in range(n):
-            x, m = points.x[i, k], points.m[i, k]
-            if impute:
-                w = recurrence.impute
-                share = torch.exp(-torch.clamp(w.weight * delta[i, k] + w.bias, 0, 1000))
-                x = m * x + (1 - m) * (share * last[i, k] + (1 - share) * recurrence.mean)
-            step = points.t[i, k + 1] - points.t[i, k] if k + 1 < n else torch.zeros(())
-            given = torch.cat((x, m, step[None])) if gap else torch.cat((x, m))
-            if decay:
-                w = recurrence.decay
-                h = h * torch.exp(-torch.clamp((w.weight * delta[i, k]).sum() + w.bias, 0, 1000))
-                h = recurrence.cell(recurrence.cell.input(given), h)
-            else:
-                h = recurrence.gru(given.view(1, 1, -1), torch.ones(1, 1, dtype=torch.bool), h[None])[0, 0]
-            assert torch.allclose(found[i, k], h, atol=1e-5)
 
 
 def test_an_autoregressive_model_predicts_the_next_point() -> None:

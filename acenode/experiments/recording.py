@@ -1,0 +1,188 @@
+"""What the families of experiments share in evaluating a model and in recording it for snapshots and reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from acenode.config import Config
+from acenode.data.batches import mixed_seed
+from acenode.models.layers import initialise
+from acenode.training.metrics import binary_auc, roc
+from acenode.training.task import Metric, never_interrupted
+
+LIMIT = 1_900_000  # bytes of a snapshot before compression
+PROBES, FRAMES = (4, 10), (9, 41)  # fewest and most
+BINS = 10  # of the calibration
+
+
+class FamilyTask:
+    """A model with its data, evaluated batch by batch. A family adds the batches, the loss and the report."""
+
+    partial = False  # True if only a part of the full data is present
+    data_note = ""  # how the full data was made, if it is not the published file
+    data_fingerprint = ""  # of an imported set; kept with the run
+
+    def __init__(self, config: Config, model: nn.Module, metric: Metric, device: torch.device) -> None:
+        self.config, self.metric, self.device = config, metric, device
+        self.interrupted: Callable[[], bool] = never_interrupted  # called between the batches of an evaluation
+        self.epoch = -1
+        self.cached: dict[Any, list[Any]] = {}  # evaluation batches: they are the same in every epoch
+        initialise(model, config.seed)
+        self.model: Any = model.to(device)
+
+    def chosen(self, train: np.ndarray, size: int, epoch: int, iteration: int) -> np.ndarray:
+        """Return the samples of a training batch, which depend on the seed, the epoch and the iteration alone."""
+        if epoch != self.epoch:
+            self.order = train[np.random.default_rng(mixed_seed(self.config.seed, epoch)).permutation(len(train))]
+            self.epoch = epoch
+        return self.order[iteration * size:(iteration + 1) * size]
+
+    @torch.no_grad()
+    def evaluated(self, out: Any, batches: Iterable[Any], interrupted: Callable[[], bool]) -> Any:
+        """Add the predictions of all batches to `out` and return it; None if interrupted."""
+        self.model.eval()
+        for batch in batches:
+            out.add(self.model(batch), batch)
+            if interrupted():
+                return None
+        return out
+
+    def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> Any:
+        """Evaluate every sample of a split; None if interrupted."""
+        raise NotImplementedError
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """Return the metrics of a split, or nothing if interrupted before the last sample."""
+        out = self.outputs(split, self.interrupted)
+        return {} if out is None else out.metrics()
+
+    @torch.no_grad()
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Return h(t) and a(t) of a few samples, for the player."""
+        was_training = self.model.training
+        self.model.eval()
+        found = self.take_snapshot()
+        self.model.train(was_training)
+        return found
+
+    def take_snapshot(self) -> dict[str, np.ndarray]:
+        raise NotImplementedError
+
+
+# Probes ---------------------------------------------------------------------------------------------------------------
+
+
+def fit(bytes_each: int) -> tuple[int, int]:
+    """Return how many probes and frames of `bytes_each` fit under the limit, with at least the fewest probes."""
+    pairs = max(LIMIT // bytes_each, PROBES[0])
+    probes = min(PROBES[1], max(PROBES[0], pairs // 15))
+    return probes, int(np.clip(pairs // probes, 2, FRAMES[1]))
+
+
+def in_turn(labelled: Sequence[tuple[int, int]]) -> list[int]:
+    """Order (sample, label) pairs: the first sample of each label, then the second of each, and so on."""
+    seen: Counter[int] = Counter()
+    order = []
+    for i, label in labelled:
+        order.append((seen[label], label, i))
+        seen[label] += 1
+    return [i for _, _, i in sorted(order)]
+
+
+def half(x: Tensor) -> np.ndarray:
+    """Return x in half precision, clamped to its range."""
+    return x.clamp(-65_000, 65_000).half().cpu().numpy()
+
+
+def with_attention(arrays: dict[str, np.ndarray], a: Tensor | None) -> dict[str, np.ndarray]:
+    """Return the arrays of a snapshot, with a if there is attention."""
+    return arrays if a is None else {**arrays, "a": half(a)}
+
+
+# Reports --------------------------------------------------------------------------------------------------------------
+
+
+def confusion(predicted: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> dict[str, Any]:
+    """Return the confusion matrix (rows: true classes, columns: predicted) and the accuracy of each class."""
+    matrix = np.zeros((len(classes), len(classes)), dtype=int)
+    np.add.at(matrix, (labels, predicted), 1)
+    support = matrix.sum(1)
+    recall = np.divide(matrix.diagonal(), support, out=np.zeros(len(classes)), where=support > 0)
+    return {"classes": list(classes), "confusion": matrix.tolist(),
+            "class_accuracy": dict(zip(classes, recall.round(6).tolist(), strict=True))}
+
+
+def record_curves(logits: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """Return ROC and calibration of the logits of all trajectories, pooled as in the metric."""
+    fpr, tpr = roc(logits, labels)
+    probability = 1 / (1 + np.exp(-logits.clip(-500, 500)))
+    index = (probability * BINS).astype(int).clip(0, BINS - 1)
+    count = np.bincount(index, minlength=BINS)
+    held = count > 0
+    predicted = np.bincount(index, probability, BINS)[held] / count[held]
+    observed = np.bincount(index, labels, BINS)[held] / count[held]
+    return {"roc": {"fpr": fpr.round(5).tolist(), "tpr": tpr.round(5).tolist(), "auc": binary_auc(logits, labels)},
+            "calibration": {"predicted": predicted.round(4).tolist(), "observed": observed.round(4).tolist(),
+                            "count": count[held].tolist()}}
+
+
+def binned(t: Tensor, edges: Tensor, *values: Tensor) -> np.ndarray:
+    """Sum values (B, T, D) at times (B, T) over variables and within the bins between the edges."""
+    index = torch.bucketize(t.contiguous(), edges[1:-1], right=True).flatten()
+    sums = torch.zeros(len(values), len(edges) - 1, dtype=torch.float64, device=t.device)
+    for row, value in zip(sums, values, strict=True):
+        row.index_add_(0, index, value.sum(-1).flatten().double())
+    return sums.cpu().numpy()
+
+
+def means(sums: np.ndarray, count: np.ndarray) -> list[float | None]:
+    """Return the mean of each bin; None where nothing was counted."""
+    return [float(s / n) if n else None for s, n in zip(sums, count, strict=True)]
+
+
+def excess_flow(a: Tensor, E: Tensor) -> np.ndarray:
+    """Return how much more of variable j flows into variable i than with uniform attention, (D, D).
+
+    That is |E| softmax(a) |E|ᵀ with rows normalised to 1, minus 1/D.
+
+    Args:
+        a: attention (…, d, d), averaged over the leading dimensions.
+        E: weights from the state to the variables, (D, d).
+    """
+    flow = E.abs() @ torch.softmax(a, -1).flatten(0, -3).mean(0) @ E.abs().T
+    return (flow / flow.sum(1, keepdim=True) - 1 / len(flow)).cpu().numpy()
+
+
+def row_distance(a: Tensor) -> float:
+    """Return the mean total-variation distance between two different rows of softmax(a), over the leading dimensions.
+
+    It is 0 if all rows are equal and 1 if no two rows attend to a common coordinate.
+
+    Args:
+        a: attention, (…, d, d) with d > 1.
+    """
+    S = torch.softmax(a, -1)
+    d = S.shape[-1]
+    distance = 0.5 * (S.unsqueeze(-2) - S.unsqueeze(-3)).abs().sum(-1)  # (…, d, d); zero on the diagonal
+    return float(distance.sum((-1, -2)).mean() / (d * (d - 1)))
+
+
+def attention_report(a: Tensor | None, names: tuple[str, ...], known: np.ndarray | None, learned: np.ndarray | None,
+                     where: str, series: str, weights: str) -> dict[str, Any]:
+    """Return how far the rows of attention differ, and the learned coupling of the variables beside the known one."""
+    if a is None:
+        return {}
+    found: dict[str, Any] = {"row_distance": {"value": row_distance(a[-1]), "how": (
+        f"mean total-variation distance between two rows of softmax(a) at {where}; 0 if all are equal")}}
+    if known is not None and learned is not None:
+        found["coupling"] = {
+            "names": list(names), "known": known.tolist(), "learned": learned.round(4).tolist(),
+            "how": f"softmax(a(t)) averaged over {series} and time, mapped to the variables by {weights}, relative to "
+                   "uniform attention"}
+    return found
