@@ -19,7 +19,7 @@ from acenode import experiments
 from acenode.compare.groups import IGNORED, experiment_title, replaced_settings, stored_settings
 from acenode.compare.paper import CELLS, SHORTEST, PaperCell, target
 from acenode.config import Config
-from acenode.config.presets import CHOSEN, PRINTED
+from acenode.config.vocabulary import CHOSEN, PRINTED
 from acenode.data.splits import FOLDS
 from acenode.errors import UserError
 from acenode.files import Stamp, stamp

@@ -397,7 +397,7 @@ def series_references(task: SeriesTask) -> Metrics:
     """Return the references of records, points or vital signs."""
     import torch
 
-    from acenode.experiments.series_outputs import SeriesOutputs
+    from acenode.experiments.series_batches import SeriesOutputs
     from acenode.experiments.series_task import observed_mean
     from acenode.models.latent.latent_ode import Predictions
 
@@ -409,7 +409,7 @@ def series_references(task: SeriesTask) -> Metrics:
             constant = np.broadcast_to(means, batch.target.x.shape)
             for name, x in ((MEAN, constant), (LAST, last_values(batch.seen, batch.target, means))):
                 outputs[name].add(Predictions(torch.from_numpy(x.astype(np.float32))[None], None), batch)
-        return {name: out.metrics(has_ode=False) for name, out in outputs.items()}
+        return {name: out.metrics() for name, out in outputs.items()}
     out = SeriesOutputs(task.kind)
     for batch in batches:
         logits = torch.zeros(1, len(batch.seen.t))  # a constant score for every record: its AUC is that of chance
@@ -417,7 +417,7 @@ def series_references(task: SeriesTask) -> Metrics:
             logits = torch.zeros(1, *batch.target.t.shape, len(task.splits.classes))
             logits[..., _frequent_label(task)] = 1.0
         out.add(Predictions(None, logits), batch)
-    return {MAJORITY: {task.metric.name: out.metrics(has_ode=False)[task.metric.name]}}
+    return {MAJORITY: {task.metric.name: out.metrics()[task.metric.name]}}
 
 
 def _frequent_label(task: SeriesTask) -> int:
