@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from acenode.config import Config
-from acenode.execution import queue_time
-from acenode.execution.estimate import estimate, measured, trains_now
-from acenode.execution.iteration_time import time_aside
+from acenode.execution import launcher as queue
+from acenode.execution.estimate import estimate, measured, time_aside, trains_now
 from acenode.execution.seed_group import MAX_SEEDS
 from acenode.runs.store import Run
 
@@ -118,7 +117,7 @@ def seconds_until_start(run: Run) -> float | None:
     """Return in how many seconds a queued run starts, or None if a run before it has no known time."""
     launcher, known = services().launcher, known_seconds()
     left = {entry.id: entry.seconds_left for entry in services().catalogue.busy_entries()}
-    return queue_time.seconds_until_start(
+    return queue.seconds_until_start(
         run.id, launcher.jobs(), launcher.limits,
         lambda job: left.get(job.run) if job.running else known(job.config))
 

@@ -16,8 +16,7 @@ from acenode import experiments
 from acenode.errors import UserError
 from acenode.export import export
 from acenode.files import Stamp, stamp
-from acenode.runs import notes
-from acenode.runs.entry import Entry
+from acenode.runs.entry import MAX_NOTES, Entry, read_notes, write_notes
 from acenode.runs.store import Run
 
 from . import labels, messages, navigation, run_tables
@@ -179,7 +178,7 @@ def _show_details(entry: Entry) -> None:
         else:
             notes_key, tags_key = _annotation_keys(entry)
             known = sorted({t for e in services().catalogue.entries() for t in e.tags})
-            st.text_area("Notes", entry.notes, key=notes_key, max_chars=notes.MAX_NOTES, on_change=_save_annotation,
+            st.text_area("Notes", entry.notes, key=notes_key, max_chars=MAX_NOTES, on_change=_save_annotation,
                          args=(entry.id, "notes", notes_key))
             st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key,
                            on_change=_save_annotation, args=(entry.id, "tags", tags_key),
@@ -226,8 +225,8 @@ def _save_annotation(run_id: str, field: str, key: str) -> None:
     """Write the edited notes or tags to the run's folder, and leave the other as another session may have set it."""
     try:
         run = services().store.open(run_id)
-        new = replace(notes.read_notes(run), **{field: st.session_state[key]})
-        notes.write_notes(run, new.notes, new.tags)
+        new = replace(read_notes(run), **{field: st.session_state[key]})
+        write_notes(run, new.notes, new.tags)
     except (UserError, OSError) as error:
         messages.notify(error)
 

@@ -1,18 +1,29 @@
-"""The benchmarks of `acenode bench`: what each measures and which options it takes.
+"""The benchmarks of `acenode bench`: what each measures, which options it takes, and how all of them measure.
 
 A benchmark compares implementations in one run on one machine, so its ratios mean more than its times.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import json
+import os
+import statistics
+import sys
+import threading
+import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from acenode.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 FAMILY_NAMES = "images,baselines,series,windows,sporadic"
 PART_NAMES = "rates,head,search,trials"  # of bench scale
@@ -31,8 +42,8 @@ class Benchmark:
 BENCHMARKS = {
     "image": Benchmark("models", "time and memory of one ACE training iteration on images, against a direct "
                        "implementation", "4 minutes", {"repeats": 3, "batch": 128, "device": "auto"}),
-    "gpu": Benchmark("gpu", "time and memory of one training iteration of each model family with each engine, on a GPU",
-                     "2 to 3 minutes", {"repeats": 3, "families": FAMILY_NAMES, "full": False}),
+    "gpu": Benchmark("workloads", "time and memory of one training iteration of each model family with each engine, on "
+                     "a GPU", "2 to 3 minutes", {"repeats": 3, "families": FAMILY_NAMES, "full": False}),
     "epoch": Benchmark("training", "accuracy of ACE after one epoch with each engine, over seeds",
                        "1 minute; on MNIST with a GPU, 5 minutes per seed",
                        {"seeds": "0-2", "engines": None, "jobs": 1, "device": "auto"}),
@@ -62,6 +73,15 @@ OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines",
            "ways", "parts")
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a benchmark found, for programs and for people, and whether it met its targets."""
+
+    result: Mapping[str, Any]
+    text: str
+    ok: bool = True
+
+
 def run(options: Namespace) -> int:
     """Run one benchmark and print what it found; the exit status is 1 if it missed a target."""
     settle(options)
@@ -83,9 +103,149 @@ def settle(options: Namespace) -> None:
         elif name not in defaults:
             takers = ", ".join(other for other, entry in BENCHMARKS.items() if name in entry.options)
             raise UserError(f"--{name} does not apply to bench {options.what}: leave it out; it applies to {takers}")
+    for name in ("repeats", "batch", "each"):
+        if name in defaults and getattr(options, name) < 1:
+            raise UserError(f"--{name} must be at least 1")
+
+
+def chosen(kind: str, text: str, known: Iterable[str]) -> list[str]:
+    """Return the names in a comma-separated list, each once."""
+    names, known = [name.strip() for name in text.split(",")], list(known)
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(f"there is no {kind} {unknown[0]!r}: choose from {', '.join(known)}")
+    return list(dict.fromkeys(names))
 
 
 def summary() -> str:
     """Describe every benchmark in one line."""
     lines = (f"  {name:<11}{entry.about}; about {entry.lasts}" for name, entry in BENCHMARKS.items())
     return "\n".join(["benchmarks, with their duration on two CPU cores or one GPU:", *lines])
+
+
+def progress(line: str) -> None:
+    """Print a line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def error_line(error: Exception) -> str:
+    """Describe an error in one line."""
+    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    return text.splitlines()[0]
+
+
+# Time, processor time and memory ------------------------------------------------------------------------------------
+
+
+def cost_of(work: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds and the processor time of a call; on a GPU, from idle to idle."""
+    import torch
+
+    synchronise = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    synchronise()
+    begun, used = time.perf_counter(), time.process_time()
+    work()
+    synchronise()
+    return time.perf_counter() - begun, time.process_time() - used
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return the seconds that a call takes; on a GPU, from idle to idle."""
+    return cost_of(work)[0]
+
+
+def in_turns(works: Mapping[str, Callable[[], object]], repeats: int, *, warm: int = 0) -> dict[str, float]:
+    """Time several functions in turns, so that a busy machine slows all of them alike; return medians in seconds."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(warm + repeats):
+        for name, work in works.items():
+            times[name].append(seconds_of(work))
+    return {name: statistics.median(found[warm:]) for name, found in times.items()}
+
+
+def peak_megabytes(work: Callable[[], Any], device: torch.device) -> float:
+    """Run the work; return its peak memory in MB above what was in use before, on a CPU by sampling."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        return (torch.cuda.max_memory_allocated(device) - before) / 1e6
+    before = memory()
+    with sampled(lambda: memory([os.getpid()]), 0.005) as peak:
+        work()
+    return max(0, (peak() or before) - before) / 1e6
+
+
+@contextlib.contextmanager
+def sampled(read: Callable[[], int | None], every: float) -> Iterator[Callable[[], int | None]]:
+    """Sample a number in a thread while the block runs; the yielded function returns the highest one."""
+    most, done = 0, threading.Event()
+
+    def sample() -> None:
+        nonlocal most
+        while not done.wait(every):
+            most = max(most, read() or 0)
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield lambda: most or None
+    finally:
+        done.set()
+        thread.join()
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the processor time of processes together; one that has ended counts nothing."""
+    return sum(int(words[11]) + int(words[12]) for words in map(_stat, pids) if words) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pids: Iterable[int] | None = None) -> int:
+    """Return the resident memory of processes together, in bytes, or of this one after collecting its garbage."""
+    if pids is None:
+        gc.collect()
+        pids = [os.getpid()]
+    return sum(int(words[21]) for words in map(_stat, pids) if words) * os.sysconf("SC_PAGE_SIZE")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have started."""
+    parents = {int(name): int(words[1]) for name in os.listdir("/proc") if name.isdigit() and (words := _stat(name))}
+    found = [pid]
+    for one in found:  # grows meanwhile
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def _stat(pid: int | str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return []
+
+
+# Text ---------------------------------------------------------------------------------------------------------------
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Align rows of cells: the first column to the left, the others to the right."""
+    cells = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join("  ".join(f"{cell:{'>' if i else '<'}{width}}" for i, (cell, width) in
+                               enumerate(zip(row, widths, strict=True))).rstrip() for row in cells)
+
+
+def duration(seconds: float | None) -> str:
+    """Format seconds in a unit that suits them."""
+    if seconds is None:
+        return "—"
+    if seconds >= 0.9995:
+        return f"{seconds:.2f} s"
+    return f"{1e3 * seconds:.0f} ms" if seconds >= 0.0995 else f"{1e3 * seconds:.1f} ms"
+
+
+def size(megabytes: float | None) -> str:
+    """Format megabytes."""
+    if megabytes is None:
+        return "—"
+    return f"{megabytes / 1e3:.2f} GB" if megabytes >= 999.5 else f"{megabytes:.0f} MB"

@@ -43,7 +43,15 @@ def server(root: Path, port: int | None = None, options: Sequence[str] = (), **e
     process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
     served = Served(f"http://127.0.0.1:{port}", port, process)
     try:
-        _wait(served)
+        for _ in range(1200):
+            if process.poll() is not None:
+                raise UserError("the app's server did not start: try `acenode app`")
+            with suppress(OSError):
+                urllib.request.urlopen(f"{served.url}/_stcore/health", timeout=2).read()
+                break
+            time.sleep(0.05)
+        else:
+            raise UserError("the app's server does not answer")
         yield served
     finally:
         process.terminate()
@@ -77,18 +85,6 @@ def wait_for_player(page: Any) -> None:
     page.wait_for_function(f"() => {PLAYER} !== undefined", timeout=60_000)
     page.evaluate(f"() => {PLAYER}.scrollIntoView({{block: 'nearest'}})")
     page.wait_for_function(f"() => {PLAYER}?.__player.drawn()", timeout=60_000)
-
-
-def _wait(served: Served) -> None:
-    for _ in range(1200):
-        if served.process.poll() is not None:
-            raise UserError("the app's server did not start: try `acenode app`")
-        try:
-            urllib.request.urlopen(f"{served.url}/_stcore/health", timeout=2).read()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise UserError("the app's server does not answer")
 
 
 def free_port() -> int:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,19 +19,17 @@ from torch import Tensor, nn
 
 from acenode import experiments
 from acenode.backend import ACCELERATED, PLAIN, Backend
-from acenode.bench.measure import Report, duration, in_turns, peak_megabytes, seconds_of, size, table
+from acenode.bench import Report, duration, in_turns, peak_megabytes, seconds_of, size, table
 from acenode.bench.workloads import SERIES_BATCH, configured, iterate, latent_task, ushcn_series
 from acenode.data.named_set import NamedSet, Record
 from acenode.data.points import TimeSeries, pad
 from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.data.ushcn import END, VARIABLES
-from acenode.errors import UserError
 from acenode.execution.environment import describe, device_of
 from acenode.experiments.named import EXAMPLES, named_spec
 from acenode.experiments.series_batches import Layout, assemble
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.forecast.gaussian import gaussian_nll
-from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.models.image.layers import ConvAttention, ConvField, TimeConv
 from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net
 from acenode.models.layers import initialise
@@ -67,9 +65,9 @@ class DirectNetwork(nn.Module):
 
     def __init__(self, source: ConvField | ConvAttention) -> None:
         super().__init__()
+        norms: Any = source.norms
         self.norms, self.convs = nn.ModuleList(), nn.ModuleList()
-        for norm in source.norms:
-            assert isinstance(norm, nn.GroupNorm)
+        for norm in norms:
             self.norms.append(nn.GroupNorm(norm.num_groups, norm.num_channels))
             self.norms[-1].load_state_dict(norm.state_dict())
         convs: Any = source.convs
@@ -86,18 +84,6 @@ class DirectNetwork(nn.Module):
         return self.norms[-1](h)
 
 
-class DirectField(nn.Module):
-    """The vector field of (h, a) with elementwise attention; f and g attend to h separately."""
-
-    def __init__(self, f: nn.Module, g: nn.Module) -> None:
-        super().__init__()
-        self.f, self.g = f, g
-
-    def forward(self, t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        h, a = state
-        return self.f(h * torch.sigmoid(a), t), self.g(h * torch.sigmoid(a), t)
-
-
 class DirectACE(nn.Module):
     """A direct implementation of an ACE-ODE-Net, with its parameters: torchdiffeq's `odeint_adjoint` on (h, a)."""
 
@@ -105,14 +91,20 @@ class DirectACE(nn.Module):
         super().__init__()
         ode: Any = source.ode
         self.stem, self.head, self.tolerance = source.stem, source.head, tolerance
-        self.q, self.field = DirectNetwork(ode.q), DirectField(DirectNetwork(ode.f), DirectNetwork(ode.g))
+        self.q, self.f, self.g = DirectNetwork(ode.q), DirectNetwork(ode.f), DirectNetwork(ode.g)
+
+    def field(self, t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the derivatives of (h, a) with elementwise attention; f and g attend to h separately."""
+        h, a = state
+        return self.f(h * torch.sigmoid(a), t), self.g(h * torch.sigmoid(a), t)
 
     def forward(self, x: Tensor) -> Tensor:
         from torchdiffeq import odeint_adjoint
 
         h0 = self.stem(x)
         h, _ = odeint_adjoint(self.field, (h0, self.q(h0)), torch.tensor([0.0, 1.0], device=x.device),
-                              rtol=self.tolerance, atol=self.tolerance)
+                              rtol=self.tolerance, atol=self.tolerance,
+                              adjoint_params=(*self.f.parameters(), *self.g.parameters()))
         return self.head(h[-1])
 
 
@@ -129,14 +121,12 @@ def image_models() -> dict[str, nn.Module]:
             **{name: ace_model(name, TOLERANCE) for name in ("backprop", "checkpointed", "adjoint")}}
 
 
-def _g(model: nn.Module) -> Any:
-    return model.field.g if isinstance(model, DirectACE) else model.ode.g  # type: ignore[union-attr]
+def _g(model: Any) -> Any:
+    return model.g if isinstance(model, DirectACE) else model.ode.g
 
 
 def image(options: Namespace) -> Report:
     """Time one alternating iteration; the direct implementation computes all gradients in both phases."""
-    if options.repeats < 1 or options.batch < 1:
-        raise UserError("--repeats and --batch must be at least 1")
     device, rng = device_of(options.device), torch.Generator().manual_seed(0)
     x = torch.rand(options.batch, 1, 28, 28, generator=rng).to(device)
     y = torch.randint(10, (options.batch,), generator=rng).to(device)
@@ -173,12 +163,10 @@ def gradient_errors(x: Tensor, y: Tensor) -> dict[str, float]:
     The exact gradient comes from a tolerance a thousand times smaller. All is in double precision, so that only the
     solver's error counts.
     """
-    def gradient(model: nn.Module) -> Tensor:
+    def gradient(model: Any) -> Tensor:
         F.cross_entropy(model.double().to(x.device)(x[:4].double()), y[:4]).backward()
-        wide: Iterator[Any] = (
-            conv.weight.grad if isinstance(conv, nn.Conv2d) else torch.cat((conv.weight.grad, conv.time.grad), 1)
-            for conv in _g(model).convs)
-        return torch.cat([w.flatten() for w in wide])
+        return torch.cat([(torch.cat((conv.weight.grad, conv.time.grad), 1) if hasattr(conv, "time") else
+                           conv.weight.grad).flatten() for conv in _g(model).convs])
 
     exact = gradient(ace_model("backprop", TOLERANCE / 1000))
     return {name: float((gradient(model) - exact).norm() / exact.norm()) for name, model in image_models().items()}
@@ -201,8 +189,11 @@ def time_losses(losses: Losses, repeats: int,
         value.backward()
         found[name] = float(value.detach())
 
-    works: dict[str, Callable[[], object]] = {name: partial(work, name) for name in losses}
-    return in_turns(works | dict(others), repeats), found
+    return in_turns({name: partial(work, name) for name in losses} | dict(others), repeats), found
+
+
+def distinct_times(series: list[TimeSeries]) -> int:
+    return len(np.unique(np.concatenate([r.t for r in series])))
 
 
 def latent_losses(made: SeriesTask) -> Losses:
@@ -231,7 +222,7 @@ def latent(options: Namespace) -> Report:
         made.loss(made.batch(0, 0), detach_attention=False).task.backward()
         optimiser.step()
     seconds, losses = time_losses(latent_losses(made), options.repeats, {})
-    times = len(np.unique(np.concatenate([r.t for r in made.splits.train.series])))
+    times = distinct_times(made.splits.train.series)
     ratio = seconds["union grid, baseline"] / seconds["own times"]
     text = table(("", "time", "ratio", "loss"), [(name, duration(s), f"{s / seconds['own times']:.1f}×",
                                                  f"{losses[name]:.7g}") for name, s in seconds.items()])
@@ -248,33 +239,31 @@ def ushcn_works(made: list[TimeSeries]) -> Losses:
 
     Dropout is off, so that the losses can be compared.
     """
-    def model_of(method: str, backend: Backend) -> GRUODEBayes:
+    def work_of(method: str, backend: Backend) -> tuple[Any, Callable[[], Tensor]]:
         model = experiments.get("ushcn").methods[method].build(
             len(VARIABLES), configured("ushcn", method, "cpu", {"dropout": 0.0}), backend)
         initialise(model, 0)
-        return model
 
-    def loss_of(model: GRUODEBayes) -> Tensor:
-        seen = pad(made)
-        forecast = model(SporadicBatch(seen, seen, END, schedule=make_schedule(seen, None, model.step_size)))
-        assert forecast.extra is not None
-        return ((gaussian_nll(seen.x, forecast.mean, forecast.logvar) * seen.m).sum() + forecast.extra) / len(made)
+        def loss() -> Tensor:
+            seen = pad(made)
+            forecast = model(SporadicBatch(seen, seen, END, schedule=make_schedule(seen, None, model.step_size)))
+            return ((gaussian_nll(seen.x, forecast.mean, forecast.logvar) * seen.m).sum() + forecast.extra) / len(made)
 
-    plain, ours, ace = model_of(OURS, PLAIN), model_of(OURS, ACCELERATED), model_of(ACE, ACCELERATED)
-    return {BASELINE: (plain, lambda: loss_of(plain)), OURS: (ours, lambda: loss_of(ours)),
-            ACE: (ace, lambda: loss_of(ace))}
+        return model, loss
+
+    return {BASELINE: work_of(OURS, PLAIN), OURS: work_of(OURS, ACCELERATED), ACE: work_of(ACE, ACCELERATED)}
 
 
-def ushcn(options: Namespace, count: int | None = None) -> Report:
+def ushcn(options: Namespace) -> Report:
     """Time loss and gradient of a batch of GRU-ODE-Bayes and of ACE, and ACE's two passes of Algorithm 1."""
-    made = ushcn_series() if count is None else ushcn_series(count)
+    made = ushcn_series()
     works = ushcn_works(made)
     model: Any = works[ACE][0]
     seconds, losses = time_losses(works, options.repeats,
                                   {PHASES: lambda: both_phases(model, model.attention, works[ACE][1])})
     speedup, ace, phases = (seconds[BASELINE] / seconds[OURS], seconds[ACE] / seconds[OURS],
                             seconds[PHASES] / seconds[OURS])
-    times = len(np.unique(np.concatenate([r.t for r in made])))
+    times = distinct_times(made)
     text = table(("", "time", "loss"), [(name, duration(s), f"{losses[name]:.7g}" if name in losses else "")
                                         for name, s in seconds.items()])
     return Report({"device": describe(CPU), "seconds": seconds, "losses": losses, "series": len(made), "times": times,
@@ -303,12 +292,12 @@ def large_set(variables: int = 50, times: int = 200, count: int = 200) -> NamedS
         labels=None, classes=())
 
 
-def named(options: Namespace, source: NamedSet | None = None) -> Report:
+def named(options: Namespace) -> Report:
     """Time iterations of ACE on the oscillators, with and without C, and on a large set.
 
     On a GPU, torch's operations alone are measured. An epoch of 5,000 series is projected from the large set.
     """
-    device = device_of(options.device)
+    device, made = device_of(options.device), large_set()
 
     def trainer(entry: Any, backend: Backend) -> Trainer:
         task = entry.make(entry.configure("ace", seed=0, device=device.type), Path(), device, backend)
@@ -317,7 +306,6 @@ def named(options: Namespace, source: NamedSet | None = None) -> Report:
 
     backends = {PLAIN_STEPS: PLAIN} if device.type == "cuda" else {PLAIN_STEPS: PLAIN, FAST_STEPS: ACCELERATED}
     small = {name: trainer(EXAMPLES["oscillators"], backend) for name, backend in backends.items()}
-    made = large_set() if source is None else source
     large = trainer(named_spec(made.name, "", "", "", "forecast", load=lambda root: made).experiment(), ACCELERATED)
     seconds = in_turns({name: partial(iterate, one, 1) for name, one in small.items()}, options.repeats, warm=1)
     megabytes = peak_megabytes(lambda: seconds_of(lambda: iterate(large, 1)), device)

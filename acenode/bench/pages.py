@@ -17,18 +17,8 @@ from statistics import median
 from typing import Any
 
 from acenode import experiments
-from acenode.bench.browser import (
-    CURVES,
-    PLAYER,
-    PLAYGROUND,
-    Served,
-    browser,
-    server,
-    show_curves,
-    show_player,
-    wait_for_player,
-)
-from acenode.bench.measure import Report, progress, seconds_of, table
+from acenode.bench import Report, progress, seconds_of, table
+from acenode.bench.browser import CURVES, PLAYER, PLAYGROUND, Served, browser, server, show_curves, wait_for_player
 from acenode.bench.synthetic import finished_runs, long_run, run_with_large_maps, synthetic_search
 from acenode.errors import UserError
 from acenode.execution.execute import create
@@ -139,7 +129,8 @@ def drawing(root: Path) -> dict[str, float]:
         page.wait_for_function(f"() => {CURVES}.__curves.points('{long[1].id}') === 20000", timeout=60_000)
         page.wait_for_timeout(2000)
         redraw = page.evaluate(f"() => {CURVES}.__curves.redraw()")
-        show_player(page, served, f"mnist?runs={','.join(run.id for run in with_maps)}")
+        page.goto(f"{served.url}/mnist?runs={','.join(run.id for run in with_maps)}")
+        wait_for_player(page)
         page.wait_for_timeout(3000)
         page.evaluate(f"() => {PLAYER}.__player.play()")
         page.wait_for_timeout(4000)

@@ -6,7 +6,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +25,33 @@ CREATED = 1_750_000_000.0
 RESULT_BYTES = 100_000  # of a result.json with t-SNE points
 
 
+def write_run(path: Path, config: Mapping[str, Any], created: float, extra: Mapping[str, Any],
+              status: Mapping[str, Any]) -> None:
+    """Write the folder of a finished run."""
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(json.dumps({"format": 1, "id": path.name, "created": created, "config": config,
+                                                  "params": 31_690, **extra}))
+    (path / "status.json").write_text(json.dumps({"state": "finished", "error": None, "progress": 1.0,
+                                                  "heartbeat": created, "process": identity(), **status}))
+
+
 def finished_runs(root: Path, count: int, *, experiment: str = "mnist", seconds: float = 30.0, old: bool = False,
                   **given: Any) -> list[Run]:
     """Write `count` finished ACE runs, oldest first; `old` ones have no test metrics in their status."""
     config = experiments.get(experiment).configure("ace", **{"device": "cpu", **given}).to_dict()
-    rng = random.Random(0)
-    points = [[rng.uniform(-50, 50), rng.uniform(-50, 50)] for _ in range(RESULT_BYTES // 42)]
-    runs = []
-    for i in range(count):
+    points = np.random.default_rng(0).uniform(-50, 50, (RESULT_BYTES // 42, 2)).tolist()
+    environment = {"device": "cpu (x86_64)", "threads": 1, "python": "3.12.3",
+                   "versions": {"acenode": "0.1.0", "torch": "2.13.0"}}
+    runs = [Run(root / f"{experiment}-ace-{i:05d}") for i in range(count)]
+    for i, run in enumerate(runs):
         test, began = {"accuracy": 0.9 + i % 100 / 1000, "loss": 0.3, "nfe": 20.0}, CREATED + i
         found = {"test": test, "metric": "accuracy", "test_last": test, "best_epoch": 7}
         result = json.dumps({**found, "validation": 0.95, "seconds": seconds, "steps": 276, "tsne": points})
         known = {} if old else {**found, "result_bytes": len(result), "began": began, "last": 0.94}
-        path = root / f"{experiment}-ace-{i:05d}"
-        path.mkdir(parents=True)
-        (path / "config.json").write_text(json.dumps({
-            "format": 1, "id": path.name, "created": began, "config": {**config, "seed": i}, "params": 31_690,
-            "environment": {"device": "cpu (x86_64)", "threads": 1, "python": "3.12.3",
-                            "versions": {"acenode": "0.1.0", "torch": "2.13.0"}}}))
-        (path / "status.json").write_text(json.dumps({
-            "state": "finished", "error": None, "progress": 1.0, "phase": "testing", "epoch": config["epochs"],
-            "epochs": config["epochs"], "step": 276, "seconds": seconds, "seconds_left": 0.0, "best": 0.95, **known,
-            "heartbeat": began + seconds, "process": identity()}))
-        (path / "result.json").write_text(result)
-        runs.append(Run(path))
+        write_run(run.path, {**config, "seed": i}, began, {"environment": environment},
+                  {"phase": "testing", "epoch": config["epochs"], "epochs": config["epochs"], "step": 276,
+                   "seconds": seconds, "seconds_left": 0.0, "best": 0.95, **known, "heartbeat": began + seconds})
+        (run.path / "result.json").write_text(result)
     return runs
 
 

@@ -19,11 +19,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from acenode import experiments
 from acenode.backend import Backend
-from acenode.bench.measure import Report, duration, error_line, in_turns, progress, sampled, seconds_of, size, table
+from acenode.bench import (
+    Report,
+    chosen,
+    descendants,
+    duration,
+    error_line,
+    in_turns,
+    progress,
+    sampled,
+    seconds_of,
+    size,
+    table,
+)
+from acenode.bench.scale import train_all
 from acenode.bench.workloads import FLOAT32, convolution_precision, iterate, trainer_for
 from acenode.config import Config, read_seeds
 from acenode.data.folder import data_dir
@@ -31,7 +45,7 @@ from acenode.errors import UserError
 from acenode.execution.devices import gpu_state
 from acenode.execution.environment import describe, device_of
 from acenode.execution.launcher import Launcher, Place
-from acenode.runs.store import Run, RunStore
+from acenode.runs.store import RunStore
 from acenode.runs.writer import RunWriter
 from acenode.training.task import SilentListener
 
@@ -78,13 +92,11 @@ def epoch(options: Namespace) -> Report:
 
 def engines_from(text: str | None, device: torch.device) -> list[str]:
     """Return the engines named in a comma-separated list; without one, all that the device supports."""
-    names = [n.strip() for n in (text or ("graph,native,reference" if device.type == "cuda" else
-                                          "native,reference")).split(",")]
-    if unknown := [n for n in names if n not in ENGINES]:
-        raise UserError(f"there is no engine {unknown[0]!r}: choose from {', '.join(ENGINES)}")
+    names = chosen("engine", text or ("graph,native,reference" if device.type == "cuda" else "native,reference"),
+                   ENGINES)
     if device.type != "cuda" and {"graph", "float32"} & set(names):
         raise UserError("engine graph needs a CUDA device, and there is none: choose from native, reference")
-    return list(dict.fromkeys(names))
+    return names
 
 
 def train_epoch(engine: str, seed: int, device: str, data: str, threads: int) -> Row:
@@ -106,36 +118,27 @@ def train_epoch(engine: str, seed: int, device: str, data: str, threads: int) ->
 
 def render_epochs(result: Row) -> str:
     """Format the accuracies in percent, and their differences from the reference seed by seed."""
-    good = {(row["engine"], row["seed"]): row for row in result["rows"] if "error" not in row}
-    engines, seeds = result["engines"], result["seeds"]
+    engines, rows = result["engines"], pd.DataFrame(result["rows"])
+    found = {key: rows.pivot(index="seed", columns="engine", values=key).loc[result["seeds"], engines].astype(float)
+             for key in ("accuracy", "evaluations", "seconds") if key in rows}
+    percent = 100 * found["accuracy"]
 
-    def values(engine: str, key: str = "accuracy") -> list[float]:
-        return [good[engine, seed][key] * (100 if key == "accuracy" else 1) for seed in seeds if (engine, seed) in good]
+    def line(name: str, values: pd.Series, digits: int = 2, missing: str = "—") -> list[str]:
+        return [name, *(missing if math.isnan(value) else f"{value:.{digits}f}" for value in values)]
 
-    def row(name: str, statistic: Any, key: str = "accuracy", digits: int = 2) -> list[str]:
-        return [name, *(f"{statistic(values(e, key)):.{digits}f}" if values(e, key) else "—" for e in engines)]
-
-    rows = [[str(seed), *(f"{100 * good[e, seed]['accuracy']:.2f}" if (e, seed) in good else "failed" for e in engines)]
-            for seed in seeds]
-    rows += [row(name, statistic) for name, statistic in (("median", statistics.median), ("mean", statistics.mean),
-                                                          ("std", _deviation), ("lowest", min))]
-    rows += [row("NFE", statistics.mean, "evaluations", 1), row("seconds", statistics.mean, "seconds", 0)]
+    lines = [line(str(seed), percent.loc[seed], missing="failed") for seed in result["seeds"]]
+    lines += [line(name, percent.agg(name.replace("lowest", "min"))) for name in ("median", "mean", "std", "lowest")]
+    lines += [line("NFE", found["evaluations"].mean(), 1), line("seconds", found["seconds"].mean(), 0)]
     about = "MNIST" if result["data"] == "full" else "the bundled digits (MNIST is not downloaded)"
-    lines = [f"Test accuracy after one epoch of ACE on {about}, on {result['environment']['device']}", "",
-             table(["seed", *engines], rows), ""]
+    text = [f"Test accuracy after one epoch of ACE on {about}, on {result['environment']['device']}", "",
+            table(["seed", *engines], lines), ""]
     for engine in engines if BASE in engines else []:
-        found = [100 * (good[engine, s]["accuracy"] - good[BASE, s]["accuracy"])
-                 for s in seeds if (engine, s) in good and (BASE, s) in good]
+        less = (percent[engine] - percent[BASE]).dropna()
         if engine != BASE:
-            lines.append(f"{engine} minus {BASE}, seed by seed: {statistics.mean(found):+.2f} ± "
-                         f"{_deviation(found) / math.sqrt(len(found)):.2f} points" if found else
-                         f"{engine} minus {BASE}: no seed finished with both")
-    return "\n".join([*lines, *(f"{row['engine']}, seed {row['seed']}: {row['error']}" for row in result["rows"]
-                                if "error" in row)])
-
-
-def _deviation(values: list[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else math.nan
+            text.append(f"{engine} minus {BASE}, seed by seed: {less.mean():+.2f} ± {less.sem():.2f} points"
+                        if len(less) else f"{engine} minus {BASE}: no seed finished with both")
+    return "\n".join([*text, *(f"{row['engine']}, seed {row['seed']}: {row['error']}" for row in result["rows"]
+                               if "error" in row)])
 
 
 # What a run does between its batches --------------------------------------------------------------------------------
@@ -146,8 +149,6 @@ BATCHES = 8  # timed, after one that compiles and records
 
 def validation(options: Namespace) -> Report:
     """Time batches, validation, a checkpoint and a snapshot on the real data where they are prepared."""
-    if options.repeats < 1:
-        raise UserError("--repeats must be at least 1")
     device, rows = device_of(options.device), list[Row]()
     for experiment, method in CHECKED:
         row: Row = {"experiment": experiment, "method": method, "data": data_of(experiment), "error": None}
@@ -195,7 +196,7 @@ def render_validation(device: torch.device, rows: list[Row]) -> str:
                       "compiling."])
 
 
-# Several whole runs, one after another, in threads and in processes --------------------------------------------------
+# Several whole runs, one after another, in threads and in processes -------------------------------------------------
 
 WAYS = {"processes": "processes", "mps": "processes with MPS", "one": "one after another", "threads": "threads"}
 MPS = "nvidia-cuda-mps-control"  # of CUDA's multi-process service, which lets kernels of several processes overlap
@@ -233,8 +234,6 @@ def together(options: Namespace) -> Report:
 
 def configs_of(train: str, each: int, data: str, device: str) -> list[Config]:
     """Return the configurations of "EXPERIMENT/METHOD:EPOCHS,...", each with as many seeds."""
-    if each < 1:
-        raise UserError("--each must be at least 1")
     found = []
     for text in train.split(","):
         name, _, epochs = text.strip().partition(":")
@@ -249,9 +248,7 @@ def configs_of(train: str, each: int, data: str, device: str) -> list[Config]:
 def ways_of(text: str | None, device: torch.device) -> list[str]:
     """Return the ways named in a comma-separated list; without one, all but mps, and mps on a GPU that has it."""
     has_mps = device.type == "cuda" and shutil.which(MPS) is not None
-    names = [w for w in WAYS if w != "mps" or has_mps] if text is None else [n.strip() for n in text.split(",")]
-    if unknown := [name for name in names if name not in WAYS]:
-        raise UserError(f"there is no way {unknown[0]!r}: choose from {', '.join(WAYS)}")
+    names = [w for w in WAYS if w != "mps" or has_mps] if text is None else chosen("way", text, WAYS)
     if "mps" in names and not has_mps:
         raise UserError(f"mps needs a CUDA device and {MPS}: leave it out of --ways")
     return [way for way in WAYS if way in names]
@@ -292,38 +289,25 @@ def measure_arm(way: str, configs: list[Config], device: str, at_a_time: int, fo
         with (sampled(process_memory, 1.0) as peak,
               sampled(lambda: gpu_state(0, 0, 0).memory_used if device == "cuda" else None, 1.0) as gpu_peak):
             begun = time.time()
-            runs = [launcher.start(config) for config in configs]
-            launcher.wait()
+            runs = train_all(launcher, configs)
             seconds = time.time() - begun
     finally:
         launcher.close()
+    trained = [(run.status(), run.config()) for run in runs]
     return {"way": way, "seconds": seconds, "memory": peak(), "gpu_memory": gpu_peak(),
-            "runs": [_trained(run, begun) for run in runs]}
+            "runs": [{"name": f"{config.experiment}/{config.method}, seed {config.seed}", "epochs": status["epochs"],
+                      "training": status["seconds"], "began": status["began"] - begun,
+                      "ended": status["heartbeat"] - begun} for status, config in trained]}
 
 
-def _trained(run: Run, begun: float) -> Row:
-    status, config = run.status(), run.config()
-    if status["state"] != "finished":
-        raise UserError(f"{config.experiment}/{config.method} {status['state']}: {status['error']}")
-    return {"name": f"{config.experiment}/{config.method}, seed {config.seed}", "epochs": status["epochs"],
-            "training": status["seconds"], "began": status["began"] - begun, "ended": status["heartbeat"] - begun}
-
-
-def process_memory(proc: Path = Path("/proc")) -> int | None:
+def process_memory() -> int | None:
     """Return the bytes that this process and its children use, shared pages counted once; None without /proc."""
     try:
-        children = (proc / "self" / "task").glob("*/children")
-        pids = ["self", *(pid for path in children for pid in path.read_text().split())]
-        sizes = [line.split()[1] for pid in pids for line in (proc / pid / "smaps_rollup").read_text().splitlines()
-                 if line.startswith("Pss:")]
-        return 1024 * sum(map(int, sizes))
+        texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in (os.getpid(), *descendants(os.getpid()))]
+        return 1024 * sum(int(line.split()[1]) for text in texts for line in text.splitlines()
+                          if line.startswith("Pss:"))
     except OSError:  # also where a child has just ended
         return None
-
-
-def shares(arm: Row, alone: Row) -> list[float]:
-    """Return each run's training time alone divided by its training time in this arm."""
-    return [a["training"] / b["training"] for a, b in zip(alone["runs"], arm["runs"], strict=True)]
 
 
 def render_arms(result: Row) -> str:
@@ -332,7 +316,7 @@ def render_arms(result: Row) -> str:
     for arm in sorted(result["arms"], key=lambda arm: arm["way"] != "one"):
         compared = ["—", "—", "—"]
         if alone is not None:
-            share = shares(arm, alone)
+            share = [a["training"] / b["training"] for a, b in zip(alone["runs"], arm["runs"], strict=True)]
             compared = [f"{arm['seconds'] / alone['seconds']:.0%}", f"{min(share):.2f} to {max(share):.2f}",
                         f"{min(share) / max(share):.2f}"]
         began = sorted(run["began"] for run in arm["runs"])[:1 if arm["way"] == "one" else result["at_a_time"]]

@@ -1,17 +1,31 @@
-"""Models of each family at the paper's size with synthetic data, and how to train them as `acenode train` does."""
+"""Models of each family at the paper's size with synthetic data, trained as `acenode train` does; `acenode bench gpu`.
+
+An iteration assembles and transfers a batch, runs both phases of Algorithm 1 (one pass for methods without attention)
+and updates the parameters. All rows are measured in one process, one after another; five runs at once are in threads.
+"""
 
 from __future__ import annotations
 
+import gc
+import math
+import statistics
+import threading
+import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from acenode import experiments
+from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, GPU_KERNELS, Backend
+from acenode.bench import Report, chosen, duration, error_line, progress, size, table
 from acenode.config import Config
 from acenode.data.images import ImageArrays
 from acenode.data.points import TimeSeries
@@ -20,7 +34,7 @@ from acenode.data.splits import Parts
 from acenode.data.ushcn import CUT, DAYS, END, VARIABLES
 from acenode.errors import UserError
 from acenode.execution.engine_choice import EngineChoice, choose_engine
-from acenode.execution.environment import run_context
+from acenode.execution.environment import describe, run_context
 from acenode.experiments.base import LabTask
 from acenode.experiments.forecast_task import ForecastTask
 from acenode.experiments.image_task import ImageTask
@@ -33,6 +47,7 @@ from acenode.training.trainer import Trainer
 
 IMAGE_BATCH, SERIES_BATCH, SPORADIC_BATCH = 128, 50, 300  # of the protocols
 FLOAT32 = "graph, float32"  # convolutions in full single precision; torch's default is TF32
+Row = dict[str, Any]
 # in log lines that say that an engine did not do all the work
 PARTIAL = ("trained in native steps", "do not run here", "are not recorded")
 
@@ -55,16 +70,26 @@ def image_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED,
     return ImageTask(config, images, 100, MNIST.build(config, backend), pad=4, device=torch.device(device))
 
 
+def observed(t: np.ndarray, m: np.ndarray, draw: Callable[..., Any]) -> TimeSeries:
+    """Return a series with drawn values where something is observed."""
+    return TimeSeries(t.astype(np.float32), draw(m.shape).astype(np.float32) * m, m.astype(np.float32))
+
+
+def points(rng: np.random.Generator, times: int, variables: int, share: float) -> np.ndarray:
+    """Return which values are observed, at least one at each time."""
+    m = rng.random((times, variables)) < share
+    m[np.arange(times), rng.integers(0, variables, times)] = True
+    return m
+
+
 def physionet_records(count: int, seed: int = 0) -> Records:
     """Generate records with PhysioNet's number of points, time grid, variables and share of observed values."""
     rng, series, variables, quantum = np.random.default_rng(seed), list[TimeSeries](), 41, 0.016
     for _ in range(count):
         n = int(np.clip(rng.normal(75, 25), 5, 138))
         quanta = np.unique(np.append(0, (rng.uniform(0, 48, n - 1) / quantum).round()))
-        m = rng.random((len(quanta), variables)) < 0.14
-        m[np.arange(len(m)), rng.integers(0, variables, len(m))] = True
-        t = (quanta * quantum / 48).clip(0, 1).astype(np.float32)
-        series.append(TimeSeries(t, (rng.uniform(0, 0.4, m.shape) * m).astype(np.float32), m.astype(np.float32)))
+        series.append(observed((quanta * quantum / 48).clip(0, 1), points(rng, len(quanta), variables, 0.14),
+                               partial(rng.uniform, 0, 0.4)))
     labels = [np.asarray(float(rng.random() < 0.14)) for _ in range(count)]
     return Records(series, labels, [str(i) for i in range(count)], 48.0, "h", tuple(map(str, range(variables))))
 
@@ -74,8 +99,7 @@ def activity_windows(count: int, seed: int = 0) -> Records:
     rng, series, labels = np.random.default_rng(seed), list[TimeSeries](), list[np.ndarray]()
     for _ in range(count):
         m = np.repeat(np.eye(4, dtype=np.float32)[rng.integers(0, 4, 50)], 3, 1)  # (points, coordinates of all tags)
-        t = np.sort(rng.random(50)).astype(np.float32)
-        series.append(TimeSeries(t, rng.uniform(0, 4, m.shape).astype(np.float32) * m, m))
+        series.append(observed(np.sort(rng.random(50)), m, partial(rng.uniform, 0, 4)))
         labels.append(np.repeat(rng.integers(0, 7, 2), 25))  # one activity, then another
     names = tuple(f"{tag}{axis}" for tag in range(4) for axis in "xyz")
     return Records(series, labels, [str(i) for i in range(count)], 5.4, "s", names)
@@ -111,11 +135,8 @@ def ushcn_series(count: int = SPORADIC_BATCH, seed: int = 0) -> list[TimeSeries]
     days = np.minimum(np.round(np.arange(1_491) / DAYS, 1), END)
     for _ in range(count):
         n = int(np.clip(rng.normal(315, 40), 60, 500))
-        t = np.sort(rng.choice(days, n, replace=False))
-        m = rng.random((n, len(VARIABLES))) < 0.04
-        m[np.arange(n), rng.integers(0, len(VARIABLES), n)] = True
-        found.append(TimeSeries(t.astype(np.float32), (rng.standard_normal(m.shape) * m).astype(np.float32),
-                                m.astype(np.float32)))
+        found.append(observed(np.sort(rng.choice(days, n, replace=False)), points(rng, n, len(VARIABLES), 0.04),
+                              rng.standard_normal))
     return found
 
 
@@ -231,3 +252,153 @@ def iterate(trainer: Trainer, count: int) -> list[dict[str, Any]]:
     if torch.cuda.is_available():
         torch.cuda.current_stream().synchronize()
     return records
+
+
+# Every family with each engine, alone and beside others -------------------------------------------------------------
+
+THREADS = 5  # runs at once
+WARM, GROUP = 3, 5  # warm-up iterations, and iterations per timing
+BUDGET = 3.0  # seconds of timing per row, at least one iteration
+SLOW = 1.0  # seconds per iteration above which five runs at once would take minutes
+MOST = 40  # iterations per run, with several runs at once
+HEADS = ("method", "engine", "1 run", "5 runs", "NFE", "samples/s", "memory", "setup", "target", "published")
+NOTES = f"""\
+1 run: median time of one training iteration (both phases of Algorithm 1 for ace). 5 runs: {THREADS} runs in threads of
+one process, wall time divided by all their iterations; — if not measured (--full measures all rows). NFE: evaluations
+of f per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
+compiling and recording not done by an earlier row. published: one iteration of the published code, measured on an H200.
+Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with
+convolutions in TF32 (torch's default) or float32; auto uses our own kernels and recorded steps where they exist."""
+
+
+def gpu(options: Namespace) -> Report:
+    """Measure the chosen families; an error is recorded in its row and the next row goes on."""
+    names = chosen("family", options.families, FAMILIES)
+    workloads = [(name, method, engine) for name, family in FAMILIES.items() if name in names
+                 for method in family.methods for engine in family.engines]
+    if not torch.cuda.is_available():
+        raise UserError("bench gpu needs a CUDA device, and there is none here")
+    device, begun, rows = torch.device("cuda"), time.perf_counter(), list[Row]()
+    for i, (family, method, engine) in enumerate(workloads, 1):
+        progress(f"{i}/{len(workloads)} {family}, {method} with {engine}, after {time.perf_counter() - begun:.0f} s")
+        rows.append(measure_row(family, method, engine, device, options.repeats, options.full))
+        progress("  ".join(cells(rows[-1])))
+    result = {"environment": describe(device), "threads": THREADS, "kernels": kernels_available(ACCELERATED, device),
+              "seconds": time.perf_counter() - begun, "rows": rows}
+    return Report(result, render(result))
+
+
+def measure_row(name: str, method: str, engine: str, device: torch.device, repeats: int, full: bool) -> Row:
+    """Measure one method with one engine, alone and, unless it is slow, beside other runs."""
+    family = FAMILIES[name]
+    ours = engine == family.engines[-1]
+    row: Row = {"family": name, "method": method, "engine": engine, "batch": family.batch,
+                "published": family.published.get(method) if ours else None,
+                "target": family.targets.get(method) if ours else None, "ms_in_threads": None, "error": None}
+    train = partial(trainer_for, partial(family.make, method), engine, device, row_by_row=family.row_by_row)
+    try:
+        with convolution_precision(engine):
+            row |= measure_alone(train, device, repeats, family.batch)
+            if full or (engine != "reference" and row["ms"] < 1e3 * SLOW):
+                row["ms_in_threads"] = measure_at_once(train, row["ms"] / 1e3)
+    except Exception as error:
+        row["error"] = error_line(error)
+    return row
+
+
+def measure_alone(train: Callable[..., Any], device: torch.device, repeats: int, batch: int) -> Row:
+    """Measure the time, evaluations and memory of one run, and its setup time."""
+    gc.collect()  # free what the row before left
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_reserved() if device.type == "cuda" else 0
+    log, begun = list[str](), time.perf_counter()
+    with train(log=log) as trainer:
+        (first,) = iterate(trainer, 1)
+        ready = time.perf_counter() - begun
+        seconds, records = time_iterations(lambda count: iterate(trainer, count), repeats)
+        peak = (torch.cuda.max_memory_reserved() - held) / 1e6 if device.type == "cuda" else None  # with graph pools
+    losses = [float(r["L_h"]) for r in (first, records[-1])]
+    if not all(map(math.isfinite, losses)):
+        raise UserError(f"the loss became {losses[-1]}")
+    evaluations = [r["nfe_forward"] for r in records if "nfe_forward" in r]  # none for a method without a solver
+    return {"ms": 1e3 * seconds, "evaluations": statistics.mean(evaluations) if evaluations else None,
+            "samples_per_second": batch / seconds, "memory_megabytes": peak, "ready_seconds": ready,
+            "first_loss": losses[0], "log": log}
+
+
+def time_iterations(go: Callable[[int], list[Row]], repeats: int) -> tuple[float, list[Row]]:
+    """Return the median seconds of an iteration, and the last records; a slow one is timed once."""
+    def timed(count: int) -> tuple[float, list[Row]]:
+        begun = time.perf_counter()
+        records = go(count)
+        return (time.perf_counter() - begun) / count, records
+
+    one, records = timed(1)
+    if 2 * one > BUDGET:
+        return one, records
+    if WARM * one < BUDGET / 2:
+        go(WARM)
+    begun, times = time.perf_counter(), list[float]()
+    while len(times) < repeats and (not times or time.perf_counter() - begun < BUDGET):
+        seconds, records = timed(GROUP if GROUP * one < BUDGET / 2 else 1)
+        times.append(seconds)
+    return statistics.median(times), records
+
+
+def measure_at_once(train: Callable[..., Any], seconds: float, runs: int = THREADS) -> float:
+    """Train several runs, in a thread each; return wall time divided by all their iterations, in milliseconds.
+
+    Args:
+        train: returns a context with a trainer, from seed=; the seeds are 0, 1, …
+        seconds: the time of an iteration of one run alone, which decides how many iterations are measured.
+        runs: how many.
+    """
+    gc.collect()
+    iterations, together = max(2, min(MOST, int(BUDGET / (runs * seconds)))), threading.Barrier(runs)
+
+    def run(seed: int) -> tuple[float, float]:
+        try:
+            with train(seed=seed) as trainer:
+                iterate(trainer, WARM if WARM * seconds < BUDGET / 10 else 1)
+                together.wait()
+                begun = time.perf_counter()
+                iterate(trainer, iterations)
+                ended = time.perf_counter()
+                together.wait()
+                return begun, ended
+        except Exception:
+            together.abort()
+            raise
+
+    with ThreadPoolExecutor(runs) as pool:
+        done = [pool.submit(run, seed) for seed in range(runs)]
+    for error in (each.exception() for each in done):
+        if isinstance(error, Exception) and not isinstance(error, threading.BrokenBarrierError):
+            raise UserError(f"one of {runs} runs: {error_line(error)}")
+    begun, ended = zip(*(each.result() for each in done), strict=True)
+    return 1e3 * (max(ended) - min(begun)) / (runs * iterations)
+
+
+def render(result: Row) -> str:
+    """Format a table for each family; errors stand in lines of their own."""
+    by = "" if result["kernels"] else "; kernels cannot be compiled on this machine"
+    lines = [f"One iteration of training on {result['environment']['device']}{by}"]
+    for name in dict.fromkeys(row["family"] for row in result["rows"]):
+        rows = [row for row in result["rows"] if row["family"] == name]
+        lines += ["", f"{name}: {FAMILIES[name].title}, batch {FAMILIES[name].batch}",
+                  table(HEADS, [cells(row) for row in rows if "ms" in row])]
+        lines += [f"{row['method']} {row['engine']} failed: {row['error']}" for row in rows if row["error"] is not None]
+    return "\n".join([*lines, "", NOTES])
+
+
+def cells(row: Row) -> list[str]:
+    """Return the cells of a row, or its name and error."""
+    if "ms" not in row:
+        return [row["method"], row["engine"], f"failed: {row['error']}"]
+    times = [duration(None if ms is None else ms / 1e3) for ms in (row["ms"], row["ms_in_threads"])]
+    return [row["method"], row["engine"], *times, "—" if row["evaluations"] is None else f"{row['evaluations']:.0f}",
+            f"{row['samples_per_second']:,.0f}", size(row["memory_megabytes"]), f"{row['ready_seconds']:.1f} s",
+            row["target"] or "", row["published"] or ""]

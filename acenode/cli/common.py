@@ -1,22 +1,22 @@
-"""What several commands need: the folder of runs, and JSON output.
-
-Commands import what they need when they run, so that `acenode --help` is quick.
-"""
+"""What several commands share: the folder of runs, options KEY=VALUE, output as text or JSON, and progress bars."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+import threading
 from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
+from acenode import experiments
+from acenode.config import Config, parse
 from acenode.errors import UserError
-
-if TYPE_CHECKING:
-    from acenode.config import Config
-    from acenode.runs.store import RunStore
-
+from acenode.runs.process import within_limit
+from acenode.runs.recorded import chosen_recorded_runs, recorded_runs
+from acenode.runs.store import RunStore
 
 RECORDED = "recorded"  # `--runs recorded`: the runs that come with the project
 
@@ -26,12 +26,12 @@ def run_store(options: Namespace, *, to_read: bool = False) -> RunStore:
 
     Commands that only read (`to_read`) also take `--runs recorded`.
     """
-    from acenode.runs.recorded import chosen_recorded_runs
-    from acenode.runs.stalled import within_limit
-    from acenode.runs.store import RunStore
-
     if options.runs == RECORDED:
-        folder = _recorded_folder(to_read)
+        if not to_read:
+            raise UserError("recorded runs can only be read: choose another folder with --runs DIR")
+        folder = chosen_recorded_runs() or recorded_runs()
+        if folder is None:
+            raise UserError("there are no recorded runs in this installation")
         return RunStore(folder, recorded=folder)
     root = os.environ.get("ACENODE_RUNS") or "runs" if options.runs is None else options.runs
     if not root:
@@ -45,22 +45,36 @@ def run_store(options: Namespace, *, to_read: bool = False) -> RunStore:
     return RunStore(root, recorded=chosen_recorded_runs())
 
 
-def _recorded_folder(to_read: bool) -> Path:
-    from acenode.runs.recorded import chosen_recorded_runs, recorded_runs
-
-    if not to_read:
-        raise UserError("recorded runs can only be read: choose another folder with --runs DIR")
-    folder = chosen_recorded_runs() or recorded_runs()
-    if folder is None:
-        raise UserError("there are no recorded runs in this installation")
-    return folder
-
-
 def data_words(config: Config) -> str:
     """Return what a run is trained on: `sample data`, `full data`, or `your data` for an imported set."""
-    from acenode import experiments
-
     return experiments.YOUR_DATA if experiments.is_imported(config.experiment) else f"{config.data} data"
+
+
+def key_and_value(text: str, option: str = "--set") -> tuple[str, str]:
+    """Split KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"{option} takes KEY=VALUE, not {text!r}")
+    return key, value
+
+
+def given_settings(options: Namespace, read: Callable[[str, str], Any] = parse) -> dict[str, Any]:
+    """Read --epochs and every --set KEY=VALUE, each key once."""
+    given: dict[str, Any] = {} if options.epochs is None else {"epochs": options.epochs}
+    for key, text in map(key_and_value, options.set or []):
+        if key in given:
+            raise UserError(f"{key} is given twice: leave one out")
+        given[key] = read(key, text)
+    return given
+
+
+def check_limits(options: Namespace, *counts: str) -> None:
+    """Raise a UserError if --minutes, --workers or another count is not positive."""
+    for name in (*counts, "workers"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise UserError(f"--{name} must be at least 1, not {value}")
+    if options.minutes is not None and not options.minutes > 0:
+        raise UserError(f"--minutes must be above 0, not {options.minutes:g}")
 
 
 def print_json(value: Any) -> None:
@@ -69,3 +83,141 @@ def print_json(value: Any) -> None:
         print(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except ValueError:
         print(json.dumps(json.loads(json.dumps(value), parse_constant=lambda name: None), ensure_ascii=False))
+
+
+def output(options: Namespace, value: Any, lines: Iterable[str]) -> int:
+    """Print a value with --json, else the lines; return exit code 0."""
+    if options.json:
+        print_json(value)
+    else:
+        for line in lines:
+            print(line)
+    return 0
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Align the cells of rows."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def brief(value: float) -> str:
+    """Format with four decimals, or four significant digits below 0.1."""
+    return f"{value:.4g}" if 0 < abs(value) < 0.1 else f"{value:.4f}"
+
+
+# Progress bars ------------------------------------------------------------------------------------------------------
+
+
+class _Closing:
+    """A progress bar that is closed at the end of its `with` block, if it was drawn."""
+
+    bar: Any = None
+    label = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Bar(_Closing):
+    """Show training: epochs, losses, best validation value, time left. Prints one line per epoch if not a terminal."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        self.title, self.quiet, self.terminal = title, quiet, sys.stderr.isatty()
+
+    def _begin(self) -> None:
+        from tqdm import tqdm
+
+        if self.bar is None:
+            print(self.title, file=sys.stderr if self.quiet else sys.stdout, flush=True)
+            self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
+                            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
+
+    def show(self, status: dict[str, Any]) -> None:
+        self._begin()
+        if status.get("validation") is not None:
+            self._write_epoch(status)
+        self.bar.n = 100 * status["progress"]
+        stage = f"epoch {min(status['epoch'] + 1, status['epochs'])}/{status['epochs']}"
+        self.bar.set_description_str(self.label + ("testing, t-SNE" if status["phase"] == "testing" else stage),
+                                     refresh=False)
+        parts = {k: f"{status[k]:.3f}" for k in ("L_h", "L_a") if status.get(k) is not None}
+        if status.get("best") is not None:
+            parts[f"best validation {status['metric']}"] = brief(status["best"])
+        self.bar.set_postfix(parts, refresh=False)
+        self.bar.refresh()
+
+    def _write_epoch(self, status: dict[str, Any]) -> None:
+        self._print_epoch(status, brief(status["validation"]))
+
+    def _print_epoch(self, status: dict[str, Any], values: str) -> None:
+        if not self.terminal and not self.quiet:
+            left = f", {status['seconds_left']:.0f} s left" if status["seconds_left"] else ""
+            print(f"epoch {status['epoch']}/{status['epochs']}: validation {status['metric']} {values}, "
+                  f"{status['seconds']:.1f} s{left}", file=sys.stderr, flush=True)
+
+
+class SeedsBar(Bar):
+    """Show several seeds: the bar follows one of them, and the line of an epoch has the values of all.
+
+    Args:
+        title: is printed first.
+        quiet: print no lines.
+        groups: the seeds that are trained at a time, in order; the bar follows the first of each group.
+        together: the seeds of a group are at the same epoch and share a line; otherwise each has its own.
+    """
+
+    def __init__(self, title: str, quiet: bool, groups: Sequence[Sequence[int]], *, together: bool) -> None:
+        super().__init__(title, quiet)
+        self.group_of, self.together = {seed: group for group in groups for seed in group}, together
+        self.lock = threading.Lock()
+        self.values: dict[int, float] = {}  # of the present epoch, by seed
+        self.last: dict[str, Any] = {}  # the latest status with a value
+
+    def show_seed(self, seed: int, status: dict[str, Any]) -> None:
+        """Show the progress of a seed; threads may call it."""
+        with self.lock:
+            self._begin()
+            if status.get("validation") is not None:
+                self._add(seed, status)
+            if seed == self.group_of[seed][0]:
+                self.label = f"seed {seed}: "
+                self.show(status)
+
+    def _add(self, seed: int, status: dict[str, Any]) -> None:
+        if seed in self.values or (self.values and status["epoch"] != self.last["epoch"]):
+            self._flush()  # a seed has failed: the others go on without it
+        self.values[seed], self.last = status["validation"], status
+        if not self.together or self.values.keys() >= set(self.group_of[seed]):
+            self._flush()
+
+    def _flush(self) -> None:
+        seeds = sorted(self.values)
+        if seeds:
+            values = ", ".join(brief(self.values[seed]) for seed in seeds)
+            self._print_epoch(self.last, f"{values} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})")
+        self.values = {}
+
+    def _write_epoch(self, status: dict[str, Any]) -> None:
+        """Print nothing: `show_seed` prints the values of all seeds."""
+
+    def __exit__(self, *error: object) -> None:
+        self._flush()
+        super().__exit__(*error)
+
+
+class DownloadBar(_Closing):
+    """Show downloads, one bar per file."""
+
+    def show(self, done: int, total: int | None, label: str) -> None:
+        from tqdm import tqdm
+
+        if label != self.label:
+            super().__exit__()
+            self.label = label
+            self.bar = tqdm(total=total, desc=label, unit="B", unit_scale=True, unit_divisor=1024, file=sys.stderr)
+        self.bar.update(done - self.bar.n)

@@ -1,33 +1,63 @@
-"""Arguments and help texts of every command."""
+"""Arguments and help texts of every command. A command's module is imported when it runs, so that help is quick."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import re
 import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 
-from acenode import bench
-from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES
-from acenode.cli import (
-    data,
-    data_import,
-    predict,
-    programs,
-    record,
-    registry,
-    runs,
-    search,
-    search_options,
-    study,
-    training,
-)
-from acenode.cli.argument_types import device, epoch, integer, path
-from acenode.cli.cluster_option import add_cluster_arguments
-from acenode.cli.reproduce import reproduce
+from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES, summary
 from acenode.config.vocabulary import CHOSEN, PRESETS
+from acenode.config.vocabulary import check
+from acenode.errors import UserError
+
+READING = ("list", "show", "table", "export", "reproduce", "predict")  # commands that also take `--runs recorded`
+ACTIONS = ("list", "show", "resume", "stop", "winner", "delete")  # of `search`
+EXPERIMENT, DATA = "a name from `acenode experiments`", ("sample", "full")
+SEARCH_EXAMPLES = """\
+examples:
+  acenode search mnist --method ace --over "learning_rate=log:1e-3..1, penalty_weight=0,1e-4,1e-2"
+  acenode search list            all searches
+  acenode search show NAME       the best trials and the importance of each setting
+  acenode search resume NAME     continue one that was stopped or killed; with --trials, for longer
+  acenode search stop NAME       stop one that another process conducts
+  acenode search winner NAME     train the best settings over --seeds and test them once
+  acenode search delete NAME     delete one; its runs are kept"""
 
 
-class OneLineParser(argparse.ArgumentParser):
+def integer(text: str) -> int:
+    """Read an integer in plain digits; int() would also take 1_0 and digits of other scripts."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
+        raise ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def epoch(text: str) -> int | Literal["all"]:
+    """Read the number of an epoch, or `all`."""
+    return "all" if text == "all" else integer(text)
+
+
+def device(text: str) -> str:
+    """Read the name of a device."""
+    try:
+        return check("device", text)
+    except UserError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def path(text: str) -> Path:
+    """Read a path; an empty one would be the current folder."""
+    if not text.strip():
+        raise ArgumentTypeError("it needs the name of a file or folder")
+    return Path(text)
+
+
+class OneLineParser(ArgumentParser):
     """An ArgumentParser that prints an error in one line."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
@@ -35,72 +65,74 @@ class OneLineParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-READING = ("list", "show", "table", "export", "reproduce", "predict")  # commands that also take `--runs recorded`
-
-
 class _Commands:
     """Adds commands to the parser."""
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: ArgumentParser) -> None:
         self.subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND",
                                                 parser_class=OneLineParser)
 
-    def add(self, name: str, run: Callable[[argparse.Namespace], int], help: str, *, runs: bool = False,
-            json: bool = False) -> argparse.ArgumentParser:
+    def add(self, name: str, target: str, help: str, options: str = "") -> ArgumentParser:
+        """Add a command.
+
+        Args:
+            name: of the command.
+            target: MODULE.FUNCTION of acenode.
+            help: what it does.
+            options: of `runs` and `json`, those that it has.
+        """
         p = self.subparsers.add_parser(name, help=help, description=help)
-        p.set_defaults(run=run)
-        if runs:
+        p.set_defaults(run=_run(target))
+        if "runs" in options:
             recorded = "; recorded: the runs that come with the project" if name in READING else ""
             p.add_argument("--runs", metavar="DIR", help=f"folder of runs (default: ACENODE_RUNS, or runs/){recorded}")
-        if json:
+        if "json" in options:
             p.add_argument("--json", action="store_true", help="print JSON")
         return p
 
 
-def make_parser() -> argparse.ArgumentParser:
+def _run(target: str) -> Callable[[Namespace], int]:
+    module, _, function = target.rpartition(".")
+    return lambda options: getattr(importlib.import_module(f"acenode.{module}"), function)(options)
+
+
+def make_parser() -> ArgumentParser:
     """Return the parser of `acenode`; a parsed command has its function in `run`."""
     parser = OneLineParser(prog="acenode", description="ACE-NODE Lab: attentive co-evolving neural ODEs")
     commands = _Commands(parser)
     _add_training(commands)
-    _add_reproduce(commands)
-    _add_study(commands)
-    search_options.add_arguments(commands.add(
-        "search", search.search, "find good settings of a method by validation", runs=True, json=True))
+    _add_studies(commands)
+    _add_search(commands.add("search", "cli.search.search", "find good settings of a method by validation",
+                             "runs json"))
     _add_runs(commands)
-    _add_registry(commands)
     _add_data(commands)
     _add_programs(commands)
-    commands.add("demo", training.demo, "train ACE on the bundled digits and print the results table", runs=True)
+    commands.add("demo", "cli.training.demo", "train ACE on the bundled digits and print the results table", "runs")
     return parser
 
 
 def _add_training(commands: _Commands) -> None:
-    p = commands.add("train", training.train, "train one method and test it once", runs=True, json=True)
-    p.add_argument("experiment", help="a name from `acenode experiments`")
+    p = commands.add("train", "cli.training.train", "train one method and test it once", "runs json")
+    p.add_argument("experiment", help=EXPERIMENT)
     p.add_argument("--method", required=True, help="a name from `acenode methods EXPERIMENT`")
-    p.add_argument("--data", choices=("sample", "full"), default="sample",
+    p.add_argument("--data", choices=DATA, default="sample",
                    help="sample: bundled, no download (default); full: the paper's data set")
     p.add_argument("--seed", type=integer, help="seed of parameters and data order (default: 0)")
     p.add_argument("--seeds", metavar="LIST", help="train several seeds at once, such as 0-2 or 0,1,5; a run for each")
     p.add_argument("--epochs", type=integer, help="default: the paper's on the full data, fewer on the sample")
-    p.add_argument("--device", type=device, metavar="NAME", default="auto",
-                   help="auto: a GPU if there is one (default); cpu; cuda: the least busy GPU; cuda:3: a certain one")
+    _add_device(p)
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                    help="change a setting; `acenode settings EXPERIMENT` lists them; preset=printed takes the paper's "
                         "settings also where they do not work; may be repeated")
-    add_cluster_arguments(p)
-    p = commands.add("resume", training.resume, "continue a run from its last checkpoint", runs=True, json=True)
-    _add_run_argument(p)
+    _add_cluster(p)
+    p = commands.add("resume", "cli.training.resume", "continue a run from its last checkpoint", "runs json")
+    _add_run(p)
     p.add_argument("--device", type=device, metavar="NAME",
                    help="auto, cpu, cuda or cuda:3 (default: what the run was begun with)")
-    add_cluster_arguments(p)
-    p = commands.add("stop", training.stop, "stop a running run; it can be resumed", runs=True)
-    _add_run_argument(p)
-
-
-def _add_reproduce(commands: _Commands) -> None:
-    p = commands.add("reproduce", reproduce, "train what the paper's tables still need, the most worthwhile first",
-                     runs=True, json=True)
+    _add_cluster(p)
+    _add_run(commands.add("stop", "cli.runs.stop", "stop a running run; it can be resumed", "runs"))
+    p = commands.add("reproduce", "cli.reproduce.reproduce", "train what the paper's tables still need, the most "
+                     "worthwhile first", "runs json")
     p.add_argument("tables", nargs="*", metavar="TABLE", help="a table of the paper, or the key of a cell (default: "
                    "all): see `acenode reproduce --list`")
     p.add_argument("--list", action="store_true", help="print every cell with its measured value and missing runs")
@@ -109,32 +141,20 @@ def _add_reproduce(commands: _Commands) -> None:
                    "experiment's default for others")
     p.add_argument("--preset", choices=PRESETS, default=CHOSEN, help="printed: the paper's settings also where they "
                    "do not work")
-    _add_queue_arguments(p)
+    _add_queue(p)
 
 
-def _add_study(commands: _Commands) -> None:
+def _add_studies(commands: _Commands) -> None:
     studies = _Commands(commands.subparsers.add_parser(
         "study", help="answer a question with several runs: what varies, which seeds",
         description="make, train and show studies, which compare groups of runs"))
-    studies.add("list", study.list_studies, "list the studies", runs=True, json=True)
-    p = studies.add("presets", study.show_presets, "list the ready-made studies of an experiment", json=True)
-    p.add_argument("experiment", help="a name from `acenode experiments`")
-    p.add_argument("--data", choices=("sample", "full"), default="sample", help="default: sample")
-    _add_new_study(studies.add("new", study.new, "make a study", runs=True, json=True))
-    p = studies.add("run", study.run, "train what a study still needs; continues where it stopped", runs=True,
-                    json=True)
-    p.add_argument("name", metavar="NAME", help="name of the study")
-    _add_queue_arguments(p)
-    p = studies.add("show", study.show, "show a study: every run, what is not equal, and the answer", runs=True,
-                    json=True)
-    p.add_argument("name", metavar="NAME", help="name of the study")
-    p = studies.add("delete", study.delete, "delete a study; its runs are kept", runs=True)
-    p.add_argument("name", metavar="NAME", help="name of the study")
-
-
-def _add_new_study(p: argparse.ArgumentParser) -> None:
+    studies.add("list", "cli.study.list_studies", "list the studies", "runs json")
+    p = studies.add("presets", "cli.study.show_presets", "list the ready-made studies of an experiment", "json")
+    p.add_argument("experiment", help=EXPERIMENT)
+    p.add_argument("--data", choices=DATA, default="sample", help="default: sample")
+    p = studies.add("new", "cli.study.new", "make a study", "runs json")
     p.add_argument("name", metavar="NAME", help="name of the new study")
-    p.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a name from `acenode experiments`")
+    p.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help=EXPERIMENT)
     p.add_argument("--preset", metavar="KIND", help="a ready-made one: see `acenode study presets EXPERIMENT`")
     p.add_argument("--from", dest="source", metavar="STUDY", help="like another study")
     p.add_argument("--equal", action="store_true", help="with --from: make equal what does not vary, where possible")
@@ -146,7 +166,7 @@ def _add_new_study(p: argparse.ArgumentParser) -> None:
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="hold a setting equal in all groups "
                    "to which it applies; may be repeated")
     p.add_argument("--epochs", type=integer, metavar="N", help="hold the number of epochs equal")
-    p.add_argument("--data", choices=("sample", "full"), help="default: sample")
+    p.add_argument("--data", choices=DATA, help="default: sample")
     p.add_argument("--seeds", metavar="LIST", help="such as 0-2 or 0,1,5 (default: 0-2)")
     p.add_argument("--folds", metavar="LIST", help="ushcn: folds of the data, each with its number as the seed unless "
                    "--seeds is given")
@@ -155,27 +175,48 @@ def _add_new_study(p: argparse.ArgumentParser) -> None:
     p.add_argument("--metric", metavar="NAME", help="default: the experiment's own")
     p.add_argument("--question", metavar="TEXT", help="the question in words")
     p.add_argument("--replace", action="store_true", help="replace a study of that name")
+    p = studies.add("run", "cli.study.run", "train what a study still needs; continues where it stopped", "runs json")
+    p.add_argument("name", metavar="NAME", help="name of the study")
+    _add_queue(p)
+    for name, help, options in (("show", "show a study: every run, what is not equal, and the answer", "runs json"),
+                                ("delete", "delete a study; its runs are kept", "runs")):
+        studies.add(name, f"cli.study.{name}", help, options).add_argument("name", metavar="NAME",
+                                                                           help="name of the study")
 
 
-def _add_queue_arguments(p: argparse.ArgumentParser) -> None:
+def _add_search(p: ArgumentParser) -> None:
+    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, SEARCH_EXAMPLES
+    p.add_argument("what", metavar="EXPERIMENT|ACTION", help=f"{EXPERIMENT}, or one of {', '.join(ACTIONS)}")
+    p.add_argument("search", nargs="?", metavar="NAME", help="an action: the search")
+    p.add_argument("--method", help="a name from `acenode methods EXPERIMENT`")
+    p.add_argument("--over", action="append", metavar="RANGES", help="the settings to search: KEY=LOW..HIGH, "
+                   "KEY=log:LOW..HIGH or KEY=VALUE,VALUE, separated by commas; may be repeated")
+    p.add_argument("--trials", type=integer, metavar="N", help="settings to try in all (default: 30)")
+    p.add_argument("--sampler", choices=("tpe", "random"), help="how settings are chosen (default: tpe)")
+    p.add_argument("--pruner", choices=("median", "halving", "hyperband", "none"), help="which trials stop early, by "
+                   "validation after each epoch (default: median)")
+    p.add_argument("--seed", type=integer, help="of the sampler and of every trial (default: 0)")
+    p.add_argument("--name", metavar="NAME", help="of the new search (default: EXPERIMENT-METHOD)")
+    p.add_argument("--data", choices=DATA, help="default: sample")
+    p.add_argument("--epochs", type=integer, metavar="N", help="of every trial (default: the experiment's)")
+    p.add_argument("--set", action="append", metavar="KEY=VALUE", help="a setting that all trials share; may be "
+                   "repeated")
+    p.add_argument("--seeds", metavar="LIST", help="winner: such as 0-4 (default: 0-2)")
     p.add_argument("--minutes", type=float, metavar="M", help="stop in time, with checkpoints to continue from")
-    p.add_argument("--workers", type=integer, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one "
-                   "for two cores; with --on ray: as many as fit)")
-    add_cluster_arguments(p)
-    p.add_argument("--device", type=device, metavar="NAME", default="auto",
-                   help="auto: a GPU if there is one (default); cpu; cuda: the least busy GPU; cuda:3: a certain one")
+    p.add_argument("--workers", type=integer, metavar="N", help="trials at a time (default: up to 6 on a GPU, else one "
+                   "for two cores)")
+    _add_device(p, "auto uses the GPU if there is one (default)")
+    _add_cluster(p)
 
 
 def _add_runs(commands: _Commands) -> None:
-    p = commands.add("list", runs.list_runs, "list all runs and their state", runs=True, json=True)
+    p = commands.add("list", "cli.runs.list_runs", "list all runs and their state", "runs json")
     p.add_argument("--no-recorded", action="store_true", help="leave out the recorded runs that come with the project")
-    p = commands.add("show", runs.show, "show one run: configuration, state, results", runs=True, json=True)
-    _add_run_argument(p)
-    p = commands.add("table", runs.table, "print measured mean ± std over seeds beside the paper's values", runs=True,
-                     json=True)
-    p.add_argument("experiment", help="a name from `acenode experiments`")
-    p = commands.add("export", runs.export, "export a run or a study: tables, HTML, TensorBoard, a site of several",
-                     runs=True)
+    _add_run(commands.add("show", "cli.runs.show", "show one run: configuration, state, results", "runs json"))
+    commands.add("table", "cli.runs.table", "print measured mean ± std over seeds beside the paper's values",
+                 "runs json").add_argument("experiment", help=EXPERIMENT)
+    p = commands.add("export", "cli.runs.export", "export a run or a study: tables, HTML, TensorBoard, a site of "
+                     "several", "runs")
     p.add_argument("run_id", metavar="NAME", help="id of a run, a unique prefix of it, `last`, or the name of a study")
     p.add_argument("more", nargs="*", metavar="NAME", help="--to site: further runs and studies")
     p.add_argument("--to", required=True, metavar="FORMAT", help="a run: csv, html, tensorboard, attention (weights "
@@ -184,11 +225,11 @@ def _add_runs(commands: _Commands) -> None:
                    "attention)")
     p.add_argument("--epoch", type=epoch, metavar="N",
                    help="--to attention: the epoch of a snapshot, or all (default: the last)")
-    p = commands.add("predict", predict.predict, "apply a trained model to new rows of your own data", runs=True)
-    _add_run_argument(p)
+    p = commands.add("predict", "cli.runs.predict", "apply a trained model to new rows of your own data", "runs")
+    _add_run(p)
     p.add_argument("file", metavar="FILE", help="a CSV or Parquet file with the columns of the set it was trained on")
     p.add_argument("--out", type=path, metavar="CSV", help="where to write (default: print)")
-    p = commands.add("record", record.record, "keep compact copies of finished runs with the project", runs=True)
+    p = commands.add("record", "cli.runs.record", "keep compact copies of finished runs with the project", "runs")
     p.add_argument("run_ids", nargs="+", metavar="RUN",
                    help="id of a run, a unique prefix of it, or `last`; `all` for every finished run of the folder")
     p.add_argument("--to", type=path, metavar="DIR", help="folder of recorded runs (default: runs/paper of the clone)")
@@ -198,16 +239,15 @@ def _add_runs(commands: _Commands) -> None:
                    help="size of a copy without parameters: more snapshots are kept in a larger one (default: 300)")
 
 
-def _add_registry(commands: _Commands) -> None:
-    commands.add("experiments", registry.experiments, "list the experiments", json=True)
-    p = commands.add("methods", registry.methods, "list an experiment's methods with their parameter counts", json=True)
-    p.add_argument("experiment", help="a name from `acenode experiments`")
-    p = commands.add("settings", registry.settings, "list the settings with their bounds and descriptions", json=True)
-    p.add_argument("experiment", nargs="?", help="list only the settings of this experiment, with their defaults")
-
-
 def _add_data(commands: _Commands) -> None:
-    p = commands.add("data", data.data, "list, get (download and prepare), check, build or import data sets", json=True)
+    commands.add("experiments", "cli.data.experiments", "list the experiments", "json")
+    commands.add("methods", "cli.data.methods", "list an experiment's methods with their parameter counts",
+                 "json").add_argument("experiment", help=EXPERIMENT)
+    commands.add("settings", "cli.data.settings", "list the settings with their bounds and descriptions",
+                 "json").add_argument("experiment", nargs="?", help="list only the settings of this experiment, with "
+                                      "their defaults")
+    p = commands.add("data", "cli.data.data", "list, get (download and prepare), check, build or import data sets",
+                     "json")
     p.add_argument("action", choices=("list", "get", "check", "build", "import", "rename", "delete"))
     p.add_argument("name", nargs="?", help="name of the data set; import: the file")
     p.add_argument("new", nargs="?", help="rename: the new name of an imported set")
@@ -215,12 +255,35 @@ def _add_data(commands: _Commands) -> None:
     p.add_argument("--start", type=integer, metavar="YEAR", help="build ushcn: first year (default: 1950)")
     p.add_argument("--end", type=integer, metavar="YEAR", help="build ushcn: last year (default: 2000)")
     p.add_argument("--seed", type=integer, help="build ushcn: seed for sampling the 5%% of values to keep (default: 0)")
-    data_import.add_arguments(p)
+    group = p.add_argument_group("data import FILE", "a CSV or Parquet file: a column for the time and one for each "
+                                 "variable, or a row for each value (--long)")
+    group.add_argument("--name", dest="set_name", metavar="N", help="name of the new set")
+    group.add_argument("--title", metavar="TEXT", help="its title (default: its name)")
+    group.add_argument("--time", metavar="C", help="column of the times (default: guessed, as are the others)")
+    group.add_argument("--id", metavar="C", help="column that names the series; none: all rows are one series")
+    group.add_argument("--label", metavar="C", help="column with the class of each series; none: there is none")
+    group.add_argument("--variables", nargs="+", metavar="C", help="columns with values, or names of variables")
+    group.add_argument("--long", nargs=2, metavar=("VARIABLE", "VALUE"),
+                       help="a row for each value: the columns of the variables' names and of the values")
+    group.add_argument("--dates", choices=("number", "date", "day-first", "month-first"),
+                       help="how times are written: date is 2024-01-31 15:30")
+    group.add_argument("--time-unit", metavar="U", help="seconds, minutes, hours, days, weeks or years")
+    group.add_argument("--task", choices=("forecast", "fill", "classify"),
+                       help="default: classify if there is a label, else forecast")
+    group.add_argument("--given", type=float, metavar="T", help="forecast: how much time of each series is seen, in "
+                       "units of time (default: half)")
+    group.add_argument("--window", type=float, metavar="T", help="cut series into windows of this length, in units of "
+                       "time (default for one long series: 24 rows)")
+    group.add_argument("--stride", type=float, metavar="T", help="time between the starts of two windows (default: a "
+                       "quarter of the window, or what makes 200 to 5,000 windows)")
+    group.add_argument("--keep-file", action="store_true", help="keep a copy of the file with the set")
+    group.add_argument("--preview", action="store_true", help="show what would be imported and write nothing")
+    p.add_argument("--yes", action="store_true", help="data delete: delete without asking")
 
 
 def _add_programs(commands: _Commands) -> None:
-    p = commands.add("bench", bench.run, "run a benchmark", json=True)
-    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, bench.summary()
+    p = commands.add("bench", "bench.run", "run a benchmark", "json")
+    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
     p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
     p.add_argument("--repeats", type=integer,
                    help="number of repetitions (default: 3, validation: 2; not for app, epoch, together)")
@@ -237,11 +300,11 @@ def _add_programs(commands: _Commands) -> None:
     p.add_argument("--train", metavar="LIST", help="together: EXPERIMENT/METHOD:EPOCHS, separated by commas")
     p.add_argument("--each", type=integer, metavar="N",
                    help="together: runs of each, with seeds 0, 1, ... (default: 1)")
-    p.add_argument("--data", choices=("sample", "full"), help="together (default: sample)")
+    p.add_argument("--data", choices=DATA, help="together (default: sample)")
     p.add_argument("--ways", metavar="NAMES", help="together: some of one,threads,processes,mps; mps starts CUDA's "
                                                    "multi-process service for this measurement")
     p.add_argument("--parts", metavar="NAMES", help=f"scale: some of {PART_NAMES} (default: all)")
-    p = commands.add("app", programs.app, "open the lab in the browser", runs=True)
+    p = commands.add("app", "cli.app", "open the lab in the browser", "runs")
     p.add_argument("--port", type=integer, metavar="N", help="default: 8501, or the next free port")
     p.add_argument("--headless", action="store_true", help="do not open a browser window")
     p.add_argument("--address", metavar="IP", default="127.0.0.1",
@@ -253,5 +316,29 @@ def _add_programs(commands: _Commands) -> None:
     p.add_argument("--no-token", action="store_true", help="answer every user of this machine, without a token")
 
 
-def _add_run_argument(p: argparse.ArgumentParser) -> None:
+# Arguments of several commands --------------------------------------------------------------------------------------
+
+
+def _add_run(p: ArgumentParser) -> None:
     p.add_argument("run_id", metavar="RUN", help="id of the run, a unique prefix of it, or `last`")
+
+
+def _add_device(p: ArgumentParser, help: str = "auto: a GPU if there is one (default); cpu; cuda: the least busy GPU; "
+                "cuda:3: a certain one") -> None:
+    p.add_argument("--device", type=device, metavar="NAME", default="auto", help=help)
+
+
+def _add_cluster(p: ArgumentParser) -> None:
+    p.add_argument("--on", metavar="PLACE", help="where to train: ray starts a local Ray for this command, "
+                   "ray:ADDRESS joins a cluster (auto: the one that this machine belongs to)")
+    p.add_argument("--threads", type=integer, metavar="N", help="with --on ray: CPU threads of each run")
+    p.add_argument("--gpu", type=float, metavar="SHARE", help="with --on ray: share of a GPU of each run, if the "
+                   "cluster has GPUs (default: 0.25)")
+
+
+def _add_queue(p: ArgumentParser) -> None:
+    p.add_argument("--minutes", type=float, metavar="M", help="stop in time, with checkpoints to continue from")
+    p.add_argument("--workers", type=integer, metavar="N", help="runs at a time (default: up to 6 on a GPU, else one "
+                   "for two cores; with --on ray: as many as fit)")
+    _add_cluster(p)
+    _add_device(p)

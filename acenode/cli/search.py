@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from acenode.cli.common import print_json, run_store
-from acenode.cli.search_options import ACTIONS, check_options, search_values
-from acenode.cli.training_queue import check_limits, open_launcher
+from acenode import experiments
+from acenode.cli.common import check_limits, given_settings, output, print_json, run_store
+from acenode.compare.metrics import metric_format
+from acenode.config import parse, read_seeds
+from acenode.config.ranges import ranges_text, read_ranges
+from acenode.data.folder import data_dir
 from acenode.errors import UserError
+from acenode.runs.questions import PRUNERS, SAMPLERS, Search, SearchStore, StudyStore
+from acenode.search.plan import check_search, defaults_outside, made_winner, winner_study
+from acenode.search.results import importance, params_text, read_report
+from acenode.search.sampling import load_optuna
 
+ACTIONS = ("list", "show", "resume", "stop", "winner", "delete")
+NEW_ONLY = ("method", "over", "data", "epochs", "set", "sampler", "pruner", "seed", "name")  # options of a new search
+TRIALS = 30
 SHOWN = 10  # of the best trials
 SEEDS = "0-2"  # of the best settings
 
@@ -23,13 +34,8 @@ def search(options: Namespace) -> int:
     check_options(options)
     check_limits(options)
     if options.what in ACTIONS:
-        return {"list": _list, "show": _show, "resume": _resume, "stop": _stop, "winner": _winner,
-                "delete": _delete}[options.what](options)
-    from acenode.data.folder import data_dir
+        return globals()[f"_{options.what}"](options)
     from acenode.execution.study_run import check_data
-    from acenode.runs.questions import Search, SearchStore
-    from acenode.search.plan import check_search, defaults_outside
-    from acenode.search.sampling import load_optuna
 
     values = search_values(options)
     store = SearchStore(run_store(options))
@@ -40,85 +46,92 @@ def search(options: Namespace) -> int:
 
     def create(made: Search) -> None:
         store.write(made)
-        outside = defaults_outside(made)
-        if outside:
+        if outside := defaults_outside(made):
             print(f"the first trial is not the default: {', '.join(outside)} is outside its range", file=sys.stderr)
 
     return _conduct(options, store, made, create)
 
 
-def _conduct(options: Namespace, store: Any, made: Any, save: Callable[[Any], object]) -> int:
+def check_options(options: Namespace) -> None:
+    """Raise a UserError for options that do not belong to the action."""
+    action = options.what if options.what in ACTIONS else ""
+    given = [name for name in NEW_ONLY if getattr(options, name) is not None]
+    if action and given:
+        raise UserError(f"--{given[0]} belongs to a new search: leave it out of `search {action}`")
+    if options.trials is not None and action not in ("", "resume"):
+        raise UserError(f"--trials belongs to a new search and to `search resume`, not to `search {action}`")
+    if options.seeds is not None and action != "winner":
+        raise UserError("--seeds belongs to `search winner`: a search has one --seed")
+    if action and action != "list" and not options.search:
+        raise UserError(f"name the search: `acenode search {action} NAME`; `acenode search list` lists them")
+    if options.search and (not action or action == "list"):
+        raise UserError(f"{options.search!r} is not expected here: name an experiment, or an action and a search")
+
+
+def search_values(options: Namespace) -> dict[str, Any]:
+    """Return what a new search is made of: the arguments of `Search` but its name."""
+    experiment = experiments.get(options.what)
+    if not options.method:
+        raise UserError(f"name a method with --method: {', '.join(experiment.methods)}")
+    if not options.over:
+        raise UserError("name the settings to search with --over, such as --over learning_rate=log:1e-4..1e-1")
+    owner, uses = f"{options.method} in {experiment.name}", experiment.method(options.method).uses
+    held = given_settings(options, lambda key, text: parse(key, text, uses, owner))
+    return {"experiment": experiment.name, "method": options.method, "data": options.data or "sample",
+            "ranges": read_ranges(options.over, uses, owner), "held": held, "device": options.device,
+            "trials": TRIALS if options.trials is None else options.trials, "sampler": options.sampler or "tpe",
+            "pruner": options.pruner or "median", "seed": options.seed or 0}
+
+
+def _conduct(options: Namespace, store: SearchStore, made: Search, save: Callable[[Search], object]) -> int:
     """Search in this process until it is done, stopped or out of time; `save` keeps the search once it can start."""
-    from acenode.data.folder import data_dir
-    from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.search.results import read_report
-    from acenode.search.run import SearchRun
+    from acenode.cli.training import open_launcher, stop_on_interrupt
+    from acenode.search.run import SearchRun, TrialEvent
+
+    file, began = sys.stderr if options.json else sys.stdout, dict[int, float]()
+    measure = metric_format(experiments.get(made.experiment).metric.name, made.experiment)
+
+    def write(line: str) -> None:
+        print(line, file=file, flush=True)
+
+    def event(event: TrialEvent) -> None:
+        """Print how a trial ended; the start of one is not worth a line."""
+        if event.kind in ("started", "resumed"):
+            began[event.number] = time.monotonic()
+            return
+        took = f", {time.monotonic() - began[event.number]:.0f} s" if event.number in began else ""
+        what = {"finished": f"validation {measure.title} {measure.text(event.value)}",
+                "stopped": "stopped; it continues when the search is resumed",
+                "failed": f"failed: {event.detail}"}.get(event.kind, event.detail)
+        write(f"trial {event.number:<3} {params_text(event.params)}: {what}{took}")
 
     launcher, workers = open_launcher(options, made.device, store.runs, data_dir())
-    lines = _Lines(made, quiet=options.json)
     try:
         save(made)
-        lines.write(f"{made.name}: {made.trials} trials of {made.method} on {made.experiment}, {workers} at a time")
+        write(f"{made.name}: {made.trials} trials of {made.method} on {made.experiment}, {workers} at a time")
         with stop_on_interrupt() as stop:
             if options.minutes is not None:
-                _stop_later(stop, 60 * options.minutes)
-            state = SearchRun(store, made, launcher, workers=lambda: workers, on_event=lines.event).run(stop)
+                timer = threading.Timer(60 * options.minutes, stop.set)
+                timer.daemon = True
+                timer.start()
+            state = SearchRun(store, made, launcher, workers=lambda: workers, on_event=event).run(stop)
     finally:
         launcher.close()
     report = read_report(store, made.name)
-    lines.write(f"{state}: {report.counts_text}")
+    write(f"{state}: {report.counts_text}")
     if report.best_text:
-        lines.write(report.best_text)
+        write(report.best_text)
     if state == "finished" and report.best is not None and not report.best.default:
-        lines.write(f"train the best settings over seeds and test them with `acenode search winner {made.name}`")
+        write(f"train the best settings over seeds and test them with `acenode search winner {made.name}`")
     if state == "stopped":
-        lines.write(f"continue with `acenode search resume {made.name}`")
+        write(f"continue with `acenode search resume {made.name}`")
     if options.json:
         print_json(_as_json(report))
     return 0 if state == "finished" else 130
 
 
-def _stop_later(stop: Any, seconds: float) -> None:
-    import threading
-
-    timer = threading.Timer(seconds, stop.set)
-    timer.daemon = True
-    timer.start()
-
-
-class _Lines:
-    """Prints what happens to the trials, one line each."""
-
-    def __init__(self, made: Any, *, quiet: bool) -> None:
-        from acenode import experiments
-        from acenode.compare.metrics import metric_format
-
-        self.file = sys.stderr if quiet else sys.stdout
-        self.measure = metric_format(experiments.get(made.experiment).metric.name, made.experiment)
-        self.began: dict[int, float] = {}
-
-    def write(self, line: str) -> None:
-        print(line, file=self.file, flush=True)
-
-    def event(self, event: Any) -> None:
-        """Print how a trial ended; the start of one is not worth a line."""
-        from acenode.search.results import params_text
-
-        if event.kind in ("started", "resumed"):
-            self.began[event.number] = time.monotonic()
-            return
-        took = f", {time.monotonic() - self.began[event.number]:.0f} s" if event.number in self.began else ""
-        what = {"finished": f"validation {self.measure.title} {self.measure.text(event.value)}",
-                "stopped": "stopped; it continues when the search is resumed"}.get(event.kind, event.detail)
-        what = what if event.kind != "failed" else f"failed: {what}"
-        self.write(f"trial {event.number:<3} {params_text(event.params)}: {what}{took}")
-
-
 def _list(options: Namespace) -> int:
     """Print all searches with how far they are and the best value."""
-    from acenode.runs.questions import SearchStore
-    from acenode.search.results import read_report
-
     store = SearchStore(run_store(options, to_read=True))
     found: list[dict[str, Any]] = []
     for name in store.names():
@@ -126,63 +139,47 @@ def _list(options: Namespace) -> int:
             found.append(_summary(read_report(store, name)))
         except UserError as error:
             found.append({"search": name, "state": "unreadable", "error": str(error)})
-    if options.json:
-        print_json(found)
-        return 0
     width = max((len(one["search"]) for one in found), default=0)
-    for one in found:
-        rest = one["error"]
-        if one["state"] != "unreadable":
-            rest = f"{one['counts']}; {one['best_text'] or 'no value yet'}"
-        print(f"{one['search']:<{width}}  {one['state']:<11}  {rest}")
-    if not found:
-        print(f"no searches in {store.runs.root} yet: see `acenode search --help`")
-    return 0
+    lines = (f"{one['search']:<{width}}  {one['state']:<11}  " + (
+        f"{one['counts']}; {one['best_text'] or 'no value yet'}" if one["state"] != "unreadable" else one["error"])
+        for one in found)
+    return output(options, found, lines if found else [f"no searches in {store.runs.root} yet: see `acenode search "
+                                                       "--help`"])
 
 
 def _show(options: Namespace) -> int:
     """Print a search: what is searched, its best trials, and the importance of each setting."""
-    from acenode.config.ranges import ranges_text
-    from acenode.runs.questions import PRUNERS, SAMPLERS, SearchStore
-    from acenode.search.plan import made_winner
-    from acenode.search.results import importance, params_text, read_report
-
     store = SearchStore(run_store(options, to_read=True))
     report = read_report(store, options.search)
     winner = made_winner(store.runs, options.search)
     found, measure = report.search, report.measure
     shares = importance(found.ranges, report.trials, measure.higher_is_better)
-    if options.json:
-        print_json(_as_json(report) | {"importance": shares, "winner": winner})
-        return 0
-    print(f"{found.name}: {found.method} on {found.experiment} ({found.data}), {report.status.state}"
-          + (f": {report.status.error}" if report.status.error else ""))
-    print(f"over {ranges_text(found.ranges)}" + (f"; held {params_text(found.held)}" if found.held else ""))
-    print(f"sampler {SAMPLERS[found.sampler]}, pruning: {PRUNERS[found.pruner]}, seed {found.seed}")
-    print(report.counts_text)
-    if report.best_text:
-        print(report.best_text)
-    if shares:
-        print("importance: " + ", ".join(f"{key} {100 * share:.0f}%" for key, share in shares.items()))
-    for trial in report.ranked()[:SHOWN]:
-        default = "  (the defaults)" if trial.default else ""
-        print(f"  trial {trial.number:<5} {measure.text(trial.value):>9}  {params_text(trial.params)}  {trial.run}"
-              f"{default}")
-    if winner is not None:
-        print(f"the best settings over seeds are in the study {winner}: see `acenode study show {winner}`")
-    if "unfinished" in report.counts:
-        print(f"continue with `acenode search resume {found.name}`")
-    print(f"values are of the validation data ({measure.title}); trials are not tested")
-    return 0
+
+    def lines() -> Iterator[str]:
+        error = f": {report.status.error}" if report.status.error else ""
+        yield f"{found.name}: {found.method} on {found.experiment} ({found.data}), {report.status.state}{error}"
+        yield f"over {ranges_text(found.ranges)}" + (f"; held {params_text(found.held)}" if found.held else "")
+        yield f"sampler {SAMPLERS[found.sampler]}, pruning: {PRUNERS[found.pruner]}, seed {found.seed}"
+        yield report.counts_text
+        if report.best_text:
+            yield report.best_text
+        if shares:
+            yield "importance: " + ", ".join(f"{key} {100 * share:.0f}%" for key, share in shares.items())
+        for trial in report.ranked()[:SHOWN]:
+            yield (f"  trial {trial.number:<5} {measure.text(trial.value):>9}  {params_text(trial.params)}  {trial.run}"
+                   + "  (the defaults)" * bool(trial.default))
+        if winner is not None:
+            yield f"the best settings over seeds are in the study {winner}: see `acenode study show {winner}`"
+        if "unfinished" in report.counts:
+            yield f"continue with `acenode search resume {found.name}`"
+        yield f"values are of the validation data ({measure.title}); trials are not tested"
+
+    return output(options, _as_json(report) | {"importance": shares, "winner": winner}, lines())
 
 
 def _resume(options: Namespace) -> int:
     """Continue a search; --trials gives it a new number of trials, not fewer than it has begun."""
-    from acenode.data.folder import data_dir
     from acenode.execution.study_run import check_data
-    from acenode.runs.questions import SearchStore
-    from acenode.search.plan import check_search
-    from acenode.search.results import read_report
 
     store = SearchStore(run_store(options))
     found = check_search(store.read(options.search))
@@ -198,9 +195,6 @@ def _resume(options: Namespace) -> int:
 
 
 def _stop(options: Namespace) -> int:
-    """Ask the process that conducts a search to stop."""
-    from acenode.runs.questions import SearchStore
-
     store = SearchStore(run_store(options))
     state = store.status(store.read(options.search).name).state
     if state != "running":
@@ -213,10 +207,6 @@ def _stop(options: Namespace) -> int:
 def _winner(options: Namespace) -> int:
     """Train the best settings and the defaults over seeds as a study, test them, and print the answer."""
     from acenode.cli import study
-    from acenode.config import read_seeds
-    from acenode.runs.questions import SearchStore, StudyStore
-    from acenode.search.plan import winner_study
-    from acenode.search.results import read_report
 
     store = run_store(options)
     seeds = tuple(read_seeds(SEEDS if options.seeds is None else options.seeds))
@@ -235,8 +225,6 @@ def _winner(options: Namespace) -> int:
 
 
 def _delete(options: Namespace) -> int:
-    from acenode.runs.questions import SearchStore
-
     SearchStore(run_store(options)).delete(options.search)
     print(f"{options.search} is deleted; its runs are kept")
     return 0

@@ -3,208 +3,247 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
 
-from acenode.cli.common import print_json, run_store
-from acenode.cli.training_queue import ProgressLines, check_limits, train_queue
+from acenode.cli.common import check_limits, columns, key_and_value, output, run_store
+from acenode.compare.fairness import equal_study
+from acenode.compare.groups import measure_of
+from acenode.compare.reproduction import measured_seconds
+from acenode.compare.study_answer import StudyReport, as_json, report, study_references, study_table
+from acenode.compare.study_grid import StudyGrid, check_study, group_names, kind_of, make_grid, preset, presets
+from acenode.config import parse, read_seeds
+from acenode.data.folder import data_dir
 from acenode.errors import UserError
-
-if TYPE_CHECKING:
-    from acenode.compare.study_answer import StudyReport
-    from acenode.compare.study_grid import StudyGrid
-    from acenode.execution.reproduce import Event
-    from acenode.runs.catalogue import Catalogue
-    from acenode.runs.questions import Study
+from acenode.execution.devices import quick_device, quick_gpu_count
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.entry import read_entry, stamps_of
+from acenode.runs.questions import Study, StudyGroup, StudyStore
 
 
 def list_studies(options: Namespace) -> int:
     """Print the studies with how far they are."""
-    from acenode.compare.study_grid import make_grid
-    from acenode.runs.catalogue import Catalogue
-    from acenode.runs.questions import StudyStore
-
     store = run_store(options, to_read=True)
-    stored, entries = StudyStore(store).list(), Catalogue(store).entries()
-    lines: list[dict[str, Any]] = []
-    for one in stored:
+    entries, found = Catalogue(store).entries(), list[dict[str, Any]]()
+    for one in StudyStore(store).list():
         try:
             if one.study is None:
                 raise UserError(one.error)
             grid = make_grid(one.study, entries)
-            lines.append({"study": one.name, "experiment": one.study.experiment, "data": one.study.data,
+            found.append({"study": one.name, "experiment": one.study.experiment, "data": one.study.data,
                           "question": one.study.question, "finished": grid.finished, "runs": len(grid.cells),
                           "running": len(grid.running), "error": None})
         except UserError as error:
-            lines.append({"study": one.name, "error": str(error)})
-    if options.json:
-        print_json(lines)
-        return 0
-    width = max((len(line["study"]) for line in lines), default=0)
-    for line in lines:
-        if line["error"]:
-            print(f"{line['study']:<{width}}  unreadable: {line['error']}")
-        else:
-            print(f"{line['study']:<{width}}  {line['finished']} of {line['runs']} runs  {line['experiment']} "
-                  f"({line['data']})  {line['question']}".rstrip())
-    if not lines:
-        print(f"no studies in {store.root} yet: see `acenode study presets mnist`")
-    return 0
+            found.append({"study": one.name, "error": str(error)})
+    width = max((len(one["study"]) for one in found), default=0)
+    lines = (f"{one['study']:<{width}}  " + (
+        f"unreadable: {one['error']}" if one["error"] else
+        f"{one['finished']} of {one['runs']} runs  {one['experiment']} ({one['data']})  {one['question']}").rstrip()
+        for one in found)
+    return output(options, found, lines if found else [f"no studies in {store.root} yet: see `acenode study presets "
+                                                       "mnist`"])
 
 
 def show_presets(options: Namespace) -> int:
     """Print the ready-made studies of an experiment."""
-    from acenode.compare.study_grid import group_names, kind_of, presets
-
-    found = presets(options.experiment, options.data)
-    if options.json:
-        print_json([study.to_dict() | {"preset": kind_of(study)} for study in found])
-        return 0
+    found, name = presets(options.experiment, options.data), f"`acenode study new NAME {options.experiment}"
     if not found:
-        print(f"{options.experiment} has no ready-made studies: make one with `acenode study new NAME "
-              f"{options.experiment} --vary KEY=VALUE,VALUE`")
-        return 0
-    for study in found:
-        print(f"{kind_of(study):<10} {study.question}\n{'':<10} {' / '.join(group_names(study))}, "
-              f"{len(study.repeats)} {'folds' if study.folds else 'seeds'}")
-    print(f"make one with `acenode study new NAME {options.experiment} --preset {kind_of(found[0])}`")
-    return 0
+        return output(options, [], [f"{options.experiment} has no ready-made studies: make one with {name} --vary "
+                                    "KEY=VALUE,VALUE`"])
+    lines = [f"{kind_of(study):<10} {study.question}\n{'':<10} {' / '.join(group_names(study))}, "
+             f"{len(study.repeats)} {'folds' if study.folds else 'seeds'}" for study in found]
+    return output(options, [study.to_dict() | {"preset": kind_of(study)} for study in found],
+                  [*lines, f"make one with {name} --preset {kind_of(found[0])}`"])
 
 
 def new(options: Namespace) -> int:
     """Write a study and print what it will train and for how long."""
-    from acenode.cli.study_options import made_study
-    from acenode.runs.catalogue import Catalogue
-    from acenode.runs.questions import StudyStore
-
     runs = run_store(options)
-    store = StudyStore(runs)
+    store, catalogue = StudyStore(runs), Catalogue(runs)
     study = made_study(options, store)
     store.write(study, replace=options.replace)
-    catalogue = Catalogue(runs)
-    grid = _grid(study, catalogue)
-    if options.json:
-        print_json(study.to_dict())
-        return 0
-    print(f"{study.name}: {' / '.join(row.name for row in grid.rows)}, {len(study.repeats)} runs each")
-    print(f"{grid.finished} of {len(grid.cells)} runs are finished already; left: {_estimate(grid, catalogue)}")
-    _print_notes(_report(grid, with_references=False))
-    print(f"train it with `acenode study run {study.name}`")
-    return 0
+    grid = make_grid(study, catalogue.entries())
+
+    def lines() -> Iterator[str]:
+        yield f"{study.name}: {' / '.join(row.name for row in grid.rows)}, {len(study.repeats)} runs each"
+        yield f"{grid.finished} of {len(grid.cells)} runs are finished already; left: {_estimate(grid, catalogue)}"
+        yield from _notes(report(grid, ()))
+        yield f"train it with `acenode study run {study.name}`"
+
+    return output(options, study.to_dict(), lines())
 
 
 def show(options: Namespace) -> int:
     """Print the grid of a study, what is not equal, and the answer."""
-    from acenode.compare.study_answer import as_json, study_table
     from acenode.execution.study_run import measured_time
-    from acenode.runs.catalogue import Catalogue
-    from acenode.runs.questions import StudyStore
 
     store = run_store(options, to_read=True)
     study, catalogue = StudyStore(store).read(options.name), Catalogue(store)
-    found = _report(_grid(study, catalogue))
+    found = study_report(study, catalogue)
     left = measured_time(found.grid, catalogue)
-    if options.json:
-        print_json(as_json(found) | {"seconds_left": left.seconds})
-        return 0
-    table = study_table(found)
-    print(f"{study.name}: {study.question}" if study.question else study.name)
-    print(f"{table.caption}.\n")
-    lines = [table.heads, *table.rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(table.heads))]
-    for line in lines:
-        print("  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip())
-    print()
-    for sentence in found.answer.sentences:
-        print(sentence)
-    _print_notes(found)
-    if left.runs:
-        print(f"left: {left.text}; train with `acenode study run {study.name}`")
-    return 0
+
+    def lines() -> Iterator[str]:
+        table = study_table(found)
+        yield f"{study.name}: {study.question}" if study.question else study.name
+        yield f"{table.caption}.\n"
+        yield from columns([table.heads, *table.rows])
+        yield ""
+        yield from found.answer.sentences
+        yield from _notes(found)
+        if left.runs:
+            yield f"left: {left.text}; train with `acenode study run {study.name}`"
+
+    return output(options, as_json(found) | {"seconds_left": left.seconds}, lines())
 
 
 def run(options: Namespace) -> int:
     """Train what a study still needs; the same command continues after a stop."""
-    from acenode.compare.reproduction import measured_seconds
-    from acenode.data.folder import data_dir
-    from acenode.execution.quick_device import quick_device, quick_gpu_count
-    from acenode.execution.reproduce import default_workers
+    from acenode.cli.training import ProgressLines, train_queue
+    from acenode.execution.reproduce import Event, default_workers
     from acenode.execution.study_run import check_data, measured_time, plan
-    from acenode.runs.catalogue import Catalogue
-    from acenode.runs.questions import StudyStore
+
+    def result(event: Event) -> str:
+        assert event.run is not None
+        entry = read_entry(event.run, stamps_of(event.run.path)).entry
+        measure = measure_of(entry)
+        return f"{measure.title} {measure.text(entry.value)}, {entry.seconds or 0:.0f} s of training"
+
+    def left() -> str:
+        grid = make_grid(study, catalogue.entries())
+        time = measured_time(grid, catalogue, device=options.device, workers=workers)
+        return f"left: {time.text}" if time.seconds is not None else ""
 
     check_limits(options)
     store, root = run_store(options), data_dir()
     study, catalogue = StudyStore(store).read(options.name), Catalogue(store)
     check_data(study, root)
-    grid = _grid(study, catalogue)
+    grid = make_grid(study, catalogue.entries())
     device, title = quick_device(options.device)
     workers = options.workers or default_workers(device, quick_gpu_count(options.device))
     runs = plan(grid, options.device, measured_seconds(catalogue.entries(), device, title))
-
-    def left() -> str:
-        time = measured_time(_grid(study, catalogue), catalogue, device=options.device, workers=workers)
-        return f"left: {time.text}" if time.seconds is not None else ""
-
-    lines = ProgressLines(_result, f"`acenode study show {study.name}` shows the answer so far", quiet=options.json,
+    lines = ProgressLines(result, f"`acenode study show {study.name}` shows the answer so far", quiet=options.json,
                           time_left=left)
-    if not runs:
-        lines.write(f"nothing to train: see `acenode study show {study.name}`")
-        if options.json:
-            print_json({"finished": [], "stopped": [], "failed": {}, "elsewhere": [], "left": 0})
-        return 0
     lines.write(f"{grid.finished} of {len(grid.cells)} runs are finished; left: "
-                f"{_estimate(grid, catalogue, options.device, workers)}")
+                f"{_estimate(grid, catalogue, options.device, workers)}" if runs else
+                f"nothing to train: see `acenode study show {study.name}`")
     code = train_queue(runs, options, catalogue, root, lines)
-    if not options.json:
-        found = _report(_grid(study, catalogue))
-        lines.write(found.answer.text)
+    if runs and not options.json:
+        lines.write(study_report(study, catalogue).answer.text)
     return code
 
 
 def delete(options: Namespace) -> int:
     """Delete a study; its runs stay."""
-    from acenode.runs.questions import StudyStore
-
     StudyStore(run_store(options)).delete(options.name)
     print(f"{options.name} is deleted; its runs are kept")
     return 0
 
 
-def _grid(study: Study, catalogue: Catalogue) -> StudyGrid:
-    from acenode.compare.study_grid import make_grid
-
-    return make_grid(study, catalogue.entries())
-
-
-def _report(grid: StudyGrid, *, with_references: bool = True) -> StudyReport:
-    from acenode.compare.study_answer import report, study_references
-    from acenode.data.folder import data_dir
-
-    return report(grid, study_references(grid, data_dir()) if with_references else ())
+def study_report(study: Study, catalogue: Catalogue) -> StudyReport:
+    """Return the grid of a study with its answer and the references for its data."""
+    grid = make_grid(study, catalogue.entries())
+    return report(grid, study_references(grid, data_dir()))
 
 
 def _estimate(grid: StudyGrid, catalogue: Catalogue, device: str = "auto", workers: int = 1) -> str:
-    from acenode.data.folder import data_dir
     from acenode.execution.study_run import estimated_time
 
     return estimated_time(grid, catalogue, data_dir(), device=device, workers=workers).text
 
 
-def _print_notes(found: StudyReport) -> None:
-    """Print what is not equal and how to make an equal study."""
+def _notes(found: StudyReport) -> Iterator[str]:
     for note in found.notes:
-        print(f"not equal: {note.text}" + (f" (equal with {note.offer.change})" if note.offer else ""))
+        yield f"not equal: {note.text}" + (f" (equal with {note.offer.change})" if note.offer else "")
     if any(note.offer for note in found.notes):
         name = found.grid.study.name
-        print(f"make the equal study with `acenode study new {name}-equal --from {name} --equal`")
+        yield f"make the equal study with `acenode study new {name}-equal --from {name} --equal`"
 
 
-def _result(event: Event) -> str:
-    """Write what a finished run measured."""
-    from acenode.compare.groups import measure_of
-    from acenode.runs.entry import read_entry, stamps_of
+# A study from the arguments of `study new` --------------------------------------------------------------------------
 
-    assert event.run is not None
-    entry = read_entry(event.run, stamps_of(event.run.path)).entry
-    measure = measure_of(entry)
-    return f"{measure.title} {measure.text(entry.value)}, {entry.seconds or 0:.0f} s of training"
+
+def made_study(options: Namespace, store: StudyStore) -> Study:
+    """Return the study that the arguments describe: a preset, one like another, or one of its own groups."""
+    given = [name for name, value in (("--preset", options.preset), ("--from", options.source),
+                                      ("--vary", options.vary), ("--group", options.group)) if value]
+    if len(given) > 1 and set(given) != {"--vary", "--group"}:
+        raise UserError(f"{given[0]} and {given[1]} exclude each other: leave one out")
+    study = _start(options, store)
+    changes: dict[str, Any] = {"name": options.name}
+    if options.folds is not None:
+        changes |= {"folds": tuple(read_seeds(options.folds)), "seeds": ()}
+    if options.seeds is not None:
+        changes["seeds"] = tuple(read_seeds(options.seeds))
+    changes |= {name: value for name in ("question", "metric") if (value := getattr(options, name)) is not None}
+    held = _settings(options.set, "--set") | ({} if options.epochs is None else {"epochs": options.epochs})
+    if held:
+        changes["held"] = {**study.held, **held}
+    study = replace(study, **changes)
+    if options.baseline is not None:
+        study = replace(study, baseline=_baseline(study, options.baseline))
+    return check_study(study)
+
+
+def _start(options: Namespace, store: StudyStore) -> Study:
+    if options.source:
+        return _like(options, store)
+    if options.equal:
+        raise UserError("--equal makes a study like another equal: name it with --from")
+    if not options.experiment:
+        raise UserError("name an experiment: see `acenode experiments`")
+    if options.preset:
+        return preset(options.experiment, options.preset, options.data or "sample")
+    if not options.group and not options.vary:
+        raise UserError("a study compares 2 to 20 groups, and there is none: use --preset KIND, --vary KEY=VALUE,VALUE "
+                        "or --group 'METHOD KEY=VALUE'")
+    groups = (*(_group(text) for text in options.group), *_varied(options))
+    return Study(options.name, options.experiment, groups, data=options.data or "sample")
+
+
+def _like(options: Namespace, store: StudyStore) -> Study:
+    study = store.read(options.source)
+    if options.experiment not in (None, study.experiment):
+        raise UserError(f"{study.name} is a study of {study.experiment}: leave the experiment out")
+    if options.data is not None:
+        study = replace(study, data=options.data)
+    if not options.equal:
+        return study
+    equal = equal_study(make_grid(study, ()))
+    if equal is None:
+        raise UserError(f"no settings make the groups of {study.name} more equal")
+    return equal
+
+
+def _varied(options: Namespace) -> list[StudyGroup]:
+    """Return every combination of the values of --vary; `method` may be one of the keys."""
+    axes: dict[str, Sequence[Any]] = {}
+    for text in options.vary:
+        key, equals, values = text.partition("=")
+        parts = [part.strip() for part in values.split(",") if part.strip()]
+        if not equals or len(parts) < 2:
+            raise UserError(f"--vary takes KEY=VALUE,VALUE,..., not {text!r}")
+        if key in axes:
+            raise UserError(f"{key} is given twice: leave one out")
+        axes[key] = parts if key == "method" else [parse(key, part) for part in parts]
+    found = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
+    return [StudyGroup(settings.pop("method", options.method), settings) for settings in found] if axes else []
+
+
+def _group(text: str) -> StudyGroup:
+    method, *settings = text.split()
+    return StudyGroup(method, _settings(settings, "--group"))
+
+
+def _settings(texts: Sequence[str], option: str) -> dict[str, Any]:
+    return {key: parse(key, value) for key, value in (key_and_value(text, option) for text in texts)}
+
+
+def _baseline(study: Study, text: str) -> int:
+    names = group_names(study)
+    if text in names:
+        return names.index(text)
+    if text.isdecimal() and 1 <= int(text) <= len(names):
+        return int(text) - 1
+    raise UserError(f"there is no group {text!r}: choose a number from 1 to {len(names)}, or one of {'; '.join(names)}")

@@ -1,38 +1,58 @@
-"""Commands that train: train, resume, stop, demo."""
+"""Commands that train: one run, several seeds, or a queue of runs with checkpoints at Ctrl-C or a limit of minutes."""
 
 from __future__ import annotations
 
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
 
-from acenode.cli.cluster_option import announce, cluster_of
-from acenode.cli.common import data_words, print_json, run_store
-from acenode.cli.training_seeds import seeds_of, train_seeds
-from acenode.config import parse
+import torch
+
+from acenode import experiments
+from acenode.cli.common import Bar, SeedsBar, brief, data_words, given_settings, print_json, run_store
+from acenode.config import Config, parse, read_seeds
 from acenode.config.vocabulary import PRESET
+from acenode.data.folder import data_dir
 from acenode.errors import UserError
+from acenode.execution.cluster.ray_cluster import (
+    GPU_SHARE,
+    QUEUE_THREADS,
+    START_SECONDS,
+    RayCluster,
+    address_of,
+    check_device,
+    check_name,
+)
+from acenode.execution.devices import device_names, matches, own_cores
+from acenode.execution.environment import device_of
+from acenode.execution.execute import Outcome, create, execute, refuse_finished
+from acenode.execution.launcher import MAX_CLUSTER_WORKERS, Launcher
+from acenode.execution.processes import execute_elsewhere, stop_on_interrupt
+from acenode.execution.reproduce import Event, Outcomes, QueuedRun, Reproduction, default_workers
+from acenode.execution.seed_group import separate_reason
+from acenode.execution.together import execute_together, seeds_at_a_time
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import Run, RunStore
+from acenode.runs.writer import json_value
 
-if TYPE_CHECKING:
-    from acenode.execution.cluster.ray_cluster import RayCluster
-    from acenode.runs.store import Run
+PROGRESS_SECONDS = 60.0  # between lines of progress where there is no terminal
 
 
 def train(options: Namespace) -> int:
-    """Create a run and train it."""
-    from acenode import experiments
-    from acenode.execution.execute import create
-
+    """Create a run and train it; with --seeds, one for each seed."""
     experiment = experiments.get(options.experiment)
-    given = _given_settings(options, experiment.method(options.method).uses)
+    uses, owner = experiment.method(options.method).uses, f"{options.method} in {options.experiment}"
+    given = given_settings(options, lambda key, text: text if key == PRESET else parse(key, text, uses, owner))
     config, *others = (experiment.configure(options.method, options.data, seed=seed, device=options.device, **given)
-                       for seed in seeds_of(options))
+                       for seed in _seeds(options))
     if others:
-        return train_seeds([config, *others], options)
-    with _started(options) as cluster:
+        return _train_seeds([config, *others], options)
+    cluster = cluster_of(options)
+    with cluster or nullcontext():
         run = create(run_store(options), config, elsewhere=cluster is not None)
         try:
             return _execute(run, options, cluster)
@@ -42,35 +62,16 @@ def train(options: Namespace) -> int:
             raise
 
 
-@contextmanager
-def _started(options: Namespace) -> Iterator[RayCluster | None]:
-    """Start the cluster of --on for the block, if there is one."""
-    cluster = cluster_of(options)
-    if cluster is None:
-        yield None
-        return
-    announce(cluster, options)
-    with cluster:
-        yield cluster
-
-
-def _given_settings(options: Namespace, uses: frozenset[str]) -> dict[str, Any]:
-    """Read --epochs and every --set KEY=VALUE."""
-    given: dict[str, Any] = {} if options.epochs is None else {"epochs": options.epochs}
-    for text in options.set:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"--set takes KEY=VALUE, not {text!r}")
-        if key in given:
-            raise UserError(f"{key} is given twice: leave one out")
-        given[key] = value if key == PRESET else parse(key, value, uses, f"{options.method} in {options.experiment}")
-    return given
+def _seeds(options: Namespace) -> list[int]:
+    if options.seed is not None and options.seeds is not None:
+        raise UserError("give either --seed or --seeds")
+    if options.seeds is not None and options.on is not None:
+        raise UserError("--seeds trains on this machine: leave --on out, or train each seed by itself")
+    return [options.seed or 0] if options.seeds is None else read_seeds(options.seeds)
 
 
 def resume(options: Namespace) -> int:
     """Continue a run from its last checkpoint."""
-    from acenode.execution.execute import refuse_finished
-
     run = run_store(options).open(options.run_id)
     run.refuse_recorded("resumed")
     device = options.device
@@ -79,7 +80,8 @@ def resume(options: Namespace) -> int:
     refuse_finished(run)
     run.cancel_stop()
     options.device = device or run.config().device
-    with _started(options) as cluster:
+    cluster = cluster_of(options)
+    with cluster or nullcontext():
         return _execute(run, options, cluster, device)
 
 
@@ -92,16 +94,7 @@ def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None, de
         cluster: trains the run, if given.
         device: where this machine trains it, if not where its configuration says.
     """
-    from acenode.cli.progress import Bar, brief
-    from acenode.data.folder import data_dir
-    from acenode.execution.cluster.follow import execute_elsewhere
-    from acenode.execution.execute import execute
-    from acenode.execution.interrupt import stop_on_interrupt
-    from acenode.runs.writer import json_value
-
-    config = run.config()
-    quiet = getattr(options, "json", False)
-    start = time.monotonic()
+    config, start = run.config(), time.monotonic()
     title = f"{run.id}: {config.method} on {config.experiment} ({data_words(config)}), seed {config.seed}"
     fallback: str | None = None
 
@@ -110,55 +103,76 @@ def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None, de
         bar.show(status)
         if config.get("engine") == "graph" and status["fallback"] != fallback:
             fallback = status["fallback"]
-            bar.write(str(fallback))
+            bar.bar.write(str(fallback), file=sys.stderr)
 
-    with Bar(title, quiet) as bar, stop_on_interrupt() as stop:
+    with Bar(title, options.json) as bar, stop_on_interrupt() as stop:
         if cluster is None:
             outcome = execute(run, data_dir(), stop=stop, progress=show, device=device)
         else:
             outcome = execute_elsewhere(cluster.train, run, data_dir(), stop=stop, progress=show)
-    if quiet:
-        print_json({"run": run.id, "state": outcome.state, "metrics": json_value(outcome.metrics),
-                     "seconds": round(outcome.seconds, 3), "params": outcome.params,
-                     **({"error": outcome.error} if outcome.error else {})})
-    elif outcome.state == "finished":
-        shown = ", ".join(f"{k} {brief(v)}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
-        took = f"{outcome.seconds:.1f} s of training, {time.monotonic() - start:.0f} s in all"
-        tested = f"test {shown}" if outcome.metrics else "not tested, since it is a trial of a search"
-        print(f"finished in {took}: {tested}; {outcome.params:,} parameters")
-        print(run.path)
-    if outcome.state == "stopped":
-        where = f" --runs {options.runs}" if options.runs is not None else ""
-        print(f"stopped; continue with `acenode resume {run.id}{where}`", file=sys.stderr)
+    if options.json:
+        print_json(_values(outcome))
+    tested = f"test {_metrics(outcome)}" if outcome.metrics else "not tested, since it is a trial of a search"
+    return _print_ending(outcome, options, f"finished in {outcome.seconds:.1f} s of training, "
+                         f"{time.monotonic() - start:.0f} s in all: {tested}; {outcome.params:,} parameters\n"
+                         f"{run.path}")
+
+
+def _train_seeds(configs: Sequence[Config], options: Namespace) -> int:
+    """Create a run for each seed, train them together and print their results; return the exit code."""
+    store, first, start = run_store(options), configs[0], time.monotonic()
+    runs = [create(store, config) for config in configs]
+    seeds = {run.id: config.seed for run, config in zip(runs, configs, strict=True)}
+    device, listed = str(device_of(first.device)), list(seeds.values())
+    size = seeds_at_a_time(first, device)
+    groups = [listed[at:at + size] for at in range(0, len(listed), size)]
+    title = (f"{first.method} on {first.experiment} ({data_words(first)}), seeds {', '.join(map(str, listed))}"
+             + " together" * (size > 1))
+    with (SeedsBar(title, options.json, groups, together=separate_reason(first, device) is None) as bar,
+          stop_on_interrupt() as stop):
+        outcomes = execute_together(runs, data_dir(), stop=stop,
+                                    progress=lambda run, status: bar.show_seed(seeds[run.id], status))
+    if options.json:
+        print_json([_values(outcome) for outcome in outcomes])
+    codes = [_print_ending(outcome, options, f"seed {seeds[outcome.run.id]} finished after {outcome.seconds:.1f} s of "
+                           f"training: test {_metrics(outcome)}; {outcome.run.path}") for outcome in outcomes]
+    if not options.json:
+        print(f"{time.monotonic() - start:.0f} s in all")
+    return 1 if 1 in codes else max(codes)
+
+
+def _values(outcome: Outcome) -> dict[str, Any]:
+    return {"run": outcome.run.id, "state": outcome.state, "metrics": json_value(outcome.metrics),
+            "seconds": round(outcome.seconds, 3), "params": outcome.params,
+            **({"error": outcome.error} if outcome.error else {})}
+
+
+def _metrics(outcome: Outcome) -> str:
+    return ", ".join(f"{k} {brief(v)}" if k != "nfe" else f"NFE {v:.0f}" for k, v in outcome.metrics.items())
+
+
+def _print_ending(outcome: Outcome, options: Namespace, finished: str) -> int:
+    """Print the result of a run, how to continue it, or why it failed; return the exit code."""
+    run = outcome.run
     if outcome.state == "failed":
         print(f"acenode: {run.id} failed: {outcome.error}", file=sys.stderr)
         return 1
-    return 0 if outcome.state == "finished" else 130
-
-
-def stop(options: Namespace) -> int:
-    """Request a running run to stop."""
-    from acenode.runs.store import BUSY
-
-    run = run_store(options).open(options.run_id)
-    run.refuse_recorded("stopped")
-    state = run.status()["state"]
-    if state not in BUSY:
-        raise UserError(f"{run.id} is {state}: only a running run can be stopped")
-    run.request_stop()
-    print(f"{run.id} will stop after its current iteration")
-    return 0
+    if outcome.state == "finished":
+        if not options.json:
+            print(finished)
+        return 0
+    if outcome.state == "stopped":
+        where = f" --runs {options.runs}" if options.runs is not None else ""
+        print(f"stopped; continue with `acenode resume {run.id}{where}`", file=sys.stderr)
+    return 130
 
 
 def demo(options: Namespace) -> int:
     """Train ACE on the bundled digits and print the table."""
-    from acenode import experiments
     from acenode.cli.runs import table
-    from acenode.execution.execute import create
 
-    mnist = experiments.get("mnist")
     print("ACE-ODE-Net on scikit-learn's digits: h(t) and its attention a(t) evolve together and train in turns.")
-    run = create(run_store(options), mnist.configure("ace"))
+    run = create(run_store(options), experiments.get("mnist").configure("ace"))
     code = _execute(run, Namespace(json=False, runs=options.runs))
     if code == 0:
         print()
@@ -166,3 +180,154 @@ def demo(options: Namespace) -> int:
         folder = f" --runs {options.runs}" if options.runs is not None else ""
         print(f"\nCreate a report of this run with `acenode export {run.id} --to html{folder}`.")
     return code
+
+
+# A queue of runs, on this machine or on a cluster -------------------------------------------------------------------
+
+
+def cluster_of(options: Namespace, *, workers: int | None = None, several: bool = False) -> RayCluster | None:
+    """Return the cluster that --on names, which is not started yet; None without --on.
+
+    That Ray is being started or joined, which takes a while, is printed, unless the command prints JSON.
+
+    Args:
+        options: of the command.
+        workers: runs at a time, if the user has chosen that.
+        several: the command trains several runs.
+    """
+    if options.on is None:
+        if options.threads is not None or options.gpu is not None:
+            raise UserError("--threads and --gpu apply to runs on a cluster: add --on ray")
+        return None
+    address = address_of(options.on)
+    check_device(options.device)
+    if options.threads is not None and not 1 <= options.threads <= 1024:
+        raise UserError(f"--threads takes a number from 1 to 1024, not {options.threads}")
+    if options.gpu is not None and not 0 < options.gpu <= 1:
+        raise UserError(f"--gpu takes a share above 0 and up to 1, not {options.gpu:g}")
+    have = torch.get_num_threads()
+    threads = options.threads or (have if not several else max(1, have // workers) if workers and address is None
+                                  else min(QUEUE_THREADS, have))
+    cpus = workers * threads if workers is not None else None
+    if address is None and threads > (cpus or len(own_cores())):
+        raise UserError(f"this machine has too few CPUs for a run with {threads} threads ({len(own_cores())}): use a "
+                        "smaller --threads")
+    cluster = RayCluster(address, threads=threads, gpu=options.gpu or GPU_SHARE, cpus=cpus)
+    check_name(address)
+    if not options.json:
+        print("starting a local Ray" if address is None else f"joining {address} (waits up to {START_SECONDS:.0f} s)",
+              file=sys.stderr, flush=True)
+    return cluster
+
+
+def open_launcher(options: Namespace, device_name: str, store: RunStore, root: Path) -> tuple[Launcher, int]:
+    """Return a launcher for several runs, on this machine or on the cluster of --on, and how many train at a time."""
+    cluster = cluster_of(options, workers=options.workers, several=True)
+    if cluster is None:
+        device = device_of(device_name)
+        name, count = str(device), sum(matches(one, str(device)) for one in device_names())
+        workers = options.workers or default_workers(device.type, count)
+        if name == "cpu":  # runs side by side share the threads; each worker process takes over this number
+            torch.set_num_threads(max(1, torch.get_num_threads() // workers))
+    else:
+        fits = cluster.start().runs
+        name, count, workers = cluster.name, 1, options.workers or min(MAX_CLUSTER_WORKERS, fits)
+    launcher = Launcher(store, root, cluster=cluster)
+    launcher.set_workers(name, -(-workers // count))
+    return launcher, workers
+
+
+def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalogue, root: Path,
+                lines: ProgressLines) -> int:
+    """Train the runs and print how it went; return 1 if a run failed and 130 after Ctrl-C.
+
+    Args:
+        runs: what to train, in order.
+        options: of the command: device, workers, minutes, json.
+        catalogue: the runs of the folder that is trained in.
+        root: the data folder.
+        lines: prints what happens.
+    """
+    outcomes, interrupted = Outcomes(), False
+    if runs:
+        launcher, workers = open_launcher(options, options.device, catalogue.store, root)
+        try:
+            lines.write(f"{len(runs)} runs to train, {workers} at a time")
+            with stop_on_interrupt() as stop:
+                outcomes = Reproduction(runs, launcher, catalogue, workers=workers, on_event=lines.event,
+                                        seconds=None if options.minutes is None else 60 * options.minutes,
+                                        on_progress=lines.progress).run(stop)
+                interrupted = stop.is_set()
+        finally:
+            launcher.close()
+        lines.end(outcomes)
+    if options.json:
+        print_json({"finished": outcomes.finished, "stopped": outcomes.stopped, "failed": outcomes.failed,
+                    "elsewhere": outcomes.elsewhere, "left": len(outcomes.left)})
+    return 130 if interrupted else 1 if outcomes.failed else 0
+
+
+class ProgressLines:
+    """Prints what happens to the runs: events as lines, progress as one line that is overwritten on a terminal.
+
+    Args:
+        result: writes what a finished run measured.
+        hint: what to do when something is left, after "the same command continues".
+        quiet: print to stderr, because stdout is for JSON.
+        time_left: writes how much longer the runs take, if that is known.
+    """
+
+    def __init__(self, result: Callable[[Event], str], hint: str, *, quiet: bool = False,
+                 time_left: Callable[[], str] = lambda: "") -> None:
+        self.result, self.hint, self.time_left = result, hint, time_left
+        self.file = sys.stderr if quiet else sys.stdout
+        self.terminal = self.file.isatty()
+        self.shown = float("-inf")
+
+    def write(self, line: str) -> None:
+        print(f"\r\x1b[K{line}" if self.terminal else line, file=self.file, flush=True)
+
+    def event(self, event: Event) -> None:
+        """Print that a run was started, resumed, finished, stopped or failed."""
+        name = f"{event.planned.title} ({event.run.id})" if event.run else event.planned.title
+        if event.kind == "elsewhere":
+            self.write(f"skipped   {name}: trained by another process")
+        elif event.kind == "failed":
+            self.write(f"failed    {name}: {event.detail}")
+        elif event.kind == "finished":
+            self.write(f"finished  {name}: {self.result(event)}")
+        elif event.kind == "stopped" and event.run is not None:
+            done = float(event.run.status().get("progress") or 0)
+            self.write(f"stopped   {name} at {100 * done:.0f}%; the same command continues it")
+        else:
+            self.write(f"{event.kind:<9} {name}, {event.planned.config.get('epochs')} epochs")
+
+    def progress(self, now: Reproduction) -> None:
+        """Show how far the plan and the running runs are."""
+        if time.monotonic() - self.shown < (1.0 if self.terminal else PROGRESS_SECONDS):
+            return
+        self.shown = time.monotonic()
+        parts = [f"{len(now.outcomes.finished)} of {len(now.plan)} finished",
+                 *(f"{planned.title} {_percent(run)}" for run, planned in now.running.values())]
+        if left := self.time_left():
+            parts.append(left)
+        if now.deadline is not None:
+            parts.append(f"{max(0.0, now.seconds_left()) / 60:.0f} min until it stops")
+        line = " · ".join(parts)
+        print(f"\r\x1b[K{line[:150]}" if self.terminal else line, end="" if self.terminal else "\n", file=self.file,
+              flush=True)
+
+    def end(self, outcomes: Outcomes) -> None:
+        """Print the totals."""
+        counts = {"finished": len(outcomes.finished), "stopped": len(outcomes.stopped), "failed": len(outcomes.failed),
+                  "not started": len(outcomes.left)}
+        self.write(", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing was trained")
+        if outcomes.left or outcomes.stopped or outcomes.failed:
+            self.write(f"the same command continues; {self.hint}")
+
+
+def _percent(run: Run) -> str:
+    try:
+        return f"{100 * float(run.status().get('progress') or 0):.0f}%"
+    except UserError:
+        return "?"

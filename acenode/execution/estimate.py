@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from acenode import experiments
 from acenode.compare.reproduction import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
-from acenode.execution.environment import device_of, device_title
-from acenode.execution.iteration_time import Timer, time_iteration
+from acenode.execution.engine_choice import choose_engine
+from acenode.execution.environment import child_environment, device_of, device_title, run_context
 from acenode.runs.catalogue import Catalogue, Entry
+from acenode.training.task import SilentListener
+from acenode.training.trainer import Trainer
 
 MAX_TIMED = 4  # kinds of run that a call times at most
 MIN_PROGRESS = 0.03  # of a running run before its speed is used, if it has no whole epoch yet
+LONG = 3.0  # seconds that repeated iterations may take
+VERY_LONG = 12.0  # seconds: a longer iteration is timed once
+REPEATS = 12
+LOWEST_PRIORITY = 19
+PATIENCE = 600.0  # seconds that a timing process may take
+
+Timer = Callable[[Config, Path], tuple[float, int]]
 
 
 class RunKind(NamedTuple):
@@ -109,7 +125,6 @@ def trains_now(config: Config, entries: Iterable[Entry]) -> bool:
 
 
 def _trained_here(config: Config, entries: Iterable[Entry]) -> list[Entry]:
-    """Return the runs on the device that a configuration asks for; none if there is no such device."""
     try:
         kind = _kind(config)
     except UserError:
@@ -123,7 +138,6 @@ def _projectable(entry: Entry) -> bool:
 
 
 def _projected(entry: Entry) -> Entry:
-    """Return a running run as it will be when it has finished at its present speed."""
     return replace(entry, state="finished", seconds=(entry.seconds or 0.0) / entry.progress)
 
 
@@ -143,7 +157,6 @@ def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Tim
 
 
 def _same_device(entry: Entry, kind: RunKind) -> bool:
-    """Return True if the run's device is of the kind here; a recorded run counts only if it is exactly this one."""
     if entry.recorded:
         return kind.device == "cuda" and entry.device == device_title(torch.device(kind.device))
     return kind.device == ("cpu" if entry.device.startswith("cpu") else "cuda")
@@ -177,12 +190,10 @@ def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Pa
 
 
 def _passes(kind: RunKind) -> int:
-    """Return the number of passes of Algorithm 1 over a mini-batch."""
     return 2 if kind.schedule == "alternating" and kind.attention == "evolving" else 1
 
 
 def _from_timing(kind: RunKind) -> _Timing | None:
-    """Return the timing of this kind, or of the most similar kind on the same device and data."""
     known = dict(_timed)
     if kind in known:
         return _Timing(known[kind])
@@ -208,3 +219,77 @@ def _basis(timings: dict[Config, _Timing | None], kinds: dict[Config, RunKind]) 
         return "extrapolated from similar configurations; testing time not included" if extrapolated else "no runs"
     basis = f"from {' and '.join(sources)}" + "; others extrapolated" * extrapolated
     return basis + "; testing time not included" * bool(timed)
+
+
+# An iteration, in this process or in one of its own that leaves the cores to others ---------------------------------
+
+
+def time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
+    """Time an iteration, trained as in a run; return its seconds and the iterations per epoch."""
+    device = device_of(config.device)
+    with run_context(device, config.get("engine")) as backend, ExitStack() as at_end:
+        task = experiments.get(config.experiment).make(config, data_root, device, backend)
+        recipe = task.recipe()
+        engine = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs).engine
+        if engine is not None:
+            at_end.callback(engine.close)
+        trainer = Trainer(task, recipe, SilentListener(), engine)
+        task.model.train()
+        return warm_seconds(trainer, device), task.iterations
+
+
+def warm_seconds(trainer: Trainer, device: torch.device) -> float:
+    """Return the seconds of the fastest iteration after warm-up: what else the machine does only makes them longer."""
+    def once() -> float:
+        start = time.perf_counter()
+        trainer.train_batch()
+        if device.type == "cuda":  # this stream only: other threads may be recording
+            torch.cuda.current_stream(device).synchronize()
+        return time.perf_counter() - start
+
+    first = once()
+    if first >= VERY_LONG and device.type == "cpu":  # on a GPU the first one compiles and records
+        return first
+    seconds = [once()]
+    while len(seconds) < REPEATS and sum(seconds) < LONG:
+        seconds.append(once())
+    return min(seconds)
+
+
+# In a process of its own --------------------------------------------------------------------------------------------
+
+
+def time_aside(config: Config, data_root: Path) -> tuple[float, int]:
+    """Time an iteration on the CPU in a process of lowest priority, so that a server goes on answering meanwhile.
+
+    A GPU is timed in this process, which has its libraries loaded and waits for it most of the time.
+    """
+    if device_of(config.device).type != "cpu":
+        return time_iteration(config, data_root)
+    command = [sys.executable, "-P", "-m", "acenode.execution.estimate"]
+    request = json.dumps({"config": config.to_dict(), "data": str(data_root), "threads": torch.get_num_threads()})
+    try:
+        done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=PATIENCE,
+                              env=child_environment())
+        answer = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
+        raise UserError("the process that times an iteration ended without an answer") from None
+    if "error" in answer:
+        raise UserError(answer["error"])
+    return answer["seconds"], answer["iterations"]
+
+
+def main() -> None:
+    """Read a configuration from standard input and print the time of an iteration as one line of JSON."""
+    os.nice(LOWEST_PRIORITY)
+    given = json.load(sys.stdin)
+    torch.set_num_threads(given["threads"])
+    try:
+        seconds, iterations = time_iteration(Config.from_dict(given["config"]), Path(given["data"]))
+        print(json.dumps({"seconds": seconds, "iterations": iterations}))
+    except UserError as error:
+        print(json.dumps({"error": str(error)}))
+
+
+if __name__ == "__main__":
+    main()

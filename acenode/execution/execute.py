@@ -11,7 +11,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,17 @@ import torch
 from acenode import experiments
 from acenode.backend import Backend
 from acenode.config import Config
+from acenode.config.groups import SnapshotSettings
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.execution.engine_choice import EngineChoice, choose_engine
-from acenode.execution.environment import describe, device_of, device_title, run_context, warnings_logged
-from acenode.execution.gpu_choice import chosen_device
-from acenode.execution.run_listener import Progress, RunListener
+from acenode.execution.environment import (
+    chosen_device,
+    describe,
+    device_of,
+    device_title,
+    run_context,
+    warnings_logged,
+)
 from acenode.execution.seed_group import SeedGroup
 from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
@@ -36,6 +42,9 @@ from acenode.training.trainer import Trainer, TrainingError
 
 KEPT_STATUS = ("progress", "epoch", "epochs", "seconds", "best", "last", "metric")  # shown until training reports anew
 IN_STATUS = ("test", "test_last", "metric", "best_epoch")  # of the result, so that lists of runs need not read it
+CHECKPOINT_SECONDS = 20.0  # longest time between checkpoints
+
+Progress = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,68 @@ def attempt(run: Run, data_root: Path, stop: threading.Event, device: str | None
     return None
 
 
+class RunListener:
+    """Writes metrics, snapshots, checkpoints and progress of a run, and asks the trainer to stop on request."""
+
+    def __init__(self, writer: RunWriter, config: Config, stop: threading.Event, progress: Progress | None) -> None:
+        self.writer, self.config, self.stop, self.progress = writer, config, stop, progress
+        self.stop_file = writer.path / "stop"
+        self.fallback: str | None = None  # why the graph engine is not used
+
+    def begin(self, trainer: Trainer, task: LabTask) -> None:
+        self.trainer, self.task = trainer, task
+        self.writer.values["metric"] = task.metric.name
+        epochs = trainer.recipe.epochs
+        count = min(self.config.part(SnapshotSettings).snapshots, epochs + 1)
+        self.snapshot_epochs = {round(i * epochs / (count - 1)) for i in range(count)}
+        self.writer.checkpoint_time = time.monotonic()
+
+    def end(self) -> None:
+        """Drop the references to trainer and model, so that their memory is freed without the garbage collector."""
+        self.__dict__.pop("trainer", None)
+        self.__dict__.pop("task", None)
+
+    def stop_requested(self) -> bool:
+        return self.stop.is_set() or self.stop_file.exists()
+
+    def checkpoint_due(self) -> bool:
+        longest = self.config.get("checkpoint_seconds")  # only in runs of version 0.1
+        return time.monotonic() - self.writer.checkpoint_time >= (CHECKPOINT_SECONDS if longest is None else longest)
+
+    def on_steps(self, records: list[dict[str, Any]]) -> None:
+        self.writer.append([{"kind": "step", **r} for r in records])
+        self.report_progress("training", **{k: v for k, v in records[-1].items() if k in ("L_h", "L_a")})
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        self.writer.append([{"kind": "epoch", **record}])
+        if record["epoch"] in self.snapshot_epochs:
+            self.write_snapshot(record["epoch"])
+        value = record[f"validation_{self.task.metric.name}"]
+        self.writer.values["last"] = json_value(value)
+        self.report_progress("training", validation=value)
+
+    def on_checkpoint(self, state: dict[str, Any]) -> None:
+        self.writer.checkpoint(state)
+
+    def write_snapshot(self, epoch: int) -> None:
+        start = time.perf_counter()
+        size = self.writer.snapshot(f"epoch-{epoch:05d}", self.task.snapshot())
+        self.writer.log(f"snapshot after epoch {epoch}: {time.perf_counter() - start:.3f} s, {size / 1e6:.2f} MB")
+
+    def report_progress(self, phase: str, **values: Any) -> None:
+        """Write progress to status.json and pass it, with the given values, to the caller's function."""
+        trainer = self.trainer
+        done, elapsed = trainer.progress, trainer.seconds
+        left = elapsed * (1 - done) / done if done > 0 else None
+        shown = {"phase": phase, "progress": round(done, 6), "epoch": trainer.epoch, "epochs": trainer.recipe.epochs,
+                 "step": trainer.step, "seconds": round(elapsed, 3), "seconds_left": left and round(left, 1),
+                 "best": json_value(trainer.best.value)}
+        self.writer.heartbeat(**shown)
+        if self.progress is not None:
+            self.progress(shown | {"iterations": self.task.iterations, "metric": self.task.metric.name,
+                                   "fallback": self.fallback} | values)
+
+
 def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListener, config: Config,
                     data_root: Path, group: SeedGroup | None) -> tuple[dict[str, float] | None, float]:
     """Return test metrics and training time; None if the run was stopped, and no metrics of the trial of a search.
@@ -159,7 +230,6 @@ def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListen
 
 
 def _record_device(device: torch.device, writer: RunWriter) -> None:
-    """Write to config.json on what the run is trained, which was a guess when it was created."""
     environment = writer.run.description().get("environment")
     if isinstance(environment, dict):
         writer.describe(environment=environment | {"device": device_title(device)})
@@ -201,7 +271,6 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
 
 
 def _keep_fingerprint(task: LabTask, writer: RunWriter) -> None:
-    """Write the fingerprint of an imported set to config.json; refuse to resume a run on another set."""
     if not (now := getattr(task, "data_fingerprint", "")):
         return
     before, resumed = writer.run.description().get("data_fingerprint"), (writer.path / "checkpoints/last.pt").exists()
@@ -253,7 +322,6 @@ def _restore(trainer: Trainer, device: torch.device, writer: RunWriter, listener
 
 
 def _test(trainer: Trainer, task: LabTask) -> dict[str, Any]:
-    """Evaluate the test set with the last parameters, for comparison, and with the best ones."""
     best = trainer.best
     assert best.model is not None
     last = task.evaluate("test")
@@ -264,7 +332,6 @@ def _test(trainer: Trainer, task: LabTask) -> dict[str, Any]:
 
 
 def _check_test(metrics: dict[str, float], config: Config) -> None:
-    """Raise TrainingError unless every test metric is a number: such a model has diverged without an infinite loss."""
     bad = next((name for name, value in metrics.items() if not math.isfinite(value)), None)
     if bad is not None:
         rate = config.get("learning_rate")
@@ -273,7 +340,6 @@ def _check_test(metrics: dict[str, float], config: Config) -> None:
 
 
 def _write_result(result: dict[str, Any], task: LabTask, writer: RunWriter) -> None:
-    """Write result.json, first without and then with the analysis, which may fail."""
     size = writer.write_result(result)
     try:
         size = writer.write_result(result | task.report())

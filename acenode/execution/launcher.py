@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,12 +25,8 @@ from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, device_n
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
-from acenode.execution.queue_time import Job
 from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason, without_seed
-from acenode.runs.heartbeat import RENEW_SECONDS, touch
-from acenode.runs.lock import is_locked
-from acenode.runs.process import identity
-from acenode.runs.stalled import refuse_stalled
+from acenode.runs.process import RENEW_SECONDS, identity, is_locked, refuse_stalled, touch
 from acenode.runs.store import BUSY, Run, RunStore
 
 IDLE_SECONDS = 0.2  # between checks of the queue
@@ -58,6 +54,17 @@ class _Job:
     def slot(self) -> Hashable:
         """What takes up a worker: the group of seeds, or the run."""
         return self.run.id if self.group is None else self.group
+
+
+@dataclass(frozen=True)
+class Job:
+    """A running or queued run, as the launcher has it."""
+
+    run: str
+    config: Config
+    devices: tuple[str, ...]  # that may train it; the one that does, if it runs
+    slot: Hashable  # equal for seeds that are trained as one computation: they take up one worker
+    running: bool
 
 
 class Launcher:
@@ -223,7 +230,6 @@ class Launcher:
                                   self._slot(j), running=False) for j in self.waiting]
 
     def _slot(self, job: _Job) -> Hashable:
-        """Return what a queued job will share with the seeds that are trained as one computation with it."""
         together = job.batch != ALONE and self.trains_together(job.config)
         return (job.batch, without_seed(job.config)) if together else job.run.id
 
@@ -297,20 +303,17 @@ class Launcher:
             self.changed.notify_all()
 
     def _device(self, config: Config) -> str:
-        """Return the devices that may train a run, `cpu`, `cuda` or `cuda:N`, or the name of the cluster."""
         return str(device_of(config.device)) if self.cluster is None else self.cluster.name
 
     def _find(self, run_id: str) -> _Job | None:
         return self.running.get(run_id) or next((j for j in self.waiting if j.run.id == run_id), None)
 
     def _state(self, run: Run) -> str:
-        """Return the state. Also `interrupted` if this process owns the run but no longer trains it."""
         status = run.status()
         here = status["state"] in BUSY and status["process"] == identity()
         return "interrupted" if here and self._find(run.id) is None and not is_locked(run) else status["state"]
 
     def _allowed(self, device: str) -> list[str]:
-        """Return the devices that may train a run with this setting; a cluster trains all."""
         if self.cluster is not None:
             return [self.cluster.name]
         kind = device if device != "auto" else "cuda" if len(self.limits) > 1 else "cpu"
@@ -367,7 +370,6 @@ class Launcher:
                 renewed = time.monotonic()
 
     def _renew_heartbeats(self) -> None:
-        """Show readers on other machines that queued runs still have a launcher, also those that begin just now."""
         with self.changed:
             runs = [job.run for job in (*self.waiting, *self.running.values())]
         for run in runs:
@@ -393,8 +395,43 @@ class Launcher:
         return self.places.get(device, self.places.get(device.partition(":")[0], "auto"))
 
     def _in_process(self, device: str) -> bool:
-        """Return True if a run that starts now gets a process of its own."""
         place, kind = self._place(device), device.partition(":")[0]
         if place != "auto":
             return place == "process"
         return sum(limit for name, limit in self.limits.items() if matches(name, kind)) > 1 and os.name == "posix"
+
+
+def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int],
+                        seconds: Callable[[Job], float | None]) -> float | None:
+    """Return in how many seconds a queued run starts, or None if it is not queued or that is unknown.
+
+    A job whose time is unknown keeps its worker for ever.
+
+    Args:
+        run: its id.
+        jobs: the running ones, then the queued ones in their order.
+        workers: how many runs each device trains at a time.
+        seconds: how long a job still takes.
+    """
+    free = {device: [0.0] * count for device, count in workers.items()}  # when each worker has nothing to do
+    left: dict[tuple[Hashable, str], list[float | None]] = {}
+    for job in (job for job in jobs if job.running):
+        left.setdefault((job.slot, job.devices[0]), []).append(seconds(job))
+    for (_, device), times in left.items():
+        if 0.0 in free[device]:  # fewer workers may have been allowed since
+            free[device].remove(0.0)
+        known = [time for time in times if time is not None]
+        free[device] += [max(known)] if len(known) == len(times) else []
+    starts: dict[Hashable, float] = {}
+    for job in (job for job in jobs if not job.running):
+        if job.slot not in starts:
+            places = [(min(free[device]), device) for device in job.devices if free.get(device)]
+            if not places:
+                return None
+            starts[job.slot], device = min(places)
+            free[device].remove(starts[job.slot])
+            took = seconds(job)
+            free[device] += [starts[job.slot] + took] if took is not None else []
+        if job.run == run:
+            return starts[job.slot]
+    return None

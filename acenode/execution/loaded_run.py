@@ -9,15 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 
 from acenode import experiments
+from acenode.backend import Backend
+from acenode.compare.groups import changed_in
 from acenode.config import Config
 from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, device_of
-from acenode.experiments.base import LabTask
+from acenode.experiments.base import Experiment, LabTask
 from acenode.experiments.imported import changed_set
 from acenode.experiments.prediction import predict, preprocess
 from acenode.runs.recorded import chosen_recorded_runs
@@ -108,29 +113,37 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
         Traceback (most recent call last):
         acenode.errors.UserError: there is no run 'no-such-run' in ...: see `acenode list`
     """
-    found = _find(run)
-    best = found.path / "checkpoints" / "best.safetensors"
-    if not best.is_file():
-        raise UserError(_without_parameters(found))
-    config, place, root = found.config(), device_of(device), data_dir(data)
-    source = experiments.get(config.experiment, root).source if config.data == "full" else None
-    if source is not None and not is_file(source_of(source).path(root)):
-        raise UserError(f"{found.id} was trained on the full data of {source}, which is not in {root}: run `acenode "
-                        f"data get {source}`, or name the folder that has it, load(run, data=...)")
-    task = experiments.get(config.experiment, root).make(config, root, place, backend_of(config.get("engine")))
+    found, root = _find(run), data_dir(data)
+    task = load_task(found, root, device_of(device), experiments.get(found.config().experiment, root))
     if changed := changed_set(found.description(), getattr(task, "source", None)):
         warnings.warn(changed, stacklevel=2)
-    _load_parameters(task.model, best)
+    return LoadedRun(found.id, found.config(), task.model, task)
+
+
+def load_task(run: Run, root: Path, device: torch.device, experiment: Experiment,
+              backend: Backend | None = None) -> LabTask:
+    """Make the task of a run with the data in `root` and the parameters of its best epoch, in evaluation mode."""
+    best, config = run.path / "checkpoints" / "best.safetensors", run.config()
+    if not best.is_file():
+        raise UserError(_without_parameters(run))
+    source = experiment.source if config.data == "full" else None
+    if source is not None and not is_file(source_of(source).path(root)):
+        raise UserError(f"{run.id} was trained on the full data of {source}, which is not in {root}: run `acenode "
+                        f"data get {source}`, or name the folder that has it, load(run, data=...)")
+    task = experiment.make(config, root, device, backend or backend_of(config.get("engine")))
+    try:
+        task.model.load_state_dict(load_file(best))
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise UserError(f"{best} does not have this model's parameters ({str(error).splitlines()[0]}): train the run "
+                        "again") from None
     task.model.eval()
-    return LoadedRun(found.id, config, task.model, task)
+    return task
 
 
 def _without_parameters(run: Run) -> str:
     """Say why a run cannot be loaded; a recorded one is known by its compressed metrics, wherever it lies."""
     if not run.recorded and not (run.path / "metrics.jsonl.gz").is_file():
         return f"{run.id} has no stored parameters: train it for an epoch first"
-    from acenode.compare.groups import changed_in
-
     config = run.config()
     words = ["acenode", "train", config.experiment, "--method", config.method, "--data", config.data,
              "--seed", str(config.seed)]
@@ -147,14 +160,3 @@ def _find(run: str | Path) -> Run:
     if isinstance(run, Path) or os.sep in run:
         raise UserError(f"{run} is not the folder of a run: it has no config.json")
     return RunStore(os.environ.get("ACENODE_RUNS") or "runs", recorded=chosen_recorded_runs()).open(run)
-
-
-def _load_parameters(model: nn.Module, file: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        model.load_state_dict(load_file(file))
-    except (SafetensorError, OSError, RuntimeError) as error:
-        raise UserError(f"{file} does not have this model's parameters ({str(error).splitlines()[0]}): train the run "
-                        "again") from None

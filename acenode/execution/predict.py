@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +15,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from acenode import experiments
+from acenode.compare.metrics import name_as_text
 from acenode.data.folder import data_dir
 from acenode.data.importing.build import read_series
 from acenode.data.importing.columns import Columns, corrected_columns
 from acenode.data.importing.observations import Piece
+from acenode.data.importing.preview import plain_times
 from acenode.data.importing.store import ImportedSets
 from acenode.data.importing.table import TableFile
 from acenode.data.named_set import NamedSet, Record
 from acenode.errors import UserError
 from acenode.experiments.imported import changed_set
+from acenode.files import write_atomic
 from acenode.runs.store import Run, RunStore
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch takes seconds to import
     from acenode.experiments.named_task import NamedTask
     from acenode.models.named.model import NamedPredictions
 
@@ -75,19 +80,16 @@ class Predictor:
         import torch
 
         from acenode.backend import PLAIN
+        from acenode.execution.loaded_run import load_task
         from acenode.experiments.named_task import NamedTask
 
-        config, best = run.config(), run.path / "checkpoints" / "best.safetensors"
-        if not best.is_file():
-            raise UserError(f"{run.id} has no stored parameters: train it to the end first")
-        task = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
+        task = load_task(run, root, torch.device("cpu"), experiments.get(run.config().experiment), PLAIN)
         if not isinstance(task, NamedTask):
-            raise UserError(f"{run.id} was trained on {config.experiment}: only runs on named variables and on data of "
-                            "your own predict new rows")
+            raise UserError(f"{run.id} was trained on {run.config().experiment}: only runs on named variables and on "
+                            "data of your own predict new rows")
         self.task: NamedTask = task
         self.source, self.root = task.source, root
         self.changed = changed_set(run.description(), task.source)  # a sentence, empty if the set is still the same
-        _load(task, best)
 
     def file(self, table: TableFile) -> Prediction:
         """Predict the series of a file whose columns are those of the set."""
@@ -133,7 +135,6 @@ class Predictor:
     # What is asked ------------------------------------------------------------------------------------------------
 
     def _columns(self, table: TableFile) -> tuple[Columns, bool]:
-        """Return what the columns of a file mean, and whether its series are cut into windows."""
         sets = ImportedSets(self.root)
         if sets.exists(self.source.name):
             details = sets.details(self.source.name)
@@ -179,7 +180,6 @@ class Predictor:
         return t[~early & ~late]
 
     def _gaps(self, piece: Piece) -> list[_Wanted]:
-        """Return the parts of a series, none longer than the model was trained for, with the times of their gaps."""
         found = []
         for start in np.arange(piece.t[0], piece.t[-1] + SLACK, self.source.duration * (1 + SLACK)):
             inside = (piece.t >= start) & (piece.t < start + self.source.duration * (1 + SLACK))
@@ -252,26 +252,48 @@ def predict_file(run: Run | str | Path, file: Path | str | TableFile, *, data: P
     return Predictor(run, data_dir() if data is None else data).file(table)
 
 
-def _load(task: NamedTask, best: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        task.model.load_state_dict(load_file(best))
-    except (SafetensorError, RuntimeError, OSError):
-        raise UserError(f"{best} does not fit the set any more: train the run again") from None
-    task.model.eval()
-
-
 def _typical_step(source: NamedSet) -> float:
     return float(np.median(np.concatenate([np.diff(record.t) for record in source.series if len(record.t) > 1])))
 
 
 def _at(piece: Piece, t: np.ndarray) -> np.ndarray:
-    """Return the values of a series at these times, NaN where it has none."""
     found = np.full((len(t), piece.x.shape[1]), np.nan)
     if len(piece.t):
         place = np.minimum(np.searchsorted(piece.t, t), len(piece.t) - 1)
         same = piece.t[place] == t
         found[same] = piece.x[place[same]]
     return found
+
+
+# As CSV -------------------------------------------------------------------------------------------------------------
+
+
+def csv_text(found: Prediction) -> str:
+    """Write predictions as CSV: a row for each time and variable, or for each series and class."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    source = found.source
+    if source.task == "classify":
+        writer.writerow(["series", "class", *(f"probability of {name}" for name in source.classes)])
+        for one in found.series:
+            assert one.probabilities is not None
+            writer.writerow([name_as_text(one.id), name_as_text(source.classes[int(one.probabilities.argmax())]),
+                             *(f"{p:.6g}" for p in one.probabilities)])
+        return out.getvalue()
+    writer.writerow(["series", "time", "variable", "unit", "predicted", "observed"])
+    for one in found.series:
+        for i, time in enumerate(plain_times(source, Record.from_gaps(one.t, one.observed))):
+            for v, name in enumerate(source.variables):
+                known = not np.isnan(one.observed[i, v])
+                if source.task == "fill" and known:
+                    continue
+                writer.writerow([name_as_text(one.id), f"{time:.10g}" if isinstance(time, float) else time,
+                                 name_as_text(name), name_as_text(source.units[v]), f"{one.x[i, v]:.7g}",
+                                 f"{one.observed[i, v]:.7g}" if known else ""])
+    return out.getvalue()
+
+
+def write_csv(found: Prediction, path: Path | str) -> Path:
+    """Write predictions to a CSV file."""
+    write_atomic(Path(path), csv_text(found).encode())
+    return Path(path)

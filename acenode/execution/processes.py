@@ -1,22 +1,37 @@
-"""Worker processes: start them, have them train runs, and keep them for the next run for a while."""
+"""Processes that train runs: the launcher's side (`ProcessPool`), the program of a worker, and how a run is followed.
+
+The launcher writes one JSON object a line to a worker's standard input:
+
+    {"run": PATH, "data": PATH, "device": NAME}   train the run in this directory with the data in that folder
+    {"stop": true}                                stop that run after the current iteration
+
+A line on standard output says that the run has ended and that the worker can train another one. Everything else is in
+the run directory. The end of the input means that the launcher wants no more runs or that its process has died: the run
+stops with a checkpoint and the worker exits. It also exits after a run that failed, so that all its memory is freed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import queue
 import select
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from acenode.errors import UserError
 from acenode.execution.environment import child_environment
+from acenode.execution.execute import Outcome, Progress, attempt, refuse_finished
 from acenode.runs.store import BUSY, Run
 
 KEEP_SECONDS = 60.0  # how long an idle worker process is kept: importing torch takes seconds
@@ -25,12 +40,12 @@ EXIT_SECONDS = 10.0  # time that an idle process gets to exit
 
 
 class WorkerProcess:
-    """A process that trains runs of one device, one at a time (`acenode.execution.worker`)."""
+    """A process that trains runs of one device, one at a time (`acenode.execution.processes`)."""
 
     def __init__(self, device: str) -> None:
         self.device, self.idle_since = device, 0.0
         # Ctrl-C in a terminal reaches this process only, which then asks its workers to stop.
-        command = [sys.executable, "-P", "-m", "acenode.execution.worker", str(torch.get_num_threads())]
+        command = [sys.executable, "-P", "-m", "acenode.execution.processes", str(torch.get_num_threads())]
         self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env=child_environment(), process_group=0)
 
@@ -136,3 +151,150 @@ class ProcessPool:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
+
+
+# The program of a worker --------------------------------------------------------------------------------------------
+
+ORPHAN_SECONDS = 300.0  # a worker without a launcher ends after this time at the latest, even within an iteration
+
+
+@dataclass(frozen=True)
+class _Request:
+    run: Run
+    data_root: Path
+    device: str
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class _Inbox:
+    """Reads requests in a thread of its own, so that a stop reaches a run that is being trained."""
+
+    def __init__(self) -> None:
+        self.requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()  # None: exit
+        self.stop = threading.Event()  # of the last run that was requested
+        self.ended = False
+
+    def read(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            given = json.loads(line)
+            if "run" in given:
+                request = _Request(Run(Path(given["run"])), Path(given["data"]), given["device"])
+                self.stop = request.stop
+                self.requests.put(request)
+            else:
+                self.stop.set()
+        self.end()
+        time.sleep(ORPHAN_SECONDS)
+        os._exit(1)
+
+    def end(self) -> None:
+        """Stop the run that is being trained, and exit after it."""
+        self.ended = True
+        self.stop.set()
+        self.requests.put(None)
+
+
+def main(threads: int) -> None:
+    """Train requested runs with so many torch threads until the input ends."""
+    requests, answers = os.fdopen(0, "rb", buffering=0), take_output()  # a thread may not block a buffer at the exit
+    torch.set_num_threads(threads)
+    inbox = _Inbox()
+    signal.signal(signal.SIGTERM, lambda number, frame: inbox.end())
+    threading.Thread(target=inbox.read, args=(requests,), name="acenode-inbox", daemon=True).start()
+    while (request := inbox.requests.get()) is not None:
+        state = attempt(request.run, request.data_root, request.stop, request.device)
+        if state not in ("finished", "stopped") or inbox.ended:
+            return
+        answers.write(b"ended\n")
+
+
+def take_output() -> IO[bytes]:
+    """Return the standard output for answers; what libraries print goes to standard error from here on."""
+    sys.stdout.flush()
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    return answers
+
+
+
+
+# A run that another process trains; Ctrl-C --------------------------------------------------------------------------
+
+READ_SECONDS = 0.5  # between looks at the run directory
+SHOWN = ("phase", "progress", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "metric")  # of status.json
+
+
+def execute_elsewhere(train: Callable[[Run, Path, threading.Event], None], run: Run, data_root: Path, *,
+                      stop: threading.Event, progress: Progress) -> Outcome:
+    """Have a run trained and tested by another process; its directory has the result.
+
+    Args:
+        train: trains the run: `RayCluster.train`, or `ProcessPool.train` with a device.
+        run: a run that is not finished; one with a checkpoint continues from it.
+        data_root: the folder with the data sets.
+        stop: the run stops after the current iteration once this is set.
+        progress: called with the run's progress about twice a second.
+
+    Raises:
+        UserError: the run is finished, the process cannot be started, or the cluster cannot be joined.
+    """
+    refuse_finished(run)
+    run.set_state("queued", error=None)
+    ended = threading.Event()
+    reader = threading.Thread(target=_follow, args=(run, ended, progress), name="acenode-follow", daemon=True)
+    reader.start()
+    try:
+        train(run, data_root, stop)
+    finally:
+        ended.set()
+        reader.join()
+    status, result = run.status(), run.result()
+    metrics = {k: float("nan") if v is None else v for k, v in (result or {}).get("test", {}).items()}
+    return Outcome(run, status["state"], metrics if status["state"] == "finished" else {},
+                   float(status.get("seconds") or 0), int(run.description().get("params", 0)), status.get("error"))
+
+
+def _follow(run: Run, ended: threading.Event, progress: Progress) -> None:
+    """Report the progress in the run directory until the run has ended."""
+    offset = run.metrics()[1]
+    last = False
+    while not last:
+        last = ended.wait(READ_SECONDS)
+        try:
+            records, offset = run.metrics(offset)
+            status = run.status()
+        except UserError:  # deleted meanwhile
+            continue
+        if "phase" in status and status["state"] != "queued":
+            shown: dict[str, Any] = {key: status.get(key) for key in SHOWN} | {"fallback": None}
+            for record in [*records, {}]:  # one call for each epoch, which may come several at a time
+                shown |= {k: record[k] for k in ("L_h", "L_a") if k in record}
+                if record.get("kind") == "epoch":
+                    value = record.get(f"validation_{status.get('metric')}")
+                    progress(shown | {"epoch": record["epoch"], "validation": value})
+            progress(shown)
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets; a second Ctrl-C raises KeyboardInterrupt."""
+    stop = threading.Event()
+
+    def request(number: int, frame: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {s: signal.signal(s, request) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

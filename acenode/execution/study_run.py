@@ -16,10 +16,10 @@ from acenode.config import Config
 from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
+from acenode.execution.devices import quick_device
 from acenode.execution.estimate import estimate
 from acenode.execution.execute import create
-from acenode.execution.interrupt import stop_on_interrupt
-from acenode.execution.quick_device import quick_device
+from acenode.execution.processes import stop_on_interrupt
 from acenode.execution.reproduce import RunLauncher
 from acenode.execution.seed_group import without_seed
 from acenode.execution.together import execute_together

@@ -19,8 +19,8 @@ from acenode.errors import UserError
 from acenode.files import read_json, write_atomic
 from acenode.player import snapshots
 from acenode.player.snapshots import Limits, Snapshot
-from acenode.runs import compact_arrays
-from acenode.runs.compact_arrays import Arrays
+from acenode.runs import recorded
+from acenode.runs.recorded import Arrays
 from acenode.runs.store import Run
 
 SIZE = 300_000  # bytes of a copy without its parameters, if its snapshots can be chosen so
@@ -320,7 +320,7 @@ def choose_form(arrays: Arrays) -> Form:
     transforms: dict[str, Transform] = {}
     for name in names:
         transforms[name] = min(_transforms(arrays[name]), key=lambda t: _size(
-            compact_arrays.encode(name, arrays[name], _step(arrays[name], 1.0), *t)))
+            recorded.encode(name, arrays[name], _step(arrays[name], 1.0), *t)))
     for _ in range(TRIES):
         form = Form(transforms, dict(steps))
         error = difference(arrays, decoded(arrays, form))
@@ -334,18 +334,18 @@ def choose_form(arrays: Arrays) -> Form:
 
 def encode(arrays: Arrays, form: Form) -> bytes:
     """Return the file of a snapshot; arrays other than h and a are stored as they are."""
-    return compact_arrays.pack(_members(arrays, form))
+    return recorded.pack(_members(arrays, form))
 
 
 def decoded(arrays: Arrays, form: Form) -> Arrays:
     """Return the arrays as they will be read from the file."""
-    return compact_arrays.decode(_members(arrays, form))
+    return recorded.decode(_members(arrays, form))
 
 
 def _members(arrays: Arrays, form: Form) -> Arrays:
     members = {name: x for name, x in arrays.items() if name not in form.steps}
     for name, step in form.steps.items():
-        members |= compact_arrays.encode(name, arrays[name], _step(arrays[name], step), *form.transforms[name])
+        members |= recorded.encode(name, arrays[name], _step(arrays[name], step), *form.transforms[name])
     return members
 
 

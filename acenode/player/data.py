@@ -33,7 +33,7 @@ from acenode.player.snapshots import (
     probe_count,
     summarise,
 )
-from acenode.runs.stalled import within_limit
+from acenode.runs.process import within_limit
 from acenode.runs.store import Run
 
 BASIS_EPOCHS = 16  # epochs from which principal components are computed

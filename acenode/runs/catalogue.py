@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from acenode.files import Stamp, stamp
-from acenode.runs.entry import CachedEntry, Entry, read_entry, stalled_entry, stamps_of
-from acenode.runs.index import read_index, worth_keeping, write_index
-from acenode.runs.stalled import each_within_limit
+from acenode.config import KEYS
+from acenode.files import Stamp, open_regular, parse_json, stamp, write_atomic
+from acenode.garbage import collector_paused
+from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, read_entry, stalled_entry, stamps_of
+from acenode.runs.process import each_within_limit
 from acenode.runs.store import Run, RunStore
 
 if TYPE_CHECKING:
@@ -89,12 +94,9 @@ class Catalogue:
 
     def frame(self) -> DataFrame:
         """Return all runs as a pandas frame, in the order of `entries`; see `entries_frame` for its columns."""
-        from acenode.runs.frame import entries_frame  # pandas takes longer to import than runs take to list
-
         return entries_frame(self.entries())
 
     def _own_entries(self) -> list[Entry]:
-        """Return the entries of the folder. Raise an OSError if it was removed or does not answer."""
         names = self.store.names()
         self._turn += 1
         if self._indexed is None:
@@ -119,7 +121,6 @@ class Catalogue:
         return found
 
     def _to_index(self) -> list[CachedEntry]:
-        """Return the entries to write to the index; none while the one on disk is nearly complete."""
         new = sum(name in self._read_since and worth_keeping(cached) for name, cached in self._cache.items())
         allowed = max(INDEXED_AFTER, len(self._cache) // 20)
         if new < allowed and (self._indexed or 0) < 2 * len(self._cache) + allowed:
@@ -151,3 +152,133 @@ class Catalogue:
 
 def _newest_first(entries: list[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.created, entry.id), reverse=True)
+
+
+# The index: entries as they were last read, so that a new process need not read every run ---------------------------
+#
+# The run folders remain the only source of truth. An entry of the index is used only while the run's files have the
+# stamps that they had when they were read. A missing, damaged or foreign index is ignored and written again.
+
+FILE = ".index.json"
+MAX_BYTES = 1_000_000_000
+_VERSION = 1  # changes whenever entries are read differently
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "str | None": (str, type(None)), "bool": (bool,), "int": (int,), "float": (int, float),
+    "float | None": (int, float, type(None)), "dict[str, Any]": (int,), "Values": (dict,), "tuple[str, ...]": (list,),
+}
+_FIELDS = [f for f in dataclasses.fields(Entry) if f.name not in ("path", "recorded")]
+_NAMES = [f.name for f in _FIELDS]
+_KINDS = [_TYPES[str(f.type)] for f in _FIELDS]  # of the values in a row; the configuration is a number in `configs`
+_CONFIG, _SEED, _TAGS = (_NAMES.index(name) for name in ("config", "seed", "tags"))
+
+
+def worth_keeping(cached: CachedEntry) -> bool:
+    """Return True if an entry belongs in the index: one that no process changes and that could be read."""
+    entry = cached.entry
+    return not entry.recorded and not entry.busy and entry.state != UNREADABLE and not cached.may_come_back
+
+
+def write_index(root: Path, entries: Iterable[CachedEntry]) -> None:
+    """Write the index of a folder; a folder that cannot be written has none."""
+    configs: dict[str, int] = {}  # runs of many seeds share a configuration
+    rows = []
+    for cached in filter(worth_keeping, entries):
+        values = [getattr(cached.entry, name) for name in _NAMES]
+        config = cached.entry.config
+        shared = json.dumps({**config, "seed": 0} if config.get("seed") == cached.entry.seed else config)
+        values[_CONFIG] = configs.setdefault(shared, len(configs))
+        rows.append([cached.stamps, values])
+    content = json.dumps({"configs": [json.loads(text) for text in configs], "rows": rows}, ensure_ascii=False,
+                         allow_nan=False).encode()
+    with suppress(OSError):
+        write_atomic(root / FILE, _header(content) + content)
+
+
+def read_index(root: Path) -> dict[str, CachedEntry]:
+    """Return the entries of a folder's index by id, whether their runs still exist or not; none if it is invalid."""
+    try:
+        with open_regular(root / FILE) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                return {}
+            header, _, content = file.read(MAX_BYTES).partition(b"\n")
+        if header + b"\n" != _header(content):
+            return {}
+        with collector_paused():  # it would search all entries again and again while they are made
+            stored = parse_json(content)
+            found = (_cached(root, stamps, values, stored["configs"]) for stamps, values in stored["rows"])
+            return {cached.entry.id: cached for cached in found}
+    except (OSError, ValueError, TypeError, KeyError, IndexError):
+        return {}
+
+
+def _header(content: bytes) -> bytes:
+    written_by = zlib.crc32(" ".join([str(_VERSION), *_NAMES, *KEYS]).encode())
+    return f"{written_by:08x} {zlib.crc32(content):08x}\n".encode()
+
+
+def _cached(root: Path, stamps: list[Any], values: list[Any], configs: list[dict[str, Any]]) -> CachedEntry:
+    if len(values) != len(_KINDS) or not all(map(isinstance, values, _KINDS)):
+        raise TypeError
+    config = configs[values[_CONFIG]]
+    values[_CONFIG] = {**config, "seed": values[_SEED]} if "seed" in config else {**config}
+    values[_TAGS] = tuple(values[_TAGS])
+    entry = Entry(path=root / values[0], **dict(zip(_NAMES, values, strict=True)))
+    return CachedEntry(tuple(None if s is None else (s[0], s[1], s[2]) for s in stamps), entry)
+
+
+# Runs as a pandas frame ---------------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "run": "id of the run",
+    "state": "queued, running, stopped, finished, failed, interrupted or unreadable",
+    "error": "why a run failed or cannot be read; empty otherwise",
+    "experiment": "experiment", "method": "method", "data": "sample or full",
+    "partial": "True if only a part of the full data was present",
+    "recorded": "True for a recorded run, which comes with the project",
+    "seed": "seed", "device": "device that trained it", "params": "number of parameters",
+    "created": "when the run was created (UTC)",
+    "began": "when it was last started or resumed (UTC)",
+    "progress": "0 to 1", "epoch": "epochs done", "epochs": "epochs planned",
+    "seconds": "training time",
+    "other_seconds": "time from start to end without training; NaN if the run was resumed",
+    "seconds_left": "estimated training time left",
+    "metric": "name of the metric of the next four columns",
+    "test": "test value at the best parameters", "test_last": "test value at the last parameters",
+    "validation": "best validation value", "validation_last": "validation value of the last epoch",
+    "tags": "tags, separated by commas", "notes": "notes",
+}
+"""The columns of `entries_frame` and what they hold. Values that were not measured are NaN (or NaT)."""
+
+_NUMBERS = ("seconds", "other_seconds", "seconds_left", "test", "test_last", "validation", "validation_last")
+_TIMES = ("created", "began")
+
+
+def entries_frame(entries: Iterable[Entry], settings: bool = False) -> DataFrame:
+    """Return a frame with a row for each entry and the columns of `COLUMNS`.
+
+    With `settings`, a column `config.KEY` follows for every setting of any of the runs.
+    """
+    import pandas as pd  # takes longer to import than runs take to list
+
+    entries = list(entries)
+    frame = pd.DataFrame([_row(entry) for entry in entries], columns=list(COLUMNS))
+    frame = frame.astype(dict.fromkeys(_NUMBERS, float))
+    for name in _TIMES:
+        frame[name] = pd.to_datetime(frame[name].astype(float), unit="s", utc=True)
+    if settings:
+        found = pd.DataFrame([entry.config for entry in entries], index=frame.index).add_prefix("config.")
+        frame = pd.concat([frame, found], axis=1)
+    return frame
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    return {
+        "run": entry.id, "state": entry.state, "error": entry.error or "", "experiment": entry.experiment,
+        "method": entry.method, "data": entry.data, "partial": entry.partial, "recorded": entry.recorded,
+        "seed": entry.seed, "device": entry.device,
+        "params": entry.params, "created": entry.created or None, "began": entry.began,
+        "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs, "seconds": entry.seconds,
+        "other_seconds": entry.other_seconds, "seconds_left": entry.seconds_left, "metric": entry.metric,
+        "test": entry.value, "test_last": entry.last_value, "validation": entry.best, "validation_last": entry.last,
+        "tags": ", ".join(entry.tags), "notes": entry.notes,
+    }

@@ -30,8 +30,7 @@ from acenode.config.ranges import SearchRange, ranges_text, read_ranges
 from acenode.config.vocabulary import check, choosable, known
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
-from acenode.runs.lock import try_lock_file
-from acenode.runs.process import alive, identity
+from acenode.runs.process import alive, identity, try_lock_file
 from acenode.runs.store import NAME, SEARCHES, STUDIES, RunStore
 
 FORMAT = 1  # of a question's file; a newer one is refused

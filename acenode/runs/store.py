@@ -6,7 +6,7 @@
     log.txt          what happened, for people               stop            requests that the run stop
     lock             held while the run is trained           notes.json      notes and tags of the user
 
-A recorded run (acenode.export.record) has metrics.jsonl.gz instead, and snapshots as `compact_arrays` stores them.
+A recorded run (acenode.export.record) has metrics.jsonl.gz instead, and its snapshots as `acenode.runs.recorded` says.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import contextlib
 import errno
 import gzip
 import io
+import json
 import os
 import re
 import secrets
@@ -22,7 +23,7 @@ import shutil
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,10 +33,8 @@ import numpy as np
 from acenode.config import FORMAT, Config
 from acenode.errors import UserError
 from acenode.files import NO_ROOM, open_regular, parse_json, read_json, write_json
-from acenode.runs import metric_lines
-from acenode.runs.compact_arrays import decode
-from acenode.runs.process import alive, identity
-from acenode.runs.stalled import REASON, within_limit
+from acenode.runs.process import REASON, alive, identity, within_limit
+from acenode.runs.recorded import decode
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
@@ -159,7 +158,7 @@ class Run:
             with contextlib.suppress(ValueError):  # a damaged line
                 record = parse_json(line, only_numbers=True)
                 if isinstance(record, dict) and all(_readable(v) for v in record.values()):
-                    record.pop(metric_lines.KEY, None)
+                    record.pop(CHECKSUM, None)
                     records.append(record)
         return records, offset + end
 
@@ -167,7 +166,7 @@ class Run:
         """Say which lines of metrics.jsonl were changed after they were written; empty if none were."""
         try:
             with self.open_metrics() as file:
-                return metric_lines.describe(metric_lines.changed_lines(file.read()))
+                return describe_changed(changed_lines(file.read()))
         except OSError:  # not written yet, or damaged
             return ""
 
@@ -209,7 +208,6 @@ class Run:
 
 
 def _decompressed(path: Path) -> BinaryIO:
-    """Decompress a file of bounded size. Raise an OSError if it is larger, or damaged."""
     try:
         with open_regular(path) as stored, gzip.open(stored) as file:
             content = file.read(MAX_METRICS + 1)
@@ -221,12 +219,10 @@ def _decompressed(path: Path) -> BinaryIO:
 
 
 def _numbers(*values: Any) -> bool:
-    """Return whether all values are finite numbers that a float can hold."""
     return all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= LARGEST for v in values)
 
 
 def _readable(value: Any) -> bool:
-    """Return whether a value of a record can be plotted: no integer beyond a float's range."""
     return not isinstance(value, int) or isinstance(value, bool) or abs(value) <= LARGEST
 
 
@@ -343,7 +339,6 @@ class RunStore:
                 and not self._is_recorded_folder(name)]
 
     def _listed(self) -> list[tuple[str, bool]]:
-        """List the names of folders and of links, which may lead to folders, and whether each is a link."""
         if not self.root.is_dir():
             return []
         with os.scandir(self.root) as found:  # says which are folders without asking for each
@@ -370,7 +365,6 @@ class RunStore:
         return Run(self.root / name, recorded=self.only_recorded)
 
     def _may_be_run(self, path: Path) -> bool:
-        """Return True for folders other than hidden ones, studies, searches and the one with the recorded runs."""
         return (path.name not in NOT_RUNS and not path.name.startswith(".") and path.is_dir()
                 and not self._is_recorded_folder(path.name))
 
@@ -378,3 +372,50 @@ class RunStore:
         if self._recorded is None or name.lower() != self._recorded.name.lower():  # quick to compare
             return False
         return (self.root / name).exists() and (self.root / name).samefile(self._recorded)
+
+
+# Lines of metrics.jsonl ---------------------------------------------------------------------------------------------
+#
+# Each is a JSON object, which ends with a checksum that shows whether the line was changed: the CRC-32 of the line
+# without it. Lines that older versions wrote have none.
+#
+#     {"kind": "step", "step": 0, "L_h": 2.31, "crc": "5f0c91d2"}
+
+CHECKSUM = "crc"
+_END = re.compile(rb', "crc": "([0-9a-f]{8})"\}$', re.MULTILINE)
+_NAMED = 5  # most line numbers in a sentence
+
+
+def encode_record(record: dict[str, Any]) -> bytes:
+    """Return a record as a line with its checksum."""
+    text = json.dumps(record).encode()
+    return text[:-1] + f', "{CHECKSUM}": "{zlib.crc32(text):08x}"}}\n'.encode()
+
+
+def without_checksums(lines: bytes) -> bytes:
+    """Return lines as they were before their checksums were added."""
+    return _END.sub(b"}", lines)
+
+
+def changed_lines(lines: bytes) -> list[int]:
+    """Return the numbers of the lines, counted from 1, that do not match their checksums.
+
+    After the first line with a checksum all have one, so that a line without one was changed too.
+    """
+    changed, begun = [], False
+    for number, line in enumerate(lines[:lines.rfind(b"\n") + 1].splitlines(), 1):
+        end = _END.search(line)
+        begun = begun or end is not None
+        if (end is not None and int(end[1], 16) != zlib.crc32(line[:end.start()] + b"}")) or (begun and end is None):
+            changed.append(number)
+    return changed
+
+
+def describe_changed(changed: Sequence[int]) -> str:
+    """Say which lines were changed; empty if none were."""
+    if not changed:
+        return ""
+    named = ", ".join(map(str, changed[:_NAMED])) + (" …" if len(changed) > _NAMED else "")
+    lines = f"line {named} was" if len(changed) == 1 else f"{len(changed)} lines ({named}) were"
+    return f"metrics.jsonl: {lines} changed after training wrote {'it' if len(changed) == 1 else 'them'}, so that " \
+           "curves may be wrong there; restore the file from a backup, or train the run again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import threading
 import time
 from contextlib import suppress
@@ -16,14 +17,11 @@ from filelock import BaseFileLock
 
 from acenode.errors import UserError
 from acenode.files import discard, json_bytes, write_atomic, write_json
-from acenode.runs.heartbeat import HeartbeatThread
-from acenode.runs.lock import try_lock
-from acenode.runs.metric_lines import encode
-from acenode.runs.process import identity
-from acenode.runs.reserve import Reserve
-from acenode.runs.store import Run
+from acenode.runs.process import RENEW_SECONDS, identity, try_lock
+from acenode.runs.store import Run, encode_record
 
 HEARTBEAT_SECONDS = 1.0  # shortest time between two updates of status.json
+RESERVED = 16_384  # bytes for the last status, also on a full disk; a status has about 1,000
 
 
 class RunDeletedError(UserError):
@@ -47,7 +45,8 @@ class RunWriter:
         self.heartbeat_time = -math.inf  # when status.json was last written (time.monotonic)
         self._written: dict[str, Any] | None = None  # the status.json that is renewed in a long phase; None: none
         self._status_lock = threading.Lock()  # of status.json and _written
-        self._thread: HeartbeatThread | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
         self.checkpoint_time = 0.0  # when the last checkpoint was written (time.monotonic)
         self.best_epoch: int | None = None  # of the parameters in best.safetensors
 
@@ -62,11 +61,14 @@ class RunWriter:
         for part in self.path.rglob(".*.part"):  # left by a process that was killed while writing
             discard(part)
         self.reserve.make()
-        self._thread = HeartbeatThread(self._renew, self.run.id)
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._beat, name=f"acenode-heartbeat-{self.run.id}", daemon=True)
+        self._thread.start()
 
     def release(self) -> None:
         if self._thread is not None:
-            self._thread.stop()
+            self._ended.set()
+            self._thread.join()
         self.reserve.discard()
         if self.lock is not None:
             self.lock.release()
@@ -102,8 +104,11 @@ class RunWriter:
         if time.monotonic() - self.heartbeat_time > HEARTBEAT_SECONDS:
             self.status("running")
 
+    def _beat(self) -> None:
+        while not self._ended.wait(RENEW_SECONDS):
+            self._renew()
+
     def _renew(self) -> None:
-        """Write the last status again with a new heartbeat, unless training has written one in the meantime."""
         with self._status_lock, suppress(OSError, RunDeletedError):  # training reports these itself
             if self._written is not None and time.monotonic() - self.heartbeat_time > HEARTBEAT_SECONDS:
                 self._check_exists()
@@ -129,12 +134,10 @@ class RunWriter:
         return (self.path / "result.json").stat().st_size
 
     def _check_exists(self) -> None:
-        """Raise a UserError if the run was deleted: what is written now would bring back a part of it."""
         if not (self.path / "config.json").exists():
             raise RunDeletedError(f"{self.run.id} was deleted while it was trained")
 
     def _write(self, folder: str, name: str, content: bytes) -> None:
-        """Write a file to a folder of the run, which is made if it is missing."""
         self._check_exists()
         (self.path / folder).mkdir(exist_ok=True)
         write_atomic(self.path / folder / name, content, make_folder=False)
@@ -144,7 +147,7 @@ class RunWriter:
     def append(self, records: list[dict[str, Any]]) -> None:
         """Append records to metrics.jsonl in one write; numbers that are not finite become null."""
         self._check_exists()
-        lines = b"".join(encode(json_value(r)) for r in records)
+        lines = b"".join(encode_record(json_value(r)) for r in records)
         with open(self.path / "metrics.jsonl", "ab") as file:
             file.write(lines)
 
@@ -192,6 +195,34 @@ class RunWriter:
         """Load the last checkpoint, or return None if there is none."""
         path = self.path / "checkpoints" / "last.pt"
         return load_checkpoint(path, device) if path.exists() else None
+
+
+class Reserve:
+    """A file beside `target` that holds disk space until `target` is replaced for the last time."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.path = target.with_name(f".{target.name}.reserve.part")  # is removed like other unfinished files
+
+    def make(self) -> None:
+        """Reserve the space, as far as there is any."""
+        with suppress(OSError), open(self.path, "wb") as file:
+            file.write(bytes(RESERVED))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def use(self, content: bytes) -> None:
+        """Replace `target` without more disk space. Raise an OSError if nothing was reserved."""
+        with open(self.path, "r+b") as file:
+            file.write(content)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self.path, self.target)
+
+    def discard(self) -> None:
+        """Free the space."""
+        discard(self.path)
 
 
 def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from acenode import cli
 from acenode.bench.browser import free_port
-from acenode.cli import programs
 from acenode.cli.parser import make_parser
 from acenode.errors import UserError
 
@@ -335,6 +335,6 @@ def test_the_command_hands_its_options_to_the_server(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "execv", lambda program, given: words.extend(given))
     options = make_parser().parse_args(["app", "--address", "0.0.0.0", "--allow-host", "a", "--allow-host", "b",
                                         "--runs", str(tmp_path), "--port", "8600", "--headless", "--no-token"])
-    programs.app(options)
+    cli.app(options)
     assert words[4:] == [f"--runs={tmp_path.resolve()}", "--address=0.0.0.0", "--port=8600", "--allow-host=a",
                          "--allow-host=b", "--headless", "--no-token"]

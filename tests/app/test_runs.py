@@ -21,7 +21,7 @@ from acenode import experiments
 from acenode.bench.synthetic import finished_runs
 from acenode.execution.execute import create
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.notes import write_notes
+from acenode.runs.entry import write_notes
 from acenode.runs.store import RunStore
 
 Page = Callable[..., AppTest]

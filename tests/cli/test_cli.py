@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,15 +12,18 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from trained_sets import TINY, import_set
 
 from acenode import experiments
 from acenode.cli import main
-from acenode.cli.progress import Bar
+from acenode.cli.common import Bar, SeedsBar
 from acenode.config import SETTINGS
 from acenode.execution.execute import create
 from acenode.experiments import EXPERIMENTS
+from acenode.export import export
 from acenode.runs.store import RunStore
 
 FAST = ["--epochs", "1", "--set", "analysis=false", "--set", "batch_size=512", "--set", "snapshots=2"]
@@ -107,18 +111,6 @@ def test_device_cuda_without_a_gpu_is_an_error(capsys: pytest.CaptureFixture[str
     assert "no CUDA device here: use --device cpu" in capsys.readouterr().err
 
 
-def test_a_run_that_never_started_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "empty"))
-    assert main(["train", "svhn", "--method", "ace", "--data", "full"]) == 2
-    assert list(RunStore(tmp_path / "runs")) == []
-
-
-def test_unreadable_folders_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "runs" / "holiday").mkdir(parents=True)
-    assert main(["list"]) == 0
-    assert re.search(r"holiday\s+unreadable", capsys.readouterr().out)
-
-
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiments", "--json"]) == 0
     assert [e["name"] for e in json.loads(capsys.readouterr().out)] == [
@@ -147,24 +139,6 @@ def test_settings_of_an_experiment_have_their_defaults(name: str, capsys: pytest
     assert f"default: {config.get('batch_size')}" in text or f"{config.get('batch_size')} (full)" in text
 
 
-def test_settings_that_are_not_as_printed_say_why(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["settings", "ushcn", "--json"]) == 0
-    why = {s["key"]: s["not_as_printed"] for s in json.loads(capsys.readouterr().out) if "not_as_printed" in s}
-    assert set(why) == {"learning_rate", "epochs"}
-    assert "validation" in why["learning_rate"]
-    assert main(["settings", "ushcn"]) == 0
-    assert why["epochs"] in capsys.readouterr().out
-
-
-def test_defaults_name_methods_and_sizes_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["settings", "mnist"]) == 0
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    said = {line.split()[0]: lines[i + 2] for i, line in enumerate(lines[:-2]) if lines[i + 2].startswith("default")}
-    assert said["solver"] == "default: dopri5, rk4 for rknet"
-    assert said["q_layers"] == "default: 1; 2 with size=large"
-    assert said["epochs"] == "default: 12 (sample); 160 (full)"
-
-
 def test_a_fallback_from_the_graph_engine_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "mnist", "--method", "odenet", "--device", "cpu", "--set", "engine=graph", *FAST]
     assert main([*words, "--runs", str(tmp_path)]) == 0
@@ -173,13 +147,6 @@ def test_a_fallback_from_the_graph_engine_is_printed(tmp_path: Path, capsys: pyt
     first, *others = found.err.splitlines()  # before the epochs, not when all is over
     assert first == "graph engine not used: it needs a CUDA device; training without it"
     assert first not in others
-
-
-def test_a_stopped_run_shows_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = create(RunStore(tmp_path / "runs"), experiments.get("mnist").configure("resnet"))
-    run.set_state("stopped")
-    assert main(["show", "last", "--runs", str(tmp_path / "runs")]) == 0
-    assert f"0% done; continue with: acenode resume {run.id}" in capsys.readouterr().out
 
 
 def without_clock(records: list[dict]) -> list[dict]:
@@ -270,3 +237,105 @@ def test_the_list_shortens_commits(tmp_path: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert "0.1.0 7d29d0d)" in shown
     assert "0.1.0 0ae329b)" in shown
+
+
+# Strict options, terminals without UTF-8, missing packages ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["train", "mnist", "--method", "ace", "--seed", "1_0"], "'1_0' is not a whole number"),
+    (["train", "mnist", "--method", "ace", "--epochs", "٣"], "is not a whole number"),
+    (["export", "last", "--to", "csv", "--out", ""], "it needs the name of a file or folder"),
+])
+def test_options_are_read_strictly(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_a_terminal_without_utf8_gets_replacements(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "é😀").mkdir()
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="ascii"))
+    assert main(["list", "--runs", str(tmp_path)]) == 0
+    sys.stdout.flush()
+    assert b"??" in out.getvalue()
+
+
+@pytest.mark.parametrize(("module", "package"), [("torch", "torch"), ("sklearn.manifold", "scikit-learn")])
+def test_a_missing_package_is_one_line(module: str, package: str, monkeypatch: pytest.MonkeyPatch,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    def missing(options: object) -> int:
+        raise ModuleNotFoundError(f"No module named '{module}'", name=module)
+
+    monkeypatch.setattr("acenode.cli.runs.list_runs", missing)
+    assert main(["list"]) == 2
+    assert f"is not installed: run `pip install {package}`" in capsys.readouterr().err
+
+
+# Progress of `acenode train --seeds` ----------------------------------------------------------------------------------
+
+
+def status(epoch: int, value: float | None) -> dict[str, Any]:
+    return {"epoch": epoch, "epochs": 2, "metric": "accuracy", "validation": value, "best": value, "phase": "training",
+            "seconds": 1.5 * epoch, "seconds_left": 3.0 - 1.5 * epoch, "progress": epoch / 2}
+
+
+def test_seeds_that_train_together_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with SeedsBar("three", False, [[0, 1, 2]], together=True) as bar:
+        bar.show_seed(1, status(0, None))
+        for epoch, order in ((1, (1, 0, 2)), (2, (2, 1, 0))):
+            for seed in order:
+                bar.show_seed(seed, status(epoch, 0.25 + seed / 8))
+    found = capsys.readouterr()
+    assert found.out == "three\n"
+    assert found.err == ("epoch 1/2: validation accuracy 0.2500, 0.3750, 0.5000 (seeds 0, 1, 2), 1.5 s, 2 s left\n"
+                         "epoch 2/2: validation accuracy 0.2500, 0.3750, 0.5000 (seeds 0, 1, 2), 3.0 s\n")
+
+
+def test_seeds_that_train_one_after_another_each_have_a_line(tmp_path: Path, few_digits: None,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "mnist", "--method", "resnet", "--seeds", "0-1", "--epochs", "1", "--device", "cpu",
+                 "--set", "batch_size=512", "--set", "snapshots=2", "--set", "analysis=false"]) == 0
+    found = capsys.readouterr()
+    assert "seeds 0, 1\n" in found.out
+    lines = [line for line in found.err.splitlines() if line.startswith("epoch ")]
+    assert [line.partition("(")[2].partition(")")[0] for line in lines] == ["seed 0", "seed 1"]
+
+
+# What commands call a user's own set ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("ACENODE_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ACENODE_RECORDED", "")
+    monkeypatch.setattr("acenode.experiments.named_report.report", lambda *_: {})  # takes longer than training
+    import_set(tmp_path / "data", "wind")
+    return tmp_path
+
+
+def test_an_imported_set_is_your_data(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    given = [f"--set={key}={value}" for key, value in TINY.items() if key not in ("epochs", "device")]
+    assert main(["train", "wind", "--method", "ace", "--epochs", "1", "--device", "cpu", *given]) == 0
+    printed = capsys.readouterr()
+    assert "ace on wind (your data), seed 0" in printed.out + printed.err
+    assert main(["list"]) == 0
+    assert "  your data  " in capsys.readouterr().out
+    assert main(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["data"] == "sample"  # scripts read it
+    assert main(["table", "wind"]) == 0
+    out = capsys.readouterr().out
+    assert "On your data (Imported from mine.csv; cut into windows of 12 hours):" in out.splitlines()
+    assert "sample (" not in out
+    assert main(["experiments"]) == 0
+    assert "your data: Imported from mine.csv" in capsys.readouterr().out
+    (run,) = RunStore(folder / "runs")
+    report = export(run, "html", folder / "report.html").read_text()
+    assert "<title>ACE on wind (your data)" in report
+    assert "Data: your data (Imported from mine.csv; cut into windows of 12 hours)." in report
+    assert "Not comparable" not in report.split("<script")[0]

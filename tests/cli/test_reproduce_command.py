@@ -14,7 +14,6 @@ from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.cli import main
-from acenode.compare import reproduction
 from acenode.compare.cells import terminal_legend
 from acenode.compare.paper import CELLS
 from acenode.compare.reproduction import PlannedRun
@@ -47,19 +46,6 @@ def test_every_cell_is_listed_with_what_is_measured_and_missing(tmp_path: Path,
     assert lines[-1] == terminal_legend()
     shown = {"within", "better", "worse", "single", "partial", "missing"}
     assert all(f" {name}: " in lines[-1] for name in shown)
-
-
-def test_missing_runs_of_another_length_are_named_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = RunStore(tmp_path / "runs")
-    finished(store, "svhn", "ace", {"accuracy": 0.95}, seed=0, epochs=20)
-    finished(store, "svhn", "odenet", {"accuracy": 0.95}, seed=0, epochs=40)
-    assert main(["reproduce", "svhn", "--list", "--device", "cpu"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "  20      single   3 × 40 epochs  " in next(x for x in lines if "ACE-ODE-Net" in x)
-    assert "epochs  " not in next(x for x in lines if " ODE-Net" in x)
-    first = next(x for x in lines if x.startswith("first seeds of the main methods"))
-    assert "svhn ace of 40 epochs" in first
-    assert "svhn augmented)" in first or "svhn augmented," in first
 
 
 def test_a_time_that_is_unknown_here_is_that_of_the_recorded_runs(
@@ -111,8 +97,8 @@ def test_a_plan_is_trained_and_cells_without_data_are_skipped(tmp_path: Path, mo
                                                              capsys: pytest.CaptureFixture[str]) -> None:
     cell = CELLS["mnist/resnet/accuracy"]
     config = experiments.get("mnist").configure("resnet", device="cpu", **QUICK)
-    monkeypatch.setattr(reproduction, "queue", lambda *args: [PlannedRun(config, (cell,), 0)])
-    monkeypatch.setattr(reproduction, "missing_data", lambda cells, root: {"svhn": "acenode data get svhn"})
+    monkeypatch.setattr("acenode.cli.reproduce.queue", lambda *args: [PlannedRun(config, (cell,), 0)])
+    monkeypatch.setattr("acenode.cli.reproduce.missing_data", lambda cells, root: {"svhn": "acenode data get svhn"})
     assert main(["reproduce", "--device", "cpu", "--workers", "1", "--minutes", "5"]) == 0
     out = capsys.readouterr().out
     (run,) = RunStore(tmp_path / "runs")
@@ -149,18 +135,6 @@ def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.Ca
         code = int(stop.code or 0)
     assert code == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
-
-
-def test_printed_settings_are_stored_as_themselves(capsys: pytest.CaptureFixture[str], tmp_path: Path,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    stored: list[dict[str, Any]] = []
-    monkeypatch.setattr("acenode.cli.training._execute", lambda run, *rest: stored.append(run.description()) or 0)
-    for preset, rate in (("printed", 1e-4), ("chosen", 1e-3)):
-        assert main(["train", "ushcn", "--method", "ace", "--data", "full", "--set", f"preset={preset}"]) == 0
-        assert stored[-1]["config"]["learning_rate"] == rate
-        assert "preset" not in stored[-1]["config"]
-    assert main(["train", "ushcn", "--method", "ace", "--set", "preset=best"]) == 2
-    assert "there is no preset 'best': choose chosen or printed" in capsys.readouterr().err
 
 
 def test_help_needs_no_library() -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from acenode.bench.synthetic import synthetic_search
-from acenode.cli import main, search, study
-from acenode.cli.search_options import ACTIONS
-from acenode.errors import UserError
+from acenode.cli import main, study
+from acenode.cli.parser import ACTIONS
 from acenode.execution import estimate
 from acenode.runs.questions import SearchStore
 from acenode.runs.store import RunStore
@@ -92,17 +91,6 @@ def test_a_missing_optuna_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_search_that_cannot_start_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str],
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*given: object) -> None:
-        raise UserError("there is no Ray cluster")
-
-    monkeypatch.setattr(search, "open_launcher", refuse)
-    assert main(["search", "mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--on", "ray:auto"]) == 2
-    assert "there is no Ray cluster" in capsys.readouterr().err
-    assert not (tmp_path / "runs" / "searches").exists()
-
-
 def test_only_a_running_search_is_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from search_launcher import a_search
 
@@ -124,22 +112,6 @@ def test_a_search_does_not_get_fewer_trials_than_it_has(tmp_path: Path, capsys: 
     assert main(["search", "resume", "many", "--trials", "3"]) == 2
     assert capsys.readouterr().err == "acenode: many has 5 trials already: --trials must be larger\n"
     assert {path.name: path.read_bytes() for path in store.path("many").iterdir()} == before
-
-
-def test_open_trials_of_a_stopped_search_are_unfinished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = SearchStore(RunStore(tmp_path / "runs"))
-    synthetic_search(store, "open", 6, running=1)
-    for state, word in (("running", "running"), ("stopped", "unfinished")):
-        store.write_status("open", state)
-        for action in (["list"], ["show", "open"]):
-            assert main(["search", *action]) == 0
-            out = capsys.readouterr().out
-            assert f"5 of 6 trials finished, 1 {word}" in out
-        assert ("continue with `acenode search resume open`" in out) == (state == "stopped")
-        assert main(["search", "show", "open", "--json"]) == 0
-        shown = json.loads(capsys.readouterr().out)
-        assert shown["by_state"] == {"finished": 5, word: 1}
-        assert shown["all_trials"][5]["state"] == word
 
 
 def test_the_study_of_the_best_settings_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str],
@@ -164,15 +136,6 @@ def test_the_study_of_the_best_settings_is_named(tmp_path: Path, capsys: pytest.
     assert main(["search", "winner", "many"]) == 0
     assert ("the search is running: these are the best settings so far (22 of 30 trials finished, 8 pruned)\n"
             in capsys.readouterr().out)
-
-
-def test_no_seeds_are_a_mistake_of_winner_as_of_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "mnist", "--method", "ace", "--seeds", ""]) == 2
-    message = capsys.readouterr().err
-    synthetic_search(SearchStore(RunStore(tmp_path / "runs")), "many", 5)
-    assert main(["search", "winner", "many", "--seeds", ""]) == 2
-    assert capsys.readouterr().err == message
-    assert not (tmp_path / "runs" / "studies").exists()
 
 
 @pytest.mark.long
@@ -203,18 +166,3 @@ def test_a_killed_search_resumes_and_its_winner_is_tested(tmp_path: Path, capsys
     if not max(found[0], key=lambda t: t.value or 0).default:
         assert main(["search", "winner", "killed", "--seeds", "0", "--device", "cpu", "--workers", "1"]) == 0
         assert "2 finished" in capsys.readouterr().out
-
-
-@pytest.mark.long
-def test_thirty_trials_on_the_digits_are_at_least_as_good_as_the_default(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    over = "learning_rate=log:1e-2..1, penalty_weight=0,1e-4,1e-2"
-    assert main(["search", "mnist", "--method", "ace", "--over", over,
-                 "--trials", "30", "--device", "cpu", "--workers", "1", "--epochs", "2", "--set", "batch_size=256",
-                 "--set", "solver=rk4", "--set", "step_size=1", "--set", "snapshots=2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    default = next(trial for trial in found["all_trials"] if trial["default"])
-    assert len(found["all_trials"]) == 30
-    assert default["state"] == "finished"
-    assert found["best"]["value"] >= default["value"]
-    assert found["by_state"].get("pruned", 0) > 0

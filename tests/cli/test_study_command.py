@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acenode.cli import main
-from acenode.execution import estimate, interrupt
+from acenode.cli import main, training
+from acenode.execution import estimate
 from acenode.runs.questions import StudyStore
 from acenode.runs.store import RunStore
 
@@ -61,7 +61,7 @@ def test_an_interrupted_study_trains_nothing_more_and_can_be_continued(
         stop.set()
         yield stop
 
-    monkeypatch.setattr(interrupt, "stop_on_interrupt", at_once)
+    monkeypatch.setattr(training, "stop_on_interrupt", at_once)
     main(["study", "new", "nets", "mnist", "--vary", "method=resnet,odenet", *TINY])
     assert main(["study", "run", "nets", "--device", "cpu"]) == 130
     assert "6 not started" in capsys.readouterr().out
@@ -117,15 +117,3 @@ def test_mistakes_are_one_line(arguments: list[str], message: str, capsys: pytes
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_a_study_without_groups_says_how_to_give_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["study", "new", "y", "mnist"]) == 2
-    said = capsys.readouterr().err
-    assert all(option in said for option in ("--preset", "--vary", "--group"))
-
-
-def test_exporting_an_unknown_name_speaks_of_runs_and_studies(capsys: pytest.CaptureFixture[str]) -> None:
-    for to in ("tex", "site"):
-        assert main(["export", "nosuch", "--to", to]) == 2
-        assert "there is no run or study 'nosuch'" in capsys.readouterr().err

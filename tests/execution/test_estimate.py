@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from problems import IdleEngine
 
-from acenode import SolveError, UserError, experiments
+from acenode import UserError, experiments
 from acenode.bench.synthetic import finished_runs
 from acenode.config import Config
-from acenode.execution import estimate, iteration_time
+from acenode.execution import estimate
 from acenode.execution.engine_choice import EngineChoice
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
@@ -76,15 +75,6 @@ def test_time_besides_training_counts_once(catalogue: Catalogue, tmp_path: Path)
     assert found.seconds_each == {config(epochs=5): pytest.approx(17.0), config(epochs=1): pytest.approx(9.0)}
 
 
-def test_runs_with_the_same_schedule_are_preferred(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
-    add(catalogue, 3, seconds=100.0, epochs=10)
-    add(catalogue, 1, seconds=50.0, epochs=10, schedule="joint")
-    assert estimate.estimate([config(epochs=1, schedule="joint")], catalogue, tmp_path).seconds == pytest.approx(5.0)
-    assert estimate.estimate([config(epochs=1)], catalogue, tmp_path).seconds == pytest.approx(10.0)
-    assert estimate.estimate([config(epochs=1, schedule="epoch")], catalogue, tmp_path).seconds == pytest.approx(10.0)
-    assert timed == []
-
-
 @pytest.mark.parametrize("other", [{"method": "odenet"}, {"size": "large"}, {"experiment": "svhn"}])
 def test_other_runs_are_ignored(other: dict[str, Any], catalogue: Catalogue, tmp_path: Path,
                                 timed: list[Config]) -> None:
@@ -103,16 +93,6 @@ def test_runs_whose_passes_differ_in_length_are_ignored(other: dict[str, Any], n
     assert len(timed) == new
 
 
-def test_unfinished_runs_and_other_devices_are_ignored(catalogue: Catalogue, tmp_path: Path,
-                                                       timed: list[Config]) -> None:
-    stopped, on_gpu = finished_runs(catalogue.store.root, 2)
-    stopped.set_state("stopped")
-    text = (on_gpu.path / "config.json").read_text()
-    (on_gpu.path / "config.json").write_text(text.replace("cpu (x86_64)", "NVIDIA H200"))
-    estimate.estimate([config()], catalogue, tmp_path)
-    assert len(timed) == 1
-
-
 def test_each_kind_of_run_is_timed_once(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
     alternating, joint = config(epochs=3), config(epochs=3, schedule="joint")
     found = estimate.estimate([alternating, joint, config(epochs=6, seed=9)], catalogue, tmp_path)
@@ -126,40 +106,13 @@ def test_each_kind_of_run_is_timed_once(catalogue: Catalogue, tmp_path: Path, ti
     assert estimate.estimate([fixed], catalogue, tmp_path).seconds == 10.0
 
 
-def test_four_kinds_are_timed_and_the_others_use_the_most_similar(catalogue: Catalogue, tmp_path: Path,
-                                                                  timed: list[Config]) -> None:
-    methods = [config(m, epochs=1) for m in ("resnet", "rknet", "odenet", "augmented", "ace")]
-    found = estimate.estimate([*methods, config("resnet", experiment="svhn", epochs=1)], catalogue, tmp_path)
-    assert len(timed) == 4
-    assert {c.experiment for c in timed} == {"mnist", "svhn"}  # each data set has one
-    assert found.seconds == 10.0 * 4 + 10.0 + 20.0  # of the two not timed, ACE goes over each batch twice
-    assert "others extrapolated" in found.basis
-
-
-def test_the_basis_names_finished_runs_and_timings(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
-    finished_runs(catalogue.store.root, 1, seconds=12.0, epochs=12)
-    found = estimate.estimate([config(epochs=1), config("odenet", epochs=1)], catalogue, tmp_path)
-    assert found.seconds == pytest.approx(11.0)
-    assert found.basis == "from 1 similar finished run and timing 1 configuration; testing time not included"
-
-
-def test_an_iteration_is_timed(catalogue: Catalogue, tmp_path: Path) -> None:
-    quick = config("resnet", epochs=2, batch_size=512)
-    found = estimate.estimate([quick], catalogue, tmp_path)
-    assert found.seconds is not None
-    assert found.seconds > 0
-    seconds, iterations = iteration_time.time_iteration(quick, tmp_path)
-    assert iterations == 2
-    assert seconds > 0
-
-
 def test_an_iteration_is_timed_with_the_engine_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     engine = IdleEngine()
-    monkeypatch.setattr(iteration_time, "choose_engine",
+    monkeypatch.setattr(estimate, "choose_engine",
                         lambda *given: asked.append(given) or EngineChoice("graph", engine))
     wanted = config(epochs=3, batch_size=512, engine="graph")
-    seconds, iterations = iteration_time.time_iteration(wanted, tmp_path)
+    seconds, iterations = estimate.time_iteration(wanted, tmp_path)
     ((_, device, name, _, planned),) = asked
     assert (device.type, name, planned) == ("cpu", "graph", 3 * iterations)
     assert engine.passes >= 2  # both phases, at least once
@@ -169,17 +122,17 @@ def test_an_iteration_is_timed_with_the_engine_of_the_run(tmp_path: Path, monkey
 
 def test_an_iteration_is_timed_in_a_process_that_leaves_the_cores_to_others(tmp_path: Path) -> None:
     wanted = config("resnet", epochs=2, batch_size=512)
-    seconds, iterations = iteration_time.time_aside(wanted, tmp_path)
+    seconds, iterations = estimate.time_aside(wanted, tmp_path)
     assert iterations == 2
     assert seconds > 0
     with pytest.raises(UserError, match="mnist is not downloaded yet"):
-        iteration_time.time_aside(config("resnet", data="full"), tmp_path)
+        estimate.time_aside(config("resnet", data="full"), tmp_path)
 
 
 def test_a_timing_process_that_dies_is_an_error_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iteration_time.sys, "executable", "/bin/false")
+    monkeypatch.setattr(estimate.sys, "executable", "/bin/false")
     with pytest.raises(UserError, match="ended without an answer"):
-        iteration_time.time_aside(config("resnet"), tmp_path)
+        estimate.time_aside(config("resnet"), tmp_path)
 
 
 def test_missing_data_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> None:
@@ -189,36 +142,6 @@ def test_missing_data_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> Non
     assert found.seconds is None
     assert "mnist is not downloaded yet" in found.basis
     assert full not in found.seconds_each
-
-
-@pytest.mark.parametrize("error", [SolveError("underflow in dt", 0.5, 1e-9, "loosen rtol and atol"),
-                                     RuntimeError("out of\nmemory"), UserError("no CUDA device")])
-def test_an_error_while_timing_is_the_reason(error: Exception, catalogue: Catalogue, tmp_path: Path,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(config: Config, data_root: Path) -> tuple[float, int]:
-        raise error
-
-    monkeypatch.setattr(estimate, "time_iteration", fails)
-    found = estimate.estimate([config()], catalogue, tmp_path)
-    assert found.seconds is None
-    assert str(error).split()[0] in found.basis
-    assert "\n" not in found.basis
-
-
-def test_no_runs_take_no_time(catalogue: Catalogue, tmp_path: Path) -> None:
-    found = estimate.estimate([], catalogue, tmp_path)
-    assert (found.runs, found.seconds, found.seconds_each) == (0, 0.0, {})
-
-
-def test_similar_runs_are_measured_without_timing(catalogue: Catalogue, timed: list[Config]) -> None:
-    assert estimate.measured(config(), catalogue.entries()) is None
-    add(catalogue, 1)
-    (finished,) = catalogue.entries()
-    asked = config(epochs=finished.epochs)
-    found = estimate.measured(asked, catalogue.entries())
-    assert found is not None
-    assert found.seconds(asked) == pytest.approx((finished.seconds or 0.0) + (finished.other_seconds or 0.0))
-    assert not timed
 
 
 def test_a_running_run_is_projected_to_its_end(catalogue: Catalogue) -> None:
@@ -237,31 +160,3 @@ def test_a_running_run_is_projected_to_its_end(catalogue: Catalogue) -> None:
     found = estimate.measured(config(epochs=100), [one_epoch])
     assert found is not None
     assert found.seconds(config(epochs=100)) == pytest.approx(1000.0)
-
-
-class BusyMachine:
-    """A trainer and its clock: an iteration takes a tenth of a second, and longer while others use the machine."""
-
-    def __init__(self, *delays: float) -> None:
-        self.now, self.delays, self.iterations = 0.0, list(delays), 0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def train_batch(self) -> None:
-        self.iterations += 1
-        self.now += 0.1 + (self.delays.pop(0) if self.delays else 0.0)
-
-
-@pytest.mark.parametrize(("delays", "seconds", "iterations"), [
-    ([5.0], 0.1, 13),  # the first one includes warm-up
-    ([1.0, 0.4, 0.6, 0.5, 0.0, 0.7, 0.4], 0.1, 7),  # the fastest counts; it ends after three seconds
-    ([13.0], 13.1, 1),  # too long to repeat
-    ([4.0, 3.5], 3.6, 2)])
-def test_a_busy_machine_hardly_changes_a_timing(delays: list[float], seconds: float, iterations: int,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = BusyMachine(*delays)
-    monkeypatch.setattr(iteration_time, "time", machine)
-    found = iteration_time.warm_seconds(machine, torch.device("cpu"))  # type: ignore[arg-type]
-    assert found == pytest.approx(seconds)
-    assert machine.iterations == iterations

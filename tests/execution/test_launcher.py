@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import random
 import threading
@@ -18,7 +17,7 @@ from quick_settings import QUICK
 
 from acenode import SolveError, UserError, experiments
 from acenode.config import Config
-from acenode.execution.launcher import Launcher
+from acenode.execution.launcher import Job, Launcher, seconds_until_start
 from acenode.experiments.image_task import ImageTask
 from acenode.runs.process import _started, identity
 from acenode.runs.store import Run, RunStore
@@ -69,23 +68,6 @@ def test_runs_are_trained_in_order_one_per_device(launcher: Launcher) -> None:
     assert third.result()["seconds"] > 0  # type: ignore[index]
 
 
-def test_a_stopped_run_resumes(launcher: Launcher) -> None:
-    run = launcher.start(forever())
-    until_running(launcher, run)
-    launcher.stop(run)
-    assert launcher.wait(60)
-    before = len(run.metrics()[0])
-    launcher.resume(run)
-    with pytest.raises(UserError, match="already queued or running"):
-        launcher.resume(run)
-    until_running(launcher, run)
-    while len(run.metrics()[0]) <= before:
-        assert run.id in launcher.active()
-    launcher.stop(run)
-    assert launcher.wait(60)
-    assert run.status()["state"] == "stopped"
-
-
 def test_a_queued_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
     busy = launcher.start(forever())
     until_running(launcher, busy)
@@ -103,16 +85,6 @@ def test_a_queued_run_can_be_stopped_and_deleted(launcher: Launcher) -> None:
     (other.path / "status.json").write_text("{")
     launcher.delete(other)
     assert not other.path.exists()
-
-
-def test_several_workers_train_at_the_same_time(launcher: Launcher) -> None:
-    launcher.set_workers("cpu", 2)
-    one, two = launcher.start(forever()), launcher.start(forever(seed=1))
-    until_running(launcher, one)
-    until_running(launcher, two)
-    for count, device in ((0, "cpu"), (1, "abacus")):
-        with pytest.raises(UserError):
-            launcher.set_workers(device, count)
 
 
 def test_closing_writes_checkpoints_of_running_runs(tmp_path: Path) -> None:
@@ -136,61 +108,6 @@ def test_closing_writes_checkpoints_of_running_runs(tmp_path: Path) -> None:
         assert waiting.status()["state"] == "finished"
     finally:
         again.close()
-
-
-def test_a_damaged_run_does_not_prevent_closing(tmp_path: Path) -> None:
-    launcher = Launcher(RunStore(tmp_path), tmp_path)
-    run = launcher.start(forever())
-    until_running(launcher, run)
-    torn, waiting = launcher.start(config()), launcher.start(config())
-    (torn.path / "status.json").write_text("{")
-    launcher.close()
-    assert run.status()["state"] == waiting.status()["state"] == "stopped"
-
-
-def test_an_error_fails_one_run_only(launcher: Launcher) -> None:
-    stuck = {**QUICK, "device": "cpu", "max_steps": 1, "rtol": 1e-6, "atol": 1e-6}
-    bad = launcher.start(experiments.get("mnist").configure("ace", **stuck))
-    good = launcher.start(config())
-    assert launcher.wait(120)
-    assert bad.status()["state"] == "failed"
-    assert "step limit" in bad.status()["error"]
-    assert good.status()["state"] == "finished"
-
-
-def test_a_run_that_cannot_start_fails(launcher: Launcher) -> None:
-    run = launcher.store.create(config(), {})
-    run.set_state("stopped")
-    (run.path / "lock").mkdir()  # so the run cannot be locked
-    launcher.resume(run)
-    assert launcher.wait(60)
-    status = run.status()
-    assert status["state"] == "failed"
-    assert "lock" in status["error"]
-    (run.path / "lock").rmdir()
-    launcher.resume(run)
-    assert launcher.wait(60)
-    assert run.status()["state"] == "finished"
-
-
-def test_recovery_marks_runs_of_dead_processes_only(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    dead, alive = store.create(config(), {}), store.create(config(), {})
-    (tmp_path / "foreign").mkdir()
-    for run, started in ((dead, "another boot"), (alive, None)):
-        status = json.loads((run.path / "status.json").read_text())
-        status["state"] = "running"
-        if started:
-            status["process"] = {"pid": os.getpid(), "started": started, "host": status["process"]["host"]}
-        (run.path / "status.json").write_text(json.dumps(status))
-    launcher = Launcher(store, tmp_path)
-    try:
-        assert [r.id for r in launcher.recover()] == [dead.id]
-        assert dead.stored_state() == "interrupted"
-        assert alive.stored_state() == "running"
-        assert launcher.recover() == []
-    finally:
-        launcher.close()
 
 
 def test_a_failed_run_resumes_from_its_checkpoint_and_retries_from_the_beginning(
@@ -220,19 +137,6 @@ def test_a_failed_run_resumes_from_its_checkpoint_and_retries_from_the_beginning
     assert again.result()["test"] == run.result()["test"]  # type: ignore[index]
 
 
-def test_a_refused_resume_changes_nothing(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    queued_elsewhere = elsewhere(launcher.store.create(config(), {}), "queued")
-    with pytest.raises(UserError, match="is queued: there is nothing to resume"):
-        launcher.resume(queued_elsewhere)
-    needs_gpu = launcher.store.create(config(device="cuda"), {})
-    needs_gpu.set_state("stopped")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(UserError, match="no CUDA device"):
-        launcher.resume(needs_gpu)
-    assert needs_gpu.status()["state"] == "stopped"  # and not queued
-    assert launcher.queue() == []
-
-
 def test_a_run_whose_last_state_could_not_be_written_can_be_resumed(launcher: Launcher,
                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full when `stopped` is written, at the end of training and in the queue."""
@@ -245,7 +149,7 @@ def test_a_run_whose_last_state_could_not_be_written_can_be_resumed(launcher: La
 
     while run.status()["state"] != "running":
         assert run.id in launcher.active()
-    for place in ("writer.write_json", "store.write_json", "reserve.Reserve.use"):
+    for place in ("writer.write_json", "store.write_json", "writer.Reserve.use"):
         monkeypatch.setattr(f"acenode.runs.{place}", full)
     with pytest.raises(OSError, match="No space"):
         launcher.stop(waiting)
@@ -362,17 +266,50 @@ def test_concurrent_resumes_queue_a_run_once(launcher: Launcher, monkeypatch: py
 # What the devices do -------------------------------------------------------------------------------------------------
 
 
-def test_device_states_count_running_runs(launcher: Launcher) -> None:
-    launcher.set_workers("cpu", 2)
-    idle = launcher.device_states()[0]
-    assert (idle.name, idle.workers, idle.running) == ("cpu", 2, 0)
-    assert idle.title.startswith("CPU, ")
-    run = launcher.start(forever())
-    until_running(launcher, run)
-    cpu = launcher.device_states()[0]
-    assert cpu.running == 1
-    if Path("/proc/meminfo").exists():
-        assert cpu.memory_used is not None
-        assert cpu.memory_total is not None
-        assert 0 < cpu.memory_used < cpu.memory_total
-    assert [d.name for d in launcher.device_states()] == list(launcher.limits)
+# When a queued run starts, on made-up queues --------------------------------------------------------------------------
+
+
+CONFIG = experiments.get("mnist").configure("ace")
+
+
+def job(run: str, *devices: str, slot: str = "", running: bool = False) -> Job:
+    return Job(run, CONFIG, devices or ("cpu",), slot or run, running)
+
+
+def starts(jobs: list[Job], workers: dict[str, int], **seconds: float | None) -> list[float | None]:
+    """Return when each queued run starts."""
+    return [seconds_until_start(one.run, jobs, workers, lambda each: seconds[each.run]) for one in jobs
+            if not one.running]
+
+
+def test_one_worker_takes_one_run_after_the_other() -> None:
+    jobs = [job("a", running=True), job("b"), job("c"), job("d")]
+    assert starts(jobs, {"cpu": 1}, a=10, b=20, c=30, d=5) == [10, 30, 60]
+    assert starts(jobs[1:], {"cpu": 1}, b=20, c=30, d=5) == [0, 20, 50]
+
+
+def test_several_workers_take_the_next_run_when_they_are_free() -> None:
+    jobs = [job("a", running=True), job("b", running=True), job("c"), job("d")]
+    assert starts(jobs, {"cpu": 2}, a=10, b=100, c=20, d=1) == [10, 30]
+    assert starts(jobs, {"cpu": 1}, a=10, b=100, c=20, d=1) == [10, 30]  # one worker was taken away meanwhile
+    assert starts(jobs, {"cpu": 3}, a=10, b=100, c=20, d=1) == [0, 10]
+
+
+def test_seeds_trained_together_take_one_worker() -> None:
+    jobs = [job("a", slot="x", running=True), job("b", slot="x", running=True), job("c", slot="y"),
+            job("d", slot="y"), job("e")]
+    assert starts(jobs, {"cpu": 1}, a=10, b=12, c=20, d=20, e=1) == [12, 12, 32]
+
+
+def test_devices_have_queues_of_their_own() -> None:
+    jobs = [job("a", "cpu", running=True), job("b", "cuda:0", running=True), job("c", "cpu"),
+            job("d", "cuda:0", "cuda:1"), job("e", "cuda:0", "cuda:1")]
+    assert starts(jobs, {"cpu": 1, "cuda:0": 1, "cuda:1": 1}, a=100, b=10, c=1, d=5, e=5) == [100, 0, 5]
+
+
+def test_what_is_unknown_gives_no_time() -> None:
+    jobs = [job("a", running=True), job("b"), job("c")]
+    assert starts(jobs, {"cpu": 1}, a=None, b=1, c=1) == [None, None]
+    assert starts(jobs, {"cpu": 1}, a=10, b=None, c=1) == [10, None]
+    assert starts(jobs, {"cpu": 2}, a=None, b=3, c=1) == [0, 3]  # the other worker is free
+    assert seconds_until_start("z", jobs, {"cpu": 1}, lambda _: 1.0) is None

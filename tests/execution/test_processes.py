@@ -20,8 +20,7 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.execution import processes
 from acenode.execution.launcher import Launcher
-from acenode.runs.lock import is_locked
-from acenode.runs.process import alive
+from acenode.runs.process import alive, is_locked
 from acenode.runs.store import Run, RunStore
 
 
@@ -96,16 +95,6 @@ def test_the_numbers_are_those_of_a_thread_alone_and_beside_others(launcher: Lau
     assert beside.description()["environment"]["threads"] == torch.get_num_threads()
 
 
-def test_a_device_with_several_workers_uses_processes(tmp_path: Path) -> None:
-    launcher = Launcher(RunStore(tmp_path / "runs"), tmp_path)
-    assert not launcher._in_process("cpu")
-    launcher.set_workers("cpu", 2)
-    assert launcher._in_process("cpu")
-    launcher.places["cpu"] = "thread"
-    assert not launcher._in_process("cpu")
-    launcher.close()
-
-
 def test_a_run_stops_resumes_and_is_trained_by_the_same_process(launcher: Launcher) -> None:
     run, waiting = launcher.start(forever()), launcher.start(config(seed=1))
     pid = until_training(run)
@@ -143,35 +132,6 @@ def test_a_killed_process_interrupts_its_run_only(launcher: Launcher) -> None:
     launcher.resume(killed)
     assert until_training(killed) != pid
     assert killed.status()["error"] is None
-
-
-def test_a_process_that_is_asked_to_end_writes_a_checkpoint(launcher: Launcher) -> None:
-    run = launcher.start(forever())
-    os.kill(until_training(run), signal.SIGTERM)
-    assert launcher.wait(60)
-    assert run.status()["state"] == "stopped"
-    assert (run.path / "checkpoints" / "last.pt").exists()
-
-
-def test_a_failed_run_ends_its_process_so_that_its_memory_is_freed(launcher: Launcher) -> None:
-    stuck = {**QUICK, "device": "cpu", "max_steps": 1, "rtol": 1e-6, "atol": 1e-6}
-    bad = launcher.start(experiments.get("mnist").configure("ace", **stuck))
-    good = launcher.start(config())
-    assert launcher.wait(60)
-    assert bad.status()["state"] == "failed"
-    assert "step limit" in bad.status()["error"]
-    assert not exists(bad.status()["process"]["pid"])
-    assert good.status()["state"] == "finished"
-
-
-def test_a_run_that_cannot_be_locked_fails(launcher: Launcher) -> None:
-    run = launcher.store.create(config(), {})
-    run.set_state("stopped")
-    (run.path / "lock").mkdir()
-    launcher.resume(run)
-    assert launcher.wait(60)
-    assert run.status()["state"] == "failed"
-    assert "lock" in run.status()["error"]
 
 
 def test_closing_waits_for_the_checkpoints_and_ends_the_processes(shared: Launcher) -> None:
@@ -257,37 +217,3 @@ def test_processes_are_kept_for_a_while_and_never_more_than_were_needed_at_once(
     assert [process.wait(10) for process in ended] == [0, 0, 0]
     pool.end_idle(0.0)
     assert pool.ending == []
-
-
-@pytest.mark.usefixtures("stub")
-def test_a_process_that_outlasts_the_pool_ends_after_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when closing the launcher timed out."""
-    pool, started = processes.ProcessPool(), list[processes.WorkerProcess]()
-
-    class Noted(processes.WorkerProcess):
-        def __init__(self, device: str) -> None:
-            super().__init__(device)
-            started.append(self)
-
-    monkeypatch.setattr(processes, "WorkerProcess", Noted)
-    thread, stop = begin(pool, RunStore(tmp_path).create(forever(), {}))
-    until(lambda: len(started) == 1)
-    pool.close()
-    assert thread.is_alive()
-    stop.set()
-    thread.join(10)
-    assert started[0].process.wait(10) == 0
-    assert pool.idle == []
-
-
-@pytest.mark.usefixtures("stub")
-def test_a_process_that_died_idle_is_replaced(tmp_path: Path) -> None:
-    pool, run = processes.ProcessPool(), RunStore(tmp_path).create(forever(), {})
-    for _ in range(2):
-        thread, stop = begin(pool, run)
-        stop.set()
-        thread.join(10)
-        (worker,) = pool.idle
-        worker.process.kill()
-        worker.process.wait()
-    assert run.stored_state() == "queued"  # nothing was written about it

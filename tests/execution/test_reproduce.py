@@ -18,8 +18,8 @@ from acenode.compare.reproduction import PlannedRun
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution import reproduce
+from acenode.execution.devices import quick_device
 from acenode.execution.launcher import Launcher
-from acenode.execution.quick_device import quick_device
 from acenode.execution.reproduce import Event, Reproduction, default_workers
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore

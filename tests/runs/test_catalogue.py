@@ -10,16 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from quick_settings import QUICK
 
-from acenode import experiments
+from acenode import UserError, experiments
 from acenode.bench.synthetic import CREATED, finished_runs
 from acenode.config import FORMAT
 from acenode.execution.execute import Outcome
-from acenode.runs import store as runs
-from acenode.runs.catalogue import Catalogue
-from acenode.runs.notes import write_notes
+from acenode.runs import catalogue as catalogue_module
+from acenode.runs import store as store_module
+from acenode.runs.catalogue import COLUMNS, Catalogue, entries_frame
+from acenode.runs.entry import Entry, Notes, read_notes, write_notes
 from acenode.runs.store import Run, RunStore
 
 Train = Callable[..., Outcome]
@@ -29,13 +31,13 @@ Train = Callable[..., Outcome]
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Collect the names of the JSON files that are parsed."""
     seen: list[str] = []
-    whole = runs.read_json
+    whole = store_module.read_json
 
     def count(path: Path) -> Any:
         seen.append(path.name)
         return whole(path)
 
-    for place in ("acenode.runs.store.read_json", "acenode.runs.notes.read_json"):
+    for place in ("acenode.runs.store.read_json", "acenode.runs.entry.read_json"):
         monkeypatch.setattr(place, count)
     return seen
 
@@ -70,28 +72,6 @@ def test_the_entry_of_a_trained_run_is_complete(train: Train, tmp_path: Path, re
     assert catalogue.entry(entry.id) == entry
     assert catalogue.entry("nothing") is None
     assert catalogue.entry("../runs") is None
-
-
-def test_only_two_small_files_of_each_run_are_read_and_only_once(tmp_path: Path, reads: list[str]) -> None:
-    made = finished_runs(tmp_path, 60)
-    for run in made:
-        edit(run, "status.json", test_last={"accuracy": 0.5})
-    catalogue = Catalogue(RunStore(tmp_path))
-    entries = catalogue.entries()
-    assert [e.id for e in entries] == [run.id for run in reversed(made)]  # newest first
-    assert "result.json" not in reads
-    assert len(reads) <= 2 * len(made)
-    assert entries[0].value == entries[0].test["accuracy"] == pytest.approx(0.959)
-    assert entries[0].last_value == 0.5
-    assert entries[0].created == CREATED + 59
-    reads.clear()
-    assert catalogue.entries() == entries
-    assert catalogue.entry(made[5].id) == entries[-6]
-    assert reads == []
-    write_notes(made[7], "a good one", ["keep"])
-    assert catalogue.entries()[-8].tags == ("keep",)
-    assert set(reads) == {"config.json", "status.json", "notes.json"}  # of that one run
-    assert len(reads) == 3
 
 
 def test_test_values_of_older_runs_come_from_their_results(tmp_path: Path, reads: list[str]) -> None:
@@ -160,7 +140,7 @@ def test_values_that_are_not_numbers_are_none(tmp_path: Path) -> None:
 
 def test_a_run_deleted_while_listing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, gone = finished_runs(tmp_path, 2)
-    whole = runs.read_json
+    whole = store_module.read_json
 
     def slow(path: Path) -> Any:
         if path == gone.path / "status.json":
@@ -290,3 +270,226 @@ def test_a_page_looks_once(tmp_path: Path) -> None:
         other.join()
         assert elsewhere == [3]  # other threads look for themselves
     assert len(catalogue.entries()) == 3
+
+
+# The index beside the runs --------------------------------------------------------------------------------------------
+
+
+COUNT = 12
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the names of the runs whose files are opened."""
+    seen: list[str] = []
+    whole = store_module.read_json
+
+    def count(path: Path) -> Any:
+        seen.append(path.parent.name)
+        return whole(path)
+
+    for place in ("acenode.runs.store.read_json", "acenode.runs.entry.read_json"):
+        monkeypatch.setattr(place, count)
+    return seen
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Return runs in a folder that has an index after it was listed once."""
+    monkeypatch.setattr(catalogue_module, "INDEXED_AFTER", 10)
+    return finished_runs(tmp_path, COUNT)
+
+
+def entries(root: Path) -> list[Entry]:
+    """List the runs as a new process does."""
+    return Catalogue(RunStore(root)).entries()
+
+
+def test_a_second_process_opens_no_file_of_a_run(runs: list[Run], tmp_path: Path, opened: list[str]) -> None:
+    write_notes(runs[3], "good – gut", ["keep", "best"])
+    first = entries(tmp_path)
+    assert len(opened) == 2 * COUNT + 1
+    opened.clear()
+    assert entries(tmp_path) == first
+    assert opened == []
+    assert len(first) == COUNT  # the index itself is no run
+
+
+def test_only_changed_runs_are_opened(runs: list[Run], tmp_path: Path, opened: list[str]) -> None:
+    entries(tmp_path)
+    runs[4].set_state("stopped")
+    shutil.rmtree(runs[5].path)
+    shutil.copytree(runs[6].path, tmp_path / "copy")
+    opened.clear()
+    found = {e.id: e.state for e in entries(tmp_path)}
+    assert set(opened) == {runs[4].id, "copy"}
+    assert found[runs[4].id] == "stopped"
+    assert runs[5].id not in found
+    assert "copy" in found
+
+
+def _flip_digit(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"0.901", b"0.951"))
+
+
+def _foreign(path: Path) -> None:
+    content = json.dumps({"configs": [], "rows": [[[], [1, 2]]]}).encode()
+    path.write_bytes(catalogue_module._header(content) + content)
+
+
+@pytest.mark.parametrize("damage", [
+    _flip_digit, _foreign, Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff" * 99),
+    lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    lambda path: (path.unlink(), os.mkfifo(path)), lambda path: (path.unlink(), path.mkdir()),
+], ids=["flipped digit", "foreign", "missing", "empty", "not text", "cut", "pipe", "folder"])
+def test_an_invalid_index_is_not_used(damage: Callable[[Path], object], runs: list[Run], tmp_path: Path,
+                                      opened: list[str]) -> None:
+    first = entries(tmp_path)
+    opened.clear()
+    damage(tmp_path / catalogue_module.FILE)
+    assert entries(tmp_path) == first
+    assert len(opened) == 2 * COUNT
+    if (tmp_path / catalogue_module.FILE).is_file():  # written again
+        opened.clear()
+        assert entries(tmp_path) == first
+        assert opened == []
+
+
+def test_a_folder_that_cannot_be_written_is_listed(runs: list[Run], tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(path: Path, content: bytes) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr(catalogue_module, "write_atomic", read_only)
+    assert len(entries(tmp_path)) == COUNT
+    assert not (tmp_path / catalogue_module.FILE).exists()
+
+
+def test_the_index_is_not_written_for_every_new_run(runs: list[Run], tmp_path: Path) -> None:
+    listed = Catalogue(RunStore(tmp_path))
+    listed.entries()
+    before = (tmp_path / catalogue_module.FILE).stat().st_ino
+    for run in runs[:3]:
+        run.set_state("stopped")
+        listed.entries()
+    assert (tmp_path / catalogue_module.FILE).stat().st_ino == before
+    for run in runs[1:]:
+        shutil.rmtree(run.path)
+    listed.entries()
+    assert (tmp_path / catalogue_module.FILE).stat().st_ino != before  # mostly about runs that no longer exist
+
+
+def test_files_of_many_runs_are_looked_at_in_turns(runs: list[Run], tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replaced file is noticed at once, since its folder changes; one written in place within some listings."""
+    looked: list[str] = []
+    whole = catalogue_module.stamps_of
+    monkeypatch.setattr(catalogue_module, "stamps_of", lambda place: (looked.append(place), whole(place))[1])
+    monkeypatch.setattr(catalogue_module, "MANY", COUNT)
+    monkeypatch.setattr(catalogue_module, "SETTLED", -1)
+    catalogue = Catalogue(RunStore(tmp_path))
+    catalogue.entries()
+    assert len(looked) == COUNT
+    looked.clear()
+    for _ in range(catalogue_module.TURNS):
+        catalogue.entries()
+    assert sorted(looked) == sorted(str(run.path) for run in runs)  # each once
+    write_notes(runs[3], "replaced", [])
+    assert "replaced" in {entry.notes for entry in catalogue.entries()}
+    path = runs[5].path / "status.json"
+    path.write_text(path.read_text().replace('"finished"', '"stopped"'))
+    for _ in range(catalogue_module.TURNS):
+        states = {entry.id: entry.state for entry in catalogue.entries()}
+    assert states[runs[5].id] == "stopped"
+
+
+# Runs as a pandas frame -----------------------------------------------------------------------------------------------
+
+
+def test_every_run_has_a_row_in_the_order_of_the_entries(tmp_path: Path) -> None:
+    runs = finished_runs(tmp_path, 3)
+    write_notes(runs[0], "good", ["a", "b"])
+    (tmp_path / "damaged").mkdir()
+    catalogue = Catalogue(RunStore(tmp_path))
+    frame, entries = catalogue.frame(), catalogue.entries()
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["run"].tolist() == [entry.id for entry in entries] == [*(r.id for r in runs[::-1]), "damaged"]
+    assert frame["test"].tolist()[:3] == [entry.value for entry in entries[:3]]
+    first = frame.set_index("run").loc[runs[0].id]
+    assert (first["state"], first["data"]) == ("finished", "sample")
+    assert (first["experiment"], first["method"]) == ("mnist", "ace")
+    assert (first["seed"], first["metric"], first["params"], first["seconds"]) == (0, "accuracy", 31_690, 30.0)
+    assert (first["notes"], first["tags"], first["error"]) == ("good", "a, b", "")
+    assert first["created"] == pd.Timestamp(CREATED, unit="s", tz="UTC")
+    damaged = frame.iloc[3]
+    assert damaged["state"] == "unreadable"
+    assert "is not a run" in damaged["error"]
+    assert damaged[["test", "seconds", "created"]].isna().all()
+
+
+def test_settings_are_added_as_columns(tmp_path: Path) -> None:
+    finished_runs(tmp_path, 2, penalty_weight=0.5)
+    frame = entries_frame(Catalogue(RunStore(tmp_path)).entries(), settings=True)
+    assert frame["config.penalty_weight"].tolist() == [0.5, 0.5]
+    assert frame["config.seed"].tolist() == frame["seed"].tolist() == [1, 0]
+
+
+# Notes and tags of a run ----------------------------------------------------------------------------------------------
+
+
+def test_written_notes_are_read_back(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert read_notes(run) == Notes("", ())
+    kept = write_notes(run, "Line one\nλ = 0.1\tgood 🙂", [" baseline ", "λ", "baseline", ""])
+    assert kept == read_notes(run) == Notes("Line one\nλ = 0.1\tgood 🙂", ("baseline", "λ"))
+    assert json.loads((tmp_path / "notes.json").read_text()) == {"notes": kept.notes, "tags": ["baseline", "λ"]}
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.json"]
+    assert write_notes(run, "a\r\nb", []).notes == "a\nb"  # as some browsers send it
+
+
+def test_the_limits_themselves_are_allowed(tmp_path: Path) -> None:
+    tags = [f"{i:02d}" + "x" * 38 for i in range(20)]
+    assert write_notes(Run(tmp_path), "x" * 10_000, tags).tags == tuple(tags)
+
+
+@pytest.mark.parametrize(("notes", "tags", "words"), [
+    ("x" * 10_001, [], "notes have 10,001 characters: at most 10,000 are allowed"),
+    ("", [str(i) for i in range(21)], "21 tags: at most 20 are allowed"),
+    ("", ["x" * 41], "has 41 characters: at most 40 are allowed"),
+    ("a\x00b", [], "control character"),
+    ("\x1b[31mred", [], "control character"),
+    ("", ["two\nlines"], "control character"),
+    ("\ud800", [], "control character"),
+    (5, [], "must be text"),
+    ("", [5], "must be text"),
+    ("", "word", "list of words"),
+])
+def test_invalid_notes_leave_the_file_unchanged(notes: str, tags: list[str], words: str, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    write_notes(run, "before", ["kept"])
+    with pytest.raises(UserError, match=words) as caught:
+        write_notes(run, notes, tags)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert read_notes(run) == Notes("before", ("kept",))
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{", b"\xff", b"[]", b'{"notes": 1}', b'{"notes": "x", "tags": "abc"}', b'{"notes": "x", "tags": [1]}',
+    b'{"notes": "\\u0000"}', b"[" * 100_000,
+])
+def test_a_damaged_file_reads_as_empty(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "notes.json").write_bytes(content)
+    assert read_notes(Run(tmp_path)) == Notes("", ())
+
+
+def test_notes_do_not_recreate_a_deleted_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no longer exists"):
+        write_notes(Run(tmp_path / "gone"), "x", [])
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_failed_write_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.json").mkdir()  # cannot be replaced by a file
+    with pytest.raises(UserError, match="notes of .* cannot be written"):
+        write_notes(Run(tmp_path), "x", [])

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from acenode.bench.synthetic import finished_runs
 from acenode.cli import main
-from acenode.compare.groups import group_settings
 from acenode.errors import UserError
-from acenode.player.data import describe
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.notes import write_notes
-from acenode.runs.recorded import chosen_recorded_runs, recorded_runs
+from acenode.runs.entry import write_notes
+from acenode.runs.recorded import decode, encode, pack, recorded_runs
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunWriter
 
@@ -49,33 +49,6 @@ def test_the_folder_of_recorded_runs_is_not_taken_for_a_run() -> None:
     for access in (store.open, store.folder):
         with pytest.raises(UserError, match="there is no"):
             access(folder().name)
-
-
-def test_recorded_runs_are_small() -> None:
-    assert sum(path.stat().st_size for path in files()) < 40e6
-
-
-def test_the_five_folds_on_ushcn_have_their_parameters() -> None:
-    """docs/ushcn_errors.py applies them."""
-    kept = [run.config() for run in RunStore(folder())
-            if run.id.startswith("ushcn-") and (run.path / "checkpoints" / "best.safetensors").is_file()]
-    folds = {(c.method, c.get("fold")) for c in kept}
-    assert {(m, fold) for m in ("ace", "gru-ode-bayes", "augmented") for fold in range(5)} <= folds
-
-
-def test_the_player_opens_recorded_ace_runs() -> None:
-    for name in ("mnist-ace", "physionet-ace", "ushcn-ace"):
-        run = next(r for r in RunStore(folder()) if r.id.startswith(name) and r.snapshots())
-        assert describe(run)
-
-
-def test_some_seed_of_every_group_has_snapshots() -> None:
-    """Others may be recorded without; the player then says that another seed has them."""
-    kept: dict[tuple[str, str, str], int] = {}
-    for entry in Catalogue(RunStore(folder(), folder())).entries():
-        group = entry.experiment, entry.method, repr(sorted(group_settings(entry.config).items()))
-        kept[group] = kept.get(group, 0) + len(entry.run.snapshots())
-    assert not [group for group, count in kept.items() if not count]
 
 
 def test_tables_and_exports_read_recorded_runs_without_writing_to_them(
@@ -143,12 +116,6 @@ def test_the_recorded_folder_itself_is_a_store_that_can_only_be_read(tmp_path: P
         store.create(run.config(), {})
 
 
-def test_a_missing_folder_of_recorded_runs_does_no_harm(store: RunStore, tmp_path: Path) -> None:
-    shutil.rmtree(tmp_path / "recorded")
-    assert len(Catalogue(store).entries()) == 4
-    assert store.find("svhn-ace-00000") is None
-
-
 @pytest.mark.parametrize("action", [
     Run.delete, Run.request_stop, Run.cancel_stop, lambda run: run.set_state("stopped"),
     lambda run: write_notes(run, "mine", []), lambda run: RunWriter(run).acquire()])
@@ -177,10 +144,63 @@ def test_the_command_line_lists_and_opens_them(store: RunStore, tmp_path: Path, 
         assert "svhn-ace-00000 is a recorded run and cannot be" in capsys.readouterr().err
 
 
-def test_which_recorded_runs_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path))
-    assert chosen_recorded_runs() == tmp_path
-    monkeypatch.setenv("ACENODE_RECORDED", "")
-    assert chosen_recorded_runs() is None
-    monkeypatch.delenv("ACENODE_RECORDED")
-    assert chosen_recorded_runs() == folder()
+# Compact arrays of recorded snapshots ---------------------------------------------------------------------------------
+
+
+RANDOM = np.random.default_rng(0)
+
+
+def trajectories(shape: tuple[int, ...], frames: int = 21) -> np.ndarray:
+    """Return damped oscillations, as float16."""
+    t = np.linspace(0, 1, frames).reshape(-1, *[1] * len(shape))
+    rate, phase, size = (RANDOM.normal(size=(1, *shape)) for _ in range(3))
+    return (size * np.exp(-t * np.abs(rate)) * np.cos(2 * t + phase)).astype(np.float16)
+
+
+@pytest.mark.parametrize(("polynomials", "axes"), [(True, ()), (False, ()), (False, (2, 3)), (True, (3,))])
+def test_arrays_are_read_back_within_the_step(polynomials: bool, axes: tuple[int, ...]) -> None:
+    x, step = trajectories((3, 8, 8)), 0.01
+    found = decode(encode("a", x, step, polynomials, axes) | {"label": np.arange(3)})
+    assert set(found) == {"a", "label"}
+    assert found["a"].dtype == x.dtype
+    error = np.abs(found["a"].astype(float) - x.astype(float))
+    assert error.max() < 3 * step
+    assert np.sqrt(np.square(error).mean()) < 0.31 * step  # uniform rounding: step / √12
+
+
+def test_smooth_trajectories_take_few_bytes() -> None:
+    x, step = trajectories((10, 16, 6, 6)), 0.02
+    plain, smooth = (len(pack(encode("h", x, step, polynomials, ()))) for polynomials in (False, True))
+    assert smooth < plain / 3
+    assert smooth < x.nbytes / 8
+
+
+def test_matrices_of_low_rank_take_few_bytes() -> None:
+    """Jumps in time are not smooth, but rows and columns of an attention are correlated."""
+    left, right = RANDOM.normal(size=(21, 4, 30, 2)), RANDOM.normal(size=(1, 1, 2, 30))
+    x, step = (left @ right).astype(np.float16), 0.02
+    rows, plain = (len(pack(encode("a", x, step, False, axes))) for axes in ((2, 3), ()))
+    assert rows < plain / 3
+
+
+def test_a_coefficient_beyond_16_bits_makes_the_step_larger() -> None:
+    x = np.full((5, 1, 4), 60_000.0, np.float32)
+    assert decode(encode("h", x, 1e-3, True, ()))["h"] == pytest.approx(x, rel=1e-3)
+
+
+def test_files_are_npz_and_depend_on_nothing_but_the_arrays() -> None:
+    members = encode("h", trajectories((2, 4)), 0.01, True, ())
+    content = pack(members)
+    assert content == pack(members)
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        np.testing.assert_array_equal(decode({k: file[k] for k in file.files})["h"], decode(members)["h"])
+
+
+@pytest.mark.parametrize("change", [
+    {"h.dtype": np.array("object")}, {"h.axis0": np.zeros((3, 3), np.float32)}, {"h.low": np.zeros((2, 2), np.uint8)}])
+def test_damaged_members_raise(change: dict[str, np.ndarray]) -> None:
+    members = encode("h", trajectories((2, 4)), 0.01, True, ())
+    with pytest.raises((ValueError, KeyError)):
+        decode(members | change)
+    with pytest.raises(KeyError):
+        decode({k: x for k, x in members.items() if k != "h.step"})

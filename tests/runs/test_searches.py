@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from search_launcher import a_search, conduct
@@ -12,10 +11,8 @@ from acenode import UserError
 from acenode.bench.synthetic import synthetic_search
 from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import RunStore
-from acenode.search import journal as search_journal
 from acenode.search import run as search_run
 from acenode.search.journal import SearchJournal
-from acenode.search.results import read_report
 from acenode.search.sampling import load_optuna
 
 
@@ -81,46 +78,6 @@ def test_the_synthetic_journal_is_one_of_optunas(store: SearchStore) -> None:
     ours = SearchJournal(store.journal("made"), search.ranges).refresh()
     assert [(t.params, t.value) for t in ours] == [(t.params, t.value) for t in theirs]
     assert {t.state for t in ours} == {"finished", "pruned"}
-
-
-class OpenCounter:
-    """Counts how often files are opened, and which."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.paths: list[str] = []
-        real = search_journal.open_regular
-
-        def counted(path: Path) -> Any:
-            self.paths.append(path.name)
-            return real(path)
-
-        monkeypatch.setattr("acenode.files.open_regular", counted)
-        monkeypatch.setattr("acenode.search.journal.open_regular", counted)
-        monkeypatch.setattr("acenode.runs.store.open_regular", counted)
-
-
-def test_ten_thousand_trials_are_listed_with_one_pass_over_one_file(
-        store: SearchStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    search = synthetic_search(store, "many", 10_000)
-    opened, parsed = OpenCounter(monkeypatch), list[Any]()
-    real = search_journal.json.loads
-    monkeypatch.setattr(search_journal.json, "loads", lambda text, **given: parsed.append(text) or real(text, **given))
-    journal = SearchJournal(store.journal("many"), search.ranges)
-    report = read_report(store, "many", journal)
-    assert len(report.trials) == 10_000
-    assert report.counts["finished"] + report.counts["pruned"] == 10_000
-    assert sorted(opened.paths) == ["journal.log", "search.json", "status.json"]  # no run, and each file once
-    lines = [text for text in parsed if isinstance(text, bytes)]
-    assert len(lines) == 1  # the journal is parsed at once,
-    assert search_journal.REPORT not in lines[0]  # without validation after each epoch, most of its lines
-    opened.paths.clear()
-    parsed.clear()
-    with open(store.journal("many"), "ab") as file:
-        file.write(b'{"op_code":4,"worker_id":"x","study_id":0,"datetime_start":null}\n{"op_code":5,')
-    assert len(journal.refresh()) == 10_001
-    assert len(parsed) == 1  # what is new, without the incomplete line
-    assert journal.refresh() is journal.trials
-    assert len(parsed) == 1
 
 
 def test_a_replaced_journal_is_read_anew(store: SearchStore) -> None:

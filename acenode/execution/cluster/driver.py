@@ -34,11 +34,10 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from acenode.errors import UserError
-from acenode.execution.cluster.folder_keeper import FolderKeeper
-from acenode.execution.cluster.own_folder import own_folder
-from acenode.execution.cluster.probe import shared_probe
-from acenode.execution.cluster.size import ClusterSize, cluster_size
-from acenode.execution.cluster.task import RunOrder, train_run
+from acenode.execution.cluster.files import FolderKeeper, own_folder, shared_probe
+from acenode.execution.cluster.ray_cluster import ClusterSize, cluster_size
+from acenode.execution.cluster.worker import RunOrder, train_run
+from acenode.execution.processes import take_output
 from acenode.runs.store import BUSY, Run
 
 WAIT_SECONDS = 0.1  # for the end of a task, between looks at the requests
@@ -177,7 +176,6 @@ class _Driver:
 
 
 def _end(run: Run, process: dict[str, Any], state: str, error: str | None = None) -> None:
-    """Write how a run ended, unless its worker did, or another process has resumed it since."""
     with contextlib.suppress(UserError, OSError):
         if run.stored_state() in BUSY and run.status()["process"] == process:
             run.set_state(state, error=error)
@@ -192,7 +190,6 @@ def _fail(run: Run, process: dict[str, Any], error: Exception) -> None:
 
 
 def _line(error: BaseException) -> str:
-    """Return an error in one line; the first line of a remote one is a title."""
     words = str(error).strip().splitlines()
     return words[-1] if words else type(error).__name__
 
@@ -206,7 +203,7 @@ def main() -> None:
     parser.add_argument("--gpu", type=float, required=True)
     parser.add_argument("--no-shared", dest="shared", action="store_false")
     options = parser.parse_args()
-    requests, answers = os.fdopen(0, "rb", buffering=0), _take_output()
+    requests, answers = os.fdopen(0, "rb", buffering=0), take_output()
     driver = _Driver(options, answers)
     threading.Thread(target=driver.read, args=(requests,), name="acenode-requests", daemon=True).start()
     with own_folder("acenode-ray") as place:
@@ -221,19 +218,11 @@ def main() -> None:
 
 
 def _connect(options: argparse.Namespace, place: Path) -> None:
-    """Join the cluster, or start a local Ray that only this machine can reach and that leaves nothing behind."""
     if options.address is not None:
         ray.init(address=options.address, log_to_driver=False)
     else:
         ray.init(address="local", num_cpus=options.cpus, include_dashboard=False, log_to_driver=False,
                  object_store_memory=STORE_BYTES, _temp_dir=str(place))
-
-
-def _take_output() -> IO[bytes]:
-    """Return the standard output for answers; what Ray prints goes to standard error from here on."""
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    return answers
 
 
 if __name__ == "__main__":

@@ -6,17 +6,18 @@ import contextlib
 import importlib.util
 import json
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from acenode.errors import UserError
-from acenode.execution.cluster.address import START_HINT, check_answer
-from acenode.execution.cluster.size import ClusterSize
 from acenode.execution.devices import DeviceState, own_cores
 from acenode.execution.environment import child_environment
 from acenode.runs.process import identity
@@ -31,6 +32,9 @@ EXIT_SECONDS = 150.0  # for runs to stop with a checkpoint
 GPU_SHARE = 0.25  # of a GPU for each run
 QUEUE_THREADS = 2  # of each of several runs
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TQDM": "0"}  # Ray sends nothing anywhere and draws no bars
+CONNECT_SECONDS = 5.0  # longest time for an answer
+START_HINT = ("start it with `ray start --head`; with a token, both sides need the same RAY_AUTH_MODE and token: see "
+              "docs/cluster.md")
 
 
 def address_of(on: str) -> str | None:
@@ -45,6 +49,77 @@ def check_device(device: str) -> None:
     """Raise a UserError for a certain GPU, such as cuda:3: Ray assigns GPUs itself."""
     if device not in ("auto", "cpu", "cuda"):
         raise UserError(f"Ray chooses the GPU of a run: use --device cuda instead of {device}")
+
+
+def check_name(address: str | None) -> None:
+    """Raise a UserError if `HOST:PORT` has an unknown host or an invalid port; `auto` and None are not checked."""
+    if (found := _host_and_port(address)) is None:
+        return
+    if not 1 <= found[1] <= 65535:
+        raise UserError(f"{address} has no port from 1 to 65535: --on takes ray:IP:PORT")
+    try:
+        socket.getaddrinfo(*found, type=socket.SOCK_STREAM)
+    except (OSError, ValueError) as error:  # a ValueError for a name that cannot be one
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"there is no machine {found[0]} ({reason}): --on takes ray:IP:PORT, or ray:auto on a machine "
+                        "of the cluster") from None
+
+
+def check_answer(address: str | None) -> None:
+    """Raise a UserError if nothing accepts connections at `HOST:PORT`; `auto` and None are not checked."""
+    check_name(address)
+    if (found := _host_and_port(address)) is None:
+        return
+    try:
+        socket.create_connection(found, timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"there is no Ray cluster at {address} ({reason}); {START_HINT}") from None
+
+
+def _host_and_port(address: str | None) -> tuple[str, int] | None:
+    host, _, port = (address or "").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")  # [::1]:6379
+    return (host, int(port)) if host and port.isascii() and port.isdigit() else None
+
+
+@dataclass(frozen=True)
+class ClusterSize:
+    """What a cluster has."""
+
+    cpus: int
+    gpus: int
+    machines: int
+    runs: int  # that can be trained at a time: on the GPUs if there are any
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def title(self) -> str:
+        """Describe the cluster for people."""
+        parts = [_count(self.cpus, "CPU"), *([_count(self.gpus, "GPU")] if self.gpus else [])]
+        return f"Ray, {', '.join(parts)} on {_count(self.machines, 'machine')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def cluster_size(nodes: Iterable[Mapping[str, Any]], threads: int, gpu: float) -> ClusterSize:
+    """Return the size of the machines that are alive.
+
+    Args:
+        nodes: as `ray.nodes()` describes them.
+        threads: CPUs that a run takes.
+        gpu: share of a GPU that a run takes where there are GPUs.
+    """
+    found = [node.get("Resources", {}) for node in nodes if node.get("Alive")]
+    cpus, gpus = ([float(have.get(kind, 0)) for have in found] for kind in ("CPU", "GPU"))
+    fit = [int(c // threads) for c in cpus]
+    if sum(gpus):
+        fit = [min(of_cpus, int(g / gpu + 1e-6)) for of_cpus, g in zip(fit, gpus, strict=True)]
+    return ClusterSize(int(sum(cpus)), int(sum(gpus)), len(found), sum(fit))
 
 
 class RayCluster:
@@ -163,7 +238,6 @@ class RayCluster:
             driver.close()
 
     def _process(self) -> _DriverProcess:
-        """Return the driver process, which may still be connecting; start it if there is none."""
         with self._lock:
             if self._closed:
                 raise UserError("the connection to Ray is closed")
@@ -183,7 +257,6 @@ class RayCluster:
         return driver if driver.wait_until_ready(self.address, stop) else None
 
     def _found_again(self, stop: threading.Event) -> _DriverProcess | None:
-        """Connect again after the connection was lost; None if that fails for long, or the run should stop."""
         end = time.monotonic() + LOST_SECONDS
         while not stop.is_set() and not self._closed and time.monotonic() < end:
             try:
@@ -270,7 +343,6 @@ class _DriverProcess:
             self._ended[answer["ended"]].set()
 
     def _ending(self) -> str:
-        """Return why the process has ended, in one line."""
         self._messages.seek(0)
         lines = self._messages.read().decode(errors="replace").strip().splitlines()
         if any("InvalidAuthToken" in line for line in lines):  # the error itself only says that it failed

@@ -17,8 +17,7 @@ from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.execute import execute
 from acenode.execution.launcher import Launcher
-from acenode.runs.lock import is_locked
-from acenode.runs.process import identity
+from acenode.runs.process import identity, is_locked
 from acenode.runs.store import Run, RunStore
 
 pytestmark = pytest.mark.long
@@ -108,20 +107,6 @@ def test_a_run_streams_holds_its_lock_stops_and_resumes(launcher: Launcher) -> N
     assert run.status()["state"] == "stopped"
 
 
-def test_a_run_that_waits_for_a_worker_can_be_stopped(launcher: Launcher) -> None:
-    launcher.set_workers("ray", 3)
-    runs = [launcher.start(forever()) for _ in range(3)]  # the cluster trains two at a time
-    until(lambda: sum(run.status()["state"] == "running" for run in runs) == 2)
-    (waiting,) = [run for run in runs if run.status()["state"] == "queued"]
-    assert waiting.id in launcher.active()
-    launcher.stop(waiting)
-    until(lambda: waiting.status()["state"] == "stopped")
-    assert not (waiting.path / "metrics.jsonl").exists()
-    for run in runs:
-        launcher.stop(run)
-    assert launcher.wait(PATIENCE)
-
-
 def test_a_killed_worker_is_replaced_and_the_run_continues_from_its_checkpoint(launcher: Launcher,
                                                                                unbroken: Run) -> None:
     run = launcher.start(config())
@@ -167,3 +152,40 @@ def test_a_command_that_was_killed_is_resumed(launcher: Launcher, unbroken: Run)
     assert launcher.wait(PATIENCE)
     assert run.status()["state"] == "finished"
     assert same(run, unbroken)
+
+
+# Commands that train on a local Ray -----------------------------------------------------------------------------------
+
+
+ON_RAY = ["--on", "ray", "--threads", "1"]
+EPOCHS = 3
+
+
+@pytest.fixture(autouse=True)
+def _equal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # Ray's workers would wait for everything else on a busy machine
+
+
+def by_command(folder: Path, *more: str) -> Run:
+    """Train the run of `config` by a command of its own."""
+    settings = config(epochs=EPOCHS).to_dict()
+    given = [f"--set={key}={str(settings[key]).lower()}" for key in
+             ("solver", "step_size", "batch_size", "snapshots", "analysis")]
+    words = ["train", "mnist", "--method", "odenet", "--epochs", str(EPOCHS), "--seed", "0", "--device", "cpu", *given]
+    subprocess.run([sys.executable, "-m", "acenode.cli", *words, *more, "--runs", str(folder)], check=True,
+                   capture_output=True)
+    (run,) = RunStore(folder)
+    return run
+
+
+@pytest.fixture(scope="module")
+def in_a_thread(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return trained_here(tmp_path_factory.mktemp("thread"), config(epochs=EPOCHS))
+
+
+def test_a_seed_gives_the_same_numbers_by_command_thread_and_ray(tmp_path: Path, in_a_thread: Run) -> None:
+    by_cli, by_ray = by_command(tmp_path / "cli"), by_command(tmp_path / "ray", *ON_RAY)
+    for run in (by_cli, by_ray):
+        assert run.description()["environment"]["threads"] == 1
+        assert epochs(run) == EPOCHS
+        assert same(run, in_a_thread)

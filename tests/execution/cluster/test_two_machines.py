@@ -13,7 +13,7 @@ from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_her
 
 from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.launcher import Launcher
-from acenode.runs.lock import is_locked
+from acenode.runs.process import is_locked
 from acenode.runs.store import Run, RunStore
 
 pytestmark = pytest.mark.long

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from acenode import experiments
-from acenode.execution.cluster.changed_files import ChangedFiles, FileChange, all_files, apply_changes
+from acenode.errors import UserError
+from acenode.execution.cluster.files import (
+    ChangedFiles,
+    FileChange,
+    FolderKeeper,
+    all_files,
+    apply_changes,
+    own_folder,
+    sees,
+    shared_probe,
+)
 from acenode.execution.execute import create
 from acenode.files import write_atomic
-from acenode.runs.store import RunStore
+from acenode.runs.process import is_locked, try_lock
+from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunWriter
 
 
@@ -80,20 +92,6 @@ def test_files_that_are_the_machine_s_or_the_user_s_own_are_not_sent(folders: tu
     assert all_files(here) == []
 
 
-def test_changes_that_were_not_received_are_sent_again(folders: tuple[Path, Path]) -> None:
-    here, there = folders
-    changed = ChangedFiles(here, sent=False)
-    (here / "log.txt").write_bytes(b"one\n")
-    changed.collect()  # lost
-    assert send(changed, there) == ["log.txt"]
-
-
-def test_a_copy_that_starts_complete_sends_only_what_is_new(folders: tuple[Path, Path]) -> None:
-    here, there = folders
-    (here / "log.txt").write_bytes(b"one\n")
-    assert send(ChangedFiles(here, sent=True), there) == []
-
-
 def test_a_receiver_without_the_beginning_asks_for_all(folders: tuple[Path, Path]) -> None:
     _, there = folders
     assert not apply_changes(there, [FileChange("metrics.jsonl", b"two\n", 4)])
@@ -104,3 +102,87 @@ def test_a_receiver_without_the_beginning_asks_for_all(folders: tuple[Path, Path
 def test_other_names_are_refused(folders: tuple[Path, Path], name: str) -> None:
     with pytest.raises(ValueError, match="not a file of a run"):
         apply_changes(folders[1], [FileChange(name, b"x")])
+
+
+# The folder keeper ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return create(RunStore(tmp_path), experiments.get("mnist").configure("odenet"))
+
+
+def test_a_stop_request_in_the_run_directory_reaches_the_worker(run: Run) -> None:
+    keeper = FolderKeeper()
+    assert keeper.begin(str(run.path), "a") == 1
+    assert keeper.check(str(run.path), "a") == "go on"
+    run.request_stop()
+    assert keeper.check(str(run.path), "a") == "stop"
+    assert keeper.write(str(run.path), "a", []) == "stop"
+
+
+def test_a_run_whose_files_are_sent_is_locked_until_its_end(run: Run) -> None:
+    keeper = FolderKeeper()
+    keeper.begin(str(run.path), "a")
+    assert not is_locked(run)  # a worker that sees the folder locks it itself
+    assert {file.name for file in keeper.files(str(run.path), "a")} == {"config.json", "status.json"}
+    assert is_locked(run)
+    keeper.end(str(run.path))
+    assert not is_locked(run)
+
+
+def test_a_run_that_another_process_trains_is_refused(run: Run) -> None:
+    lock = try_lock(run)
+    assert lock is not None
+    with pytest.raises(UserError, match="being trained already"):
+        FolderKeeper().files(str(run.path), "a")
+    lock.release()
+
+
+def test_a_worker_that_was_taken_for_dead_writes_nothing_any_more(run: Run) -> None:
+    keeper = FolderKeeper()
+    assert keeper.begin(str(run.path), "a") == 1
+    assert keeper.begin(str(run.path), "b") == 2
+    assert keeper.write(str(run.path), "a", [FileChange("log.txt", b"a\n", 0)]) == "replaced"
+    assert not (run.path / "log.txt").exists()
+    assert keeper.write(str(run.path), "b", [FileChange("log.txt", b"b\n", 0)]) == "go on"
+    assert (run.path / "log.txt").read_bytes() == b"b\n"
+
+
+def test_a_restarted_keeper_goes_on_with_the_worker_that_it_finds(run: Run) -> None:
+    keeper = FolderKeeper()
+    assert keeper.write(str(run.path), "a", [FileChange("log.txt", b"a\n", 0)]) == "go on"
+    assert is_locked(run)
+    keeper.end(str(run.path))
+
+
+# Temporary folders of killed processes are deleted by the next process ------------------------------------------------
+
+
+def test_the_folder_is_deleted_and_those_of_dead_processes_with_it(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left, others = tmp_path / f"lab-{ended.pid}-x", [tmp_path / "lab-1-y", tmp_path / "lab-notes-z"]
+    for folder in (left, *others):
+        folder.mkdir()
+    with own_folder("lab", tmp_path) as made:
+        assert sorted(tmp_path.iterdir()) == sorted([made, *others])
+    assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
+# A worker finds out whether it sees a run directory and the locks in it -----------------------------------------------
+
+
+def test_the_file_is_seen_while_it_is_locked_and_deleted_afterwards(tmp_path: Path) -> None:
+    with shared_probe(tmp_path) as path:
+        assert sees(path)
+    assert not sees(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_whose_locks_end_at_the_machine_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    with shared_probe(tmp_path) as path:
+        unlocked = tmp_path / "copy" / path.name
+        unlocked.write_bytes(path.read_bytes())  # seen, but without its lock
+        assert not sees(unlocked)

@@ -1,7 +1,6 @@
 """Clusters that cannot be joined: what is refused before Ray starts, and what ends while Ray still tries.
 
-Nothing here starts Ray: a program that sleeps or fails stands in for the driver process.
-"""
+Nothing here starts Ray: a program that sleeps or fails stands in for the driver process."""
 
 from __future__ import annotations
 
@@ -15,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_runs import config, until
+from quick_settings import QUICK
+from ray_runs import config
 
+from acenode import experiments
 from acenode.cli import main
 from acenode.errors import UserError
 from acenode.execution.cluster import ray_cluster
-from acenode.execution.cluster.ray_cluster import RayCluster
-from acenode.execution.cluster.size import ClusterSize
-from acenode.execution.execute import create
+from acenode.execution.cluster.ray_cluster import ClusterSize, RayCluster, address_of, cluster_size
+from acenode.execution.devices import DeviceState
+from acenode.execution.execute import attempt
 from acenode.execution.launcher import Launcher
 from acenode.runs.store import Run, RunStore
 
@@ -87,42 +88,6 @@ def test_a_run_fails_with_the_reason_where_nothing_answers(launcher: Launcher, d
     launcher.close()
 
 
-def test_a_launcher_closes_while_a_run_waits_to_join(launcher: Launcher, driver: Callable[[str], None],
-                                                     network: Callable[..., None]) -> None:
-    driver("exec sleep 600")
-    network()
-    run = launcher.start(config())
-    assert launcher.cluster is not None
-    until(lambda: launcher.cluster._driver is not None)  # type: ignore[union-attr]
-    process = launcher.cluster._driver.process  # type: ignore[union-attr]
-    closing = threading.Thread(target=launcher.close, daemon=True)
-    closing.start()
-    closing.join(PROMPT)
-    assert not closing.is_alive()
-    assert process.poll() is not None
-    assert run.status()["state"] == "stopped"
-
-
-def test_a_run_that_waits_to_join_is_stopped_and_others_wait_on(driver: Callable[[str], None], tmp_path: Path,
-                                                                network: Callable[..., None]) -> None:
-    driver("exec sleep 600")
-    network()
-    cluster, store, stops = RayCluster(ADDRESS), RunStore(tmp_path / "runs"), [threading.Event(), threading.Event()]
-    runs = [create(store, config(seed=seed), elsewhere=True) for seed in range(2)]
-    threads = [threading.Thread(target=cluster.train, args=(run, tmp_path, stop), daemon=True)
-               for run, stop in zip(runs, stops, strict=True)]
-    for thread in threads:
-        thread.start()
-    until(lambda: cluster._driver is not None)
-    stops[0].set()
-    threads[0].join(PROMPT)
-    assert [run.status()["state"] for run in runs] == ["stopped", "queued"]
-    stops[1].set()
-    cluster.close()
-    threads[1].join(PROMPT)
-    assert runs[1].status()["state"] == "stopped"
-
-
 def test_a_head_that_never_answers_is_one_line_with_what_to_do(driver: Callable[[str], None],
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_cluster, "START_SECONDS", 0.2)
@@ -150,7 +115,7 @@ def test_a_driver_ends_with_its_command_while_it_joins() -> None:
 import time
 from acenode.execution.cluster import driver
 driver._connect = lambda options, place: (print("joins", flush=True), time.sleep(600))
-driver._take_output = lambda: open("/dev/null", "wb")
+driver.take_output = lambda: open("/dev/null", "wb")
 driver.main()
 """
     words = [sys.executable, "-c", program, "--cpus=1", "--threads=1", "--gpu=1", f"--address={ADDRESS}"]
@@ -187,49 +152,6 @@ def test_a_name_that_is_not_known_is_refused_at_once(words: list[str], network: 
 
 
 @pytest.mark.usefixtures("no_ray")
-def test_an_invalid_port_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "mnist", "--method", "ace", "--on", "ray:10.0.0.5:99999", "--runs", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == ("acenode: 10.0.0.5:99999 has no port from 1 to 65535: --on takes "
-                                       "ray:IP:PORT\n")
-
-
-def test_the_app_refuses_an_address_where_nothing_answers(network: Callable[..., None], tmp_path: Path,
-                                                          monkeypatch: pytest.MonkeyPatch,
-                                                          capsys: pytest.CaptureFixture[str]) -> None:
-    started: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda program, words: started.append(words))
-    words = ["app", "--headless", "--on", f"ray:{ADDRESS}", "--runs", str(tmp_path / "runs")]
-    network(connection=REFUSED)
-    assert main(words) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"acenode: there is no Ray cluster at {ADDRESS} (Connection refused)")
-    assert started == []
-    network()
-    main(words)
-    assert f"--on=ray:{ADDRESS}" in started[0]
-
-
-def test_a_command_says_how_long_it_waits_for_a_head(network: Callable[..., None], tmp_path: Path,
-                                                     driver: Callable[[str], None],
-                                                     capsys: pytest.CaptureFixture[str]) -> None:
-    network(connection=REFUSED)  # the head may be starting
-    driver("exit 1")
-    assert main(["train", "mnist", "--method", "ace", "--on", f"ray:{ADDRESS}", "--runs", str(tmp_path / "runs")]) == 2
-    first, last = capsys.readouterr().err.splitlines()
-    assert first == f"joining {ADDRESS} (waits up to 180 s)"
-    assert "start it with `ray start --head`" in last
-
-
-@pytest.mark.usefixtures("no_ray")
-def test_a_finished_run_is_refused_before_ray_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = create(RunStore(tmp_path / "runs"), config())
-    run.set_state("finished")
-    (run.path / "result.json").write_text('{"test": {}}')
-    assert main(["resume", run.id, "--on", "ray", "--runs", str(tmp_path / "runs")]) == 2
-    assert capsys.readouterr().err == f"acenode: {run.id} is finished: there is nothing to resume\n"
-
-
-@pytest.mark.usefixtures("no_ray")
 def test_more_threads_than_the_machine_has_are_refused_before_ray_starts(tmp_path: Path,
                                                                          capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "mnist", "--method", "ace", "--on", "ray", "--threads", "1024", "--runs",
@@ -239,15 +161,78 @@ def test_more_threads_than_the_machine_has_are_refused_before_ray_starts(tmp_pat
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 
-@pytest.mark.parametrize("more", [[], ["--workers", "1"]])
-def test_a_search_says_that_it_starts_a_local_ray(more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                  capsys: pytest.CaptureFixture[str]) -> None:
-    def train(self: RayCluster, run: Run, data_root: Path, stop: threading.Event) -> None:
-        run.set_state("failed", error="it was not trained")
+# The address of a cluster, its size, and the errors of commands that train on it; nothing here starts -----------------
 
-    monkeypatch.setattr(RayCluster, "start", lambda self: ClusterSize(1, 0, 1, 1))
-    monkeypatch.setattr(RayCluster, "train", train)
-    words = ["search", "mnist", "--method", "resnet", "--over", "learning_rate=log:1e-3..1", "--epochs", "1",
-             "--trials", "1", "--on", "ray", "--threads", "1", "--runs", str(tmp_path / "runs")]
-    main([*words, *more])
-    assert capsys.readouterr().err.splitlines()[0] == "starting a local Ray"
+
+def node(cpus: float, gpus: float = 0, alive: bool = True) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": {"CPU": cpus, **({"GPU": gpus} if gpus else {})}}
+
+
+def test_runs_that_fit_are_counted_by_machine() -> None:
+    assert cluster_size([node(3), node(5), node(8, alive=False)], 2, 0.25) == ClusterSize(8, 0, 2, 3)
+    assert cluster_size([node(16, 1), node(2, 2), node(64)], 1, 0.1) == ClusterSize(82, 3, 3, 12)
+    assert cluster_size([node(1)], 2, 0.25).runs == 0
+
+
+@pytest.mark.parametrize("on", ["", "dask", "ray:", "rays"])
+def test_other_places_are_refused(on: str) -> None:
+    with pytest.raises(UserError, match="--on takes ray"):
+        address_of(on)
+
+
+def test_a_client_s_address_is_refused() -> None:
+    with pytest.raises(UserError, match="on a machine of the cluster"):
+        RayCluster("ray://10.0.0.1:10001")
+
+
+def test_a_missing_ray_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+                                   tmp_path: Path) -> None:
+    monkeypatch.setattr(ray_cluster.importlib.util, "find_spec", lambda name: None)
+    assert main(["train", "mnist", "--method", "ace", "--on", "ray", "--runs", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "acenode: Ray is not installed: run `pip install 'acenode[ray]'`\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "error"), [
+    (["--on", "dask"], "--on takes ray"), (["--threads", "2"], "add --on ray"), (["--gpu", "0.5"], "add --on ray"),
+    (["--on", "ray", "--threads", "0"], "--threads takes"), (["--on", "ray", "--gpu", "2"], "--gpu takes")])
+def test_options_that_make_no_sense_are_one_line(words: list[str], error: str, capsys: pytest.CaptureFixture[str],
+                                                 tmp_path: Path) -> None:
+    assert main(["train", "mnist", "--method", "ace", "--runs", str(tmp_path), *words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert error in lines[0]
+
+
+class StandIn(RayCluster):
+    """Trains in this process what a cluster would train."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__()
+        self.runs, self.trained, self.closed = runs, [], False
+
+    @property
+    def size(self) -> ClusterSize:
+        return ClusterSize(2 * self.runs, 0, 1, self.runs)
+
+    def train(self, run: Run, data_root: Path, stop: threading.Event) -> None:
+        self.trained.append(run.id)
+        attempt(run, data_root, stop)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_launcher_with_a_cluster_trains_everything_there(tmp_path: Path) -> None:
+    cluster = StandIn(2)
+    launcher = Launcher(RunStore(tmp_path / "runs"), tmp_path / "data", cluster=cluster)
+    configs = [experiments.get("mnist").configure("odenet", **QUICK, seed=seed) for seed in range(2)]
+    runs = [launcher.start(config) for config in configs]
+    assert launcher.wait(120)
+    assert [run.status()["state"] for run in runs] == ["finished", "finished"]
+    assert set(cluster.trained) == {run.id for run in runs}
+    assert launcher.device_states() == [DeviceState("ray", "Ray, 4 CPUs on 1 machine", 2, 0, None, None, None)]
+    launcher.set_workers("ray", 1)
+    assert launcher.device_states()[0].workers == 1
+    launcher.close()
+    assert cluster.closed
