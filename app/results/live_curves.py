@@ -22,7 +22,7 @@ from acenode.compare.training_curves import (
     panels,
 )
 from acenode.errors import UserError
-from acenode.runs.stalled import within_limit
+from acenode.runs.process import within_limit
 
 from ..services import services
 
