@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES, summary
-from acenode.config.vocabulary import CHOSEN, PRESETS
-from acenode.config.vocabulary import check
+from acenode.config.vocabulary import CHOSEN, PRESETS, check
 from acenode.errors import UserError
 
 READING = ("list", "show", "table", "export", "reproduce", "predict")  # commands that also take `--runs recorded`
