@@ -142,6 +142,6 @@ def named_midpoint(backend: Backend, inputs: MidpointInputs) -> MidpointStates |
     """Return the states of named variables that exchange through the attention alone, by midpoint steps."""
     if not backend.accelerated:
         return None
-    from acenode.accelerate.named.midpoint import solve
+    from acenode.accelerate.named_midpoint import solve
 
     return solve(backend, inputs)

@@ -30,6 +30,11 @@ INLINE vec load(const float *p) { return *(const loose *)p; }
 INLINE void store(float *p, vec v) { *(loose *)p = v; }
 INLINE vec all(float x) { return x - (vec){0}; }
 INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask)); }
+INLINE float total(vec v) {
+    float s = 0;
+    UNROLL for (int l = 0; l < LANES; l++) s += v[l];
+    return s;
+}
 
 #ifdef __ARM_NEON
 INLINE vec at_most(vec x, float most) { return vminq_f32(x, all(most)); }

@@ -153,18 +153,17 @@ static void add_row_gradients(const State *b, long k, long rows) {
 
 /* softmax of n numbers; `wide` is n rounded up to whole vectors, filled with zeros */
 static void softmax(const float *from, long n, long wide, float *to) {
-    vec top = all(from[0]), total = {0};
-    float most = from[0], sum = 0.0f;
+    vec top = all(from[0]), sum = {0};
+    float most = from[0];
     copy(to, from, n);
     for (long j = n; j < wide; j++) to[j] = most;
     VECTORS(j, wide) top = choose(load(to + j) > top, load(to + j), top);
     EACH(k, LANES) most = top[k] > most ? top[k] : most;
     VECTORS(j, wide) store(to + j, exp_in_range(at_least(load(to + j) - most, -87.0f)));
     for (long j = n; j < wide; j++) to[j] = 0.0f;
-    VECTORS(j, wide) total += load(to + j);
-    EACH(k, LANES) sum += total[k];
-    sum = 1.0f / sum;
-    VECTORS(j, wide) store(to + j, load(to + j) * sum);
+    VECTORS(j, wide) sum += load(to + j);
+    float scale = 1.0f / total(sum);
+    VECTORS(j, wide) store(to + j, load(to + j) * scale);
 }
 
 /* compute σ(a) and its transpose at the start of window w */
@@ -310,11 +309,10 @@ static void open_window_back(State *b, long w, long rows) {
         outer(rows, H, H, b->d_s + i * H, n * H, b->h + (w * p->every * n + i) * H, n * H, d);
         EACH(row, p->units) {
             vec sum = {0};
-            float whole_sum = 0.0f;
             VECTORS(j, H) sum += load(soft + row * H + j) * load(d + row * H + j);
-            EACH(j, LANES) whole_sum += sum[j];
+            float whole = total(sum);
             for (long j = row * H; j < row * H + H; j += LANES) {
-                vec share = load(soft + j) * (load(d + j) - whole_sum);
+                vec share = load(soft + j) * (load(d + j) - whole);
                 store(da + j, b->live ? load(da + j) + share : share);
             }
         }

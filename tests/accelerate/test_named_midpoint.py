@@ -9,7 +9,7 @@ import torch
 from named_models import batch_of, build
 from torch import Tensor
 
-from acenode.accelerate.named import midpoint
+from acenode.accelerate import named_midpoint as midpoint
 from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, Backend
 from acenode.data.named_batches import NamedBatch
 from acenode.errors import SolveError

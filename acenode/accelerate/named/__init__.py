@@ -1,1 +1,0 @@
-"""Named variables: steps of the midpoint rule in C."""
