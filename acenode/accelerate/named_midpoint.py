@@ -33,7 +33,8 @@ class CSolve(ctypes.Structure):
     """The struct `Solve` of `named_midpoint.c`, field by field."""
 
     _fields_ = [*((name, ctypes.c_int64) for name in ("B", "V", "N", "P", "K", "C", "X", "U", "R", "attention",
-                                                      "detach", "slopes", "save", "block", "chunks", "threads", "f_needed")),
+                                                      "detach", "slopes", "save", "block", "chunks", "threads",
+                                                      "f_needed")),
                 ("sizes", ctypes.c_int64 * WEIGHTS), ("pull", ctypes.c_double),
                 *((name, ctypes.c_void_p) for name in ("t", "dt", "h0", "control")),
                 ("weights", ctypes.c_void_p * WEIGHTS), ("transposed", ctypes.c_void_p * WEIGHTS),
