@@ -83,10 +83,10 @@ def conduct(runs: RunStore, search: Search, value: Callable[[Config, int], float
     launcher = EpochLauncher(runs, value, before)
 
     def workers() -> int:
-        if not store.stop_requested(search.name):
+        if not store.stop(search.name).exists():
             launcher.advance()
         if stop_after and launcher.epochs >= stop_after:
-            store.request_stop(search.name)
+            store.stop(search.name).touch()
         return 1
 
     return SearchRun(store, search, launcher, workers=workers).run(), launcher

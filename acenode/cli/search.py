@@ -199,7 +199,7 @@ def _stop(options: Namespace) -> int:
     state = store.status(store.read(options.search).name).state
     if state != "running":
         raise UserError(f"{options.search} is {state}: only a running search can be stopped")
-    store.request_stop(options.search)
+    store.stop(options.search).touch()
     print(f"{options.search} will stop; its running trials write a checkpoint first")
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,7 +18,7 @@ from acenode.compare.groups import trained_settings, unfinished
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.seed_group import without_seed
-from acenode.runs.catalogue import Catalogue
+from acenode.runs.catalogue import Catalogue, Entry
 from acenode.runs.store import BUSY, Run
 
 POLL_SECONDS = 0.5
@@ -37,6 +37,15 @@ class RunLauncher(Protocol):
     def resume(self, run: Run) -> None: ...
     def stop(self, run: Run) -> None: ...
     def wait(self, timeout: float | None = None) -> bool: ...
+
+
+def start_or_resume(launcher: RunLauncher, config: Config, entries: Iterable[Entry]) -> tuple[Run, str]:
+    """Start a run, or continue the one of these that is unfinished; return it with `started` or `resumed`."""
+    before = unfinished(config, entries)
+    if before is None:
+        return launcher.start(config), "started"
+    launcher.resume(before.run)
+    return before.run, "resumed"
 
 
 class QueuedRun(Protocol):
@@ -131,37 +140,29 @@ class Reproduction:
         return len({without_seed(config) if self.launcher.trains_together(config) else config for config in configs})
 
     def _begin(self, planned: QueuedRun) -> bool:
-        """Start or continue a run; return True if it is queued now."""
+        """Start or continue a run, unless another process has trained it since the plan was made; return True if it is
+        queued now."""
+        entries, wanted = self.catalogue.entries(), trained_settings(planned.config.to_dict())
+        same = [e for e in entries if trained_settings(e.config) == wanted and e.id not in self.running
+                and not e.search]
+        if any(e.busy or (e.state == "finished" and e.id not in self.finished_before) for e in same):
+            self.outcomes.elsewhere.append(planned.title)
+            self.on_event(Event("elsewhere", planned))
+            return False
         try:
-            run, kind = self._launch(planned)
+            run, kind = start_or_resume(self.launcher, planned.config, same)
         except UserError as error:
             self.outcomes.failed[planned.title] = str(error)
             self.on_event(Event("failed", planned, detail=str(error)))
             return False
-        if run is None:
-            self.outcomes.elsewhere.append(planned.title)
-        else:
-            self.running[run.id] = (run, planned)
+        self.running[run.id] = (run, planned)
         self.on_event(Event(kind, planned, run))
-        return run is not None
+        return True
 
     def _worth_starting(self, planned: QueuedRun) -> bool:
         """Return True if the run can finish in time, or at least get far enough for a checkpoint."""
         usable = self.seconds_left() - STOP_SECONDS
         return usable >= START_SECONDS or (planned.seconds is not None and planned.seconds <= usable)
-
-    def _launch(self, planned: QueuedRun) -> tuple[Run | None, str]:
-        """Start or continue a run, unless another process has trained it since the plan was made."""
-        entries, wanted = self.catalogue.entries(), trained_settings(planned.config.to_dict())
-        same = [e for e in entries if trained_settings(e.config) == wanted and e.id not in self.running
-                and not e.search]
-        if any(e.busy or (e.state == "finished" and e.id not in self.finished_before) for e in same):
-            return None, "elsewhere"
-        before = unfinished(planned.config, same)
-        if before is not None:
-            self.launcher.resume(before.run)
-            return before.run, "resumed"
-        return self.launcher.start(planned.config), "started"
 
     def _collect(self) -> None:
         """Take note of the runs that have ended."""
@@ -173,12 +174,9 @@ class Reproduction:
             if status["state"] in BUSY:
                 continue
             del self.running[run.id]
-            if status["state"] == "finished":
-                self.outcomes.finished.append(run.id)
-                self.on_event(Event("finished", planned, run))
-            elif status["state"] == "stopped":
-                self.outcomes.stopped.append(run.id)
-                self.on_event(Event("stopped", planned, run))
+            if status["state"] in ("finished", "stopped"):
+                {"finished": self.outcomes.finished, "stopped": self.outcomes.stopped}[status["state"]].append(run.id)
+                self.on_event(Event(status["state"], planned, run))
             else:
                 reason = str(status.get("error") or status["state"])
                 self.outcomes.failed[run.id] = reason

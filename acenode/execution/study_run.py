@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from acenode import experiments
 from acenode.compare.groups import unfinished
 from acenode.compare.metrics import duration
-from acenode.compare.reproduction import measured_seconds
+from acenode.compare.reproduction import Seconds, measured_seconds
 from acenode.compare.study_grid import GridCell, StudyGrid, make_grid, repeat_title, with_device
 from acenode.config import Config
 from acenode.data.folder import data_dir, is_file
@@ -20,11 +19,11 @@ from acenode.execution.devices import quick_device
 from acenode.execution.estimate import estimate
 from acenode.execution.execute import create
 from acenode.execution.processes import stop_on_interrupt
-from acenode.execution.reproduce import RunLauncher
+from acenode.execution.reproduce import RunLauncher, start_or_resume
 from acenode.execution.seed_group import without_seed
 from acenode.execution.together import execute_together
 from acenode.runs.catalogue import Catalogue, Entry
-from acenode.runs.questions import Study
+from acenode.runs.questions import Search, Study
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import Run, RunStore
 
@@ -44,17 +43,15 @@ class StudyTime:
         """The time in words: `9 runs, about 8 min (from 3 similar finished runs)`."""
         if not self.runs:
             return "all runs are finished"
-        runs = f"{self.runs} run{'s' * (self.runs > 1)}"
-        if self.seconds is None:
-            return f"{runs}, time unknown" + (f" ({self.basis})" if self.basis else "")
-        parts = [f"{runs}, about {duration(self.seconds)}"]
-        parts += [f" {self.workers} at a time"] if self.workers > 1 else []
-        parts += [f" and {self.unknown} of unknown time"] if self.unknown else []
-        return "".join(parts) + (f" ({self.basis})" if self.basis else "")
+        text = f"{self.runs} run{'s' * (self.runs > 1)}, "
+        text += "time unknown" if self.seconds is None else f"about {duration(self.seconds)}"
+        if self.seconds is not None:
+            text += f" {self.workers} at a time" * (self.workers > 1)
+            text += f" and {self.unknown} of unknown time" * (self.unknown > 0)
+        return text + (f" ({self.basis})" if self.basis else "")
 
 
-def time_left(grid: StudyGrid, seconds: Callable[[Config], float | None], workers: int = 1,
-              basis: str = "") -> StudyTime:
+def time_left(grid: StudyGrid, seconds: Seconds, workers: int = 1, basis: str = "") -> StudyTime:
     """Return the time of the runs that are left.
 
     Args:
@@ -63,14 +60,13 @@ def time_left(grid: StudyGrid, seconds: Callable[[Config], float | None], worker
         workers: runs at a time. Side by side, runs are taken to be as fast as alone.
         basis: what the times are based on.
     """
-    cells = [cell for cell in grid.cells if cell.value is None]
-    times = [cell_seconds(cell, seconds) for cell in cells]
+    times = [cell_seconds(cell, seconds) for cell in grid.cells if cell.value is None]
     known = [time for time in times if time is not None]
     total = max(sum(known) / workers, max(known)) if known else None
-    return StudyTime(len(cells), total, len(times) - len(known), workers, basis)
+    return StudyTime(len(times), total, len(times) - len(known), workers, basis)
 
 
-def cell_seconds(cell: GridCell, seconds: Callable[[Config], float | None]) -> float | None:
+def cell_seconds(cell: GridCell, seconds: Seconds) -> float | None:
     """Return the seconds that are left of one cell: what a running run says itself, else a share of the whole."""
     if cell.value is not None:
         return 0.0
@@ -78,15 +74,6 @@ def cell_seconds(cell: GridCell, seconds: Callable[[Config], float | None]) -> f
         return cell.entry.seconds_left
     whole = seconds(cell.config)
     return None if whole is None else whole * (1 - cell.progress)
-
-
-class DataUse(Protocol):
-    """What trains on data: a study, or a search."""
-
-    @property
-    def experiment(self) -> str: ...
-    @property
-    def data(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -98,19 +85,14 @@ class StudyRun:
     seconds: float | None
 
 
-def plan(grid: StudyGrid, device: str = "auto",
-         seconds: Callable[[Config], float | None] = lambda config: None) -> list[StudyRun]:
+def plan(grid: StudyGrid, device: str = "auto", seconds: Seconds = lambda config: None) -> list[StudyRun]:
     """Return the runs that are missing or unfinished, the first seed of every group first."""
     names = {id(cell): row.name for row in grid.rows for cell in row.cells}
-    return [StudyRun(_title(grid, names[id(cell)], cell), with_device(cell.config, device), cell_seconds(cell, seconds))
-            for cell in grid.wanted]
+    return [StudyRun(f"{names[id(cell)]}, {repeat_title(grid.study, cell.repeat)}", with_device(cell.config, device),
+                     cell_seconds(cell, seconds)) for cell in grid.wanted]
 
 
-def _title(grid: StudyGrid, name: str, cell: GridCell) -> str:
-    return f"{name}, {repeat_title(grid.study, cell.repeat)}"
-
-
-def check_data(use: DataUse, root: Path) -> None:
+def check_data(use: Study | Search, root: Path) -> None:
     """Raise a UserError if a study or search needs data that is not in the data folder."""
     source = experiments.get(use.experiment).source
     if use.data == "full" and source is not None and not is_file(source_of(source).path(root)):
@@ -121,8 +103,7 @@ def estimated_time(grid: StudyGrid, catalogue: Catalogue, root: Path, *, device:
                    workers: int = 1) -> StudyTime:
     """Return the time of the runs that are left, from similar finished runs; where there are none, iterations are
     timed, which takes seconds."""
-    configs = [with_device(cell.config, device) for cell in grid.cells if cell.value is None]
-    found = estimate(configs, catalogue, root)
+    found = estimate([with_device(cell.config, device) for cell in grid.cells if cell.value is None], catalogue, root)
     each = {with_device(config, "auto"): seconds for config, seconds in found.seconds_each.items()}
     return time_left(grid, lambda config: each.get(with_device(config, "auto")), workers, found.basis)
 
@@ -142,16 +123,8 @@ def queue_study(grid: StudyGrid, launcher: RunLauncher, entries: Sequence[Entry]
         entries: the runs there are.
         device: auto, cpu or cuda.
     """
-    queued = []
     with launcher.queue_together():
-        for planned in plan(grid, device):
-            before = unfinished(planned.config, entries)
-            if before is None:
-                queued.append(launcher.start(planned.config))
-            else:
-                launcher.resume(before.run)
-                queued.append(before.run)
-    return queued
+        return [start_or_resume(launcher, planned.config, entries)[0] for planned in plan(grid, device)]
 
 
 def train_study(study: Study, runs: Path | str = "runs", *, device: str = "auto") -> StudyGrid:

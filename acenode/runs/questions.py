@@ -40,7 +40,7 @@ REPEATED = frozenset({"seed", "fold"})
 SAMPLERS = {"tpe": "TPE", "random": "random"}
 PRUNERS = {"median": "median of the trials so far", "halving": "successive halving", "hyperband": "Hyperband",
            "none": "none"}
-NOT_RUNNING = frozenset({"stopped", "finished", "failed", "interrupted"})
+STATES = ("running", "stopped", "finished", "failed", "interrupted")  # of a search
 
 Repeat = tuple[int, int | None]  # seed and fold; None where the experiment's default fold is used
 
@@ -92,8 +92,10 @@ class Study:
         StudyStore.check_name(self.name)
         check("experiment", self.experiment)
         check("data", self.data)
-        _check_text("the question", self.question, MAX_QUESTION)
-        _check_text("the metric", self.metric, MAX_NAME)
+        for what, text, most in (("question", self.question, MAX_QUESTION), ("metric", self.metric, MAX_NAME)):
+            if not isinstance(text, str) or len(text) > most or any(
+                    unicodedata.category(c) in ("Cc", "Cs") for c in text):
+                raise UserError(f"the {what} must be one line of at most {most} characters")
         object.__setattr__(self, "held", _settings("held", self.held))
         object.__setattr__(self, "groups", tuple(_group(group) for group in self.groups))
         for key, values in (("seed", self.seeds), ("fold", self.folds)):
@@ -101,24 +103,20 @@ class Study:
                 check(key, value)
             if len(set(values)) < len(values):
                 raise UserError(f"a {key} is given twice: leave one out")
-        self._check_sizes()
-        both = sorted(self.varied & self.held.keys())
-        if both:
-            raise UserError(f"{both[0]} varies and is held equal: leave one out")
-
-    def _check_sizes(self) -> None:
-        if not 2 <= len(self.groups) <= MAX_GROUPS:
-            raise UserError(f"a study compares 2 to {MAX_GROUPS} groups, not {len(self.groups)}")
-        if not self.repeats:
+        groups, repeats = len(self.groups), len(self.repeats)
+        if not 2 <= groups <= MAX_GROUPS:
+            raise UserError(f"a study compares 2 to {MAX_GROUPS} groups, not {groups}")
+        if not repeats:
             raise UserError("a study needs at least one seed or fold")
-        if len(self.repeats) > MAX_REPEATS or len(self.repeats) * len(self.groups) > MAX_RUNS:
+        if repeats > MAX_REPEATS or repeats * groups > MAX_RUNS:
             raise UserError(f"a study has at most {MAX_REPEATS} seeds and folds and {MAX_RUNS} runs, not "
-                            f"{len(self.repeats)} and {len(self.repeats) * len(self.groups)}")
-        if type(self.baseline) is not int or not 0 <= self.baseline < len(self.groups):
-            raise UserError(f"the baseline is the number of a group, from 0 to {len(self.groups) - 1}, not "
-                            f"{self.baseline!r}")
-        if len(set(self.groups)) < len(self.groups):
+                            f"{repeats} and {repeats * groups}")
+        if type(self.baseline) is not int or not 0 <= self.baseline < groups:
+            raise UserError(f"the baseline is the number of a group, from 0 to {groups - 1}, not {self.baseline!r}")
+        if len(set(self.groups)) < groups:
             raise UserError("two groups are equal: leave one out")
+        if both := sorted(self.varied & self.held.keys()):
+            raise UserError(f"{both[0]} varies and is held equal: leave one out")
 
     @property
     def varied(self) -> frozenset[str]:
@@ -129,11 +127,8 @@ class Study:
     @property
     def repeats(self) -> tuple[Repeat, ...]:
         """Seed and fold of each repetition of a group."""
-        if not self.folds:
-            return tuple((seed, None) for seed in self.seeds)
-        if not self.seeds:
-            return tuple((fold, fold) for fold in self.folds)
-        return tuple((seed, fold) for fold in self.folds for seed in self.seeds)
+        folds: tuple[Any, ...] = self.folds or (None,)
+        return tuple((seed, fold) for fold in folds for seed in self.seeds or (self.folds and (fold,)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of the study's file."""
@@ -197,8 +192,7 @@ class Search:
         for what, value, choices in (("sampler", self.sampler, SAMPLERS), ("pruner", self.pruner, PRUNERS)):
             if value not in choices:
                 raise UserError(f"there is no {what} {value!r}: choose one of {', '.join(choices)}")
-        both = [one.key for one in self.ranges if one.key in self.held]
-        if both:
+        if both := [one.key for one in self.ranges if one.key in self.held]:
             raise UserError(f"{both[0]} is searched and held equal: leave one out")
 
     def to_dict(self) -> dict[str, Any]:
@@ -253,14 +247,8 @@ def _settings(name: str, values: Any) -> dict[str, Any]:
 
 
 def _refuse_unknown(values: Iterable[Any], allowed: set[str], owner: str) -> None:
-    unknown = next((key for key in values if key not in allowed), None)
-    if unknown is not None:
+    for unknown in (key for key in values if key not in allowed):
         raise UserError(f"{owner} has no {str(unknown)[:40]!r}: choose from {', '.join(sorted(allowed))}")
-
-
-def _check_text(name: str, text: Any, most: int) -> None:
-    if not isinstance(text, str) or len(text) > most or any(unicodedata.category(c) in ("Cc", "Cs") for c in text):
-        raise UserError(f"{name} must be one line of at most {most} characters")
 
 
 # Stores -------------------------------------------------------------------------------------------------------------
@@ -369,14 +357,13 @@ class StudyStore(QuestionStore[Study]):
 
     def list(self) -> list[StoredStudy]:
         """List the studies by name, those that cannot be read with the reason."""
-        names = sorted(path.stem for path in self.folder.glob("*.json") if not path.name.startswith("."))
-        return [self._stored(name) for name in names]
-
-    def _stored(self, name: str) -> StoredStudy:
-        try:
-            return StoredStudy(name, self.read(name))
-        except UserError as error:
-            return StoredStudy(name, None, str(error))
+        found = []
+        for name in sorted(path.stem for path in self.folder.glob("*.json") if not path.name.startswith(".")):
+            try:
+                found.append(StoredStudy(name, self.read(name)))
+            except UserError as error:
+                found.append(StoredStudy(name, None, str(error)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -434,8 +421,7 @@ class SearchStore(QuestionStore[Search]):
             state, process, heartbeat = found["state"], found["process"], float(found["heartbeat"])
             if state == "running" and not alive(process, heartbeat, self.path(name)):
                 return SearchStatus("interrupted", "its process ended unexpectedly")
-            return SearchStatus(state if state in NOT_RUNNING | {"running"} else "stopped",
-                                str(found.get("error") or ""))
+            return SearchStatus(state if state in STATES else "stopped", str(found.get("error") or ""))
         except FileNotFoundError:
             return SearchStatus("stopped")
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -453,12 +439,6 @@ class SearchStore(QuestionStore[Search]):
             raise UserError(f"{name} is running already: stop it first with `acenode search stop {name}`")
         return found
 
-    def request_stop(self, name: str) -> None:
-        """Ask the process that conducts a search to stop."""
-        (self.path(name) / "stop").touch()
-
-    def stop_requested(self, name: str) -> bool:
-        return (self.path(name) / "stop").exists()
-
-    def cancel_stop(self, name: str) -> None:
-        (self.path(name) / "stop").unlink(missing_ok=True)
+    def stop(self, name: str) -> Path:
+        """Return the file whose presence asks the process that conducts a search to stop."""
+        return self.path(name) / "stop"

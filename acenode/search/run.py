@@ -99,7 +99,7 @@ class SearchRun:
         name, lock = self.search.name, self.store.lock(self.search.name)
         state, error = "failed", "it ended unexpectedly"
         try:
-            self.store.cancel_stop(name)
+            self.store.stop(name).unlink(missing_ok=True)
             self.store.write_status(name, "running")
             state, error = self._search(stop), ""
         except UserError as problem:
@@ -128,7 +128,7 @@ class SearchRun:
         beat = time.monotonic()
         while True:
             self._collect()
-            if stop.is_set() or self.store.stop_requested(self.search.name):
+            if stop.is_set() or self.store.stop(self.search.name).exists():
                 return "stopped"
             self._ask()
             if not self.open:
@@ -319,7 +319,7 @@ class SearchThreads:
         if found and found.thread.is_alive():
             found.stop.set()
         elif self.store.status(name).running:
-            self.store.request_stop(name)
+            self.store.stop(name).touch()
 
     def wait(self, name: str, timeout: float | None = None) -> bool:
         """Wait until a search of this process has ended; return False on timeout."""

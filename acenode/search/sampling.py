@@ -53,6 +53,14 @@ def make_sampler(search: Search, number: int) -> Any:
     return samplers.RandomSampler(seed=seed) if search.sampler == "random" else samplers.TPESampler(seed=seed)
 
 
+def distribution(one: SearchRange) -> Any:
+    """Return a range as Optuna has it."""
+    kinds = load_optuna().distributions
+    if one.values:
+        return kinds.CategoricalDistribution(list(one.values))
+    return (kinds.IntDistribution if one.whole else kinds.FloatDistribution)(one.low, one.high, log=one.log)
+
+
 def suggest(trial: Any, one: SearchRange) -> Any:
     """Let a trial choose a value of a range."""
     if one.values:
@@ -63,21 +71,13 @@ def suggest(trial: Any, one: SearchRange) -> Any:
 
 def _pruner(search: Search, epochs: int) -> Any:
     pruners = load_optuna().pruners
-    if search.pruner == "median":
-        return pruners.MedianPruner(n_startup_trials=STARTUP)
-    if search.pruner == "halving":
-        return pruners.SuccessiveHalvingPruner()
-    if search.pruner == "hyperband":
-        return pruners.HyperbandPruner(min_resource=1, max_resource=max(2, epochs))
-    return pruners.NopPruner()
+    return {"median": lambda: pruners.MedianPruner(n_startup_trials=STARTUP),
+            "halving": pruners.SuccessiveHalvingPruner, "none": pruners.NopPruner,
+            "hyperband": lambda: pruners.HyperbandPruner(min_resource=1, max_resource=max(2, epochs))}[search.pruner]()
 
 
 def _drop_incomplete_line(journal: Path) -> None:
     """Cut a last line that a full disk or a crash left incomplete: Optuna would append to it."""
-    if not journal.exists():
-        return
-    with open(journal, "r+b") as file:
-        data = file.read()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
-            file.truncate(end)
+    if journal.exists():
+        with open(journal, "r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)

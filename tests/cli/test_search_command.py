@@ -100,7 +100,7 @@ def test_only_a_running_search_is_stopped(tmp_path: Path, capsys: pytest.Capture
     assert "rates is stopped: only a running search can be stopped" in capsys.readouterr().err
     store.write_status("rates", "running")
     assert main(["search", "stop", "rates"]) == 0
-    assert store.stop_requested("rates")
+    assert store.stop("rates").exists()
     assert main(["search", "resume", "rates"]) == 2
     assert "rates is running already" in capsys.readouterr().err
 
