@@ -36,7 +36,6 @@ from acenode.runs.store import NAME, SEARCHES, STUDIES, RunStore
 FORMAT = 1  # of a question's file; a newer one is refused
 MAX_NAME, MAX_QUESTION, MAX_GROUPS, MAX_REPEATS, MAX_RUNS, MAX_TRIALS = 60, 300, 20, 50, 400, 100_000
 MAX_BYTES = 200_000  # of a file
-REPEATED = frozenset({"seed", "fold"})
 SAMPLERS = {"tpe": "TPE", "random": "random"}
 PRUNERS = {"median": "median of the trials so far", "halving": "successive halving", "hyperband": "Hyperband",
            "none": "none"}
@@ -219,8 +218,7 @@ def _content(values: Any, noun: str, needed: tuple[str, ...], fields: set[str]) 
         raise UserError(f"it was written by a newer version (format {version}, this one reads {FORMAT}): "
                         "update acenode")
     _refuse_unknown(values, fields | {"format"}, f"a {noun}")
-    lacking = sorted(set(needed) - values.keys())
-    if lacking:
+    if lacking := sorted(set(needed) - values.keys()):
         raise UserError(f"the {noun} lacks {', '.join(lacking)}")
     return {k: v for k, v in values.items() if k != "format"}
 
@@ -230,7 +228,7 @@ def _group(value: Any) -> StudyGroup:
         _refuse_unknown(value, {"method", "settings"}, "a group")
         if "method" not in value:
             raise UserError("a group lacks its method")
-        value = StudyGroup(value["method"], value.get("settings", {}))
+        value = StudyGroup(**value)
     if not isinstance(value, StudyGroup):
         raise UserError("a group must have a method and settings")
     return StudyGroup(check("method", value.method), _settings("settings", value.settings))
@@ -241,7 +239,7 @@ def _settings(name: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise UserError(f"{name} must be settings with their values")
     for key in values:
-        if choosable(known(str(key))) in REPEATED:
+        if choosable(known(str(key))) in ("seed", "fold"):
             raise UserError(f"{key} is not a setting of a study: list its values in {key}s")
     return {key: check(key, values[key]) for key in KEYS if key in values}
 
@@ -264,6 +262,8 @@ class QuestionStore(Generic[Question]):
     example: ClassVar[str]  # of a name
     if_taken: ClassVar[str]  # what to do if there is a question of a name
     reserved: ClassVar[frozenset[str]] = frozenset()  # names that a new question cannot have
+    ending: ClassVar[str] = ""  # of the file or folder
+    definition: ClassVar[str] = ""  # the file in a folder
     kind: type[Question]
 
     def __init__(self, runs: RunStore) -> None:
@@ -279,11 +279,11 @@ class QuestionStore(Generic[Question]):
 
     def path(self, name: str) -> Path:
         """Return the file of a study or the folder of a search, whether or not it exists."""
-        raise NotImplementedError
+        return self.folder / f"{self.check_name(name)}{self.ending}"
 
     def file(self, name: str) -> Path:
         """Return the file with the definition, whether or not it exists."""
-        return self.path(name)
+        return self.path(name) / self.definition
 
     def exists(self, name: str) -> bool:
         return bool(NAME.fullmatch(name)) and len(name) <= MAX_NAME and self.file(name).is_file()
@@ -350,10 +350,7 @@ class StudyStore(QuestionStore[Study]):
     """The studies beside the runs of a folder."""
 
     noun, place, example, kind = "study", STUDIES, "attention-on-digits", Study
-    if_taken = "choose another name, or delete it with `acenode study delete {name}`"
-
-    def path(self, name: str) -> Path:
-        return self.folder / f"{self.check_name(name)}.json"
+    if_taken, ending = "choose another name, or delete it with `acenode study delete {name}`", ".json"
 
     def list(self) -> list[StoredStudy]:
         """List the studies by name, those that cannot be read with the reason."""
@@ -384,12 +381,7 @@ class SearchStore(QuestionStore[Search]):
     noun, place, example, kind = "search", SEARCHES, "rates-of-ace", Search
     if_taken = "choose another --name, or continue it with `acenode search resume {name}`"
     reserved = frozenset({"list", "show", "resume", "stop", "winner", "delete"})  # actions of the command `search`
-
-    def path(self, name: str) -> Path:
-        return self.folder / self.check_name(name)
-
-    def file(self, name: str) -> Path:
-        return self.path(name) / "search.json"
+    definition = "search.json"
 
     def journal(self, name: str) -> Path:
         """Return the file with a search's trials."""
@@ -397,8 +389,7 @@ class SearchStore(QuestionStore[Search]):
 
     def names(self) -> list[str]:
         """List the searches by name."""
-        return sorted(path.parent.name for path in self.folder.glob("*/search.json")
-                      if NAME.fullmatch(path.parent.name))
+        return sorted(p.parent.name for p in self.folder.glob("*/search.json") if NAME.fullmatch(p.parent.name))
 
     def free_name(self, wanted: str) -> str:
         """Return a name that no search has yet: the wanted one, or with a number."""

@@ -1,4 +1,4 @@
-"""Influence and what if of a run: from its folder, in own units."""
+"""Influence and what if of a run, and learned couplings against known ones."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,18 @@ import acenode
 from acenode import experiments
 from acenode.backend import ACCELERATED, PLAIN
 from acenode.compare import result_charts
-from acenode.compare.influence import Held, Influence, influence_of, latent_influence, what_if
+from acenode.compare.influence import (
+    FoundCoupling,
+    Held,
+    Influence,
+    coupling_text,
+    incoming_shares,
+    influence_of,
+    is_uniform,
+    latent_influence,
+    score,
+    what_if,
+)
 from acenode.errors import UserError
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore
@@ -56,12 +67,8 @@ def test_what_if_is_in_own_units(run, tmp_path):
     assert np.abs(found.difference[-1]).max() > 0
     quiet = what_if(run, tmp_path, series, [Held("GOOG", 0.0, 0.0, 20.0, source="AAPL")])
     assert np.abs(quiet.difference).max() > 0
-
-
-def test_what_if_of_nobody_is_refused(run, tmp_path):
     with pytest.raises(UserError, match="no series"):
         what_if(run, tmp_path, "nobody", [])
-    series = run.result()["records"][0]["id"]
     with pytest.raises(UserError, match="no variable 'IBM'"):
         what_if(run, tmp_path, series, [Held("IBM", 2.0, 11.0, 13.0)])
 
@@ -87,3 +94,47 @@ def test_the_page_says_where_attention_and_influence_differ():
         assert any(words in text for text in found.words()), found.words()
         assert list(found.shares()) == ["known", "learned", "influence"]
     assert any(text.startswith("Influence: 0 of 2 known links") for text in found.words())
+
+
+# Scores -------------------------------------------------------------------------------------------------------------
+
+KNOWN = np.array([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0.0]])
+
+
+@pytest.mark.parametrize(("learned", "signed", "auroc", "recovered", "verdict"), [
+    (0.1 * KNOWN + 5 * np.eye(4), False, 1.0, 3, " better than chance"),  # the diagonal is no link, however strong
+    (-KNOWN, False, 0.0, 0, " worse than chance"), (-KNOWN, True, 1.0, 3, " better than chance"),
+    (np.ones((4, 4)), False, 0.5, 1, "no better than chance"),
+    (np.where(KNOWN > 0, np.nan, 0.0), False, 0.0, 0, " worse than chance")])  # missing values are the weakest
+def test_couplings_are_ranked(learned, signed, auroc, recovered, verdict):
+    found = score(KNOWN, learned, signed)
+    assert (found.links, found.pairs, found.recovered, found.auroc) == (3, 12, recovered, auroc)
+    assert found.recovered_by_chance == pytest.approx(9 / 12)
+    assert found.better_than_chance == (auroc == 1.0)
+    assert f"{recovered} of 3 known links recovered (by chance 0.8); AUROC {auroc:.2f}, " in found.text
+    assert verdict in found.text
+
+
+def test_the_range_of_chance_holds_95_percent_of_random_rankings():
+    rng = np.random.default_rng(0)
+    known = (rng.random((8, 8)) < 0.25) * 1.0
+    found = [score(known, rng.random((8, 8))) for _ in range(400)]
+    assert 0.92 < np.mean([s.chance[0] <= s.auroc <= s.chance[1] for s in found]) < 0.98
+    assert np.mean([s.recovered for s in found]) == pytest.approx(found[0].recovered_by_chance, rel=0.1)
+    for other in (np.zeros((3, 3)), np.ones((3, 3)), np.ones((2, 3))):  # links and pairs without one are needed
+        assert score(other, np.ones((3, 3))) is None
+
+
+def test_shares_of_the_incoming_flow_have_one_unit():
+    shares = incoming_shares(np.array([[9.0, 3.0, 1.0], [2.0, 0.0, 2.0], [0.0, 0.0, 7.0]]))
+    np.testing.assert_allclose(shares[0, 1:], [0.25, -0.25])
+    np.testing.assert_allclose(shares[1, [0, 2]], 0.0)  # uniform
+    assert np.isnan(shares[2]).all()  # nothing flows in
+    assert np.isnan(np.diag(shares)).all()
+
+
+def test_the_strongest_influences_are_named_and_equal_rows_noticed():
+    shares = np.array([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7], [0.3, 0.0, 0.7]])
+    assert coupling_text(FoundCoupling(("a", "b", "c"), None, shares, 3), 2) == "b ← c (70%), a ← b (50%)"
+    assert is_uniform(np.array([[0.3, 0.7], [0.31, 0.69]]))
+    assert not is_uniform(np.array([[0.3, 0.7], [0.7, 0.3]]))

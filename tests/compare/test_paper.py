@@ -1,32 +1,21 @@
-"""The paper's values, and how metrics are written."""
+"""The paper's values and tables, how metrics are written, and what others have published."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import pandas as pd
 import pytest
 
 from acenode import experiments
 from acenode.compare import paper
 from acenode.compare.metrics import metric_format, metric_name
-from acenode.compare.table import measured, render, to_records
+from acenode.compare.paper import CELLS, TABLES
 from acenode.config import Config
-from acenode.config.groups import LatentAttention, Settings, Training
-from acenode.experiments import Experiment, Method
-from acenode.files import write_json
-from acenode.runs.catalogue import Catalogue
-from acenode.runs.store import RunStore
-from acenode.training.task import Metric
+from acenode.errors import UserError
+from acenode.experiments import EXPERIMENTS
 
 
-def config(experiment: str, method: str, *, data: str = "full", task: str | None = None, attention: str | None = None,
-           initial: str | None = None) -> Config:
+def config(experiment: str, method: str, *, data: str = "full", **settings: str) -> Config:
     """Return an object with the settings that `paper` reads."""
-    settings = {"task": task, "attention": attention, "initial": initial}
-    return Config(experiment=experiment, method=method, data=data,
-                  settings={k: v for k, v in settings.items() if v is not None})
+    return Config(experiment=experiment, method=method, data=data, settings=settings)
 
 
 @pytest.mark.parametrize(("given", "shown"), [
@@ -35,29 +24,24 @@ def config(experiment: str, method: str, *, data: str = "full", task: str | None
     (config("physionet", "ace", attention="evolving", initial="dense"), "0.793"),
     (config("physionet", "ace", attention="fixed", initial="correlation"), "0.838"),
     (config("physionet-vitals", "ace", task="extrapolation"), "2.025 ± 0.028 ×10⁻³"),
-    (config("physionet-vitals", "latent-ode", task="interpolation"), "2.118 ± 0.271 ×10⁻³"),
     (config("physionet-vitals", "ace", task="extrapolation", attention="fixed"), "2.113 ×10⁻³"),
     (config("activity", "ace"), "85.9 ± 1.1"),
-    (config("activity", "rnn-vae"), "34.3 ± 4.0"),
     (config("activity", "ace", attention="evolving", initial="dense"), "56.9"),
     (config("mnist", "ace", attention="evolving", initial="conv"), "99.68 ± 0.03"),
+    (config("mnist", "ace", size="large"), "99.58"),
+    (config("mnist", "odenet", size="large"), "None"),
+    (config("mnist", "ace", size="large", attention="fixed"), "None"),
+    (config("physionet-vitals", "ace"), "None"),  # which task?
+    (config("physionet-vitals", "ode-rnn", task="extrapolation"), "None"),
+    (config("physionet-vitals", "ace", task="interpolation", attention="fixed"), "None"),
+    (config("activity", "latent-poisson"), "None"),
+    (config("physionet", "ace", attention="none"), "None"),
+    (config("physionet", "ace", attention="fixed", initial="dense"), "None"),
+    (config("mnist", "ace", attention="fixed"), "None"),
+    (config("galaxies", "ace"), "None"),
 ])
 def test_what_the_paper_prints(given: Config, shown: str) -> None:
     assert str(paper.value(given)) == shown
-
-
-@pytest.mark.parametrize("given", [
-    config("physionet-vitals", "ace"),  # which task?
-    config("physionet-vitals", "ode-rnn", task="extrapolation"),
-    config("physionet-vitals", "ace", task="interpolation", attention="fixed"),
-    config("activity", "latent-poisson"),
-    config("physionet", "ace", attention="none"),
-    config("physionet", "ace", attention="fixed", initial="dense"),
-    config("mnist", "ace", attention="fixed"),
-    config("galaxies", "ace"),
-])
-def test_what_the_paper_does_not_print(given: Config) -> None:
-    assert paper.value(given) is None
 
 
 def test_only_the_whole_full_data_is_compared_with_it() -> None:
@@ -70,81 +54,58 @@ def test_only_the_whole_full_data_is_compared_with_it() -> None:
     assert paper.beside(config("physionet", "ace", data="sample"), {}) is None
 
 
-def test_units_and_digits() -> None:
+def test_every_value_of_the_paper_is_one_cell() -> None:
+    assert len(CELLS) == 79
+    values = [value for rows in paper.VALUES.values() for value in rows.values()]
+    assert sorted(map(id, values)) == sorted(id(cell.printed) for cell in CELLS.values())
+    for cell in CELLS.values():
+        other = None if cell.metric == EXPERIMENTS[cell.experiment].metric.name else cell.metric
+        if cell.metric != "silhouette":
+            assert paper.value(cell.config(), other) == cell.printed
+        assert TABLES[cell.table].cells.count(cell) == 1
+
+
+def test_tables_are_as_printed() -> None:
+    ushcn, size, attention = (TABLES[name] for name in ("ushcn", "size", "attention"))
+    assert ushcn.columns == ("MSE", "NegLL")
+    assert [str(c.printed) for c in ushcn.rows[-1].cells if c] == ["0.38 ± 0.03", "0.94 ± 0.05"]
+    assert size.columns == ("CIFAR10", "SVHN", "MNIST")
+    assert [c.printed.mean for row in size.rows for c in row.cells if c] == [85.99, 96.01, 99.68, 88.12, 96.12, 99.58]
+    assert [c.printed.mean for row in attention.rows for c in row.cells if c] == pytest.approx(
+        [0.793, 56.9, 0.838, 55.1, 0.853, 85.9])
+
+
+def test_printed_settings_are_a_preset() -> None:
+    cell = CELLS["ushcn/ace/mse"]
+    chosen, printed = (cell.config(preset=preset) for preset in ("chosen", "printed"))
+    assert (chosen.get("learning_rate"), chosen.get("epochs")) == (1e-3, 120)
+    assert (printed.get("learning_rate"), printed.get("epochs")) == (1e-4, 300)
+    assert "preset" not in printed.to_dict()
+    with pytest.raises(UserError, match="there is no preset 'best': choose chosen or printed"):
+        cell.config(preset="best")
+
+
+def test_metrics_have_units_digits_and_a_direction() -> None:
     assert metric_format("accuracy", "mnist").text(0.98765, 0.0012) == "98.77 ± 0.12%"
     assert metric_format("auc", "physionet").text(0.8534) == "0.853"
     assert metric_format("mse", "physionet-vitals").text(0.0020251) == "2.025 ×10⁻³"
-    assert metric_format("mse", "elsewhere").text(0.38) == "0.38"
+    assert metric_format("mse", "elsewhere").text(0.38, 0.012) == "0.38 ± 0.012"
     assert metric_format("score").text(float("nan")) == "–"
     assert metric_format("auc").title == "AUC"
+    assert [metric_format(name).higher_is_better for name in ("mse", "loss", "auc", "accuracy")] == [
+        False, False, True, True]  # by its name, where no experiment registers it
+    assert (metric_name("ushcn"), metric_name("nobody-knows")) == ("mse", "")
 
 
-def test_the_experiment_decides_the_direction_of_its_metric(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert metric_format("accuracy", "mnist").higher_is_better
-    assert not metric_format("mse", "nobody-knows").higher_is_better  # by its name
-    monkeypatch.setitem(experiments.EXPERIMENTS, "series", fake("series", Metric("auc", False)))
-    assert not metric_format("auc", "series").higher_is_better
-    assert metric_name("series") == "auc"
-    assert metric_name("nobody-knows") == ""
-
-
-# The table ----------------------------------------------------------------------------------------------------------
-
-
-def fake(name: str, metric: Metric) -> Experiment:
-    """Return an experiment of two methods that cannot be trained."""
-    def method(method: str, title: str, *groups: type[Settings]) -> Method:
-        return Method(method, title, lambda shape, made: None, (Training, *groups))
-
-    methods = {"latent-ode": method("latent-ode", "Latent-ODE"),
-               "ace": method("ace", "ACE-Latent-ODE", LatentAttention)}
-    usual = {"epochs": 30, "batch_size": 50, "learning_rate": 0.01, "attention": "evolving", "initial": "correlation",
-             "attention_in": "generative"}
-
-    def make(*given: Any) -> Any:
-        raise NotImplementedError
-
-    return Experiment(name, name.title(), "a fake", "made up", metric, methods, lambda m, data, given: usual, make,
-                      lambda made: 1, source="made-up")
-
-
-def finished(store: RunStore, experiment: Experiment, method: str, value: float, *, partial: bool = False,
-             **given: Any) -> None:
-    made = experiment.configure(method, "full", **given)
-    run = store.create(made, {"params": 1, **({"partial": True} if partial else {})})
-    write_json(run.path / "result.json", {"test": {experiment.metric.name: value}, "metric": experiment.metric.name})
-
-
-def find(table: pd.DataFrame, method: str, partial: bool = False, **changed: Any) -> dict[str, Any]:
-    return next(r for r in to_records(table)
-                if (r["method"], r["partial"], r["changed"]) == (method, partial, changed))
-
-
-def test_the_table_of_an_auc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    series, store = fake("physionet", Metric("auc")), RunStore(tmp_path)
-    monkeypatch.setitem(experiments.EXPERIMENTS, series.name, series)
-    finished(store, series, "ace", 0.8512)
-    finished(store, series, "ace", 0.8534, seed=1)
-    finished(store, series, "ace", 0.7, partial=True)
-    table = measured(series, Catalogue(store).entries())
-    assert find(table, "ace")["mean"] == pytest.approx(0.8523)
-    assert find(table, "ace")["paper"] == "0.853 ± 0.003"
-    assert find(table, "ace", initial="dense")["paper"] == "0.793"  # a row even before there is a run
-    assert find(table, "ace", attention="fixed")["paper"] == "0.838"
-    assert find(table, "ace", partial=True)["paper"] is None
-    full, part = render(series, table).split("On a part of the full data")
-    assert "0.852 ± 0.002" in full
-    assert "0.700" in part
-    assert "0.700" not in full
-    assert "0.853" not in part
-
-
-def test_the_table_of_an_error_is_in_thousandths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    series, store = fake("physionet-vitals", Metric("mse", False)), RunStore(tmp_path)
-    monkeypatch.setitem(experiments.EXPERIMENTS, series.name, series)
-    finished(store, series, "ace", 0.0020251)
-    table = measured(series, Catalogue(store).entries())
-    assert find(table, "ace")["mean"] == pytest.approx(2.0251)
-    text = render(series, table)
-    assert "test MSE ×10⁻³, lower is better" in text
-    assert "2.025 " in text
+def test_published_results_have_their_protocol_and_source() -> None:
+    for result in paper.PUBLISHED:
+        assert result.experiment in experiments.EXPERIMENTS
+        assert any(c.isdigit() for c in result.value)
+        assert len(result.protocol) > 10
+        assert result.source.text
+        assert result.source.url.startswith("https://")
+    keys = [(r.experiment, r.method, r.metric, r.value, r.source) for r in paper.PUBLISHED]
+    assert len(set(keys)) == len(keys)
+    found = paper.published_results("physionet")
+    assert {r.experiment for r in found} == {"physionet"}
+    assert ("mTAND", "0.858") in {(r.method, r.value) for r in found}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from acenode.runs.catalogue import Entry
 
 def full(experiment: str, method: str, metric: str, **given: Any) -> Entry:
     found = entry(method, 0.5, experiment=experiment, data="full", **given)
-    return dataclasses.replace(found, metric=metric, test={metric: 0.5})
+    return replace(found, metric=metric, test={metric: 0.5})
 
 
 def planned(entries: list[Entry], names: list[str], wanted: Wanted | None = None, **more: Any) -> list[PlannedRun]:
@@ -77,14 +77,14 @@ def test_what_is_measured_is_not_planned_and_longer_runs_come_last() -> None:
 
 
 def test_runs_on_a_part_of_the_data_do_not_measure_a_cell_of_complete_data() -> None:
-    parts = [dataclasses.replace(full("activity", "ace", "accuracy", seed=i), partial=True) for i in range(3)]
+    parts = [replace(full("activity", "ace", "accuracy", seed=i), partial=True) for i in range(3)]
     runs = planned(parts, ["activity/ace/accuracy"])
     assert WORTH[runs[0].worth] == "first seeds of the main methods"
     assert len(runs) == 3
 
 
 def test_an_unfinished_run_is_continued_and_comes_first() -> None:
-    half = dataclasses.replace(full("mnist", "ace", "accuracy", epochs=40), state="stopped", test={}, value=None,
+    half = replace(full("mnist", "ace", "accuracy", epochs=40), state="stopped", test={}, value=None,
                                progress=0.75)
     runs = planned([half], ["mnist"], Wanted(seeds=1), seconds=lambda config: 100.0)
     assert (runs[0].resumes, runs[0].seconds) == (half.id, pytest.approx(25))
@@ -116,23 +116,23 @@ def test_missing_data_names_the_command(tmp_path: Path) -> None:
 
 
 def test_data_is_read_only_where_runs_are_partial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = dataclasses.replace(full("activity", "ace", "accuracy"), partial=True)
+    part = replace(full("activity", "ace", "accuracy"), partial=True)
     assert partial_data([full("mnist", "ace", "accuracy")], tmp_path) == frozenset()
     assert partial_data([part], tmp_path) == {"activity"}  # there is no data
-    complete = dataclasses.replace(experiments.get("activity"), is_complete=lambda root: True)
+    complete = replace(experiments.get("activity"), is_complete=lambda root: True)
     monkeypatch.setitem(experiments.EXPERIMENTS, "activity", complete)
     assert partial_data([part], tmp_path) == frozenset()
 
 
 def test_times_are_those_of_similar_runs_on_such_a_device() -> None:
-    gpu = dataclasses.replace(full("mnist", "ace", "accuracy"), recorded=True, device="NVIDIA H200", seconds=100.0,
+    gpu = replace(full("mnist", "ace", "accuracy"), recorded=True, device="NVIDIA H200", seconds=100.0,
                               epochs=20, epoch=20, other_seconds=10.0)
     config = CELLS["mnist/ace/accuracy"].config(0, 40)
     assert measured_seconds([gpu], "cuda")(config) == pytest.approx(210)
     assert measured_seconds([gpu], "cuda", "NVIDIA H200")(config) == pytest.approx(210)
     assert measured_seconds([gpu], "cuda", "NVIDIA T4")(config) is None
     assert measured_seconds([gpu], "cpu")(config) is None
-    own = dataclasses.replace(gpu, recorded=False, device="cpu (x86_64)")
+    own = replace(gpu, recorded=False, device="cpu (x86_64)")
     assert measured_seconds([own], "cpu")(config) == pytest.approx(210)
     assert measured_seconds([own], "cpu")(CELLS["mnist/odenet/accuracy"].config()) is None
     assert measured_seconds([own], "cpu")(CELLS["mnist/ace/large/accuracy"].config()) is None
@@ -140,7 +140,7 @@ def test_times_are_those_of_similar_runs_on_such_a_device() -> None:
 
 def test_the_most_similar_runs_are_timed() -> None:
     def timed(seconds: float, **given: Any) -> Entry:
-        return dataclasses.replace(full("mnist", "ace", "accuracy", **given), seconds=seconds, epochs=10)
+        return replace(full("mnist", "ace", "accuracy", **given), seconds=seconds, epochs=10)
 
     config: Config = CELLS["mnist/ace/accuracy"].config()
     found = time_of(config, [timed(10), timed(30), timed(500, batch_size=64)])

@@ -1,8 +1,9 @@
-"""The grid of a study: which configurations, names and runs belong to it; and the presets."""
+"""The grid of a study: which configurations, names, runs and players belong to it; and the presets."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from catalogue_entries import entry
@@ -10,13 +11,16 @@ from study_entries import attention_study, finished, one
 
 from acenode.compare.study_grid import (
     check_study,
+    fullest,
     group_config,
     group_names,
     kind_of,
     make_grid,
+    playable,
     preset,
     presets,
     repeat_title,
+    set_study,
 )
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
@@ -133,13 +137,36 @@ def test_every_experiment_has_presets_that_can_be_configured(experiment: str, da
     assert make_grid(found["attention"], []).baseline.name == "no attention"
 
 
-def test_an_unknown_preset_is_an_error() -> None:
+def test_presets_of_others() -> None:
     with pytest.raises(UserError, match="ushcn has no preset 'size': choose one of attention, host, schedule"):
         preset("ushcn", "size")
-
-
-def test_sets_of_named_variables_have_presets() -> None:
-    found = {kind_of(study): study for study in presets("liver")}
+    found = {kind_of(study): study for study in presets("liver")}  # named variables
     assert list(found) == ["attention", "host", "schedule"]
     assert [group.method for group in found["host"].groups] == ["ace", "mixed", "no-attention"]
     assert found["host"].baseline == 2
+    study = set_study("liver", "classify")
+    assert [group.method for group in study.groups] == ["ace", "no-attention"]
+    assert (study.seeds, study.baseline, study.held) == ((0, 1, 2), 1, {})
+    short = set_study("liver", "classify", 3)
+    assert (short.held, short.name != study.name) == ({"epochs": 3}, True)  # both can be stored
+    assert len(make_grid(study, []).cells) == 6
+
+
+def test_runs_with_snapshots_are_played_side_by_side_evolving_first(tmp_path: Path) -> None:
+    groups = tuple(StudyGroup("ace", {"attention": kind}) for kind in ("none", "fixed", "evolving"))
+    study = attention_study(groups=groups, baseline=0)
+    runs = [*finished(study, {0: [0.7, 0.7, None], 1: [None, 0.8, 0.8], 2: [0.9, 0.9, None]}),
+            one(study, 2, 2, None, state="running", id="busy")]
+    for run in runs:
+        (tmp_path / run.id / "snapshots").mkdir(parents=True)
+        (tmp_path / run.id / "snapshots" / "epoch-00001.npz").touch()
+    grid = make_grid(study, [replace(run, path=tmp_path / run.id) for run in runs])
+    found, done = playable(grid), playable(grid, finished=True)
+    assert [repeat for repeat, _ in found] == [0, 1, 2]
+    assert fullest(found) == (1, None)
+    assert list(found[1, None]) == ["evolving attention", "fixed attention", "no attention"]
+    assert {entry.seed for entry in found[1, None].values()} == {1}
+    assert (list(found[2, None]), list(done[2, None])) == (["evolving attention", "fixed attention"],
+                                                           ["fixed attention"])  # what trains is not exported
+    assert playable(make_grid(study, finished(study, {1: [0.8]}))) == {}  # it has no snapshots
+    assert fullest({}) is None

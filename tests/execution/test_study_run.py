@@ -1,42 +1,81 @@
-"""What a study still trains, in which order and for how long, before and while it runs."""
+"""Training studies and plans: order, workers, the time limit, stopping, and going on where it stopped."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+from quick_settings import QUICK
 from study_entries import attention_study, finished, one
 
+from acenode import experiments
+from acenode.compare.paper import CELLS
+from acenode.compare.reproduction import PlannedRun
 from acenode.compare.study_grid import make_grid, preset
 from acenode.config import Config
 from acenode.errors import UserError
+from acenode.execution import reproduce
+from acenode.execution.launcher import Launcher
+from acenode.execution.devices import quick_device
+from acenode.execution.reproduce import Event, Reproduction, default_workers
 from acenode.execution.study_run import StudyTime, check_data, plan, queue_study, time_left
-from acenode.runs.store import Run
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import Run, RunStore
 
 
-class StartedRuns:
-    """A launcher that trains nothing."""
+class InstantLauncher:
+    """A launcher whose runs finish, or fail, as soon as their state is set."""
 
-    def __init__(self) -> None:
-        self.resumed: list[Run] = []
+    def __init__(self, store: RunStore, state: Callable[[Config], str] = lambda config: "finished") -> None:
+        self.store, self.state = store, state
+        self.calls: list[tuple[str, int]] = []
+        self.most = 0
+        self.busy: dict[str, Run] = {}
 
     def queue_together(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def trains_together(self, config: Config) -> bool:
-        return False
+        return config.get("learning_rate") == 0.3
 
     def start(self, config: Config) -> Run:
-        return Run(Path(f"new-{config.get('attention')}"))
+        if self.state(config) == "refused":
+            raise UserError("there is no CUDA device here")
+        self.calls.append(("start", config.seed))
+        return self._begin(self.store.create(config, {}))
 
     def resume(self, run: Run) -> None:
-        self.resumed.append(run)
+        self.calls.append(("resume", run.config().seed))
+        self._begin(run)
 
-    def stop(self, run: Run) -> None: ...
+    def _begin(self, run: Run) -> Run:
+        state = self.state(run.config())
+        run.set_state(state, error="no luck" if state == "failed" else None)
+        if state == "running":
+            self.busy[run.id] = run
+            self.most = max(self.most, len(self.busy))
+        return run
+
+    def stop(self, run: Run) -> None:
+        self.calls.append(("stop", run.config().seed))
+        run.set_state("stopped", progress=0.5)
+        self.busy.pop(run.id)
 
     def wait(self, timeout: float | None = None) -> bool:
         return True
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path)
+
+
+# Studies ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_has_what_is_missing_the_first_seeds_first_and_on_the_chosen_device() -> None:
@@ -50,13 +89,16 @@ def test_a_plan_has_what_is_missing_the_first_seeds_first_and_on_the_chosen_devi
     assert {run.config.device for run in found} == {"cpu"}
 
 
-def test_queueing_starts_what_is_missing_and_resumes_what_is_unfinished() -> None:
+def test_queueing_starts_what_is_missing_and_resumes_what_is_unfinished(store: RunStore) -> None:
     study = attention_study(seeds=(0,))
-    runs = [*finished(study, {0: [0.9]}), one(study, 1, 0, None, state="stopped", progress=0.5)]
-    launcher = StartedRuns()
-    queued = queue_study(make_grid(study, runs), launcher, runs, device="cpu")
-    assert [run.id for run in queued] == ["run-1-0", "new-none"]
-    assert launcher.resumed == [runs[1].run]
+    grid = make_grid(study, [])
+    half = store.create(grid.rows[1].config, {})
+    half.set_state("stopped", progress=0.5)
+    runs = [*finished(study, {0: [0.9]}), *Catalogue(store).entries()]
+    launcher = InstantLauncher(store)
+    queued = queue_study(make_grid(study, runs), launcher, runs)
+    assert [run.config().get("attention") for run in queued] == ["fixed", "none"]
+    assert (queued[0].id, launcher.calls) == (half.id, [("resume", 0), ("start", 0)])
     assert queue_study(make_grid(study, finished(study, {g: [0.9] for g in range(3)})), launcher, []) == []
 
 
@@ -66,19 +108,10 @@ def test_the_time_is_that_of_missing_runs_and_of_what_is_left_of_others() -> Non
     assert (empty.runs, empty.seconds) == (6, 600.0)
     runs = [*finished(study, {0: [0.9, 0.8]}), one(study, 1, 0, None, state="running", progress=0.5, seconds_left=7.0),
             one(study, 1, 1, None, state="stopped", progress=0.75)]
-    left = time_left(make_grid(study, runs), lambda config: 100.0)
-    assert (left.runs, left.seconds) == (4, 7.0 + 25.0 + 200.0)
-    assert time_left(make_grid(study, runs), lambda config: 100.0, workers=2).seconds == 116.0
-    assert time_left(make_grid(study, runs), lambda config: 100.0, workers=9).seconds == 100.0  # the longest run
-
-
-def test_times_are_corrected_by_the_runs_that_have_finished() -> None:
-    study = attention_study(seeds=(0, 1))
-    seconds = [100.0]
-    grid = make_grid(study, finished(study, {0: [0.9]}))
-    assert time_left(grid, lambda config: seconds[0]).seconds == 500.0
-    seconds[0] = 10.0
-    assert time_left(grid, lambda config: seconds[0]).seconds == 50.0
+    for workers, seconds in ((1, 7.0 + 25.0 + 200.0), (2, 116.0), (9, 100.0)):  # at last the longest run
+        left = time_left(make_grid(study, runs), lambda config: 100.0, workers=workers)
+        assert (left.runs, left.seconds, left.unknown) == (4, seconds, 0)
+    assert time_left(make_grid(study, runs), lambda config: None).seconds == 7.0  # a running run knows
 
 
 def test_times_in_words() -> None:
@@ -86,10 +119,111 @@ def test_times_in_words() -> None:
     assert StudyTime(1, 40.0, basis="from 1 similar finished run").text == (
         "1 run, about 40 s (from 1 similar finished run)")
     assert StudyTime(9, 600.0, 2, 3).text == "9 runs, about 10 min 3 at a time and 2 of unknown time"
-    assert StudyTime(9, None, 9).text == "9 runs, time unknown"
+    assert StudyTime(9, None, 9, basis="why").text == "9 runs, time unknown (why)"
 
 
 def test_missing_data_is_an_error_that_says_how_to_get_it(tmp_path: Path) -> None:
     check_data(preset("mnist", "host"), tmp_path)
     with pytest.raises(UserError, match="acenode data get mnist"):
         check_data(preset("mnist", "host", "full"), tmp_path)
+
+
+# Plans --------------------------------------------------------------------------------------------------------------
+
+
+def planned(seed: int = 0, seconds: float | None = None, **given: Any) -> PlannedRun:
+    """Plan a run on the bundled digits that takes seconds."""
+    settings = {**QUICK, "device": "cpu", **given}
+    return PlannedRun(experiments.get("mnist").configure("resnet", seed=seed, **settings),
+                      (CELLS["mnist/resnet/accuracy"],), 0, seconds=seconds)
+
+
+def test_runs_are_trained_in_order_and_a_failure_fails_one_only(store: RunStore) -> None:
+    states = {1: "failed", 3: "refused"}
+    launcher = InstantLauncher(store, lambda config: states.get(config.seed, "finished"))
+    events: list[Event] = []
+    found = Reproduction([planned(i) for i in (2, 1, 0, 3)], launcher, Catalogue(store), on_event=events.append).run()
+    assert launcher.calls == [("start", 2), ("start", 1), ("start", 0)]
+    assert (len(found.finished), list(found.failed.values()), found.left) == (
+        2, ["no luck", "there is no CUDA device here"], [])
+    assert [e.kind for e in events] == ["started", "finished", "started", "failed", "started", "finished", "failed"]
+
+
+def test_stopped_runs_are_resumed_and_trained_ones_left_alone(store: RunStore) -> None:
+    stop, launcher = threading.Event(), InstantLauncher(store, lambda config: "running")
+    threading.Timer(0.2, stop.set).start()
+    found = Reproduction([planned(i) for i in range(4)], launcher, Catalogue(store), workers=3).run(stop)
+    assert (len(found.stopped), len(found.left), launcher.most) == (3, 1, 3)
+    again = InstantLauncher(store)
+    found = Reproduction([planned(i) for i in range(4)], again, Catalogue(store)).run()
+    assert again.calls == [("resume", 0), ("resume", 1), ("resume", 2), ("start", 3)]
+    assert (len(found.finished), len(list(store))) == (4, 4)
+
+
+def test_seeds_of_one_computation_start_together_and_need_one_worker(store: RunStore) -> None:
+    launcher, stop = InstantLauncher(store, lambda config: "running"), threading.Event()
+    plan = [planned(seed, learning_rate=rate) for seed in range(3) for rate in (0.3, 0.2)]
+    threading.Timer(0.2, stop.set).start()
+    Reproduction(plan, launcher, Catalogue(store), workers=2).run(stop)
+    assert [call for call in launcher.calls if call[0] == "start"] == [("start", 0), ("start", 0), ("start", 1),
+                                                                       ("start", 2)]
+
+
+def test_a_run_that_another_process_trained_meanwhile_is_skipped(store: RunStore) -> None:
+    launcher = InstantLauncher(store)
+    reproduction = Reproduction([planned(0), planned(1)], launcher, Catalogue(store))
+    store.create(planned(0).config, {}).set_state("running")
+    assert reproduction.run().elsewhere == [planned(0).title]
+    assert launcher.calls == [("start", 1)]
+
+
+def test_the_time_limit_stops_runs_and_starts_only_what_can_get_somewhere(
+        store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "STOP_SECONDS", 0.5)
+    launcher = InstantLauncher(store, lambda config: "running")
+    plan = [planned(0), planned(1, seconds=1e4), planned(2, seconds=0.1)]
+    start = time.monotonic()
+    found = Reproduction(plan, launcher, Catalogue(store), workers=3, seconds=1.0).run()
+    assert time.monotonic() - start < 1.0
+    assert launcher.calls == [("start", 2), ("stop", 2)]  # the only one that can finish in time
+    assert [run.config.seed for run in found.left] == [0, 1]
+
+
+def test_an_interrupted_reproduction_continues_from_checkpoints(store: RunStore, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop a real run after its first epoch, then finish it: it is one run, trained from its checkpoint."""
+    monkeypatch.setattr(reproduce, "POLL_SECONDS", 0.02)
+    plan, stop = [planned(epochs=5)], threading.Event()
+
+    def after_an_epoch(now: Reproduction) -> None:
+        if any(record["kind"] == "epoch" for run, _ in now.running.values() for record in run.metrics()[0]):
+            stop.set()
+
+    for event, listener in ((stop, after_an_epoch), (None, lambda now: None)):
+        launcher = Launcher(store, tmp_path)
+        try:
+            found = Reproduction(plan, launcher, Catalogue(store), on_progress=listener).run(event)
+        finally:
+            launcher.close()
+    (run,) = store
+    assert found.finished == [run.id]
+    assert "resumed on cpu" in (run.path / "log.txt").read_text()
+    assert [r["epoch"] for r in run.metrics()[0] if r["kind"] == "epoch"] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("cores", "cpu", "cuda"), [(1, 1, 1), (4, 2, 2), (16, 8, 6)])
+def test_a_gpu_takes_more_runs_than_a_processor(cores: int, cpu: int, cuda: int,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert (default_workers("cpu"), default_workers("cuda")) == (cpu, cuda)
+
+
+def test_the_device_is_found_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert (quick_device("auto", tmp_path), quick_device("cuda", tmp_path)) == (("cpu", None), ("cuda", None))
+    folder = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0"
+    folder.mkdir(parents=True)
+    (folder / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 12\n")
+    assert (quick_device("auto", tmp_path), quick_device("cpu", tmp_path)) == (("cuda", "NVIDIA H200"), ("cpu", None))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert quick_device("auto", tmp_path) == ("cpu", None)

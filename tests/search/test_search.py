@@ -1,8 +1,10 @@
-"""Searches: the same seed gives the same trials, pruning, stop, and a killed search that resumes."""
+"""Searches: the same seed gives the same trials, pruning, stop, a killed search that resumes, and importance."""
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +23,11 @@ from acenode.runs.catalogue import Catalogue
 from acenode.runs.questions import Search, SearchStatus, SearchStore
 from acenode.runs.store import RunStore
 from acenode.search import run as search_run
+from acenode.search.journal import TrialRecord
 from acenode.search.plan import check_search, default_params, trial_config, winner_study
 from acenode.search.results import SearchReport, importance
+
+RATES: dict[str, Any] = {"ranges": read_ranges(["learning_rate=log:1e-3..1"]), "sampler": "random"}
 
 
 class Killed(BaseException):
@@ -44,7 +49,7 @@ def tried(report: SearchReport) -> list[tuple[str, dict[str, Any], float | None]
     return [(trial.state, trial.params, trial.value) for trial in report.trials]
 
 
-def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_trials_of_which_the_default_is_the_first(tmp_path: Path) -> None:
     found = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         store = RunStore(tmp_path / name)
@@ -53,36 +58,32 @@ def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
     assert found[0] == found[1]
     assert found[0][1:] != found[2][1:]
     assert len(found[0]) == 12
-
-
-def test_the_default_is_tried_first_so_the_best_is_at_least_as_good(runs: RunStore) -> None:
-    conduct(runs, a_search())
-    report = report_of(runs)
+    report = report_of(store)
     assert report.default is report.trials[0]
     assert report.trials[0].params == default_params(report.search)
     assert report.best is not None
-    assert report.best.value is not None
-    assert report.best.value >= (report.trials[0].value or 0)
+    assert report.best.value == max(trial.value or 0 for trial in report.trials)
     assert "defaults: " in report.best_text or "which are the defaults" in report.best_text
+    outside = RunStore(tmp_path / "outside")
+    conduct(outside, a_search(trials=2, ranges=read_ranges(["learning_rate=log:1e-3..1e-2"])))
+    assert report_of(outside).default is None  # it is not tried
 
 
 def test_a_setting_is_chosen_only_where_it_applies(runs: RunStore) -> None:
     conduct(runs, a_search(sampler="random"))
-    trials = report_of(runs).trials
-    assert {trial.params["attention"] for trial in trials} == {"evolving", "none"}
-    assert all(("penalty_weight" in trial.params) == (trial.params["attention"] == "evolving") for trial in trials)
-
-
-def test_trials_are_runs_that_name_their_search(runs: RunStore) -> None:
-    conduct(runs, a_search(trials=2))
-    entries = Catalogue(runs).entries()
-    assert {entry.search for entry in entries} == {"rates"}
-    assert {entry.id for entry in entries} == {trial.run for trial in report_of(runs).trials}
-    assert sorted(entry.run.description()["trial"] for entry in entries) == [0, 1]
+    report, entries = report_of(runs), Catalogue(runs).entries()
+    assert {trial.params["attention"] for trial in report.trials} == {"evolving", "none"}
+    assert all(("penalty_weight" in t.params) == (t.params["attention"] == "evolving") for t in report.trials)
+    assert {entry.search for entry in entries} == {"rates"}  # trials are runs that name their search
+    assert {entry.id for entry in entries} == {trial.run for trial in report.trials}
+    assert sorted(entry.run.description()["trial"] for entry in entries) == list(range(12))
+    held = Search("x", "mnist", "ace", read_ranges(["attention=evolving,none"]), 2, held={"penalty_weight": 0.5})
+    assert trial_config(held, lambda one: "evolving").get("penalty_weight") == 0.5
+    assert trial_config(held, lambda one: "none").get("penalty_weight") is None
 
 
 def test_a_bad_trial_is_pruned_and_its_run_says_why(runs: RunStore) -> None:
-    search = a_search(pruner="median", trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]), sampler="random")
+    search = a_search(pruner="median", **RATES)
     _, launcher = conduct(runs, search)
     report = report_of(runs)
     pruned = [trial for trial in report.trials if trial.state == "pruned"]
@@ -105,16 +106,14 @@ def test_a_trial_that_has_done_its_last_epoch_is_finished(pruner: str, runs: Run
         """Equal for all settings until the last epoch."""
         return hill(config, epoch) if epoch == 3 else 0.1 * epoch
 
-    conduct(runs, a_search(pruner=pruner, trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]),
-                           sampler="random"), late)
+    conduct(runs, a_search(pruner=pruner, **RATES), late)
     for trial in report_of(runs).trials:
         epochs = len(runs.open(trial.run).metrics()[0])
         assert (trial.state, epochs == 3) in (("finished", True), ("pruned", False))
 
 
 def test_a_search_killed_after_the_last_epoch_of_a_trial_counts_it_as_finished(runs: RunStore) -> None:
-    search = a_search(pruner="median", trials=8, held={"epochs": 1}, ranges=read_ranges(["learning_rate=log:1e-3..1"]),
-                      sampler="random")
+    search = a_search(pruner="median", trials=8, held={"epochs": 1}, **RATES)
 
     def falling(config: Config, epoch: int) -> float:
         return 0.9 - 0.1 * len(report_of(runs).trials)  # each trial is worse than the ones before
@@ -136,7 +135,7 @@ def test_a_search_killed_after_the_last_epoch_of_a_trial_counts_it_as_finished(r
 
 def test_pruning_does_not_depend_on_how_soon_epochs_are_seen(tmp_path: Path) -> None:
     """A run that has ended before the search looked is pruned where it would have been pruned."""
-    search = a_search(pruner="median", trials=12, ranges=read_ranges(["learning_rate=log:1e-3..1"]), sampler="random")
+    search = a_search(pruner="median", **RATES)
     slow, quick = RunStore(tmp_path / "slow"), RunStore(tmp_path / "quick")
     conduct(slow, search)
     store = SearchStore(quick)
@@ -236,11 +235,6 @@ def test_failing_trials_do_not_end_a_search_unless_all_do(runs: RunStore) -> Non
     assert report_of(runs, "all").trials[0].reason == "the loss L_h became nan"
 
 
-def test_a_default_outside_its_range_is_not_tried(runs: RunStore) -> None:
-    conduct(runs, a_search(trials=2, ranges=read_ranges(["learning_rate=log:1e-3..1e-2"])))
-    assert report_of(runs).default is None
-
-
 def test_the_trial_of_a_search_is_never_tested(runs: RunStore, tmp_path: Path, few_digits: None,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     splits, evaluate = [], ImageTask.evaluate
@@ -275,16 +269,6 @@ def test_the_winner_is_compared_with_the_defaults_in_a_study(runs: RunStore) -> 
         winner_study(replace(report, trials=[], status=SearchStatus("running")))
 
 
-def test_importance_names_the_setting_that_matters(runs: RunStore) -> None:
-    conduct(runs, a_search(trials=30, sampler="random", ranges=read_ranges(
-        ["learning_rate=log:1e-3..1, momentum=0..0.9"]), held={"epochs": 1}))
-    report = report_of(runs)
-    shares = importance(report.search.ranges, report.trials, True)
-    assert next(iter(shares)) == "learning_rate"
-    assert sum(shares.values()) == pytest.approx(1)
-    assert importance(report.search.ranges, report.trials[:9], True) == {}
-
-
 def test_a_missing_optuna_is_one_line(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UserError, match=r"a search needs Optuna: run `pip install 'acenode\[search\]'`"):
@@ -315,7 +299,40 @@ def test_malformed_values_are_refused(given: dict[str, Any], message: str) -> No
         a_search(**given)
 
 
-def test_held_settings_are_left_out_where_they_do_not_apply() -> None:
-    search = Search("x", "mnist", "ace", read_ranges(["attention=evolving,none"]), 2, held={"penalty_weight": 0.5})
-    assert trial_config(search, lambda one: "evolving").get("penalty_weight") == 0.5
-    assert trial_config(search, lambda one: "none").get("penalty_weight") is None
+# Importance ---------------------------------------------------------------------------------------------------------
+
+
+def trials_of(over: str, count: int, lacking: str = "") -> tuple[Any, list[TrialRecord]]:
+    """Draw trials whose value depends on the learning rate; every third lacks a setting, if one is named."""
+    ranges, numbers, found = read_ranges([over]), random.Random(count), []
+    for i in range(count):
+        params = {one.key: numbers.choice(one.values) if one.values else
+                  math.exp(numbers.uniform(math.log(one.low), math.log(one.high))) if one.log else
+                  numbers.randint(int(one.low), int(one.high)) if one.whole else numbers.uniform(one.low, one.high)
+                  for one in ranges if one.key != lacking or i % 3}
+        value = -(math.log10(params["learning_rate"]) + 1) ** 2 + 0.1 * numbers.gauss(0, 1)
+        found.append(TrialRecord(i, "finished", params, value))
+    return ranges, [*found, TrialRecord(count, "pruned", {}, 9.0)]
+
+
+@pytest.mark.parametrize(("over", "count", "lacking"), [
+    ("learning_rate=log:1e-3..1, momentum=0..0.9, f_layers=1..2", 120, ""),
+    ("learning_rate=log:1e-3..1, attention=evolving,fixed,none", 120, ""),
+    ("learning_rate=log:1e-3..1, momentum=0..0.9, penalty_weight=0,1e-4,1e-3", 120, "momentum")])
+def test_importance_finds_the_setting_that_matters(over: str, count: int, lacking: str) -> None:
+    ranges, trials = trials_of(over, count, lacking)
+    shares = importance(ranges, trials, True)
+    assert next(iter(shares)) == "learning_rate"
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    assert shares.keys() == {one.key for one in ranges}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["learning_rate"] > 0.6
+    mirrored = [replace(trial, value=-trial.value) for trial in trials]
+    assert importance(ranges, mirrored, False) == pytest.approx(shares)
+
+
+def test_importance_needs_ten_finished_trials_within_their_ranges() -> None:
+    ranges, trials = trials_of("learning_rate=log:1e-3..1", 12)
+    assert importance(ranges, trials[:9], True) == {}
+    assert importance(ranges, trials, True) == {"learning_rate": pytest.approx(1)}
+    assert importance(read_ranges(["learning_rate=log:2..9"]), trials, True) == {}  # the file was edited

@@ -1,0 +1,117 @@
+"""Fairness of a study: settings and parameters that differ without being asked, the equal study, kept counts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from study_entries import attention_study, one
+
+from acenode import experiments
+from acenode.cli import main
+from acenode.compare import fairness as module
+from acenode.compare.fairness import count, equal_study, fairness, parameter_counts
+from acenode.compare.study_grid import make_grid, preset
+from acenode.runs.questions import Study, StudyGroup
+
+MNIST = experiments.get("mnist")
+
+
+def test_a_start_of_attention_that_changes_with_fixed_is_named_and_held_equal() -> None:
+    grid = make_grid(attention_study(held={}, baseline=0), [])
+    note = fairness(grid)[0]
+    assert (note.key, note.text) == ("initial", "initial differs too: initial=conv in evolving attention; "
+                                                "initial=correlation in fixed attention")
+    assert note.offer is not None
+    assert note.offer.change == "hold initial=conv in all groups"
+    equal = make_grid(note.offer.study, [])
+    assert note.offer.study.name == "attention-equal"
+    assert [row.config.get("initial") for row in equal.rows] == ["conv", "conv", None]
+    assert "initial" not in {note.key for note in fairness(equal)}
+    whole = equal_study(grid)
+    assert whole is not None
+    assert not [note for note in fairness(make_grid(whole, [])) if note.offer]
+
+
+def test_a_number_of_parameters_that_differs_is_named_and_made_equal_where_possible() -> None:
+    """Without attention, ACE's f has one convolution and ODE-Net's has two."""
+    study = Study("layers", "mnist", (StudyGroup("ace", {"attention": "none"}), StudyGroup("odenet")), baseline=1)
+    grid = make_grid(study, [])
+    assert parameter_counts(grid) == [15_346, 20_818]
+    note, = fairness(grid)
+    assert note.text == "the number of parameters differs: 15,346 in ACE-ODE-Net, 20,818 in ODE-Net"
+    assert note.offer is not None
+    assert note.offer.change == "f_layers=2 in ACE-ODE-Net: 20,818 parameters"
+    assert parameter_counts(make_grid(note.offer.study, [])) == [20_818, 20_818]
+    assert fairness(make_grid(note.offer.study, [])) == []
+
+
+def test_a_width_is_searched_for_the_nearest_number() -> None:
+    notes = fairness(make_grid(preset("ushcn", "host"), []))
+    sizes = [parameter_counts(make_grid(note.offer.study, [])) for note in notes if note.offer]
+    for counts, (large, small) in zip(sizes, ((0, 2), (1, 2)), strict=True):
+        assert abs(counts[large] - counts[small]) <= 0.05 * counts[large]
+
+
+def test_what_is_no_difference_and_what_cannot_be_made_equal() -> None:
+    notes = fairness(make_grid(preset("mnist", "host"), []))
+    assert {(note.key, note.offer) for note in notes} == {("params", None)}
+    assert fairness(make_grid(preset("mnist", "schedule"), [])) == []
+    assert "params" not in {note.key for note in fairness(make_grid(preset("mnist", "size"), []))}
+    assert [note.key for note in fairness(make_grid(preset("ushcn", "attention"), []))] == ["params"]
+
+
+def test_runs_say_their_parameters_and_their_part_of_the_data() -> None:
+    grid = make_grid(attention_study(), [one(attention_study(), 0, 0, 0.9, params=123)])
+    assert parameter_counts(grid)[:2] == [123, count(grid.rows[1].config)]
+    study = replace(preset("ushcn", "schedule", "full"), name="folds")
+    runs = [one(study, 0, 0, 0.4, partial=True, params=9), one(study, 1, 0, 0.5, params=9)]
+    note, = fairness(make_grid(study, runs))
+    assert note.text == "some runs are trained on a part of the data: alternating schedule"
+
+
+@pytest.fixture
+def forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Keep counts in an empty folder; the function forgets what is in memory."""
+    def clear() -> None:
+        module._known_counts.cache_clear()
+        count.cache_clear()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    clear()
+    return clear
+
+
+def test_counts_are_those_of_the_model_and_kept_until_its_code_changes(
+        forget: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    for method, given in (("resnet", {}), ("ace", {"size": "large"}), ("ace", {})):
+        for seed in (0, 1):
+            config = MNIST.configure(method, "full", seed=seed, **given)
+            assert count(config) == MNIST.count(config)
+    forget()
+    assert len(module._known_counts()) == 3
+    forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_code", lambda: 7)
+        assert module._known_counts() == {}
+    for text in ("", "{", "[]", '{"code": 1, "counts": {"x": 1}}', '{"code": 1, "counts": 3}'):
+        forget()
+        module._counts_file().write_text(text)
+        assert module._known_counts() == {}
+        assert count(config) == MNIST.count(config)
+    forget()
+
+
+def test_a_second_table_needs_no_torch(tmp_path: Path, forget: Callable[[], None],
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["table", "mnist", "--runs", str(tmp_path)]
+    assert main(words) == 0
+    code = f"import sys; from acenode.cli import main; main({words!r}); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", capsys.readouterr().out)
+    forget()
