@@ -20,8 +20,8 @@ from acenode.compare.study_grid import make_grid, preset
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution import reproduce
-from acenode.execution.launcher import Launcher
 from acenode.execution.devices import quick_device
+from acenode.execution.launcher import Launcher
 from acenode.execution.reproduce import Event, Reproduction, default_workers
 from acenode.execution.study_run import StudyTime, check_data, plan, queue_study, time_left
 from acenode.runs.catalogue import Catalogue
