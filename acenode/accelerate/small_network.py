@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,20 @@ def _timed(module: Any) -> SmallMLP:
     return SmallMLP(module.read, module.write, module.time)
 
 
+@dataclass(frozen=True)
+class SmallStep:
+    """A step from y0 to y1, and which of the requested times it reaches."""
+
+    t: float
+    dt: float
+    y0: Array
+    y1: Array
+    ks: list[Array]
+    stages: list[tuple[float, Saved]]  # of the second stage on: its time and what was saved
+    inside: list[tuple[int, list[float]]]  # number of the time, weights of the stages
+    at_end: list[int]  # numbers of times at the step's end
+
+
 class SmallSolve(SharedSteps):
     """A solve from the first of the times to the last, which can be differentiated.
 
@@ -168,14 +183,12 @@ class SmallSolve(SharedSteps):
         self.states = np.empty((len(times), *y0.shape), np.float32)
         self.states[0] = y0
         self.start: tuple[float, Saved] | None = None  # the time of the first evaluation, and what it saved
-        self.steps: list[tuple[Step, list[tuple[float, Saved]]]] = []  # with the stages from the second on
-        self.inside: list[list[tuple[int, list[float]]]] = []  # of each step: numbers of times and stage weights
-        self.at_end: list[list[int]] = []  # numbers of times at its end
+        self.steps: list[SmallStep] = []
         reached = 1
-        for step in adaptive_steps(self, (torch.from_numpy(y0),), times, solver, self,  # type: ignore[arg-type]
-                                   self._attempt):
-            self.steps.append((step, self.stages))
-            reached = self._keep(step, times, reached)
+        for _ in adaptive_steps(self, (torch.from_numpy(y0),), times, solver, self,  # type: ignore[arg-type]
+                                self._attempt):
+            self.steps.append(self.tried)
+            reached = self._keep(self.tried, times, reached)
 
     def __call__(self, t: float, y: State) -> State:
         self.cost.forward += 1
@@ -184,55 +197,57 @@ class SmallSolve(SharedSteps):
         return (torch.from_numpy(rate),)
 
     def norm(self, error: State, y0: State, y1: State, solver: Solver) -> float:
-        ratio = error[0].numpy() / (solver.atol + solver.rtol * np.maximum(np.abs(y0[0].numpy()),
-                                                                           np.abs(y1[0].numpy())))
+        return self._norm(error[0].numpy(), y0[0].numpy(), y1[0].numpy())
+
+    def _norm(self, error: Array, y0: Array, y1: Array) -> float:
+        solver = self.network.layer.solver
+        ratio = error / (solver.atol + solver.rtol * np.maximum(np.abs(y0), np.abs(y1)))
         return max(math.sqrt(float(np.mean(ratio[:, block] ** 2))) for block in self.network.blocks)
 
     def _attempt(self, _: Any, t: float, dt: float, y: State, k1: State) -> tuple[Step, float]:
-        ks, self.stages, start = [k1[0].numpy()], [], y[0].numpy()
+        ks, stages, y0 = [k1[0].numpy()], list[tuple[float, Saved]](), y[0].numpy()
         for c, row in zip(self.tableau.c, self.tableau.a, strict=True):
-            yi = combined(start, dt, row, ks)
-            k, saved = self.network.forward(yi, t + c * dt)
+            y1 = combined(y0, dt, row, ks)
+            k, saved = self.network.forward(y1, t + c * dt)
             ks.append(k)
-            self.stages.append((t + c * dt, saved))
-        self.cost.forward += len(self.stages)
-        error = torch.from_numpy(combined(np.zeros_like(yi), dt, self.tableau.error or (), ks))
-        step = Step(t, dt, y, [(torch.from_numpy(k),) for k in ks], (torch.from_numpy(yi),))
-        return step, self.norm((error,), y, step.y1, self.network.layer.solver)
+            stages.append((t + c * dt, saved))
+        self.cost.forward += len(stages)
+        self.tried = SmallStep(t, dt, y0, y1, ks, stages, [], [])
+        ratio = self._norm(combined(np.zeros_like(y0), dt, self.tableau.error or (), ks), y0, y1)
+        slopes = [k1] * len(stages) + [(torch.from_numpy(k),)]  # nobody reads those between
+        return Step(t, dt, y, slopes, (torch.from_numpy(y1),)), ratio
 
-    def _keep(self, step: Step, times: Sequence[float], reached: int) -> int:
+    def _keep(self, step: SmallStep, times: Sequence[float], reached: int) -> int:
         """Record the states at the times that an accepted step reaches; return how many times are reached."""
-        t, dt, ks = step.t, step.dt, [k.numpy() for (k,) in step.ks]
-        inside, at_end, near = list[tuple[int, list[float]]](), list[int](), 4 * math.ulp(max(abs(t), abs(t + dt)))
+        t, dt = step.t, step.dt
+        near = 4 * math.ulp(max(abs(t), abs(t + dt)))
         while reached < len(times) and times[reached] <= t + dt + near:
             if times[reached] < t + dt - near:
-                weights = dense_weights((times[reached] - t) / dt, self.tableau, len(ks))
-                self.states[reached] = combined(step.y0[0].numpy(), dt, weights, ks)
-                inside.append((reached, weights))
+                weights = dense_weights((times[reached] - t) / dt, self.tableau, len(step.ks))
+                self.states[reached] = combined(step.y0, dt, weights, step.ks)
+                step.inside.append((reached, weights))
             else:
-                self.states[reached] = step.y1[0].numpy()
-                at_end.append(reached)
+                self.states[reached] = step.y1
+                step.at_end.append(reached)
             reached += 1
-        self.inside.append(inside)
-        self.at_end.append(at_end)
         return reached
 
     def backward(self, g: Array) -> Array:
         """Return dL/dy(t₀) from dL/dy (T, B, n) at the times; the networks collect the parameters' part."""
         tableau, count = self.tableau, len(self.tableau.b)
         gy, g_last = np.zeros_like(g[0]), np.zeros_like(g[0])  # of a step's end, and of its last slope
-        for (step, stages), inside, at_end in zip(*map(reversed, (self.steps, self.inside, self.at_end)), strict=True):
-            for n in at_end:
+        for step in reversed(self.steps):
+            for n in step.at_end:
                 gy = gy + g[n]
             g0, gk = np.zeros_like(gy), [np.zeros_like(gy) for _ in range(count)]
             gk[-1] = g_last
-            for n, weights in inside:
+            for n, weights in step.inside:
                 g0 = g0 + g[n]
                 for i, w in enumerate(weights):
                     if w:
                         gk[i] = gk[i] + np.float32(step.dt * w) * g[n]
             for i in range(count - 1, 0, -1):  # the last stage's state is the step's end
-                gi = self.network.backward(*stages[i - 1], gk[i]) + (gy if i == count - 1 else 0)
+                gi = self.network.backward(*step.stages[i - 1], gk[i]) + (gy if i == count - 1 else 0)
                 g0 = g0 + gi
                 for j, w in enumerate(tableau.a[i - 1]):
                     if w:
