@@ -14,7 +14,7 @@ from problems import relative
 from acenode import experiments
 from acenode.accelerate.cuda_graph.series import StepRecordings
 from acenode.backend import Backend
-from acenode.device.streams import own_stream, stream_pool
+from acenode.device.gpu import own_stream, stream_pool
 from acenode.execution.engine_choice import choose_engine
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer

@@ -18,7 +18,7 @@ from quick_settings import QUICK
 
 from acenode import experiments
 from acenode.accelerate.cuda_graph.recorder import GraphRecorder, Replay
-from acenode.device.streams import STREAMS_PER_DEVICE, own_stream, stream_pool
+from acenode.device.gpu import STREAMS_PER_DEVICE, own_stream, stream_pool
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore
 from acenode.training.task import SilentListener
