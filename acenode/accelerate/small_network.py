@@ -107,7 +107,7 @@ class SmallNetwork:
         if isinstance(layer, ACENODE):
             read, _, write = layer.q.layers  # type: ignore[union-attr, misc]
             self.fields.append(_timed(layer.g))
-            self.q = SmallMLP(read, write)  # type: ignore[arg-type]
+            self.q = SmallMLP(read, write)
             self.attend, self.attend_back = ((_pairwise, _pairwise_back) if isinstance(layer.attend, Pairwise)
                                              else (_elementwise, _elementwise_back))
         self.blocks = [self.h, slice(self.h.stop, None)][:len(self.fields)]
