@@ -145,9 +145,6 @@ def parameters(config: Config) -> int:
     return experiments.get(config.experiment).count(config)
 
 
-# The full data ------------------------------------------------------------------------------------------------------
-
-
 def has_full_data(experiment: Experiment) -> bool:
     """Return True if the full data is on this machine."""
     return experiment.source is None or services().fetcher.state(experiment.source).data.state == "ready"

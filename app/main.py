@@ -4,7 +4,6 @@ from pathlib import Path
 
 import streamlit as st
 from acenode_app import components, messages, navigation
-from acenode_app.experiment import shown_runs
 from acenode_app.services import refuse_unguarded, services
 
 from acenode.errors import UserError
@@ -23,7 +22,7 @@ with services().catalogue.one_look():
         components.show("active_runs", "now", {"states": states})  # the page reruns when a run starts or ends
     if st.session_state.get("page") != page.url_path:
         navigation.forget_missing()
-        shown_runs.forget_others(page.url_path)
+        navigation.forget_shown(page.url_path)
     st.session_state["page"] = page.url_path
     try:
         services().store.check_readable()

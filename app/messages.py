@@ -7,12 +7,21 @@ import shlex
 import shutil
 import sys
 import sysconfig
+import tomllib
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 PROGRAM = "acenode"
+
+
+@cache
+def words() -> dict[str, Any]:
+    """Return the words of pages that explain, by page, and what the settings are called."""
+    return tomllib.loads((Path(__file__).parent / "assets" / "words.toml").read_text(encoding="utf-8"))
 
 
 def escape(text: str) -> str:

@@ -57,9 +57,6 @@ def sections() -> dict[str, list[Any]]:
     return {heading: [page(address) for address in found] for heading, found in addresses.items()}
 
 
-# The URL ------------------------------------------------------------------------------------------------------------
-
-
 def current_values(key: str) -> list[str]:
     """Return the values of a widget in the session, or else in the URL."""
     value = st.session_state.get(key, st.query_params.get_all(key))
@@ -100,3 +97,10 @@ def warn_about_missing(wanted: Iterable[str], known: Container[str], place: str 
 def forget_missing() -> None:
     """Remove the warning about runs in the URL that do not exist."""
     st.session_state.pop(MISSING, None)
+
+
+def forget_shown(page: str) -> None:
+    """Forget which runs pages other than this one were asked to show, so that they choose anew when they are opened."""
+    for key in [key for key in map(str, st.session_state) if key.startswith("asked/") and key.endswith("/runs")]:
+        if key != f"asked/{page}/runs":
+            del st.session_state[key]

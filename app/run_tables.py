@@ -140,9 +140,6 @@ def show_texts(rows: Sequence[Mapping[str, object]], alt: str) -> None:
              height="content" if len(shown) <= MOST_TEXTS else TEXTS_HEIGHT)
 
 
-# Filters ------------------------------------------------------------------------------------------------------------
-
-
 def filtered(entries: list[Entry]) -> list[Entry]:
     """Show one row of filters and return the entries that pass all of them."""
     named = sorted({e.experiment for e in entries if e.experiment})

@@ -158,9 +158,6 @@ def _confirm_deletion(ids: list[str]) -> None:
         st.rerun()
 
 
-# One run ------------------------------------------------------------------------------------------------------------
-
-
 def _show_details(entry: Entry) -> None:
     """Show what can be edited or exported of a run."""
     st.header(messages.escape(entry.id))

@@ -119,9 +119,6 @@ def on_script_error(error: Exception) -> bool:
     return True
 
 
-# The HTML page ------------------------------------------------------------------------------------------------------
-
-
 def _module(name: str) -> str:
     return f'<link rel="modulepreload" href="./lab/assets/{components.assets_version()}/{name}">'
 
@@ -160,9 +157,6 @@ class PageName(Convertor[str]):
 
 register_url_convertor("page", PageName())
 ROUTES = [*routes.ROUTES, Route("/", index), Route("/{name:page}", index)]
-
-
-# Start --------------------------------------------------------------------------------------------------------------
 
 
 def make_app(access: Access) -> st.App:

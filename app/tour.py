@@ -1,7 +1,4 @@
-"""The tour: five steps, each some sentences beside a picture that follows t. The URL has the step.
-
-A step has at most 90 words, and a symbol follows its plain name.
-"""
+"""The tour: five steps, each some sentences beside a picture that follows t. The URL has the step."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -38,57 +35,8 @@ MIXING = 0.8  # largest weight of a row that mixes several coordinates
 PREFERRED = ("physionet", "ushcn")  # experiments with pairwise attention; others follow
 
 
-class TourStep(NamedTuple):
-    """One step: its name in the list, its heading, its sentences, and where to read on."""
-
-    name: str
-    heading: str
-    text: str  # `{subject}` in it is what the run's samples are, as their buttons say
-    formula: str
-    equation: str  # of the paper
-    section: str  # of docs/concepts.md
-
-
-STEPS = (
-    TourStep("Points move", "A neural ODE moves points",
-         "A layered network changes its state in steps. A neural ODE changes it continuously: a small network, the "
-         "**rate of change (f)**, says how the **state (h)** moves at each place, and a solver follows it from "
-         "**time (t)** 0 to 1.\n\nHere the inputs h(0) are two half moons that no straight line separates. The trained "
-         "network moves every point along the arrows, until the classifier's straight line separates the colours. "
-         "**Drag t, or press Play.**",
-         "dh/dt = f(h, t)", "Equation 1", "A neural ODE moves points"),
-    TourStep("No crossing", "Its paths cannot cross",
-         "Two solutions of one ODE that meet are the same solution. So on a line, no point can overtake another.\n\n"
-         "Both networks here were trained to swap two points. With a **single coordinate**, the best that training "
-         "finds is to bring both to the middle. With **one more coordinate**, which starts at zero, the paths go "
-         "around each other: an augmented neural ODE. ACE-NODE takes another way to make the state more expressive: "
-         "attention. **Switch between the two and drag t.**",
-         "h(0) → (h(0), 0)", "Proposition on crossing trajectories", "Trajectories cannot cross"),
-    TourStep("Attention", "Attention re-weighs the state",
-         "In ACE-NODE the rate of change does not read the state (h) itself, but an **attended state (h′)**. The "
-         "**attention (a)** is a square table of scores; softmax turns each row into weights that add up to 100%. "
-         "Coordinate i of h′ is the average of all coordinates of h with the weights of row i.\n\nThis is a recorded, "
-         "trained run. **Choose a {subject}, point at a row, and drag t** to see which coordinates are mixed.",
-         "h′ᵢ = Σⱼ softmax(a)ᵢⱼ hⱼ", "Equation 4", "Attention re-weighs h, and evolves too"),
-    TourStep("It evolves", "Attention evolves too",
-         "The attention is not computed once: it has an ODE of its own. It starts from the correlation of the first "
-         "state (**how attention starts, q**), and a second network, the **rate of change of attention (g)**, moves it "
-         "while f moves the state. Both read h′, so each steers the other.\n\n**Drag t** and watch the map of weights "
-         "change. **Drag the epoch to 0:** before training, the weights hardly move; training g makes them evolve.",
-         "dh/dt = f(h′, t)\nda/dt = g(h′, t)\na(0) = q(h(0))", "Equation 3", "Attention re-weighs h, and evolves too"),
-    TourStep("Fixed or off", "What changes when it is fixed or off",
-         "Attention can be **evolving**, as in ACE-NODE; **fixed**, computed anew from the state at every time; or "
-         "**none**, which is the method that ACE-NODE extends. **Choose one below and see how the paths change.**\n\n"
-         "Different paths do not mean better predictions. One run depends on its random seed, so the table has the "
-         "mean over all recorded runs, and says what can be told from them.",
-         "attention = evolving | fixed | none", "Table of ablations", "Ablations"),
-)
+STEPS: list[dict[str, str]] = messages.words()["tour"]["steps"]
 SWAPS = {"line": "Single coordinate", "augmented": "One more coordinate"}
-ABOUT = {"physionet": "The patients are in intensive care; the model summarises each patient in 20 numbers, the "
-                      "coordinates of h.",
-         "ushcn": "The stations are weather stations; the state of each station has 50 coordinates."}
-NO_RUN = ("This step shows a recorded run of ACE, and there is none here. Set ACENODE_RECORDED to the folder of "
-          "recorded runs (runs/paper in the repository), and restart the app.")
 KINDS = {"evolving": "Evolving", "fixed": "Fixed", "none": "None"}
 
 
@@ -99,18 +47,18 @@ def show() -> None:
     st.title("What is ACE-NODE?")
     with st.container(horizontal=True, gap="small", key="tour-steps"):
         for n, one in enumerate(STEPS, 1):
-            st.button(one.name, icon=f":material/counter_{n}:", key=f"tour/{n}", on_click=go, args=(n,),
+            st.button(one["name"], icon=f":material/counter_{n}:", key=f"tour/{n}", on_click=go, args=(n,),
                       type="primary" if n == number else "tertiary")
     with st.container(key="tour-body"):
         words, picture = st.columns([3, 7], gap="large")
         with words:
-            st.header(f"{number}. {step.heading}", anchor=False)
-            text = step.text
+            st.header(f"{number}. {step['heading']}", anchor=False)
+            text = step["text"]
             if "{subject}" in text:
                 text = text.replace("{subject}", subject(pairwise_run(entries)))
             st.markdown(text)
-            st.code(step.formula, language=None, wrap_lines=True)
-            st.caption(f"{step.equation} of [the paper]({PAPER}) · “{step.section}” in `docs/concepts.md`")
+            st.code(step["formula"], language=None, wrap_lines=True)
+            st.caption(f"{step['equation']} of [the paper]({PAPER}) · “{step['section']}” in `docs/concepts.md`")
             with st.container(horizontal=True, gap="medium", key="tour-turn"):
                 _show_turns(number)
         with picture, st.container(key=f"tour-step-{number}"):
@@ -133,13 +81,10 @@ def _show_turns(number: int) -> None:
     if number > 1:
         st.button("Back", icon=":material/arrow_back:", key="tour/back", on_click=go, args=(number - 1,))
     if number < len(STEPS):
-        st.button(f"Next: {STEPS[number].name}", icon=":material/arrow_forward:", key="tour/next", on_click=go,
+        st.button(f"Next: {STEPS[number]['name']}", icon=":material/arrow_forward:", key="tour/next", on_click=go,
                   args=(number + 1,), type="primary")
     elif st.button("Train one yourself", icon=":material/play_arrow:", key="tour/train", type="primary"):
         st.switch_page(navigation.page("mnist"))
-
-
-# The pictures -------------------------------------------------------------------------------------------------------
 
 
 def _show_picture(kind: str, start_at: float, data: dict[str, Any]) -> None:
@@ -160,7 +105,7 @@ def _show_attended(entries: list[Entry]) -> None:
     entry = pairwise_run(entries)
     found = attended(entry, PLAYER_START) if entry else None
     if entry is None or found is None:
-        st.info(NO_RUN, icon=":material/info:")
+        st.info(messages.words()["tour"]["no_run"], icon=":material/info:")
         return
     _show_picture("attend", PLAYER_START, found)
     _show_source(entry)
@@ -169,7 +114,7 @@ def _show_attended(entries: list[Entry]) -> None:
 def _show_evolving(entries: list[Entry]) -> None:
     entry = pairwise_run(entries) or next((kinds["evolving"] for kinds in recorded.examples(entries).values()), None)
     if entry is None:
-        st.info(NO_RUN, icon=":material/info:")
+        st.info(messages.words()["tour"]["no_run"], icon=":material/info:")
         return
     with st.container(key="tour-player"):
         components.player("tour-player-runs", labels.for_charts([entry]), start_at=PLAYER_START)
@@ -179,7 +124,7 @@ def _show_evolving(entries: list[Entry]) -> None:
 def _show_kinds(entries: list[Entry]) -> None:
     examples = recorded.examples(entries)
     if not examples:
-        st.info(NO_RUN, icon=":material/info:")
+        st.info(messages.words()["tour"]["no_run"], icon=":material/info:")
         return
     scored = st.container(key="tour-scores")
     experiment = recorded.show_player(examples)
@@ -196,9 +141,10 @@ PICTURES = (_show_flow, _show_swap, _show_attended, _show_evolving, _show_kinds)
 
 def _show_source(entry: Entry) -> None:
     """Say which run is shown and what its patients or stations are."""
+    about = messages.words()["tour"]["about"]
     st.caption(messages.escape(
         f"{method_title(entry.experiment, entry.method)} on {EXPERIMENTS[entry.experiment].title}, seed {entry.seed}, "
-        f"recorded: {labels.provenance(entry)}. {ABOUT.get(entry.experiment, '')}"))
+        f"recorded: {labels.provenance(entry)}. {about.get(entry.experiment, '')}"))
 
 
 @cache

@@ -39,20 +39,21 @@ def free_cublas_workspaces() -> None:
 
 def end_allocation_to_pool(device: int, pool: tuple[int, int]) -> None:
     """Stop allocating from the memory pool of a CUDA graph whose capture could not be ended."""
-    _of_pool("_cuda_endAllocateToPool", device, pool)
+    try:
+        torch._C._cuda_endAllocateToPool(device, pool)
+    except _CHANGED:
+        _report("torch._C._cuda_endAllocateToPool", "GPU memory of a failed recording may stay reserved")
+    except Exception:  # torch has ended it by itself
+        return
 
 
 def release_pool(device: int, pool: tuple[int, int]) -> None:
     """Release one reference to the memory pool of CUDA graphs."""
-    _of_pool("_cuda_releasePool", device, pool)
-
-
-def _of_pool(name: str, device: int, pool: tuple[int, int]) -> None:
     try:
-        getattr(torch._C, name)(device, pool)
+        torch._C._cuda_releasePool(device, pool)
     except _CHANGED:
-        _report(f"torch._C.{name}", "GPU memory of a failed recording may stay reserved")
-    except Exception:  # torch has done it by itself
+        _report("torch._C._cuda_releasePool", "GPU memory of a failed recording may stay reserved")
+    except RuntimeError:  # torch has released it by itself
         return
 
 
@@ -102,7 +103,7 @@ def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
     return None
 
 
-# Other ----------------------------------------------------------------------------------------------------------------
+# Tensors --------------------------------------------------------------------------------------------------------------
 
 
 def times_written(tensor: Tensor) -> int:
@@ -114,6 +115,9 @@ def times_written(tensor: Tensor) -> int:
         return 0
 
 
+# Differentiation ------------------------------------------------------------------------------------------------------
+
+
 def transforms_active() -> bool:
     """Return whether this code runs inside vmap, grad or another transform of torch.func."""
     try:
@@ -121,6 +125,9 @@ def transforms_active() -> bool:
     except _CHANGED:
         _report("torch._C._are_functorch_transforms_active", "torch.func cannot pass through a solve")
         return False
+
+
+# torch.compile --------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -132,3 +139,30 @@ def recompile_limit(count: int) -> Iterator[None]:
         except _CHANGED:
             _report("torch._dynamo.config.recompile_limit", "torch may stop compiling after few variants of a field")
         yield
+
+
+def sigmoid_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
+    """Write the gradient of y = sigmoid(x), grad · y (1 − y), to `out`."""
+    try:
+        return torch.ops.aten.sigmoid_backward.grad_input(grad, y, grad_input=out)
+    except _CHANGED:
+        _report("torch.ops.aten.sigmoid_backward", "gradients are computed in several operations")
+        return out.copy_(grad * y * (1 - y))
+
+
+def tanh_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
+    """Write the gradient of y = tanh(x), grad (1 − y²), to `out`."""
+    try:
+        return torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=out)
+    except _CHANGED:
+        _report("torch.ops.aten.tanh_backward", "gradients are computed in several operations")
+        return out.copy_(grad * (1 - y * y))
+
+
+def relu_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
+    """Write the gradient of y = relu(x), grad where y > 0, to `out`."""
+    try:
+        return torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=out)
+    except _CHANGED:
+        _report("torch.ops.aten.threshold_backward", "gradients are computed in several operations")
+        return out.copy_(grad * (y > 0))

@@ -22,9 +22,9 @@ from acenode.experiments import Experiment
 
 from .. import components, estimates, form, labels, messages
 from ..form import FormValues
-from ..questions import links
+from ..questions import page as links
 from ..services import services
-from . import live_runs, shown_runs
+from . import live_runs
 from .live_runs import COPIES
 
 METHODS_PER_ROW = 5
@@ -59,7 +59,7 @@ def show(name: str) -> None:
     experiment = experiments.get(name)
     heading = st.container(gap="xsmall")
     with st.container():  # a container each, so that a notice that comes or goes does not rebuild the player
-        shown = shown_runs.chosen(experiment)
+        shown = live_runs.chosen(experiment)
         start = read_preset(experiment)
     line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="form-line")
     open_key = f"unfolded/{experiment.name}/{start.name}"
@@ -108,9 +108,6 @@ def read_preset(experiment: Experiment) -> Preset:
     return Preset(entry.method, entry.data, str(entry.seed), entry.config.get("device", "auto"), entry.id, values)
 
 
-# The heading --------------------------------------------------------------------------------------------------------
-
-
 def _show_heading(experiment: Experiment, used: set[str], before: str = "") -> None:
     """Show the title with the data used: what the shown runs were trained on, or what Train uses if none is shown."""
     titles = {"sample": f"sample ({experiment.sample_title})", "full": "full data", PARTIAL: "a part of the full data"}
@@ -121,7 +118,7 @@ def _show_heading(experiment: Experiment, used: set[str], before: str = "") -> N
     st.title(f"{messages.escape(experiment.title)} :small[:gray[{data}]]", anchor=False)
     summary = experiment.summary.removeprefix(f"{experiment.title}: ")
     st.caption(messages.escape(f"{messages.capital(summary)}.{note}"))
-    if lines := compared(experiment, list(shown_runs.entries_of(experiment).values())):
+    if lines := compared(experiment, list(live_runs.entries_of(experiment).values())):
         st.html(f'<div class="ace-verdict">{verdict_html(lines)}</div>')
 
 
@@ -143,9 +140,6 @@ def verdict_html(lines: Sequence[Compared]) -> str:
         f"<p><b>{ANSWERS[line.verdict]}</b>: test {escape(line.measure)} {linked(line.ace)} against "
         f"{linked(line.host)} <span>({'higher' if line.higher_is_better else 'lower'} is better; "
         f"{escape(line.repeats)}; {escape(line.numbers)})</span></p>" for line in lines)
-
-
-# The form -----------------------------------------------------------------------------------------------------------
 
 
 def _show_form(experiment: Experiment, start: Preset) -> tuple[RequestedRuns, bool]:
@@ -225,9 +219,6 @@ def _sentence(experiment: Experiment, request: RequestedRuns) -> str:
         f"**{messages.escape(labels.method_title(experiment.name, values.method))}**{data}", epochs,
         *([f"changed: {messages.escape(changed)}"] if changed else []),
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"])
-
-
-# The ablation set ---------------------------------------------------------------------------------------------------
 
 
 def _show_ablations(experiment: Experiment, values: FormValues, seeds: list[int], ready: bool) -> None:

@@ -1,8 +1,9 @@
-"""The page with the paper's tables: printed and measured values, the runs behind them, figures and other results."""
+"""The page with the paper's tables and figures, and the opened cell with its runs and those that it still needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,73 +11,43 @@ import pandas as pd
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare import paper
+from acenode.compare import paper, reproduction
 from acenode.compare.against_host import compared_cells, contests, prediction_note, summary, table
 from acenode.compare.cells import (
+    CAMPAIGN_EPOCHS,
     Measured,
+    cell_digits,
     count_sentence,
+    counts,
     difference_text,
     length_sentence,
     mark_legend,
     mark_text,
     mean_text,
+    measure,
     measure_all,
     params_text,
     printed_text,
     repeats_text,
     shown_mark,
+    with_other_settings,
 )
 from acenode.compare.paper import CELLS, TABLES, PaperCell, PaperTable
+from acenode.compare.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data, time_of
 from acenode.compare.verdict import judge
+from acenode.config import Config
+from acenode.errors import UserError
 from acenode.export.tables import PAPER_TABLES
 from acenode.runs.entry import Entry
 
-from .. import components, messages
+from .. import components, form, labels, messages, navigation
 from ..services import services
-from . import cell as opened_cell
 from . import figures as paper_figures
 
 PAPER = "ACE-NODE: Attentive Co-Evolving Neural Ordinary Differential Equations, KDD 2021"
 DOWNLOADS = {"csv": ("CSV", "text/csv"), "md": ("Markdown", "text/markdown"), "tex": ("LaTeX", "text/plain")}
-COLUMNS = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "Runs"]  # the first four fit on a phone
-SECTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (  # title, tables, what a reader should know
-    ("Image classification", ("mnist", "svhn", "cifar10", "silhouette", "size"), (
-        "The paper trains for 160 epochs. Here the same schedule is scaled to fewer, with the learning rate lowered "
-        "at the same shares of the training. The number of epochs is printed with each value; values with different "
-        "numbers, such as those of the small and the large ACE model on MNIST and CIFAR10, cannot be compared. CIFAR10 "
-        "starts from a learning rate of 5e-2 and not the printed 1e-2, which trains too little in so few epochs.",
-        "The crops of SVHN are rebuilt from the full street-view images with the published rule.",
-        "The silhouette says how far apart k-means clusters are: 1 far apart, 0 overlapping. The paper clusters hidden "
-        "representations and does not say of which layer. Here it is the features, the input of the last layer. The "
-        "silhouettes of the t-SNE are nearer to the printed ones; a click on a cell shows them.")),
-    ("USHCN climate forecasting", ("ushcn",), (
-        "The set is rebuilt from the station files by the published recipe. The original drew its 5% of the "
-        "observations without a seed, so the rows differ.",
-        "GRU-ODE-Bayes, Augmented and ACE have a learning rate of 1e-3 and not the printed 1e-4, which leaves them far "
-        "from trained, and all methods 120 epochs and not 300.",
-        "A fold has about 370 test targets, and its MSE depends on a handful of heavy snowfalls among them, so that "
-        "the draw moves it more than attention does. The likelihood hardly depends on the draw.",
-        "Only the first three observations after the cut count. Those that come later ACE forecasts worse than "
-        "GRU-ODE-Bayes on average: it keeps the winter's temperatures (docs/results.md).",
-        "Only GRU-ODE-Bayes, Augmented and ACE have an MSE that is larger than printed by more than the margin of "
-        "error. T-LSTM forecasts as well as ACE. docs/results.md weighs the reasons.")),
-    ("PhysioNet", ("physionet", "physionet-vitals"), (
-        "The published code of RNN-VAE and ODE-RNN has errors: one reverses the order of the patients where it should "
-        "reverse time, the other integrates over the wrong interval. Both are corrected here, so the values need not "
-        "agree. ODE-RNN is probably below its printed value for other reasons, which docs/results.md gives.",
-        "In interpolation the model has seen every point that it is tested on, as in the paper.")),
-    ("Human Activity", ("activity",), (
-        "The recorded runs have a part of the set, 10 of 25 recordings, so values are not compared with the paper's.",
-        "Windows of 50 time points overlap by half and are split at random, as published, so that most test windows "
-        "share time points with training windows. The setting split=recording holds out whole recordings.",
-        "ACE and Fixed-ACE have large deviations because one seed of each stays for many epochs at the accuracy that "
-        "predicting only the most frequent class gives, 38%. docs/results.md has the value of every seed.",
-        "The published row of RNN-VAE is from code with an error.")),
-    ("Type of attention", ("attention", "attention-error"), (
-        "Fixed-ACE: a(t) is the correlation matrix of h(t) at every t, and nothing evolves it. FC-ACE: a(0) comes from "
-        "fully connected layers, not from correlations. The paper gives no value of Fixed-ACE on USHCN: it found "
-        "nonsensical ones.",)),
-)
+COMPARED = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", "Runs"]  # the first four fit on a phone
+
 
 
 def show() -> None:
@@ -93,10 +64,11 @@ def show() -> None:
             st.download_button(f"Tables as {title}", PAPER_TABLES[kind](measured), f"paper-tables.{kind}", mime,
                                key=f"paper/download/{kind}", icon=":material/download:", on_click="ignore",
                                help="Printed and measured values of all tables")
-    opened_cell.offer_all(entries)
+    offer_all(entries)
     opened = _opened()
-    for title, names, notes in SECTIONS:
-        st.header(title)
+    for section in messages.words()["paper"]:
+        names, notes = section["tables"], section["notes"]
+        st.header(section["title"])
         _show_tables([TABLES[name] for name in names], f"paper-tables/{names[0]}", measured, entries, opened)
         if notes:
             st.caption("\n".join(f"- {messages.escape(note)}" for note in notes))
@@ -122,7 +94,7 @@ def _show_answer(measured: dict[str, Measured]) -> None:
             row[head] = f"[{row[head]}](paper?{urlencode({'cell': cell.key, 'table': cell.table})})"
         rows.append(row)
     with box:
-        st.table(pd.DataFrame(rows)[COLUMNS], hide_index=True, border="horizontal")
+        st.table(pd.DataFrame(rows)[COMPARED], hide_index=True, border="horizontal")
         st.caption("The links open the runs of ACE and of the method that it extends, in a new tab. Difference: ACE "
                    "minus that method, on the test set. Pairs have the same seed and fold, and their differences are "
                    "averaged; rows without pairs have the difference of the two means. A comparison is decided when "
@@ -141,7 +113,7 @@ def _show_tables(tables: list[PaperTable], key: str, measured: dict[str, Measure
     end = tables.index(here[0]) + 1 if here is not None else len(tables)
     components.paper_tables(key, view(tables[:end], measured, here), choose)
     if here is not None:
-        opened_cell.show(*here, measured[here[1].key], entries)
+        show_cell(*here, measured[here[1].key], entries)
     if tables[end:]:
         components.paper_tables(f"{key}/rest", view(tables[end:], measured), choose)
 
@@ -172,12 +144,12 @@ def view(tables: Iterable[PaperTable], measured: Mapping[str, Measured],
             "name": one.name, "title": one.title, "caption": one.caption, "corner": "Method",
             "opened": opened[1].key if opened and opened[0] == one else None, "columns": list(one.columns),
             "rows": [{"label": row.title, "cells": [
-                None if cell is None else _cell(cell, measured.get(cell.key, Measured()), cell.key in best)
+                None if cell is None else _texts(cell, measured.get(cell.key, Measured()), cell.key in best)
                 for cell in row.cells]} for row in one.rows]})
     return {"tables": found}
 
 
-def _cell(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
+def _texts(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
     details = filter(None, (difference_text(cell, found), repeats_text(found), params_text(cell, found)))
     return {"key": cell.key, "printed": printed_text(cell), "params": cell.printed.params or "", "best": best,
             "ours": mean_text(cell, found), "mark": shown_mark(found), "sign": mark_text(found),
@@ -205,3 +177,205 @@ def _show_others(names: Iterable[str], key: str) -> None:
             "Protocol and source": f"{messages.escape(one.protocol)}. "
                                    f"[{messages.escape(one.source.text)}]({one.source.url})"}
             for one in found]), hide_index=True, border="horizontal")
+
+
+# The opened cell ------------------------------------------------------------------------------------------------------
+
+
+TABLE_HEIGHT = 320  # pixels
+COLUMNS = {
+    "Open": st.column_config.LinkColumn("", display_text="Open", width="small"),
+    "Epochs": st.column_config.NumberColumn(width="small"),
+    "Seed": st.column_config.NumberColumn(width="small"),
+    "Fold": st.column_config.NumberColumn(width="small"),
+    "Snapshots": st.column_config.NumberColumn(
+        width="small", help="Of state h(t) and attention a(t), for the player; some recorded runs have none."),
+}
+TITLE = "Train more runs"
+CELL, TABLE, ALL = "This cell", "This table", "All tables"
+COMPLETE = {CELL: "this cell", TABLE: "every cell of this table", ALL: "every cell"}
+PLAN = (f"Planned are {USUAL_SEEDS} seeds (on USHCN the five folds). Runs on images have "
+        f"{max(CAMPAIGN_EPOCHS.values())} epochs, a quarter of the paper's, others the default of their experiment.")
+
+
+def show_cell(table: PaperTable, cell: PaperCell, measured: Measured, entries: list[Entry]) -> None:
+    """Show the runs of a cell, player and curves of the selected one, and what is missing."""
+    def close() -> None:
+        for key in ("cell", "table"):
+            st.query_params.pop(key, None)
+
+    row, column = next((row.title, name) for row in table.rows
+                       for name, other in zip(table.columns, row.cells, strict=True) if other == cell)
+    title = f"{row}, {column}" if len(table.columns) > 1 else row
+    with st.container(border=True, key="paper-cell"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader(messages.escape(f"{table.title}: {title}"), anchor=False)
+            st.button("Close", icon=":material/close:", key="paper/close", on_click=close)
+        st.markdown(messages.escape(_summary(cell, measured)))
+        if busy := sum(entry.busy and counts(cell, entry) for entry in entries):
+            st.caption(f"{messages.count(busy, 'run')} of this cell queued or running")
+        if measured.entries:
+            _show_run(_choose(cell, measured))
+        else:
+            others = ""
+            if found := with_other_settings(cell, entries):
+                runs = f"{messages.count(len(found), 'run')} with other settings or fewer epochs"
+                link = f"/{cell.experiment}?runs={','.join(entry.id for entry in found)}"
+                others = f"There {'are' if len(found) > 1 else 'is'} [{runs}]({link}). "
+            st.info(f"No run counts for this cell yet. {others}Train them below.", icon=":material/flag:")
+        st.markdown(f"**{TITLE}**")
+        scope = st.segmented_control(f"{TITLE} for", [CELL, TABLE, ALL], default=CELL, required=True,
+                                     key="paper/scope", label_visibility="collapsed") or CELL
+        cells = {CELL: [cell], TABLE: list(table.cells), ALL: list(CELLS.values())}[scope]
+        _offer(needed(cells, entries), entries, "paper", scope)
+
+
+def _summary(cell: PaperCell, measured: Measured) -> str:
+    """Say in one line what the paper prints, what was measured and how they compare."""
+    unit, mark = cell.format.unit, mark_text(measured)
+    words = [f"Paper {printed_text(cell)}{unit}"]
+    if measured.n:
+        words += [f"ours {mean_text(cell, measured)}{unit}", difference_text(cell, measured), mark,
+                  repeats_text(measured).partition(",")[0]]
+    else:
+        words.append(mark)
+    note = f" {messages.capital(measured.note)}." if measured.n and measured.note else ""
+    return f"{' · '.join(filter(None, words))}.{note}"
+
+
+def _choose(cell: PaperCell, measured: Measured) -> Entry:
+    """Show the runs in a table and return the selected one, at first the first."""
+    runs = list(measured.entries)
+    if cell.folds:
+        runs.sort(key=lambda entry: int(entry.config.get("fold") or 0))
+    rows, digits, unit = [], cell_digits(cell), cell.format.unit
+    for entry in runs:
+        value = measure(cell, [entry]).mean
+        rows.append({
+            "Open": f"/{entry.experiment}?runs={entry.id}",
+            messages.capital(cell.format.title): "–" if value is None else f"{value:.{digits}f}{unit}",
+            "Seed": entry.seed, **({"Fold": entry.config.get("fold")} if cell.folds else {}), "Epochs": entry.epochs,
+            "Snapshots": len(entry.run.snapshots()), "Source": "◆ recorded" if entry.recorded else "own",
+            "Date": time.strftime("%Y-%m-%d", time.localtime(entry.created)) if entry.created else "",
+            "Device": entry.device, "Training time": labels.duration(entry.seconds), "Run": entry.id})
+    ids = tuple(entry.id for entry in runs)
+    state = st.dataframe(pd.DataFrame(rows), hide_index=True, height=min(38 + 35 * len(runs), TABLE_HEIGHT),
+                         on_select="rerun", selection_mode="single-row", key=f"paper/runs/{cell.key}/{hash(ids)}",
+                         selection_default={"selection": {"rows": [0]}}, column_config=COLUMNS, placeholder="")
+    return runs[next((i for i in state["selection"]["rows"] if i < len(runs)), 0)]
+
+
+def _show_run(entry: Entry) -> None:
+    """Show curves and player of a run."""
+    runs = labels.for_charts([entry])
+    attends = entry.config.get("attention") not in (None, "none")
+    what = "State h(t) and attention a(t)" if attends else "State h(t)"
+    st.markdown(f"**{what}** of {messages.escape(labels.label(entry))}")
+    components.player("paper-player", runs)
+    st.markdown("**Training curves**")
+    components.curves("paper-curves", runs, labels.measure_of(entry))
+
+
+# The runs that cells still need -------------------------------------------------------------------------------------
+
+
+def offer_all(entries: list[Entry]) -> None:
+    """Offer to train the runs that are still planned for a table or all tables, in an expander."""
+    box = st.expander(TITLE, icon=":material/playlist_add:", key="paper/all", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        name = st.selectbox("Table", ["", *TABLES], key="paper/table", width=320,
+                            format_func=lambda n: TABLES[n].title if n else ALL)
+        planned = needed(TABLES[name].cells if name else CELLS.values(), entries)
+        _offer(planned, entries, "paper-all", TABLE if name else ALL)
+
+
+def needed(cells: Iterable[PaperCell], entries: Sequence[Entry]) -> list[PlannedRun]:
+    """Return the runs that cells still need, those worth most first, each once: a run may count for several cells."""
+    wanted, partial = Wanted(), partial_data(entries, services().data_root)
+    return reproduction.queue(cell_plans(cells, entries, wanted, partial), entries, wanted, partial)
+
+
+def recorded_time(configs: Iterable[Config], entries: Iterable[Entry]) -> str:
+    """Say how long runs like these took where recorded runs were trained; empty if there are none."""
+    by_device: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.recorded and entry.device:
+            by_device.setdefault(entry.device, []).append(entry)
+    if not by_device:
+        return ""
+    device, recorded = max(by_device.items(), key=lambda item: len(item[1]))
+    wanted = list(configs)
+    found = [time.seconds(config) for config in wanted if (time := time_of(config, recorded)) is not None]
+    if not found:
+        return ""
+    least = "at least " * (len(found) < len(wanted))
+    return f"{least}{labels.duration(sum(found))} on {device}, where similar runs were recorded"
+
+
+def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str) -> None:
+    """Say how many runs are still planned; offer missing data, an estimate of the time, and then the queue."""
+    if not planned:
+        st.caption(f"Nothing to train: {COMPLETE[scope]} has as many runs as planned, or they are queued. {PLAN}")
+        return
+    lengths = {int(run.config.get("epochs")) for run in planned}
+    each = f"{lengths.pop()} epochs" + " each" * (len(planned) > 1) if len(lengths) == 1 else ""
+    runs = f"**{messages.count(len(planned), 'run')}** would give {COMPLETE[scope]} the planned seeds, folds and epochs"
+    st.markdown(" · ".join(filter(None, (runs, each, recorded_time([run.config for run in planned], entries)))))
+    st.caption(PLAN)
+    needs = [(run, experiments.get(run.config.experiment)) for run in planned]
+    waiting = [experiment for _, experiment in needs if not form.has_full_data(experiment)]
+    for experiment in {e.source: e for e in reversed(waiting)}.values():  # two experiments may share their data
+        form.show_full_data(experiment, key=f"{key}/download/{experiment.source}")
+    if ready := [run for run, experiment in needs if form.has_full_data(experiment)]:
+        if waiting:
+            st.caption(f"{messages.count(len(waiting), 'run')} of these must wait for data that is not on this "
+                       "machine.")
+        _offer_queue(ready, key)
+
+
+def _offer_queue(planned: list[PlannedRun], key: str) -> None:
+    """Offer an estimate of the time here and, once it is shown, the button that queues the runs."""
+    asked = f"{hash(tuple(run.config for run in planned))}"
+    title = f"Queue {messages.count(len(planned), 'run')}"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.session_state.get(f"{key}/estimate", (None,))[0] != asked:
+            if st.button("Estimate time here", key=f"{key}/how_long", icon=":material/timer:"):
+                st.session_state[f"{key}/estimate"] = (asked, _estimate([run.config for run in planned]))
+                st.rerun()
+            st.button(title, key=f"{key}/queue", disabled=True, icon=":material/playlist_add:",
+                      help="Estimate the time first")
+            return
+        st.caption(messages.escape(st.session_state[f"{key}/estimate"][1]))
+        if st.button(title, key=f"{key}/queue", type="primary", icon=":material/playlist_add:"):
+            _queue(planned)
+            st.rerun()
+        st.page_link(navigation.page("runs"), label="All runs", icon=":material/list:")
+
+
+def _estimate(configs: list[Config]) -> str:
+    """Say how long the runs take on this machine."""
+    from acenode.execution.estimate import estimate  # loads torch
+
+    with st.spinner("Estimating from earlier runs, or by timing a few iterations"):
+        found = estimate(configs, services().catalogue, services().data_root)
+    if found.seconds is None:
+        return f"Time unknown here: {found.basis}"
+    return f"About {labels.duration(found.seconds)} here, one after the other ({found.basis})"
+
+
+def _queue(planned: list[PlannedRun]) -> None:
+    """Start the runs, or continue those that were interrupted; an error ends it with a notice."""
+    started = 0
+    try:
+        with services().launcher.queue_together():
+            for run in planned:
+                if run.resumes is None:
+                    services().launcher.start(run.config)
+                else:
+                    services().launcher.resume(services().store.open(run.resumes))
+                started += 1
+    except (UserError, OSError) as error:
+        messages.notify(error)
+    messages.notify(f"{messages.count(started, 'run')} queued")

@@ -16,7 +16,7 @@ from acenode.experiments import Experiment
 from acenode.runs.questions import MAX_NAME, Study, StudyGroup, StudyStore
 
 from .. import labels, messages
-from .links import OWN
+from .page import OWN
 
 QUICK = 4  # a quick look has a quarter of the epochs
 TRIAL = {"epochs": 1, "batch_size": 512, "solver": "rk4", "step_size": 1.0, "analysis": False}  # of images: seconds
@@ -29,9 +29,6 @@ def settings_of(experiment: Experiment, methods: list[str], without: frozenset[s
     """List the settings of these methods that a study or search can vary."""
     uses = frozenset().union(*(experiment.method(method).uses for method in methods))
     return [key for key, setting in SETTINGS.items() if key in uses - without and setting.group != "record"]
-
-
-# Studies ------------------------------------------------------------------------------------------------------------
 
 
 def make_study(start: Study, *, seeds: str = "", folds: str = "", length: Mapping[str, Any] | None = None,
@@ -128,9 +125,6 @@ def stored_as(study: Study, store: StudyStore) -> Study:
     study = replace(study, name=name)
     store.write(study)
     return study
-
-
-# Searches -----------------------------------------------------------------------------------------------------------
 
 
 def settings_to_search(experiment: Experiment, method: str) -> list[str]:

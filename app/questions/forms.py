@@ -23,8 +23,9 @@ from acenode.search.plan import base_config, check_search, defaults_outside
 
 from .. import estimates, form, labels, messages, navigation
 from ..services import services
-from . import drafts, links, studies
-from .links import OWN
+from . import drafts, studies
+from . import page as links
+from .page import OWN
 
 OTHER = "Other"  # length of the runs of a study
 PRUNING = {"median": "Median", "halving": "Halving", "hyperband": "Hyperband", "none": "None"}

@@ -13,7 +13,7 @@ from acenode.runs.questions import SearchStore, StudyStore
 from acenode.search.journal import SearchJournal, TrialRecord
 from acenode.search.results import FEW, SearchReport, importance, params_text, read_report, value_text
 
-from .. import estimates, labels, messages
+from .. import labels, messages
 from ..results.search_figures import MOST, SearchFigures
 from ..services import services
 
@@ -23,9 +23,6 @@ AGAIN = 1.1  # importance is computed again when there are so many times the fin
 _lock = threading.Lock()
 _journals: dict[tuple[Path, tuple[SearchRange, ...]], SearchJournal] = {}
 _importance: dict[Path, tuple[int, dict[str, float]]] = {}  # of how many finished trials, and the shares
-
-
-# A study ------------------------------------------------------------------------------------------------------------
 
 
 def study(name: str) -> dict[str, Any]:
@@ -55,7 +52,9 @@ def describe(grid: StudyGrid) -> dict[str, Any]:
 
 def time_text(grid: StudyGrid) -> str:
     """Say how long the queued and running runs still take, from their own speed and that of similar runs."""
-    from acenode.execution.study_run import cell_seconds
+    from acenode.execution.study_run import cell_seconds  # needs torch, which the page of a search does not wait for
+
+    from .. import estimates
 
     def device(cell: GridCell) -> str:
         return str(cell.entry.config.get("device", "auto")) if cell.entry else "auto"
@@ -99,9 +98,6 @@ def _run_now(grid: StudyGrid, row: GridRow, cell: GridCell) -> str:
     stage = f"epoch {min(entry.epoch + 1, entry.epochs)} of {entry.epochs}" if entry.epochs else "starting"
     stage = "testing" if entry.progress >= 1 else stage
     return f"{row.name}, {repeat_title(grid.study, cell.repeat)}: {stage}{best}{left}"
-
-
-# A search -----------------------------------------------------------------------------------------------------------
 
 
 def _journal(store: SearchStore, name: str) -> SearchJournal:

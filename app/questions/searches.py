@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -16,7 +15,8 @@ from acenode.search.results import SearchReport
 
 from .. import components, labels, messages, navigation
 from ..services import services
-from . import links, live
+from . import live
+from . import page as links
 from .page import QuestionPage, act
 
 NOTE = "Values are of the validation data. Trials are never tested."
@@ -43,10 +43,6 @@ def list_one(name: str) -> SearchReport:
     st.caption(messages.escape(f"{experiments.get(search.experiment).title} ({search.data}), {search.method}, "
                                f"{report.status.state}: {report.counts_text}{best}"))
     return report
-
-
-def list_more(found: Sequence[SearchReport]) -> None:
-    """Show nothing: searches have no site."""
 
 
 def offer_new() -> None:
@@ -157,5 +153,5 @@ PAGE = QuestionPage(
           "not used: the best settings can be trained over seeds and tested once.",
     nothing="No searches yet. Choose an experiment below, say which settings to try, then press **Start**: the trials "
             "are trained one after the other.",
-    names=names, find=find, list_one=list_one, list_more=list_more, offer_new=offer_new, form=show_form,
+    names=names, find=find, list_one=list_one, offer_new=offer_new, form=show_form,
     heading=heading, controls=show_controls, answer=show_answer)

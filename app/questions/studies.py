@@ -21,22 +21,19 @@ from acenode.compare.study_answer import StudyReport, caption, report, study_ref
 from acenode.compare.study_figures import study_figures
 from acenode.compare.study_grid import MOST_PLAYERS, StudyGrid, make_grid, repeat_title, with_device
 from acenode.errors import UserError
-from acenode.execution.study_run import check_data, queue_study
 from acenode.export.study import TEXTS, render, to_commands, to_python, write_site
 from acenode.runs.questions import Study, StudyStore
 
-from .. import components, estimates, form, labels, messages
+from .. import components, form, labels, messages
 from ..services import services
-from . import drafts, links, live
+from . import drafts, live
+from . import page as links
 from .page import QuestionPage, act
 
 EFFECTS = {"helps": ("green", "helps"), "hurts": ("red", "hurts"), "unknown": ("gray", "undecided")}
 BUTTONS = 8  # seeds that get a button each; more are a list
 TABLES = {"tex": ("LaTeX", "text/plain"), "md": ("Markdown", "text/markdown"), "csv": ("CSV", "text/csv")}
 CODES = {"Commands": lambda study: messages.commands(to_commands(study)), "Python": to_python}
-
-
-# The list -----------------------------------------------------------------------------------------------------------
 
 
 def find(name: str) -> StudyGrid:
@@ -97,9 +94,6 @@ def show_form() -> None:
     forms.show_study()
 
 
-# One study ----------------------------------------------------------------------------------------------------------
-
-
 def heading(grid: StudyGrid) -> tuple[str, str]:
     """Return the title and the caption of a study."""
     study = grid.study
@@ -110,6 +104,8 @@ def heading(grid: StudyGrid) -> tuple[str, str]:
 
 def show_controls(grid: StudyGrid) -> None:
     """Say what is left and how long it takes; offer to start, continue, stop and delete."""
+    from .. import estimates  # here and below: it needs torch, which the list does not wait for
+
     study, wanted, device = grid.study, grid.wanted, st.session_state.get("study/device", "auto")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study-line"):
         with st.container(width="stretch", key="study-sentence"):
@@ -134,6 +130,8 @@ def show_controls(grid: StudyGrid) -> None:
 
 def start(study: Study, device: str = "auto") -> int:
     """Queue the runs that are missing, continue those that are unfinished, and return how many these are."""
+    from acenode.execution.study_run import check_data, queue_study
+
     check_data(study, services().data_root)
     entries = services().catalogue.entries()
     return len(queue_study(make_grid(study, entries), services().launcher, entries, device=device))

@@ -43,9 +43,6 @@ def show() -> None:
     _show_sets()
 
 
-# A file -------------------------------------------------------------------------------------------------------------
-
-
 def _show_upload() -> None:
     """Show the upload, and for a file its columns and preview."""
     file = st.file_uploader("CSV or Parquet file", key=f"your-data/file/{st.session_state.get(UPLOADS, 0)}", help=(
@@ -174,9 +171,6 @@ def _offer_import(made: ImportedTable, table: TableFile, key: str) -> None:
     st.session_state[UPLOADS] = st.session_state.get(UPLOADS, 0) + 1
     sets.open_set(name.strip())
     st.rerun()
-
-
-# The list -----------------------------------------------------------------------------------------------------------
 
 
 def _show_sets() -> None:

@@ -31,7 +31,7 @@ from acenode.runs.entry import Entry
 from acenode.runs.questions import StudyStore
 
 from .. import estimates, messages, navigation, run_tables
-from ..questions import links
+from ..questions import page as links
 from ..results.charts import CONFIG
 from ..services import services
 from . import sets
@@ -134,9 +134,6 @@ def _show_progress(name: str, task: str, epochs: int, finished: int) -> None:
         st.rerun(scope="app")
 
 
-# The answer ---------------------------------------------------------------------------------------------------------
-
-
 def _show_answer(found: NamedSet, grid: StudyGrid) -> None:
     """Show the answer of the study so far, in words, tables and pictures, and how to go on from here."""
     st.header("Answer", anchor=False)
@@ -214,9 +211,6 @@ def coupling_figures(found: FoundCoupling, *, dark: bool = False) -> dict[str, g
         figure.update_yaxes(type="category", showgrid=False, zeroline=False, autorange="reversed")
         drawn[title] = figure
     return drawn
-
-
-# Predictions --------------------------------------------------------------------------------------------------------
 
 
 def _show_predictions(found: NamedSet, grid: StudyGrid) -> None:

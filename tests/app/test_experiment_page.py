@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,21 +11,18 @@ from typing import Any
 import catalogue_entries
 import pytest
 from acenode_app import components, estimates, labels
+from acenode_app.experiment import live_runs
 from acenode_app.experiment import page as experiment
-from acenode_app.experiment import shown_runs
 from acenode_app.services import Services
-from app_routes import get
 from conftest import RunFolder, config
 from streamlit.testing.v1 import AppTest
 from test_pages import field, no_exception, page_text
 
 from acenode import experiments
-from acenode.bench.synthetic import finished_runs
 from acenode.compare.reproduction import RunTime
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.estimate import Estimate
-from acenode.experiments import EXPERIMENTS
 from acenode.runs.store import Run
 
 Page = Callable[..., AppTest]
@@ -46,9 +42,9 @@ def test_own_runs_come_before_recorded_ones(run_folder: RunFolder) -> None:
     run_folder.finished()
     entries = run_folder.services.catalogue.entries()
     recorded = [replace(e, id=f"recorded-{e.seed}", recorded=True, created=9e9) for e in entries if e.method == "ace"]
-    assert shown_runs.first_choice([*recorded, *entries]) == [entries[0].id]
-    assert shown_runs.first_choice(recorded) == ["recorded-0"]
-    assert shown_runs.first_choice([]) == []
+    assert live_runs.first_choice([*recorded, *entries]) == [entries[0].id]
+    assert live_runs.first_choice(recorded) == ["recorded-0"]
+    assert live_runs.first_choice([]) == []
 
 
 def test_of_finished_runs_of_named_variables_ace_comes_first() -> None:
@@ -56,20 +52,10 @@ def test_of_finished_runs_of_named_variables_ace_comes_first() -> None:
                               for seed, method in enumerate(("no-attention", "mixed", "ace", "ace")))
     fixed = catalogue_entries.entry("ace", experiment="predator-prey", seed=9, attention="fixed")
     failed = replace(new, id="failed", state="failed")
-    assert shown_runs.first_choice([plain, failed, mixed, fixed, new, old], ace_first=True) == [new.id]
-    assert shown_runs.first_choice([plain, failed, fixed], ace_first=True) == [fixed.id]
-    assert shown_runs.first_choice([failed, plain, mixed], ace_first=True) == [plain.id]
-    assert shown_runs.first_choice([plain, new]) == [plain.id]
-
-
-def test_the_page_of_named_variables_opens_on_ace(page: Page, services: Services) -> None:
-    made = experiments.get("predator-prey")
-    runs = []
-    for method in ("ace", "no-attention"):
-        run = services.store.create(made.configure(method, device="cpu"), {})
-        run.set_state("finished")
-        runs.append(run.id)
-    assert shown(no_exception(page("predator-prey"))) == runs[:1]
+    assert live_runs.first_choice([plain, failed, mixed, fixed, new, old], ace_first=True) == [new.id]
+    assert live_runs.first_choice([plain, failed, fixed], ace_first=True) == [fixed.id]
+    assert live_runs.first_choice([failed, plain, mixed], ace_first=True) == [plain.id]
+    assert live_runs.first_choice([plain, new]) == [plain.id]
 
 
 def trial_of(services: Services, seed: int) -> str:
@@ -118,19 +104,6 @@ def test_links_to_missing_runs_say_so(name: str, page: Page, run_folder: RunFold
     assert not no_exception(page(name, runs=found)).warning
 
 
-def test_a_missing_run_to_repeat_is_reported(page: Page, services: Services) -> None:
-    app = no_exception(page("mnist", **{"from": "mnist-ace-gone"}))
-    assert "There is no run mnist\\-ace\\-gone" in app.warning[0].value
-
-
-@pytest.mark.parametrize(("name", "words"), [("cifar10", "handwritten digits"), ("svhn", "handwritten digits"),
-                                             ("physionet", "simulated patients"), ("ushcn", "simulated series")])
-def test_title_says_what_the_sample_is(name: str, words: str, page: Page) -> None:
-    app = no_exception(page(name))
-    assert f"sample ({words}" in app.title[0].value
-    assert "Not comparable with the paper" in page_text(app)
-
-
 def test_title_follows_the_data_of_the_shown_runs(page: Page, run_folder: RunFolder) -> None:
     run_folder.finished()
     full = no_exception(page("mnist", data="full"))
@@ -148,40 +121,12 @@ def test_line_describes_the_run_and_marks_changed_settings(page: Page) -> None:
     assert app.button(key="train").label == "Train 2 runs"
 
 
-def test_folding_the_form_keeps_its_values(page: Page) -> None:
-    app = page("mnist")
-    app.button(key="change").click().run()
-    field(app, "number_input", "epochs").set_value(3).run()  # type: ignore[attr-defined]
-    app.button(key="change").click().run()
-    assert "3 epochs (changed)" in line(no_exception(app))
-    assert field(app, "number_input", "epochs").value == 3  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_symbols_follow_a_plain_name(name: str, page: Page) -> None:
-    app = no_exception(page(name))
-    kinds = ("text_input", "number_input", "selectbox", "multiselect", "toggle", "segmented_control", "pills", "button")
-    for widget in (w for kind in kinds for w in getattr(app, kind, [])):
-        outside = re.sub(r"\(.*?\)", "", widget.label)
-        assert not set(outside) & set(SYMBOLS), widget.label
-        assert len(outside.split()[0]) > 1, widget.label  # not z, h or q
-
-
 def test_time_is_estimated_in_the_background(page: Page, services: Services) -> None:
     app = no_exception(page("mnist"))
     assert estimates.wait(300)
     assert line(no_exception(app.run())).endswith("seed 0, about 60 s here")
     app.text_input(key="seeds/").set_value("0-4").run()
     assert line(no_exception(app)).endswith("5 seeds, about 5 min here")
-
-
-def test_time_of_similar_runs_comes_first(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    asked = config(epochs=12)
-    assert not estimates.time_here([asked]).pending
-    found = no_exception(page("mnist"))
-    assert re.search(r"about \d+ (s|min) here$", line(found))
-    assert "60 s" not in line(found)
 
 
 def test_unknown_time_does_not_prevent_training(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,18 +194,6 @@ def test_runs_queued_before_an_error_are_shown(page: Page, services: Services, m
     assert shown(no_exception(app)) == started
     assert shown(app.run()) == started
     services.launcher.stop(services.store.open(started[0]))
-    assert services.launcher.wait(60)
-
-
-def test_a_run_that_is_run_again_is_shown_beside_seven_others(page: Page, run_folder: RunFolder,
-                                                              services: Services) -> None:
-    finished_runs(services.store.root, shown_runs.MAX_RUNS)
-    old = [e.id for e in services.catalogue.entries() if not e.recorded][:shown_runs.MAX_RUNS]
-    app = no_exception(page("mnist", runs=",".join(old)))
-    app.button(key=f"Run again/{old[0]}").click().run()
-    (new,) = {e.id for e in services.catalogue.busy_entries()}
-    assert shown(no_exception(app)) == [new, *old[:-1]]
-    services.launcher.stop(services.store.open(new))
     assert services.launcher.wait(60)
 
 
@@ -361,30 +294,6 @@ def test_several_gpus_share_the_runs(services: Services, monkeypatch: pytest.Mon
     assert estimates.time_here(configs[:1]).order == ""
 
 
-def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Services,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    configs = [experiments.get("mnist").configure("ace", epochs=2, batch_size=size) for size in (10, 20, 30)]
-    timed: list[Config] = []
-    begun, release = threading.Event(), threading.Event()
-
-    def estimate(given: list[Config], *_: object) -> Estimate:
-        timed.extend(given)
-        begun.set()
-        assert release.wait(60)
-        return Estimate(1, 60.0, "timing", dict.fromkeys(given, 60.0))
-
-    monkeypatch.setattr(estimates, "estimate", estimate)
-    assert estimates.time_here(configs[:1]).pending
-    assert begun.wait(60)
-    for one in (*configs[1:], configs[1]):  # a page that is drawn again asks again
-        assert estimates.time_here([one]).pending
-    assert timed == configs[:1]
-    release.set()
-    assert estimates.wait(300)
-    assert timed == [configs[0], configs[2], configs[1]]
-    assert all(not estimates.time_here([one]).pending for one in configs)
-
-
 def test_no_click_is_lost_when_the_time_becomes_known_while_the_page_is_drawn(
         page: Callable[..., AppTest], services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     app = page("mnist", method="ODE-Net")
@@ -395,26 +304,6 @@ def test_no_click_is_lost_when_the_time_becomes_known_while_the_page_is_drawn(
     assert len(services.catalogue.entries()) == 1
     services.launcher.stop(services.store.open("last"))
     assert services.launcher.wait(60)
-
-
-def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_folder: RunFolder,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    timed: list[Config] = []
-
-    def estimate(given: list[Config], *_: object) -> Estimate:
-        timed.extend(given)
-        return Estimate(len(given), 0.0, "timing")
-
-    monkeypatch.setattr(estimates, "estimate", estimate)
-    run = run_folder.running(progress=0.001)
-    asked = replace(run.config(), seed=5)
-    assert "after the first epoch" in estimates.time_here([asked]).text
-    estimates._time_in_background([asked])  # asked for before the run was started
-    assert estimates.wait(300)
-    assert timed == []
-    assert estimates.time_here([asked]).pending
-    run_folder.running(progress=0.01, epoch=1, epochs=100)  # after an epoch of it
-    assert not estimates.time_here([asked]).pending
 
 
 def test_seeds_that_become_one_computation_take_little_more_than_one(services: Services,
@@ -456,27 +345,6 @@ def test_the_rest_waits_until_the_data_of_all_runs_was_sent() -> None:
     assert order == ["player", "last data", "rest"]
 
 
-def test_the_rest_does_not_wait_for_ever() -> None:
-    with components.waiting_for(["a"], 0.01):
-        pass
-    components.data_sent("a")  # nobody waits any more
-    assert not components._waiting
-
-
-def test_the_routes_tell_what_was_sent(services: Services, run_folder: RunFolder) -> None:
-    run = run_folder.finished()[0]
-    epoch = get(f"/lab/film/{run.id}").json()["epochs"][-1]
-    with components.waiting_for([run.id], LONG):
-        assert get(f"/lab/film/{run.id}/{epoch}").status == 200
-    with components.waiting_for([run.id], LONG):  # the player is told that there is nothing to draw
-        assert get(f"/lab/film/{run.id}/12345").status == 404
-    without = run_folder.failed()
-    for path in without.snapshots():
-        path.unlink()
-    with components.waiting_for([without.id], LONG):
-        assert get(f"/lab/film/{without.id}").json()["epochs"] == []
-
-
 def test_an_experiment_sends_its_player_before_the_form_and_waits_once(
         page: Callable[..., AppTest], run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
@@ -499,3 +367,47 @@ def test_an_experiment_sends_its_player_before_the_form_and_waits_once(
     assert order == ["heading", "player", "wait", "form", "curves"]
     app.run()
     assert order[5:] == ["heading", "player", "form", "curves"]
+
+
+def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Services,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = [experiments.get("mnist").configure("ace", epochs=2, batch_size=size) for size in (10, 20, 30)]
+    timed: list[Config] = []
+    begun, release = threading.Event(), threading.Event()
+
+    def estimate(given: list[Config], *_: object) -> Estimate:
+        timed.extend(given)
+        begun.set()
+        assert release.wait(60)
+        return Estimate(1, 60.0, "timing", dict.fromkeys(given, 60.0))
+
+    monkeypatch.setattr(estimates, "estimate", estimate)
+    assert estimates.time_here(configs[:1]).pending
+    assert begun.wait(60)
+    for one in (*configs[1:], configs[1]):  # a page that is drawn again asks again
+        assert estimates.time_here([one]).pending
+    assert timed == configs[:1]
+    release.set()
+    assert estimates.wait(300)
+    assert timed == [configs[0], configs[2], configs[1]]
+    assert all(not estimates.time_here([one]).pending for one in configs)
+
+
+def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_folder: RunFolder,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[Config] = []
+
+    def estimate(given: list[Config], *_: object) -> Estimate:
+        timed.extend(given)
+        return Estimate(len(given), 0.0, "timing")
+
+    monkeypatch.setattr(estimates, "estimate", estimate)
+    run = run_folder.running(progress=0.001)
+    asked = replace(run.config(), seed=5)
+    assert "after the first epoch" in estimates.time_here([asked]).text
+    estimates._time_in_background([asked])  # asked for before the run was started
+    assert estimates.wait(300)
+    assert timed == []
+    assert estimates.time_here([asked]).pending
+    run_folder.running(progress=0.01, epoch=1, epochs=100)  # after an epoch of it
+    assert not estimates.time_here([asked]).pending

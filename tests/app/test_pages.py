@@ -202,14 +202,6 @@ def test_a_changed_digit_of_the_curves_is_told(name: str, page: Page, run_folder
     assert sum("line 1 was changed" in record.message for record in caplog.records) == 1  # not at every look
 
 
-def test_error_text_is_never_interpreted_as_markup(page: Page, run_folder: RunFolder) -> None:
-    run = run_folder.failed("<img src=x onerror=alert(1)> ![i](http://nowhere)")
-    app = no_exception(page("mnist", runs=run.id))
-    assert "![i](" not in app.error[0].value
-    no_exception(page("runs", runs=run.id))
-    assert "![i](" not in page_text(page("runs", runs=run.id))
-
-
 @pytest.mark.parametrize("name", ["", "runs", "compare", "mnist", "tour"])
 def test_a_folder_that_cannot_be_read_is_not_an_empty_one(name: str, page: Page, run_folder: RunFolder,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from acenode_app import form, labels
+from acenode_app import form, labels, messages
 from acenode_app import services as app_services
-from acenode_app.paper import cell as paper_cell
 from acenode_app.paper import page as paper
 from acenode_app.services import Services
 from conftest import recorded_part
@@ -53,7 +52,7 @@ def runs_of(app: AppTest) -> pd.DataFrame:
 
 
 def test_every_table_is_on_the_page_once() -> None:
-    assert sorted(name for _, names, _ in paper.SECTIONS for name in names) == sorted(TABLES)
+    assert sorted(name for one in messages.words()["paper"] for name in one["tables"]) == sorted(TABLES)
 
 
 def test_recorded_runs_fill_the_page(page: Page) -> None:
@@ -112,19 +111,8 @@ def test_runs_with_other_settings_are_named_where_none_counts(page: Page, tmp_pa
             in text(page("paper", cell="mnist/rknet/accuracy")))
 
 
-def test_missing_runs_are_named_with_their_length(page: Page) -> None:
-    """The recorded runs on SVHN have 20 epochs, those that are missing 40."""
-    shown = text(page("paper", cell="svhn/odenet/accuracy"))
-    assert "**3 runs** would give this cell the planned seeds, folds and epochs · 40 epochs each" in shown
-
-
 def test_an_unknown_cell_is_named(page: Page) -> None:
     assert "There is no cell" in text(page("paper", cell="mnist/<b>/x"))
-
-
-def test_a_method_without_attention_is_headed_by_its_state_alone(page: Page) -> None:
-    assert "**State h(t)** of ODE-Net" in text(page("paper", cell="mnist/odenet/accuracy"))
-    assert "**State h(t) and attention a(t)** of ACE-ODE-Net" in text(page("paper", cell="mnist/ace/accuracy"))
 
 
 def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
@@ -137,7 +125,7 @@ def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
 
 
 def test_what_is_complete_is_named(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper_cell, "needed", lambda cells, entries: [])
+    monkeypatch.setattr(paper, "needed", lambda cells, entries: [])
     app = page("paper", cell="mnist/rknet/accuracy")
     assert "Nothing to train: this cell has as many runs as planned" in text(app)
     app.segmented_control(key="paper/scope").set_value("This table").run()
@@ -155,10 +143,10 @@ def test_data_that_experiments_share_is_offered_once(page: Page, one_rknet: Serv
 def test_queue_says_the_time_first(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     monkeypatch.setattr(form, "has_full_data", lambda experiment: True)
-    monkeypatch.setattr(paper_cell, "_estimate", lambda configs: f"About 3 h here for {len(configs)}")
+    monkeypatch.setattr(paper, "_estimate", lambda configs: f"About 3 h here for {len(configs)}")
     monkeypatch.setattr(one_rknet.launcher, "start", started.append)
     app = page("paper", cell="mnist/rknet/accuracy")
-    needed = paper_cell.needed([CELLS["mnist/rknet/accuracy"]], one_rknet.catalogue.entries())
+    needed = paper.needed([CELLS["mnist/rknet/accuracy"]], one_rknet.catalogue.entries())
     assert len(needed) >= 2
     assert app.button(key="paper/queue").disabled
     app.button(key="paper/how_long").click().run()
@@ -168,31 +156,18 @@ def test_queue_says_the_time_first(page: Page, one_rknet: Services, monkeypatch:
     assert started == [run.config for run in needed]
 
 
-def test_an_unfinished_run_is_continued(one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    services = one_rknet
-    cell = CELLS["mnist/rknet/accuracy"]
-    config = paper_cell.needed([cell], services.catalogue.entries())[0].config
-    before = services.store.create(config, {})
-    before.set_state("stopped")
-    resumed: list[str] = []
-    monkeypatch.setattr(services.launcher, "resume", lambda run: resumed.append(run.id))
-    monkeypatch.setattr(services.launcher, "start", lambda config: None)
-    paper_cell._queue(paper_cell.needed([cell], services.catalogue.entries()))
-    assert resumed == [before.id]
-
-
 def test_time_of_recorded_runs(services: Services) -> None:
     entries = services.catalogue.entries()
     config = CELLS["ushcn/ace/mse"].config(0)
     time = time_of(config, [entry for entry in entries if entry.device == "NVIDIA H200"])
     assert time is not None
-    assert paper_cell.recorded_time([config], entries).startswith(
+    assert paper.recorded_time([config], entries).startswith(
         f"{labels.duration(time.seconds(config))} on NVIDIA H200")
-    assert paper_cell.recorded_time([config], []) == ""
+    assert paper.recorded_time([config], []) == ""
     only = [entry for entry in entries if entry.experiment == "ushcn"]
     unknown = CELLS["mnist/ace/large/accuracy"].config(0)
-    assert paper_cell.recorded_time([unknown], only) == ""
-    assert paper_cell.recorded_time([config, unknown], only).startswith("at least ")
+    assert paper.recorded_time([unknown], only) == ""
+    assert paper.recorded_time([config, unknown], only).startswith("at least ")
 
 
 def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) -> None:
@@ -212,7 +187,7 @@ def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) 
 def test_results_of_other_papers_are_in_every_section_but_the_last(page: Page) -> None:
     app = page("paper")
     boxes = [box for box in app.expander if box.label.startswith("Later and elsewhere")]
-    assert len(boxes) == len(paper.SECTIONS) - 1
+    assert len(boxes) == len(messages.words()["paper"]) - 1
     assert not app.table  # made when opened
     app.session_state["paper/elsewhere/physionet"] = True
     (table,) = app.run().table
@@ -229,9 +204,14 @@ def test_figures_are_drawn_or_say_what_is_missing(figure: str, page: Page) -> No
     assert not [e for e in bare if "yet" in e]
 
 
-def test_without_runs_every_figure_says_how_to_get_it(page: Page) -> None:
-    app_services.replace(Services("/nonexistent/runs", Path("/nonexistent/data")))
-    for figure in ("Error over time", "t-SNE", "Attention over time"):
-        shown = text(page("paper", figure=figure))
-        assert "0 are measured" in shown
-        assert "train what is missing" in shown
+def test_an_unfinished_run_is_continued(one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = one_rknet
+    cell = CELLS["mnist/rknet/accuracy"]
+    config = paper.needed([cell], services.catalogue.entries())[0].config
+    before = services.store.create(config, {})
+    before.set_state("stopped")
+    resumed: list[str] = []
+    monkeypatch.setattr(services.launcher, "resume", lambda run: resumed.append(run.id))
+    monkeypatch.setattr(services.launcher, "start", lambda config: None)
+    paper._queue(paper.needed([cell], services.catalogue.entries()))
+    assert resumed == [before.id]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acenode_app import navigation, playground
+from acenode_app import messages, navigation, playground
 from acenode_app.services import Services
 from app_routes import get
 from streamlit.testing.v1 import AppTest
@@ -18,6 +18,7 @@ from acenode.playground.networks import build
 from acenode.playground.session import MOST
 from acenode.playground.settings import ATTENTIONS, PROBLEM_NAMES, RANGES, PlaygroundSettings
 
+WORDS = messages.words()["playground"]
 NAME = "0123456789abcdef" * 2
 JSON = "application/json"
 
@@ -48,7 +49,7 @@ def test_frames_and_commands(services: Services) -> None:
     assert frame["step"] == 1
     assert frame["running"] is False
     assert frame["settings"]["hidden"] == 4
-    assert [network["name"] for network in frame["networks"]] == [n["name"] for n in playground.NETWORKS]
+    assert [network["name"] for network in frame["networks"]] == [n["name"] for n in WORDS["networks"]]
     for network in frame["networks"]:
         assert len(network["losses"]) == 1
         assert network["words"]
@@ -68,24 +69,15 @@ def test_bad_commands_say_what_is_wrong(body: bytes, kind: str, words: str, serv
     assert words in answer["error"]
 
 
-def test_other_names_have_no_playground(services: Services) -> None:
-    assert ask("/lab/playground/x")[0] == 404
-    assert ask("/lab/playground/x", b'{"action": "run"}')[0] == 400
-
-
-def test_a_serial_with_many_digits_is_no_serial(services: Services) -> None:
-    assert ask(f"/lab/playground/{NAME}?after={'9' * 5000}")[0] == 200
-
-
 def test_the_texts_name_what_the_library_has() -> None:
-    assert tuple(p["name"] for p in playground.PROBLEMS) == PROBLEM_NAMES
+    assert tuple(p["name"] for p in WORDS["problems"]) == PROBLEM_NAMES
     assert tuple(a["name"] for a in playground.ATTENTIONS) == ATTENTIONS
-    assert {p["attention"] for p in playground.PROBLEMS} <= set(ATTENTIONS)
+    assert {p["attention"] for p in WORDS["problems"]} <= set(ATTENTIONS)
     assert playground.SLIDERS.keys() == RANGES.keys()
-    assert [n["name"] for n in playground.NETWORKS] == [n.name for n in build(1, 2, 0.1, "elementwise", 0)]
-    for example in playground.EXAMPLES:
+    assert [n["name"] for n in WORDS["networks"]] == [n.name for n in build(1, 2, 0.1, "elementwise", 0)]
+    for example in WORDS["examples"]:
         PlaygroundSettings().changed({"strokes": example["strokes"]})
-    assert all(len(p["text"].split()) <= 75 for p in playground.PROBLEMS)
+    assert all(len(p["text"].split()) <= 75 for p in WORDS["problems"])
     assert all(slider["low"] < slider["high"] for slider in playground.texts()["sliders"])
 
 

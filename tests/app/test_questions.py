@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acenode_app import active, estimates, messages
+from acenode_app import estimates, messages, routes
 from acenode_app.questions import drafts, live, studies
 from acenode_app.services import Services
 from app_routes import get
@@ -33,7 +33,6 @@ from acenode.runs.process import identity
 from acenode.runs.questions import SearchStore, Study, StudyGroup, StudyStore
 from acenode.runs.store import RunStore
 from acenode.runs.writer import RunWriter
-from acenode.search.plan import winner_study
 
 Page = Callable[..., AppTest]
 QUICK = {"initial": "conv", "epochs": 1}
@@ -70,12 +69,6 @@ def test_the_list_offers_questions_and_shows_how_far_studies_are(page: Page, ser
     assert "1 of 9 runs finished" in page_text(app).replace("\\", "")
     assert "cannot be read" in app.error[0].value
     assert "evolving attention, fixed attention, no attention; 3 seeds each" in page_text(app).replace("\\", "")
-
-
-def test_the_list_calls_only_samples_of_the_papers_data_samples() -> None:
-    own = Study("own", "predator-prey", (StudyGroup("ace"), StudyGroup("no-attention")))
-    assert "(sample)" not in studies.progress_text(make_grid(own, []))
-    assert "MNIST (sample), " in studies.progress_text(make_grid(attention_study(), []))
 
 
 def test_the_form_says_time_and_fairness_before_it_queues(page: Page, services: Services) -> None:
@@ -163,12 +156,12 @@ def test_the_sidebar_names_runs_of_a_study_by_their_group(services: Services, st
     runs = [one(study, 1, 1, None), one(study, 0, 2, None)]
     other = replace(runs[0], id="other", config=runs[0].config | {"batch_size": 7})
     assert services.launcher.device_states()  # torch is loaded
-    assert active.names([*runs, other])["run-1-1"] == "fixed attention, seed 1 · MNIST"
-    assert active.names(runs[1:]) == {"run-0-2": "evolving attention, seed 2 · MNIST"}
-    assert active.names([other])["other"].startswith("MNIST · ACE-ODE-Net · ")
+    assert routes.run_names([*runs, other])["run-1-1"] == "fixed attention, seed 1 · MNIST"
+    assert routes.run_names(runs[1:]) == {"run-0-2": "evolving attention, seed 2 · MNIST"}
+    assert routes.run_names([other])["other"].startswith("MNIST · ACE-ODE-Net · ")
     StudyStore(services.store).delete(study.name)
-    assert "MNIST · ACE-ODE-Net" in active.names(runs[:1])["run-1-1"]
-    assert active.names([]) == {}
+    assert "MNIST · ACE-ODE-Net" in routes.run_names(runs[:1])["run-1-1"]
+    assert routes.run_names([]) == {}
 
 
 def test_the_commands_of_a_study_work_in_the_terminal(page: Page, study: Study,
@@ -177,13 +170,6 @@ def test_the_commands_of_a_study_work_in_the_terminal(page: Page, study: Study,
     app = no_exception(page("studies", study="attention"))
     lines = app.code[0].value.splitlines()  # before a run has finished, the commands come first
     assert lines[1:] == [".venv/bin/acenode study run attention", ".venv/bin/acenode study show attention"]
-
-
-def test_a_study_that_learned_nothing_says_so_first(page: Page, services: Services, study: Study) -> None:
-    for entry in finished(study, {0: [0.10, 0.10, 0.10], 1: [0.09, 0.09, 0.09], 2: [0.08, 0.08, 0.08]}):
-        write(services, entry)
-    text = page_text(no_exception(page("studies", study="attention"))).replace("\\", "")
-    assert "No group beats always answering the most frequent class (10.03%): the runs learned nothing yet" in text
 
 
 def test_the_grid_follows_the_runs(services: Services, study: Study) -> None:
@@ -358,13 +344,6 @@ def test_errors_of_a_list_are_in_the_words_of_the_form(text: str, message: str) 
     assert not any(written in str(error.value) for written in ("..", "log:", "=", "_", "--"))
 
 
-def test_fields_of_a_range_are_read_as_in_the_terminal() -> None:
-    assert drafts.interval("learning_rate", " 1e-3", "0.1 ", log=True) == read_range(
-        "learning_rate", "log:1e-3..0.1")
-    assert drafts.interval("epochs", "1", "3", log=False) == read_range("epochs", "1..3")
-    assert drafts.listed("learning_rate", "0.1, 0.2,") == read_range("learning_rate", "0.1,0.2")
-
-
 @pytest.mark.parametrize(("trials", "known"), [(30, "up to about 5 min here, one after the other"),
                                                (300, "each up to about 5 min here")])
 def test_the_time_of_a_search_reads_well_before_it_is_known(trials: int, known: str, page: Page,
@@ -422,7 +401,6 @@ def ends(app: AppTest) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", ["mnist", "physionet", "ushcn", "oscillators"])
 def test_every_number_has_a_usual_range(name: str) -> None:
     from acenode.config import SETTINGS
-    from acenode.config.ranges import read_range
 
     experiment = experiments.get(name)
     for method in experiment.methods:
@@ -468,21 +446,6 @@ def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore,
     assert (study.name, study.seeds, len(study.groups)) == ("done-winner", (0, 1, 2), 2)
 
 
-def test_the_page_links_the_study_of_the_best_settings(page: Page, store: SearchStore) -> None:
-    synthetic_search(store, "done", 30)
-
-    def links() -> list[str]:
-        found = no_exception(page("searches", search="done")).get("page_link")
-        return [link.proto.label.replace("\\", "") for link in found]
-
-    assert "Best settings over seeds: done-winner" not in links()
-    StudyStore(store.runs).write(winner_study(live.report("done")))
-    assert "Best settings over seeds: done-winner" in links()
-    assert "best settings so far" not in page_text(page("searches", search="done"))
-    store.write_status("done", "running")
-    assert "these are the best settings so far" in page_text(page("searches", search="done"))
-
-
 def test_the_charts_follow_what_is_new(store: SearchStore) -> None:
     synthetic_search(store, "now", 30, running=2)
     first = get("/lab/search/now").json()
@@ -519,13 +482,3 @@ def test_open_trials_of_a_search_that_does_not_run_are_unfinished(state: str, pa
     assert after["figures"][0]["empty"] == "No trial is finished yet: press Resume"
     assert "Resume" in [button.label for button in page("searches", search="open").button]
     assert "0 of 1 trials finished, 1 unfinished" in page_text(page("searches"))
-
-
-def test_importance_is_computed_again_after_a_tenth_more_trials(store: SearchStore,
-                                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    computed: list[int] = []
-    monkeypatch.setattr(live, "importance", lambda ranges, trials, higher: computed.append(1) or {})
-    synthetic_search(store, "done", 30)
-    for _ in range(3):
-        live.search("done")
-    assert len(computed) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from acenode_app import home
 from acenode_app import recorded as shipped
-from acenode_app.experiment import shown_runs
+from acenode_app.experiment import live_runs
 from acenode_app.services import Services
 from app_routes import get
 from catalogue_entries import entry
@@ -81,18 +81,9 @@ def test_kinds_of_attention_are_played_with_one_seed_if_one_has_all(tmp_path: Pa
 def test_a_page_opens_with_the_longest_run_of_the_table(tmp_path: Path) -> None:
     short = dataclasses.replace(recorded(tmp_path, "cifar10", snapshots=3), epochs=20)
     long = dataclasses.replace(recorded(tmp_path, "cifar10", seed=1), epochs=40)
-    assert shown_runs.first_choice([short, long]) == [long.id]
+    assert live_runs.first_choice([short, long]) == [long.id]
     (example,) = examples([short, long])
     assert example["evolving"] == short  # Home follows the training
-
-
-def test_default_settings_are_played_rather_than_changed_ones(tmp_path: Path) -> None:
-    changed = recorded(tmp_path / "changed", "physionet", initial="dense", snapshots=9)
-    short, long = (recorded(tmp_path, "physionet", seed=seed, snapshots=n) for seed, n in ((0, 1), (1, 6)))
-    entries = [changed, short, long]
-    assert examples(entries)[0]["evolving"] == long
-    assert shown_runs.first_choice(entries) == [long.id]
-    assert shown_runs.first_choice([changed, short]) == [short.id]
 
 
 @pytest.mark.parametrize("partial", [False, True])
@@ -148,17 +139,6 @@ def test_an_experiment_leads_with_what_the_runs_show(name: str, question: str, l
     assert question in answer
     assert f'<a href="{links}' in answer
     assert "95% interval" in answer
-
-
-def test_a_run_that_did_not_get_better_says_so(page: Page, services: Services) -> None:
-    note = "Validation was never better than after the first epoch"
-    runs = {e.best_epoch: e.id for e in services.catalogue.entries() if e.experiment == "stocks" and e.method == "ace"}
-    assert note in text(page("stocks", runs=runs[1]))
-    assert note not in text(page("oscillators"))
-
-
-def test_home_says_where_ace_is_ahead(page: Page) -> None:
-    assert "Does attention help? **Here ACE is ahead of the method it extends in " in text(page("")).replace("\\", "")
 
 
 def test_the_list_of_runs_offers_nothing_that_changes_a_recorded_run(page: Page, services: Services) -> None:

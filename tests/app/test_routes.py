@@ -8,7 +8,7 @@ import os
 from dataclasses import replace
 
 from acenode_app import components
-from acenode_app.active import load_words
+from acenode_app.routes import load_words
 from acenode_app.services import Services
 from app_routes import get
 from conftest import RunFolder

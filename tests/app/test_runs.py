@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 from test_pages import field, no_exception, page_text
 
-from acenode import experiments
 from acenode.bench.synthetic import finished_runs
 from acenode.execution.execute import create
 from acenode.runs.catalogue import Catalogue
@@ -65,12 +63,6 @@ def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
     assert made["Id"].dtype != "category"
     few = run_tables.run_table(entries[:20], runs.COLUMNS)
     assert made[:20].astype(few.dtypes).equals(few)
-
-
-def test_percentages_are_percentages_in_every_table() -> None:
-    one = replace(entry(), value=0.9805, best=0.97, metric="accuracy")
-    table = run_tables.run_table([one], ["Metric and unit", "Test", "Validation", "Test result", "Best validation"])
-    assert table.iloc[0].tolist() == ["accuracy (%)", 98.05, 97.0, "98.05%", "97.00%"]
 
 
 @pytest.mark.parametrize("name", ["runs", "compare"])
@@ -127,16 +119,6 @@ def test_an_edit_of_notes_keeps_the_tags_of_another_session(page: Page, run_fold
     assert no_exception(first).multiselect(key=f"tags/{run.id}/1").value == ["good"]
 
 
-def test_tags_are_stripped(page: Page, run_folder: RunFolder, services: Services) -> None:
-    run = run_folder.finished()[0]
-    app = page("runs", runs=run.id)
-    app.multiselect(key=f"tags/{run.id}/0").set_value([" good "]).run()
-    no_exception(app)
-    entry = services.catalogue.entry(run.id)
-    assert entry is not None
-    assert entry.tags == ("good",)
-
-
 def test_sessions_share_the_number_of_workers(page: Page, run_folder: RunFolder, services: Services) -> None:
     run_folder.finished()
     first, second = page("runs"), page("runs")
@@ -156,15 +138,6 @@ def test_repeating_a_run_of_another_method_fills_the_form(page: Page, run_folder
     assert field(app, "text_input", "learning_rate").value == "0.012345678"  # type: ignore[attr-defined]
 
 
-def test_each_experiment_shows_its_own_runs(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    other = create(run_folder.services.store, experiments.get("cifar10").configure("odenet"))
-    other.set_state("stopped")
-    app = go(page("mnist"), "cifar10")
-    assert app.multiselect(key="shown/cifar10").value == [other.id]
-    assert "Deleted or unknown" not in page_text(app)
-
-
 def test_baseline_stays_when_more_runs_are_chosen(page: Page, run_folder: RunFolder) -> None:
     runs = run_folder.finished()
     app = no_exception(page("compare", runs=",".join(r.id for r in runs)))
@@ -181,15 +154,6 @@ def test_metric_name_is_never_interpreted_as_markup(page: Page, run_folder: RunF
     (run.path / "status.json").write_text(status)
     app = no_exception(page("mnist", runs=run.id))
     assert not [m for m in app.metric if "![x](" in m.label]
-
-
-def test_training_settings_survive_a_change_of_method(page: Page) -> None:
-    app = page("mnist")
-    field(app, "number_input", "epochs").set_value(2).run()  # type: ignore[attr-defined]
-    app.session_state["method"] = "augmented"
-    no_exception(app.run())
-    assert field(app, "number_input", "epochs").value == 2  # type: ignore[attr-defined]
-    assert not [w for w in app.text_input if "/penalty_weight/" in (w.key or "")]
 
 
 def test_widgets_are_sent_with_their_content_each_time(page: Page, run_folder: RunFolder, services: Services) -> None:
